@@ -105,7 +105,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
-        "normalization/batch_strided.cu", "normalization/batch_columns.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
+        "normalization/batch_strided.cu", "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
         "spatial_transformer/sampler.cu",
     }  # fmt: skip
 

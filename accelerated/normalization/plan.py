@@ -19,7 +19,8 @@ from dualdnn.api.operations import (
 
 from ..solver import serve
 from .batch import BatchProblem
-from .batch_columns import BatchColumnsSolver, BatchColumnsTogetherSolver
+from .batch_columns.batch_columns import BatchColumnsSolver
+from .batch_columns.together import BatchColumnsTogetherSolver
 from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
 from .batch_planes_persistent import BatchPlanesPersistentSolver
 from .batch_strided import BatchStridedSolver

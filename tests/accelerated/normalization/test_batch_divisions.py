@@ -7,8 +7,9 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.normalization import batch_columns, batch_planes, batch_planes_persistent
+from dualdnn.accelerated.normalization import batch_planes, batch_planes_persistent
 from dualdnn.accelerated.normalization.batch import BatchProblem
+from dualdnn.accelerated.normalization.batch_columns import batch_columns, together
 from dualdnn.api.enumerations import cudnnBatchNormMode_t
 from dualdnn.api.operations import BatchNormalizationBackward, BatchNormalizationForwardTraining, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
@@ -145,7 +146,7 @@ def test_registers_hold_a_channel(data_type, backward):
 def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
     """Each multiprocessor has one block at most, all rows are in one segment, and shared memory has room."""
     found = 0
-    solver = batch_columns.BatchColumnsTogetherSolver()
+    solver = together.BatchColumnsTogetherSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(H200, data_type, (images, channels, side, side), NHWC, backward=backward)
         if backward:
@@ -157,12 +158,12 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
             continue
         found += 1
         (launch,) = solver.launches(problem)
-        d = batch_columns.together_of(problem)
+        d = together.together_of(problem)
         width, threads = problem.width, d.lanes * d.lines
         assert launch.grid == (d.tiles, d.segments, 1) and d.tiles * d.segments <= H200.multiprocessors
-        assert d.tiles <= batch_columns.MOST_TILES and launch.cooperative == (d.segments > 1)
+        assert d.tiles <= together.MOST_TILES and launch.cooperative == (d.segments > 1)
         assert not launch.cooperative or 2 * d.tiles * d.segments > H200.multiprocessors
-        assert threads == batch_columns.TOGETHER_THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
+        assert threads == together.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
         assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment
         assert d.rows * channels == problem.x.count and d.packs * width == channels
         columns = d.lanes * width

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from math import gcd, lcm
 from typing import Any
 
-from dualdnn.api.operations.specs import FLOAT, HALF
+from ...plans import Launch, structure
+from ...primitives.cluster import has_clusters
+from ...primitives.geometry import FastDivmod
+from ..batch import CLUSTER, BatchPacksSolver, BatchProblem
 
-from ..plans import Launch, structure
-from ..primitives.cluster import has_clusters
-from ..primitives.geometry import PACK_BYTES, FastDivmod
-from .batch import CLUSTER, WARP, BatchPacksSolver, BatchProblem
-
-SOURCE = "normalization/batch_columns.cu"
+SOURCE = "normalization/batch_columns/batch_columns.cu"
 THREADS = 256  # of a block, at most
 LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
 MOST_LANES = 64  # of rows that have a group twice
@@ -29,13 +27,6 @@ MOST_PARTS = 16  # partial results of a group without clusters
 COLUMNS = 32  # of a kernel's arrays: a multiple of this
 EXCHANGE_BYTES = 44 << 10  # of shared memory
 LEAST_ROW = 8  # packs, where rows have groups several times
-# Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
-# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread
-# that registers hold, by the elements of a pack.
-TOGETHER_THREADS, TOGETHER_LANES, TOGETHER_SEGMENTS, TOGETHER_ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
-RESERVED_BYTES, TOGETHER_LEAST_BYTES = 1 << 10, 96 << 10
-HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
-TOGETHER_COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -117,34 +108,6 @@ def division_of(problem: BatchProblem) -> Division | None:
     return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
 
 
-def together_of(problem: BatchProblem) -> Division | None:
-    """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
-    enough = problem.device.shared_bytes_per_block >= TOGETHER_LEAST_BYTES
-    if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
-        return None
-    if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
-        return None
-    width, groups = problem.width, problem.statistics_count
-    if groups % width or groups < TOGETHER_LANES[-1] * width:
-        return None
-    packs, rows = groups // width, problem.x.count // groups
-    alone = problem.device.kind != "gpu"  # the emulated device runs one block at a time
-    blocks = problem.device.multiprocessors
-    for lanes in TOGETHER_LANES:
-        tiles = -(-packs // lanes)
-        segments = 1 if alone else min(blocks // tiles, rows)
-        if segments == 0 or tiles > MOST_TILES:
-            return None
-        if segments <= TOGETHER_SEGMENTS or lanes == TOGETHER_LANES[-1]:
-            break
-    segment = -(-rows // segments)
-    segments = -(-rows // segment)
-    # Blocks that wait for each other have the words of the barriers to themselves: two launches have no room together.
-    if segments > 1 and 2 * tiles * segments <= blocks:
-        return None
-    return Division(packs, rows, packs, groups, 1, lanes, TOGETHER_THREADS // lanes, segment, segments, 1)
-
-
 def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
     """Return the ``Columns`` of the kernels."""
     return structure(
@@ -189,48 +152,7 @@ class BatchColumnsSolver(BatchPacksSolver):
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
                 THREADS=THREADS, PACK_WIDTH=width_of(problem), MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
                 MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
-                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster, HELD=0, AGAIN=0, COPIED_ROWS=1, MOST_TILES=1,
+                CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )
             for kernel in kernels
         ]  # fmt: skip
-
-
-def static_bytes(d: Division, width: int) -> int:
-    """Return the bytes of shared memory that rows do not have: those of the kernels' arrays, at most."""
-    columns, threads = d.lanes * width, d.lanes * d.lines
-    return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
-
-
-class BatchColumnsTogetherSolver(BatchPacksSolver):
-    """Statistics of neighbours in memory, by blocks that keep what they have while they wait for each other."""
-
-    name = "normalization.batch_columns_together"
-
-    def serves(self, problem: BatchProblem) -> bool:
-        return problem.aligned and together_of(problem) is not None
-
-    def applies(self, problem: BatchProblem) -> bool:
-        return problem.x.count >= TOGETHER_ELEMENTS and self.serves(problem)
-
-    def launches(self, problem: BatchProblem) -> list[Launch]:
-        d = together_of(problem)
-        assert d is not None
-        width, tensors = problem.width, 2 if problem.is_gradient else 1
-        of_row, copies = tensors * PACK_BYTES * TOGETHER_THREADS, TOGETHER_COPIES // tensors
-        of_thread = -(-d.segment // d.lines)
-        words = 4 * TOGETHER_THREADS * copies if problem.is_gradient and problem.has_mask else 0
-        room = (problem.device.shared_bytes_per_block - static_bytes(d, width) - words) // of_row - copies
-        held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
-        room = min(room, of_thread)
-        launch = problem.launch(
-            SOURCE, f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
-            [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
-            (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
-            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes, THREADS=TOGETHER_THREADS,
-            PACK_WIDTH=width, MOST_COLUMNS=d.lanes * width, MOST_PARTIALS=1, ROWS_IN_FLIGHT=1, COPIED_ROWS=copies,
-            CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
-            MOST_TILES=MOST_TILES,
-            STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
-        )  # fmt: skip
-        launch.cooperative = d.segments > 1
-        return [launch]

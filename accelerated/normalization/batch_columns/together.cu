@@ -1,0 +1,322 @@
+// Batch normalization of columns (batch_columns.cu) in one cooperative launch, of training or of the gradient: blocks
+// keep their first rows in shared memory and registers while they wait for each other.
+//
+// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what blocks keep, 35 MB,
+// and L2. 64 x 256 x 56 x 56 float on an H200: training 149 us, of which 135 are the bytes moved, at the
+// copy's throughput, 4.2 TB/s. Flops: 6 an element forward, 12 backward.
+#include "normalization/batch_columns/batch_columns.cuh"
+#include "primitives/grid_exchange.cuh"
+
+constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
+
+// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each.
+__device__ unsigned tile_barriers[MOST_TILES];
+__device__ __forceinline__ void wait_for_tile() {
+  __syncthreads();
+  if (gridDim.y > 1 && thread_of_block() == 0) wait_for_blocks(tile_barriers + blockIdx.x, blockIdx.y == 0, gridDim.y);
+  __syncthreads();
+}
+
+// What a block merges of its threads: the columns of a tile, by warp.
+struct BlockExchange {
+  COMPUTE origin[MOST_COLUMNS], warps[2][THREADS / 32][MOST_COLUMNS];
+};
+
+// Merges what the threads of a block have of their columns, of which each has all rows of the block, and writes one
+// partial result for each column. Rows of the tile are threads: a power of two of them in a warp.
+template <class Rule>
+__device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
+                                                     const Total (&mine)[WIDTH], COMPUTE* partials) {
+  const unsigned warp = thread_of_block() / 32, first = threadIdx.x * WIDTH;
+  const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
+  const COMPUTE of_thread = COMPUTE(c.my_rows());
+  if (same_type<Rule, MergeMoments>) {
+    COMPUTE(&origins)[THREADS / 32][MOST_COLUMNS] = exchange.warps[0];
+    if (threadIdx.y < 3) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]);
+    }
+    __syncthreads();
+    for (unsigned i = thread_of_block(); i < c.columns(); i += THREADS)
+      exchange.origin[i] = count > COMPUTE(2) ? median(origins[0][i], origins[1][i], origins[2][i]) : origins[0][i];
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    Total sum{};
+    if (of_thread > COMPUTE(0)) Rule::add(sum, exchange.origin[first + k], weight, of_thread, mine[k]);
+    for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
+      sum.first += __shfl_xor_sync(0xFFFFFFFFu, sum.first, distance);
+      sum.second += __shfl_xor_sync(0xFFFFFFFFu, sum.second, distance);
+    }
+    if (thread_of_block() % 32 < blockDim.x)
+      exchange.warps[0][warp][first + k] = sum.first, exchange.warps[1][warp][first + k] = sum.second;
+  }
+  __syncthreads();
+  const unsigned column = thread_of_block();
+  if (column >= c.columns() || c.first_column() + column >= c.groups) return;
+  Total sum{};
+#pragma unroll
+  for (unsigned w = 0; w < THREADS / 32; w++)
+    sum.first += exchange.warps[0][w][column], sum.second += exchange.warps[1][w][column];
+  partial<Rule>(c, partials, blockIdx.y, c.first_column() + column)
+      .store(Rule::finish(sum, exchange.origin[column], count));
+}
+
+// What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
+// HELD in registers. It reads the others again (AGAIN: where there are some), from the last one on, which L2 still has.
+// All reads are copies to shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay:
+// little is left of L1, through which other reads would pass. What the second pass adds comes through such slots, too,
+// AHEAD rows ahead, and words of a mask, that of a pack and those beside it, through slots of their own.
+template <int TENSORS> struct Kept {
+  static constexpr unsigned AHEAD = TENSORS == 1 && AGAIN && (CALLS == ADDED || CALLS == ANY) ? COPIES / 2 : COPIES;
+  const ELEMENT* const (&from)[TENSORS];
+  const ELEMENT* const added;       // null where nothing is
+  const unsigned char* const mask;  // null where there is none
+  const unsigned rows, cached;      // of this thread
+  const unsigned first, step;       // the offset of its first row; from one to the next
+  Elements* slots[TENSORS];
+  unsigned* words;
+  Elements held[TENSORS][HELD > 0 ? HELD : 1];
+
+  // room: rows of a thread that shared memory has room for, besides COPIES.
+  __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], const ELEMENT* added,
+                                  const unsigned char* mask, unsigned room)
+      : from(from),
+        added(added),
+        mask(mask),
+        rows(c.my_rows()),
+        cached(min(rows, room)),
+        first(c.offset(0)),
+        step(c.offset(1) - c.offset(0)) {
+    const unsigned of_tensor = (room + COPIES) * THREADS, thread = thread_of_block();
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++)
+      slots[t] = own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
+    words = own(reinterpret_cast<unsigned*>(reinterpret_cast<Elements*>(shared_memory) + TENSORS * of_tensor) + thread);
+  }
+  // An address in a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction
+  // that there is not.
+  template <class T> static __device__ __forceinline__ T* own(T* address) {
+    unsigned char* bytes = reinterpret_cast<unsigned char*>(address);
+    keep_shared_pointer(bytes);
+    return reinterpret_cast<T*>(bytes);
+  }
+  __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
+    return slots[tensor] + index * THREADS;
+  }
+  // The bits of the mask of the pack at an offset, which is the thread's `row`-th.
+  __device__ __forceinline__ unsigned bits(unsigned row, unsigned offset) const {
+    return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
+  }
+  __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
+  }
+  // Begins to copy the row at an offset, where it exists. again: it is read again.
+  __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
+                                       bool again = false) const {
+    if (exists) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) {
+        const Elements* const pack = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), pack, true);
+        else copy_once(slot(index, t), pack);
+      }
+      if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
+    }
+  }
+  // The slot of what is added to the row that has `left` rows behind it; where nothing is read again, as if it were the
+  // row behind the last one.
+  __device__ __forceinline__ Elements* added_slot(unsigned left) const {
+    return slot(cached + (AGAIN ? COPIES - AHEAD + left % AHEAD : (rows - cached + left) % COPIES), 0);
+  }
+  __device__ __forceinline__ void copy_added(unsigned left) const {
+    if (added && left < rows)
+      copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + (last() - left * step)));
+  }
+  // The first pass: use(offset, packs) of every row, which may change the last pack where calls are not plain.
+  template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
+    Elements packs[TENSORS];
+    unsigned i = 0, offset = first;
+    auto read = [&](unsigned index) {
+      cp_async_wait<COPIES - 1>();
+      get(index, packs);
+      use(offset, packs, bits(i, offset));
+    };
+    auto copy_row = [&](unsigned index, unsigned row, unsigned at, bool again) {
+      copy(index, row, at, row < rows, again);
+      if (!AGAIN && row >= rows) copy_added(row - rows);
+      cp_async_commit();
+    };
+    auto copy_next = [&](unsigned index, bool again) { copy_row(index, i + COPIES, offset + COPIES * step, again); };
+#pragma unroll
+    for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
+    for (; i < cached; i++, offset += step) {
+      read(i);
+      if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
+      copy_next(i + COPIES, false);
+    }
+#pragma unroll
+    for (int u = 0; u < HELD; u++, i++, offset += step) {
+      if (i >= rows) break;
+      read(cached + u % COPIES);
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
+      copy_next(cached + u % COPIES, true);
+    }
+    while (i < rows) {
+#pragma unroll
+      for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
+        if (i >= rows) break;
+        read(cached + (HELD + u) % COPIES);
+        copy_next(cached + (HELD + u) % COPIES, true);
+      }
+    }
+  }
+  // The second pass, from the last row on: begins to copy what is read again, and what is added.
+  __device__ __forceinline__ unsigned read_again() const {
+    return AGAIN && rows > cached + HELD ? rows - cached - HELD : 0;
+  }
+  __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
+  __device__ __forceinline__ void begin_again() const {
+#pragma unroll
+    for (unsigned k = 0; AGAIN && k < AHEAD; k++) {
+      copy(cached + k, k, last() - k * step, k < read_again());
+      copy_added(k);
+      cp_async_commit();
+    }
+  }
+  // use(offset, packs, what is added, bits of the mask of those that are copied again, whether they are)
+  template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
+    Elements packs[TENSORS], other;
+    unsigned left = 0, offset = last();  // rows behind this one
+    const unsigned all = read_again();
+    auto visit = [&](unsigned passes, bool again) {
+      if (added) {
+        if (!again) cp_async_wait<AHEAD - 1>();
+        other = *added_slot(left);
+      }
+      use(offset, packs, other, passes, again);
+      if (again) copy(cached + left % AHEAD, left, offset - AHEAD * step, left + AHEAD < all);
+      copy_added(left + AHEAD);
+      if (added || again) cp_async_commit();
+    };
+    while (left < all) {
+#pragma unroll
+      for (unsigned u = 0; u < AHEAD; u++, left++, offset -= step) {
+        if (left == all) break;
+        cp_async_wait<AHEAD - 1>();
+        get(cached + u, packs);
+        visit(bits(u, offset), true);
+      }
+    }
+#pragma unroll
+    for (int u = HELD - 1; u >= 0; u--) {
+      if (cached + u >= rows) continue;
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      visit(0, false);
+      left++, offset -= step;
+    }
+#pragma unroll 2
+    for (unsigned i = cached; i > 0; i--, left++, offset -= step) {
+      get(i - 1, packs);
+      visit(0, false);
+    }
+  }
+};
+
+#if BACKWARD
+struct BackwardTogetherArguments {
+  BackwardCall call;
+  Columns columns;
+  unsigned room;
+};
+
+// Where mean and inverse are saved.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_backward_together(const BackwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const BackwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ Known known;
+  known.read(call, c);
+  const ELEMENT* const from[2] = {call.x, call.dy};
+  Kept<2> kept(c, from, nullptr, call.has_mask() ? call.mask : nullptr, a.room);
+  COMPUTE mean[WIDTH];
+  read_values(known.mean + threadIdx.x * WIDTH, mean);
+  Total sums[WIDTH] = {};
+  kept.visit_first([&](unsigned, Elements(&packs)[2], unsigned passes) {
+    known.undo_activation(call, packs[0], packs[1], passes);
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
+      const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
+      sums[k].first += gradient;
+      sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
+    }
+  });
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
+  store_block_partials<AddSums>(exchange, c, sums, call.partials);
+  kept.begin_again();
+  wait_for_tile();
+  GradientOf of[WIDTH];
+  known.gradients(call, c, call.partials, of);
+  kept.visit_again([&](unsigned offset, Elements(&packs)[2], const Elements&, unsigned passes, bool again) {
+    if (again) known.undo_activation(call, packs[0], packs[1], passes);
+    call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
+  });
+}
+#else
+struct ForwardTogetherArguments {
+  ForwardCall call;
+  Columns columns;
+  unsigned room;  // rows of a thread in shared memory
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    normalization_batch_columns_training_together(const ForwardTogetherArguments a) {
+  griddepcontrol_wait();
+  const Columns& c = a.columns;
+  const ForwardCall& call = a.call;
+  __shared__ BlockExchange exchange;
+  __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
+  const ELEMENT* const from[1] = {call.x};
+  Kept<1> kept(c, from, call.adds() ? call.z : nullptr, nullptr, a.room);
+  ShiftedSum sums[WIDTH];
+  kept.visit_first([&](unsigned offset, const Elements(&x)[1], unsigned) {
+    if (offset == kept.first) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
+  });
+  const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);
+  Total moments[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = kept.rows > 0 ? sums[k].moments(reciprocal) : Total{};
+  store_block_partials<MergeMoments>(exchange, c, moments, call.partials);
+  copy_parameters(c, call.scale, scale);
+  copy_parameters(c, call.bias, bias);
+  kept.begin_again();
+  wait_for_tile();
+  load_partials<MergeMoments>(c, call.partials, [&](unsigned column, unsigned, const Total& total) {
+    mean[column] = total.first + total.low, squares[column] = total.second;
+  });
+  Normalizer of[WIDTH];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
+    const unsigned column = threadIdx.x * WIDTH + k;
+    of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
+  }
+  kept.visit_again([&](unsigned offset, const Elements(&x)[1], const Elements& z, unsigned, bool) {
+    call.store_pack(offset, x[0], z, [&](int k) { return of[k]; });
+  });
+  for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
+    if (writes_results(c, column))
+      call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
+}
+#endif

@@ -1,0 +1,90 @@
+"""Batch normalization of columns by blocks that keep what they have while they wait for each other (together.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_uint
+
+from dualdnn.api.operations.specs import FLOAT, HALF
+
+from ...plans import Launch
+from ...primitives.geometry import PACK_BYTES
+from ..batch import WARP, BatchPacksSolver, BatchProblem
+from .batch_columns import Division, columns_of
+
+SOURCE = "normalization/batch_columns/together.cu"
+# Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
+# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread
+# that registers hold, by the elements of a pack.
+THREADS, LANES, SEGMENTS, ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
+RESERVED_BYTES, LEAST_BYTES = 1 << 10, 96 << 10
+HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
+COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
+
+
+def together_of(problem: BatchProblem) -> Division | None:
+    """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
+    enough = problem.device.shared_bytes_per_block >= LEAST_BYTES
+    if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
+        return None
+    if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
+        return None
+    width, groups = problem.width, problem.statistics_count
+    if groups % width or groups < LANES[-1] * width:
+        return None
+    packs, rows = groups // width, problem.x.count // groups
+    alone = problem.device.kind != "gpu"  # the emulated device runs one block at a time
+    blocks = problem.device.multiprocessors
+    for lanes in LANES:
+        tiles = -(-packs // lanes)
+        segments = 1 if alone else min(blocks // tiles, rows)
+        if segments == 0 or tiles > MOST_TILES:
+            return None
+        if segments <= SEGMENTS or lanes == LANES[-1]:
+            break
+    segment = -(-rows // segments)
+    segments = -(-rows // segment)
+    # Blocks that wait for each other have the words of the barriers to themselves: two launches have no room together.
+    if segments > 1 and 2 * tiles * segments <= blocks:
+        return None
+    return Division(packs, rows, packs, groups, 1, lanes, THREADS // lanes, segment, segments, 1)
+
+
+def static_bytes(d: Division, width: int) -> int:
+    """Return the bytes of shared memory that rows do not have: those of the kernels' arrays, at most."""
+    columns, threads = d.lanes * width, d.lanes * d.lines
+    return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
+
+
+class BatchColumnsTogetherSolver(BatchPacksSolver):
+    """Statistics of neighbours in memory, in one cooperative launch."""
+
+    name = "normalization.batch_columns_together"
+
+    def serves(self, problem: BatchProblem) -> bool:
+        return problem.aligned and together_of(problem) is not None
+
+    def applies(self, problem: BatchProblem) -> bool:
+        return problem.x.count >= ELEMENTS and self.serves(problem)
+
+    def launches(self, problem: BatchProblem) -> list[Launch]:
+        d = together_of(problem)
+        assert d is not None
+        width, tensors = problem.width, 2 if problem.is_gradient else 1
+        of_row, copies = tensors * PACK_BYTES * THREADS, COPIES // tensors
+        of_thread = -(-d.segment // d.lines)
+        words = 4 * THREADS * copies if problem.is_gradient and problem.has_mask else 0
+        room = (problem.device.shared_bytes_per_block - static_bytes(d, width) - words) // of_row - copies
+        held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
+        room = min(room, of_thread)
+        launch = problem.launch(
+            SOURCE, f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
+            [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
+            (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
+            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes, THREADS=THREADS,
+            PACK_WIDTH=width, MOST_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
+            CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
+            MOST_TILES=MOST_TILES,
+            STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
+        )  # fmt: skip
+        launch.cooperative = d.segments > 1
+        return [launch]
