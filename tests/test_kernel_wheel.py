@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from dualdnn import __version__
+from dualdnn.accelerated.plans import Launch
 from dualdnn.accelerated.runtime import shipped
 from dualdnn.accelerated.runtime.errors import CompileError
+from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
-from dualdnn.accelerated.runtime.sources import flatten, module
+from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
 from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
 from dualdnn.conformance.bench.rows import batch_training
 from dualdnn.conformance.command_line import main
@@ -23,6 +25,35 @@ from dualdnn.conformance.warm_up import modules_of, with_room
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
 H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
+SMALL = kernel_wheel.TARGETS["sm_80"][1][1]  # of all GPUs that wheels are for, the one with the least shared memory
+GUARDED = re.compile(r"#if [^\n]*__CUDA_ARCH__ >= 900.*?#endif", re.DOTALL)
+
+
+class Launched(Listing):
+    """A listing that compares the shared memory of each launch with what its device gives a block."""
+
+    def function(self, source, kernel, definitions=()):
+        made = super().function(source, kernel, definitions)
+        made.name, made.device = kernel, self
+        return made
+
+    function_when_ready = function
+
+
+@pytest.fixture(scope="module")
+def of_small():
+    """The modules that ``dualdnn build`` has for SMALL, and the launches of its plans that need too much of it."""
+    too_large, begun = [], Launch.__init__
+
+    def begin(self, *arguments, **named):
+        begun(self, *arguments, **named)
+        if self.shared_bytes > SMALL.shared_bytes_per_block:
+            too_large.append(self.function.name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Launch, "__init__", begin)
+        patch.setattr(build_ahead, "Listing", Launched)
+        return build_ahead.wanted_modules(SMALL), too_large
 
 
 @pytest.fixture
@@ -127,3 +158,15 @@ def test_targets_and_parts_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(build_ahead, "find_nvcc", lambda: "nvcc")
     assert main(["build", "--wheel", "--arch", "sm_90a", "-k", "nosuch/", "--out", str(tmp_path)]) == 2
     assert "-k nosuch/" in capsys.readouterr().err
+
+
+def test_launches_fit_the_smallest_gpu(of_small):
+    modules, too_large = of_small
+    assert modules and not set(too_large)
+
+
+def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):
+    """The assembler for 8.0 refuses the barriers that kernels with TMA wait for. Guarded by its architecture, a source
+    may have them."""
+    for source in sorted({source for source, _ in of_small[0]}):
+        assert "mbarrier_init(" not in GUARDED.sub("", (KERNELS / source).read_text()), source

@@ -338,8 +338,14 @@ class TilesSamplerSolver(Solver[TransformerProblem]):
         o = problem.operation
         return problem.channels > 1 and all(t.strides[1] == 1 and t.strides[3] == problem.channels for t in (o.x, o.y))
 
+    @staticmethod
+    def _box_bytes(problem: TransformerProblem) -> int:
+        return BOX["BOX_ROWS"] * BOX["BOX_COLUMNS"] * problem.channels * problem.operation.x.scalar_bytes
+
     def _has_boxes(self, problem: TransformerProblem) -> bool:
-        """Return whether rows of x are made of packs."""
+        """Return whether rows of x are made of packs, and a block has room for a box of them."""
+        if self._box_bytes(problem) > problem.device.shared_bytes_per_block:
+            return False
         x, step = problem.operation.x, problem.channels if self._beside(problem) else 1
         begin = [x.strides[d] for d in (0, 1, 2) if x.dims[d] > 1 and not (d == 1 and step > 1)]
         return all(n * x.scalar_bytes % PACK_BYTES == 0 for n in (x.dims[3] * step, *begin))
@@ -364,7 +370,6 @@ class TilesSamplerSolver(Solver[TransformerProblem]):
         tiles, beside, scalar_bytes = across * down, self._beside(problem), problem.operation.x.scalar_bytes
         leaves = not beside and self.planes.applies(problem) and tiles <= PLANE_THREADS
         has_boxes, few = self._has_boxes(problem), problem.channels <= 4 and scalar_bytes <= 4
-        box = has_boxes * BOX["BOX_ROWS"] * BOX["BOX_COLUMNS"] * problem.channels * scalar_bytes
         fields = [
             *problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down)),
             ("box_rows", c_int(has_boxes * BOX["BOX_ROWS"])),
@@ -372,7 +377,7 @@ class TilesSamplerSolver(Solver[TransformerProblem]):
         launch = problem.launch(
             SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""),
             fields, problem.images * tiles,
-            shared_bytes=box, scratch_bytes=problem.images * tiles * leaves,
+            shared_bytes=has_boxes * self._box_bytes(problem), scratch_bytes=problem.images * tiles * leaves,
             CHANNELS=problem.channels, BESIDE=int(beside),
             LEAVES=int(leaves), TILE_BLOCKS=BOX["TILE_BLOCKS"] if few else BOX["TILE_BLOCKS"] // 2,
         )  # fmt: skip

@@ -29,7 +29,7 @@ class MmaKernel(ProductKernel):
         self.name = f"convolution.implicit_gemm_mma_{n}"
 
     def serves(self, product: Product) -> bool:
-        return product.tensor_cores
+        return product.tensor_cores and _shared_bytes(product, self.n) <= product.device.shared_bytes_per_block
 
     def is_preferred(self, product: Product) -> bool:
         gathered = product.element == "float" and not product.value.x_packs and fp32.suits(product)
@@ -45,9 +45,8 @@ class MmaKernel(ProductKernel):
         kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)
         function = product.device.function(SOURCE, f"convolution_implicit_gemm_mma_{kind}_{self.n}", definitions)
-        shared_bytes = STAGES[kind, self.n] * (M + self.n) * ROW_BYTES + SWIZZLE_BYTES
         grid = (n_tiles * m_tiles * product.groups, 1, 1)
-        return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1), shared_bytes)
+        return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1), _shared_bytes(product, self.n))
 
     def operations_per_second(self, product: Product) -> float:
         return Rates.TENSOR_CORES_TF32 if product.element == "float" else Rates.TENSOR_CORES
@@ -72,11 +71,15 @@ def _kind(product: Product) -> str:
     return "packs" if product.value.x_packs else "values"
 
 
+def _shared_bytes(product: Product, n: int) -> int:
+    return STAGES[_kind(product), n] * (M + n) * ROW_BYTES + SWIZZLE_BYTES
+
+
 def _preferred_n(product: Product) -> int:
     """Return the filters of the tile that occupies the device for the shortest time."""
     value, multiprocessors = product.value, product.device.multiprocessors
     small, large = (tiles(value, product.groups, M, n) for n in (64, 128))
-    if value.n <= 64:
+    if value.n <= 64 or _shared_bytes(product, 128) > product.device.shared_bytes_per_block:
         return 64
     if value.x_packs:
         return 64 if large < multiprocessors else 128

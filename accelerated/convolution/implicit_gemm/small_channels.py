@@ -15,6 +15,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
+from ...primitives.tma import has_tma
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     AXES,
@@ -392,6 +393,9 @@ class SmallChannels(ConvolutionSolver):
         self.filters, self.name = filters, f"convolution.small_channels_{filters}"
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
+        device = problem.device
+        if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # its barriers come with TMA
+            return False
         possible = problem.tensor_cores and problem.operation.w.dims[1] <= MOST_CHANNELS and problem.in_one_launch
         return possible and self._geometry(problem) is not None
 

@@ -170,7 +170,8 @@ def covering(axis: Axis) -> int:
 def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -> Tile | None:
     """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima
     too small."""
-    tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in SHARED_BYTES)
+    room = (min(nbytes, problem.device.shared_bytes_per_block) for nbytes in SHARED_BYTES)
+    tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in room)
     for other in larger:
         if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
             tile = other

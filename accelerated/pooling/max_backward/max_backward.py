@@ -205,7 +205,8 @@ def _sliding(
     plane_bytes = 2 * cells * _cell_bytes(problem, access.tile * access.channels)
     # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
     wanted = max(WARP // threads, -(-planes // at_once))
-    possible = min(settings.threads // threads, MAX_SHARED_BYTES // plane_bytes, planes)
+    room = min(MAX_SHARED_BYTES, problem.device.shared_bytes_per_block)
+    possible = min(settings.threads // threads, room // plane_bytes, planes)
     block_planes = min(possible, wanted) if rows.parts == columns.parts == 1 else 1
     blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)

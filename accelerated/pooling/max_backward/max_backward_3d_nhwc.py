@@ -98,11 +98,12 @@ class Part:
         """Windows that all blocks scan."""
         return self.rows.parts * self.rows.windows * self.columns.parts * self.columns.windows
 
-    def fits(self, settings: Settings) -> bool:
-        """Return whether a block can have it."""
+    def fits(self, settings: Settings, most_bytes: int) -> bool:
+        """Return whether a block can have it. most_bytes: of shared memory that the device gives a block."""
+        of_block = min(SHARED_BYTES // settings.blocks - BLOCK_BYTES, most_bytes)
         return (
             self.threads <= settings.threads
-            and self.shared_bytes <= SHARED_BYTES // settings.blocks - BLOCK_BYTES
+            and self.shared_bytes <= of_block
             and self.stage_packs <= MAX_PACKS["COPIES"] * PRODUCERS
             and self.written_packs <= MAX_PACKS["WRITES"] * PRODUCERS
         )
@@ -122,7 +123,8 @@ class MaxBackward3dNhwc(StaticWindowSolver):
             return None
         access = access_of(problem, static, settings)
         sum_bytes = SCALAR_BYTES[problem.operation.compute_type]
-        part = _part(static, settings, sum_bytes) if access.kind == "channels" else None
+        most_bytes = problem.device.shared_bytes_per_block
+        part = _part(static, settings, sum_bytes, most_bytes) if access.kind == "channels" else None
         if part is None:
             return None
         _, a1, a2 = static.axes
@@ -159,7 +161,7 @@ class MaxBackward3dNhwc(StaticWindowSolver):
         )
 
 
-def _part(static: StaticShape, settings: Settings, sum_bytes: int) -> Part | None:
+def _part(static: StaticShape, settings: Settings, sum_bytes: int, most_bytes: int) -> Part | None:
     """Return how blocks share axes 1 and 2: so that the fewest windows are scanned twice; None if no share fits."""
     _, a1, a2 = static.axes
     most = settings.threads * WORD_BYTES // settings.group_bytes  # threads that share an axis
@@ -167,7 +169,7 @@ def _part(static: StaticShape, settings: Settings, sum_bytes: int) -> Part | Non
     for columns in _sides(a2, settings.channel_tile, most):
         for rows in _sides(a1, settings.rows, most):
             part = Part.of(static, rows, columns, settings, sum_bytes)
-            if part.fits(settings):
+            if part.fits(settings, most_bytes):
                 best = part if best is None or part.scanned < best.scanned else best
                 break  # of more parts more is scanned
     return best
