@@ -67,6 +67,78 @@ void f(cudnnDataType_t t, cudnnDataType_t *p, cudnnDataType_t all[2], struct S *
 """
 
 
+# Numbers beside a value of an enumeration type that no declaration of cuDNN's types shows: results, integers that hold an enumerator, auto.
+CARRIED = [
+    ("if (call() == 3) g()", "if (call() == miopenStatusBadParm) g()"),
+    ("if (3 == cudnnCreate(&h)) g()", "if (miopenStatusBadParm == miopenCreate(&h)) g()"),
+    ("switch ((int)call()) { case 2: g(); }", "switch ((int)call()) { case miopenStatusAllocFailed: g(); }"),
+    ("switch (static_cast<int>(cudnnCreate(&h))) { case 2: g(); }", "switch (static_cast<int>(miopenCreate(&h))) { case miopenStatusAllocFailed: g(); }"),
+    ("int ok = call(); if (ok == 3) g()", "int ok = call(); if (ok == miopenStatusBadParm) g()"),
+    ("int ok; if ((ok = cudnnCreate(&h)) == 3) g()", "int ok; if ((ok = miopenCreate(&h)) == miopenStatusBadParm) g()"),
+    ("const auto ok = call(); if (ok != 3) g()", "const auto ok = call(); if (ok != miopenStatusBadParm) g()"),
+    ("if (auto ok = call(); ok == 3) g()", "if (auto ok = call(); ok == miopenStatusBadParm) g()"),
+    ("if ((int)t == 2) g()", "if ((int)t == miopenHalf) g()"),
+    ("if (std::to_underlying(t) == 2) g()", "if (std::to_underlying(t) == miopenHalf) g()"),
+    ("EXPECT_EQ(3, call())", "EXPECT_EQ(miopenStatusBadParm, call())"),
+    ("if (perf->status == 3) g()", "if (perf->status == miopenStatusBadParm) g()"),
+    ("t = std::bit_cast<cudnnDataType_t>(2)", "t = std::bit_cast<miopenDataType_t>(miopenHalf)"),
+    ("t = (Alias)2", "t = (Alias)miopenHalf"),
+    ("t = (decltype(t))2", "t = (decltype(t))miopenHalf"),
+    ("if (CUDNN_DATA_HALF == 2) g()", "if (miopenHalf == miopenHalf) g()"),
+    ("if (pointer(&h) == 3) g()", "if (pointer(&h) == miopenStatusBadParm) g()"),
+    # Success is 0 in both, and the least.
+    ("if (call() > 0 || !status || status != 0) g()", "if (call() > 0 || !status || status != 0) g()"),
+    ("bool bad = call(); while (status) g()", "bool bad = call(); while (status) g()"),
+    ("numbers[2] = keyed[t]", "numbers[2] = keyed[t]"),
+    ("memcpy(&t, &other, sizeof t)", "memcpy(&t, &other, sizeof t)"),
+    ("p = (cudnnDataType_t *)malloc(8)", "p = (miopenDataType_t *)malloc(8)"),
+]  # fmt: skip
+CARRYING = """#define IS_BAD(s) ((s) == 8)
+#define FAILED(s) do {{ int e = (s); if (e != 0) g(e); }} while (0)
+cudnnStatus_t call(); using Alias = cudnnDataType_t; cudnnStatus_t (*pointer)(cudnnHandle_t *); void take(int n);
+std::map<cudnnDataType_t, int> keyed; std::map<int, std::string> names; template <int T> struct Of {{}};
+void f(cudnnDataType_t t, cudnnDataType_t other, cudnnDataType_t *p, cudnnStatus_t status, int n, int *numbers, cudnnConvolutionFwdAlgoPerf_t *perf) {{ {}; }}
+"""
+# Numbers of enumerators that leave their type: (source, where, whether a person has to port it).
+TAKEN = [
+    *((source, "t", True) for source in ("n = t", "int m = t", "n = (int)t", "n = int(t)", "take(t)", "n = t + 1", "n = 1 << t", "n = numbers[t]", "t++", "if (t) g()",
+                                          "if (!t) g()", "if (t > other) g()", "n = t & 3", "names.at(t)", "t += 1", "hash(static_cast<size_t>(t))")),
+    *((source, "&t", True) for source in ("memcpy(&t, &n, 4)", "memset(&t, 0, 4)", "memcmp(&t, &n, 4)", "fread(&t, 4, 1, file)", "scanf(format, &t)", "int *q = (int *)&t")),
+    ("t = reinterpret_cast<cudnnDataType_t &>(n)", "n", True), ("t = *(cudnnDataType_t *)&n", "&n", True),
+    ("int all[] = {CUDNN_DATA_HALF, 1}", "CUDNN_DATA_HALF", True), ("constexpr int half = CUDNN_DATA_HALF", "CUDNN_DATA_HALF", True),
+    ("enum { MINE = CUDNN_DATA_HALF }", "CUDNN_DATA_HALF", True), ("std::map<int, int> m = {{CUDNN_DATA_HALF, 2}}", "CUDNN_DATA_HALF", True),
+    ("Of<CUDNN_DATA_HALF> made", "CUDNN_DATA_HALF", True), ("cudnnDataType_t u{}", "u", True), ("t = cudnnDataType_t()", "cudnnDataType_t()", True),
+    ("union { cudnnDataType_t type; int n; } u", "type", True), ("IS_BAD(status)", "status", True), ("status & 3", "status", True), ("if (status > 3) g()", "status", True),
+    ("n = status", "status", False), ('printf("%d", status)', "status", False), ('printf("%d", t)', "t", False), ("std::cout << t", "t", False), ("exit(status)", "status", False),
+    ("names.find(std::to_string(t))", "t", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source, wanted", CARRIED)
+def test_numbers_beside_a_value_that_is_an_enumerator(source, wanted):
+    file = ported(CARRYING.format(source))
+    assert f" {{ {wanted}; }}\n" in file.after.decode()
+    assert not file.left
+
+
+@pytest.mark.parametrize("source, where, is_open", TAKEN)
+def test_numbers_that_leave_their_type_are_noted(source, where, is_open):
+    """A number that only becomes text, or a status that is kept as one, leaves nothing to port."""
+    file = ported(CARRYING.format(source))
+    found = [note for note in file.notes if note.message.startswith(f"{where} ")]
+    assert found and bool(file.left) == is_open
+
+
+def test_a_status_that_is_compared_with_0_by_a_macro_is_not_noted():
+    assert not ported(CARRYING.format("FAILED(status)")).notes
+
+
+def test_macros_and_defaults_carry_enumerators():
+    text = "#define CHECK(x) do { cudnnStatus_t s = (x); if (s == 3) g(); } while (0)\nvoid f(int t = CUDNN_DATA_HALF) { if (t == 2) g(); }\n"
+    after = ported(text).after.decode()
+    assert "if (s == miopenStatusBadParm) g()" in after and "if (t == miopenHalf) g()" in after
+
+
 @pytest.mark.parametrize("source, wanted", TRANSLATED)
 def test_known_numbers_become_enumerators(source, wanted):
     file = ported(in_function(source))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from . import arguments, integers
+from . import arguments, integers, uses
+from .declared import STATUS, Declared
 from .edits import Edits
 from .forms import Table
 from .verdicts import HELPED, LEFT, REWRITTEN, Note, PortedFile, Verdict
@@ -58,7 +59,7 @@ class _CFile:
         tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(self.text)
         self.constants = arguments.constants(self.text)
         found = list(nodes(tree.root_node))
-        self.declared = integers.Declared(tree.root_node, self.text, found, self.table.types, called)
+        self.declared = Declared(tree.root_node, self.text, found, self.table.types, called)
         for node in found:
             self.visit(node)
         if self.ported.verdicts or self.edits.edits:
@@ -85,29 +86,40 @@ class _CFile:
             self.string(node)
         elif kind in NAMES and node.start_byte >= self.frozen_until:
             self.name(node)
-        for typed in self.declared.typed(node):
+        for typed in uses.typed(self.declared, node):
             self.typed(typed)
 
     # Integers
 
-    def typed(self, typed: integers.Typed, shift: int = 0) -> None:
+    def typed(self, typed: uses.Typed, shift: int = 0, declared: Declared | None = None) -> None:
         """Translate the numbers among the values of an expression of an enumeration type, and note those that are not known."""
+        declared = declared or self.declared
         for leaf in integers.values(typed.expression):
             at, value = leaf.start_byte + shift, integers.number(leaf)
             if at < self.frozen_until:
                 continue
-            text, known = leaf.text.decode("utf-8", "replace"), self.declared.is_enumerator(leaf)
-            if value is not None:
+            text, (kind, is_number) = leaf.text.decode("utf-8", "replace"), declared.kind_of(leaf)
+            if typed.is_opaque:
+                self.note_at(at, "integer", f"{text} may hold a number here: MIOpen numbers its enumerators otherwise")
+            elif typed.kind not in declared.kinds:
+                self.as_number(at, text, kind if not is_number else "", typed)
+            elif value is not None:
                 self.integer(at, text, typed.kind, value)
-            elif not known and (typed.is_cast or self.declared.is_number(leaf)):
+            elif kind != typed.kind and (typed.is_cast or declared.is_number(leaf)):
                 self.note_at(
                     at, "integer", f"{text} is a number of {typed.kind}: MIOpen numbers its enumerators otherwise"
                 )
 
+    def as_number(self, at: int, text: str, kind: str, typed: uses.Typed) -> None:
+        """Note an enumerator whose number is taken. Success is 0 in both; other numbers of a status go to logs and exit statuses."""
+        if kind and not (kind == STATUS and typed.kind == "bool"):
+            seen = "check" if typed.is_text or (kind == STATUS and typed.kind) else "integer"
+            self.note_at(at, seen, f"{text} stands for its number here: MIOpen numbers its enumerators otherwise")
+
     def integer(self, at: int, text: str, kind: str, value: int) -> None:
         name = integers.enumerator_of(kind, value)
         target = self.table.enumerators.get(name or "")
-        if kind == "cudnnStatus_t" and value == 0:
+        if kind == STATUS and value == 0:
             return  # success is 0 in both
         if target is None:
             known = f"{name}, which has no counterpart in MIOpen" if name else f"no {kind}"
@@ -147,7 +159,7 @@ class _CFile:
             self.note(argument, "check", f"{function}: {message}")
         for argument, kind in zip(given, integers.parameter_kinds(function, form.parameters), strict=True):
             if kind in self.declared.kinds:
-                self.typed(integers.Typed(argument, kind))
+                self.typed(uses.Typed(argument, kind))
         if decision.direct:
             assert form.miopen is not None
             self.rearrange(node, given, form)
@@ -282,10 +294,6 @@ class _CFile:
                 node, "no counterpart", f"{text} becomes {target} as another enumerator does: a case label cannot"
             )
         else:
-            if integers.counts_on_numbers(node):
-                self.note(
-                    node, "integer", f"{text} stands for its number here: MIOpen numbers its enumerators otherwise"
-                )
             self.rename(node, target)
 
     def is_taken(self, label: Any, target: str) -> bool:
@@ -325,9 +333,11 @@ class _CFile:
         before = b"void f() { "
         root = parser("cuda").parse(before + node.text + b"; }").root_node
         shift = node.start_byte - len(before)
-        for found in nodes(root):
-            for typed in self.declared.typed(found):
-                self.typed(typed, shift)
+        listed = list(nodes(root))
+        declared = Declared(root, b"", listed, self.declared.kinds, called, self.declared)
+        for found in listed:
+            for typed in uses.typed(declared, found):
+                self.typed(typed, shift, declared)
             name = called(found) if found.type == "call_expression" else None
             forms = self.table.forms.get(name.text.decode(), ()) if name is not None else ()
             given = list(arguments.of_call(found)) if forms else []
@@ -336,7 +346,7 @@ class _CFile:
                 continue
             for argument, kind in zip(given, integers.parameter_kinds(form.cudnn, form.parameters), strict=True):
                 if kind in self.declared.kinds:
-                    self.typed(integers.Typed(argument, kind), shift)
+                    self.typed(uses.Typed(argument, kind), shift, declared)
 
     def in_macro(self, start: int, text: str) -> str | None:
         if text in self.table.forms:
