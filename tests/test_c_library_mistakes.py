@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from dualdnn.api.abi.build import build
+from dualdnn.conformance.refusals import FOLDER
 from planted_mistakes import MISTAKES
 
 pytest.importorskip("cffi")
@@ -17,7 +18,7 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 CASES = Path(__file__).parent.parent / "conformance" / "cases"
-# Mistake -> a file of cases and an expression that chooses some of them
+# Mistake -> a file of cases, with its table of refusals, and an expression that chooses some of them
 NOTICED_BY = {
     "time and memory of a row swapped": ("convolution/convolution_algorithms.py", ""),
     "determinism and mathType swapped": ("convolution/convolution_algorithms.py", ""),
@@ -46,7 +47,8 @@ def status(library, mistake, file, expression):
     """How pytest ends that runs these cases until one fails; a step beyond the caller's memory ends the process."""
     command = [sys.executable, str(Path(__file__).parent / "planted_mistakes.py"), mistake]
     command += ["-p", "dualdnn.conformance.plugin", "-q", "-x", "-p", "no:cacheprovider", "-W", "ignore"]
-    command += ["--subject", f"library:{library}", "--rootdir", str(CASES), "-c", os.devnull, file, "-k", expression]
+    files = [file, *map(str, FOLDER.glob(f"{Path(file).stem}.toml"))]
+    command += ["--subject", f"library:{library}", "--rootdir", str(CASES), "-c", os.devnull, *files, "-k", expression]
     return subprocess.run(command, cwd=CASES, capture_output=True, timeout=300).returncode
 
 

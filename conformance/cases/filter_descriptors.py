@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnFoldingDirection_t
+from dualdnn.api.enumerations import cudnnFoldingDirection_t
 from dualdnn.api.operations import FilterSpec, TransformFilter, TransformSpec
 from dualdnn.api.operations.specs import (
     BFLOAT16,
@@ -119,62 +119,6 @@ def test_vectors_4d_getter(cudnn, fresh, data_type):
     assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, NCHW_VECT_C, 2, 64, 3, 5)
 
 
-@shows("cudnnTensorFormat_t/c06")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, UINT8], ids=lambda t: t.name)
-def test_vector_format_needs_a_vector_type(cudnn, fresh, refuses, data_type):
-    refuses(
-        BAD_PARAM,
-        "cudnnTensorFormat_t/c06",
-        cudnn.cudnnSetFilter4dDescriptor,
-        fresh,
-        data_type,
-        NCHW_VECT_C,
-        2,
-        64,
-        3,
-        5,
-    )
-
-
-@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
-@pytest.mark.parametrize(
-    "data_type, clause", [(INT8x4, "c02"), (INT8x32, "c03"), (UINT8x4, "c05")], ids=["INT8x4", "INT8x32", "UINT8x4"]
-)
-def test_vector_type_needs_the_vector_format(cudnn, fresh, refuses, data_type, clause, tensor_format):
-    refuses(
-        BAD_PARAM,
-        f"cudnnDataType_t/{clause}",
-        cudnn.cudnnSetFilter4dDescriptor,
-        fresh,
-        data_type,
-        tensor_format,
-        2,
-        64,
-        3,
-        5,
-    )
-
-
-@pytest.mark.parametrize(
-    "data_type, channels, clause",
-    [(INT8x4, 6, "c08"), (UINT8x4, 3, "c08"), (INT8x32, 48, "c07")],
-    ids=["INT8x4", "UINT8x4", "INT8x32"],
-)
-def test_channels_come_in_whole_vectors(cudnn, fresh, refuses, data_type, channels, clause):
-    refuses(
-        BAD_PARAM,
-        f"cudnnTensorFormat_t/{clause}",
-        cudnn.cudnnSetFilter4dDescriptor,
-        fresh,
-        data_type,
-        NCHW_VECT_C,
-        2,
-        channels,
-        3,
-        5,
-    )
-
-
 @shows("cudnnGetFilterSizeInBytes/c03")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=lambda t: t.name)
 def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
@@ -203,52 +147,12 @@ def test_sizes_must_be_positive(subject, cudnn, fresh, refuses, position, size):
         assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (HALF, NHWC, *SIZES)
 
 
-def test_unknown_types_and_formats(cudnn, fresh, refuses):
-    beyond = max(cudnnDataType_t) + 90
-    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c09", cudnn.cudnnSetFilter4dDescriptor, fresh, beyond, NCHW, *SIZES)
-    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c10", cudnn.cudnnSetFilter4dDescriptor, fresh, FLOAT, 3, *SIZES)
-    refuses(
-        BAD_PARAM, "cudnnSetFilterNdDescriptor/c13", cudnn.cudnnSetFilterNdDescriptor, fresh, beyond, NCHW, 4, SIZES
-    )
-    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c14", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, 3, 4, SIZES)
-
-
-def test_ranks(cudnn, fresh, refuses):
-    for rank in (-1, 0, 1, 2):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, rank, (2,) * 9)
-    for rank in (9, 100):
-        refuses(
-            NOT_SUPPORTED,
-            "cudnnSetFilterNdDescriptor/c15",
-            cudnn.cudnnSetFilterNdDescriptor,
-            fresh,
-            FLOAT,
-            NCHW,
-            rank,
-            (2,) * 100,
-        )
-
-
 def test_requested_ranks(cudnn, fresh, refuses):
     cudnn.cudnnSetFilter4dDescriptor(fresh, FLOAT, NCHW, *SIZES)
     for requested in (-1, 0):
         refuses(BAD_PARAM, "cudnnGetFilterNdDescriptor/c09", cudnn.cudnnGetFilterNdDescriptor, fresh, requested)
     assert cudnn.cudnnGetFilterNdDescriptor(fresh, 1) == (FLOAT, NCHW, 4, SIZES[:1])
     refuses(NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15", cudnn.cudnnGetFilterNdDescriptor, fresh, 9)
-
-
-def test_too_few_sizes(subject, cudnn, fresh, refuses):
-    if not subject.is_python:
-        pytest.skip("a C array has no length to check")
-    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c10", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, 5, SIZES)
-
-
-def test_null(cudnn, refuses):
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilter4dDescriptor, None, FLOAT, NCHW, *SIZES)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilterNdDescriptor, None, FLOAT, NCHW, 4, SIZES)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetFilter4dDescriptor, None)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetFilterNdDescriptor, None, 4)
-    refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, None)
 
 
 def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:

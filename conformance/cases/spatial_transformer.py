@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnSamplerType_t
+from dualdnn.api.enumerations import cudnnSamplerType_t
 from dualdnn.api.operations import (
     SpatialTfGridGeneratorBackward,
     SpatialTfGridGeneratorForward,
@@ -16,7 +14,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NHWC
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step, prepare
@@ -65,14 +63,6 @@ def with_grid(operation, coordinates, inputs="normal"):
 # --- descriptors ---
 
 
-@pytest.fixture
-def fresh(cudnn):
-    """A spatial transformer descriptor that no setter has touched."""
-    descriptor = cudnn.cudnnCreateSpatialTransformerDescriptor()
-    yield descriptor
-    cudnn.cudnnDestroySpatialTransformerDescriptor(descriptor)
-
-
 @shows("cudnnCreateSpatialTransformerDescriptor/c01", "cudnnCreateSpatialTransformerDescriptor/c02",
        "cudnnDestroySpatialTransformerDescriptor/c01", "cudnnDestroySpatialTransformerDescriptor/c02",
        "cudnnSpatialTransformerDescriptor_t/c01", "cudnnSpatialTransformerDescriptor_t/c02",
@@ -87,42 +77,6 @@ def test_descriptors(cudnn):
     cudnn.cudnnDestroySpatialTransformerDescriptor(first)
     cudnn.cudnnSetSpatialTransformerNdDescriptor(second, BILINEAR, FLOAT, 4, OUTPUT)
     cudnn.cudnnDestroySpatialTransformerDescriptor(second)
-
-
-@shows("cudnnSetSpatialTransformerNdDescriptor/c06", "cudnnSetSpatialTransformerNdDescriptor/c07")
-def test_null_to_the_setter(cudnn, fresh, refuses):
-    set_ = cudnn.cudnnSetSpatialTransformerNdDescriptor
-    refuses(BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c06", set_, None, BILINEAR, FLOAT, 4, OUTPUT)
-    refuses(BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c07", set_, fresh, BILINEAR, FLOAT, 4, None)
-
-
-@shows("cudnnSetSpatialTransformerNdDescriptor/c08")
-@pytest.mark.parametrize(
-    "data_type", [-1, 77, *(t for t in cudnnDataType_t if t not in TYPES)], ids=lambda t: getattr(t, "name", str(t))
-)
-def test_types_of_the_setter(cudnn, fresh, refuses, data_type):
-    clause = "cudnnSetSpatialTransformerNdDescriptor/c08"
-    refuses(BAD_PARAM, clause, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, BILINEAR, data_type, 4, OUTPUT)
-
-
-@shows(
-    "cudnnSetSpatialTransformerNdDescriptor/c09", "cudnnSetSpatialTransformerNdDescriptor/c02", "cudnnSamplerType_t/c01"
-)
-@pytest.mark.parametrize("sampler", [-1, 1, 2**31 - 1])
-def test_samplers_of_the_setter(cudnn, fresh, refuses, sampler):
-    clause = "cudnnSetSpatialTransformerNdDescriptor/c09"
-    refuses(BAD_PARAM, clause, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, sampler, FLOAT, 4, OUTPUT)
-
-
-@shows("cudnnSetSpatialTransformerNdDescriptor/c04")
-@pytest.mark.parametrize(
-    "rank, dims",
-    [(-1, OUTPUT), (0, OUTPUT), (2, OUTPUT), (9, (1,) * 9), (4, (2, 3, 0, 5)), (4, (2, 3, 4, -5))],
-    ids=str,
-)
-def test_ranks_and_sizes_of_the_setter(cudnn, fresh, refuses, rank, dims):
-    """docs/errata.md, D122."""
-    refuses(BAD_PARAM, BAD, cudnn.cudnnSetSpatialTransformerNdDescriptor, fresh, BILINEAR, FLOAT, rank, dims)
 
 
 # --- grids ---
@@ -152,25 +106,6 @@ def test_grids_of_many_pixels(trial, data_type):
 def test_grids_of_special_values(trial, inputs):
     trial(grid_forward(), inputs)
     trial(grid_backward(), inputs)
-
-
-@shows("cudnnSpatialTfGridGeneratorForward/c02", "cudnnSpatialTfGridGeneratorForward/c10", "cudnnSpatialTfGridGeneratorBackward/c02",
-       "cudnnSpatialTfGridGeneratorBackward/c06", "cudnnSpatialTfSamplerForward/c02", "cudnnSpatialTfSamplerForward/c09",
-       "cudnnSpatialTfSamplerBackward/c02", "cudnnSpatialTfSamplerBackward/c10")  # fmt: skip
-def test_other_ranks(refused):
-    """More than 4 dimensions, and fewer, which no 2-D transformation has."""
-    calls = {"GridGeneratorForward": (grid_forward, "c10"), "GridGeneratorBackward": (grid_backward, "c06"),
-             "SamplerForward": (forward, "c09"), "SamplerBackward": (backward, "c10")}  # fmt: skip
-    for name, (make, clause) in calls.items():
-        for dims, expected in (((2, 3, 4, 5, 1), clause), ((2, 3, 4), "c02")):
-            call = f"cudnnSpatialTf{name}"
-            refused(replace(make(), transformer=described(dims=dims)), NOT_SUPPORTED, f"{call}/{expected}")
-            for operand in {"x", "y", "dy"} & set(vars(make())):
-                spec = TensorSpec.packed(FLOAT, dims)
-                changed = (
-                    {operand: spec, "dx": spec} if operand == "x" and name == "SamplerBackward" else {operand: spec}
-                )
-                refused(replace(make(), **changed), NOT_SUPPORTED, f"{call}/{expected}")
 
 
 # --- sampling ---
@@ -380,29 +315,6 @@ def test_the_same_bits_each_time(trial):
         memory = with_grid(operation, points)
         first, second = (trial(operation, before=memory).after for _ in range(2))
         assert all(np.array_equal(first[name], second[name]) for name in ("dx", "dgrid"))
-
-
-@shows("cudnnSpatialTfSamplerBackward/c09", "cudnnSpatialTfSamplerForward/c01")
-def test_dimensions_and_types_must_agree(refused):
-    """Of images and channels, with the transformed tensor of the descriptor, of all types."""
-    back, call = "cudnnSpatialTfSamplerBackward/c09", described(dims=(2, 3, 4, 6))
-    refused(replace(backward(), transformer=call), BAD_PARAM, back)
-    refused(replace(forward(), transformer=call), BAD_PARAM, BAD)
-    for dims in ((1, 3, 4, 5), (2, 2, 4, 5), (2, 3, 5, 5), (2, 3, 4, 4)):
-        refused(backward(dy=TensorSpec.packed(FLOAT, dims)), BAD_PARAM, back)
-        refused(forward(y=TensorSpec.packed(FLOAT, dims)), BAD_PARAM, BAD)
-    for dims in ((1, 3, 6, 7), (2, 2, 6, 7)):
-        spec = TensorSpec.packed(FLOAT, dims)
-        refused(forward(x=spec), BAD_PARAM, BAD)
-        refused(backward(x=spec), BAD_PARAM, BAD)
-    for name in ("x", "y"):
-        refused(forward(**{name: TensorSpec.packed(HALF, INPUT if name == "x" else OUTPUT)}), BAD_PARAM, BAD)
-    for name, dims in (("x", INPUT), ("dx", INPUT), ("dy", OUTPUT)):
-        refused(replace(backward(), **{name: TensorSpec.packed(HALF, dims)}), BAD_PARAM, BAD)
-    refused(backward(dx=TensorSpec.packed(FLOAT, (2, 3, 6, 8))), BAD_PARAM, BAD)
-    overlapping = TensorSpec(FLOAT, OUTPUT, (60, 20, 4, 1))
-    refused(forward(y=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-    refused(backward(dx=TensorSpec(FLOAT, INPUT, (126, 42, 6, 1))), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
 
 
 NULLS = {

@@ -199,86 +199,10 @@ def test_add_in_place(trial, layout):
     trial(add(spec, spec, 1.5, -0.25), aliases={"A": "C"})
 
 
-def test_add_in_place_needs_identical_descriptors(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document does not say what a library does with other aliases")
-    C = TensorSpec.packed(FLOAT, DIMS, NCHW)
-    for A in (TensorSpec.packed(FLOAT, DIMS, NHWC), TensorSpec.packed(FLOAT, (1, 3, 1, 1))):
-        refused(add(A, C), BAD_PARAM, "cudnnStatus_t/c05", aliases={"A": "C"})
-
-
-@shows("cudnnAddTensor/c02")
-def test_add_dimensions_must_fit(refused):
-    C = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-    for dims in [
-        (2, 2, 4, 5),
-        (3, 3, 4, 5),
-        (2, 3, 4, 10),
-        (2, 3, 8, 5),
-        (2, 3, 4),
-        (1, 3, 4, 5, 1),
-        (1, 1, 1, 6),
-        (1, 3, 1),
-    ]:
-        refused(add(TensorSpec.packed(FLOAT, dims), C), BAD_PARAM, "cudnnAddTensor/c10")
-    refused(add(C, TensorSpec.packed(FLOAT, (2, 3, 1, 5))), BAD_PARAM, "cudnnAddTensor/c10")
-
-
 @pytest.mark.parametrize("A, C", [pair for pair in product(TYPES, TYPES) if pair[0] != pair[1]], ids=by_name)
 def test_add_data_types_must_agree(refused, A, C):
     dims = (1, 2, 1, 3)
     refused(add(TensorSpec.packed(A, dims), TensorSpec.packed(C, dims)), BAD_PARAM, "cudnnAddTensor/c11")
-
-
-@pytest.mark.parametrize("data_type", [INT32, UINT8, UINT8x4, INT8x32], ids=by_name)
-def test_add_other_types_are_not_supported(refused, data_type):
-    tensor_format = NCHW_VECT_C if data_type in (UINT8x4, INT8x32) else NCHW
-    spec = TensorSpec.packed(data_type, (2, 32, 2, 2), tensor_format)
-    refused(add(spec, spec), NOT_SUPPORTED, "cudnnAddTensor/c09")
-
-
-@shows("cudnnAddTensor/c09")
-@pytest.mark.parametrize("rank", [6, 7, 8])
-def test_add_beyond_five_dimensions(refused, rank):
-    C = TensorSpec.packed(FLOAT, (2, 3, *[2] * (rank - 2)))
-    refused(add(C, C), NOT_SUPPORTED, "cudnnAddTensor/c05")
-    refused(add(TensorSpec.packed(FLOAT, (1, 3, *[1] * (rank - 2))), C), NOT_SUPPORTED, "cudnnAddTensor/c05")
-
-
-@pytest.mark.parametrize("missing", ["handle", "alpha", "aDesc", "A", "beta", "cDesc", "C"])
-def test_add_null(cudnn, caller, refuses, missing):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    memory, other = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "alpha": 1.0, "aDesc": caller.tensor(spec), "A": other, "beta": 0.0,
-        "cDesc": caller.tensor(spec), "C": memory,
-    }  # fmt: skip
-    arguments[missing] = None
-    clause = "cudnnAddTensor/c07" if missing.endswith("Desc") else "cudnnStatus_t/c05"
-    refuses(BAD_PARAM, clause, cudnn.cudnnAddTensor, *arguments.values(), unchanged=(memory, other))
-
-
-@shows("cudnnAddTensor/c07")
-@pytest.mark.parametrize("fresh", ["aDesc", "cDesc"])
-def test_add_needs_initialised_descriptors(cudnn, caller, refuses, fresh):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    memory, other = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    a, c = (
-        cudnn.cudnnCreateTensorDescriptor() if name == fresh else caller.tensor(spec) for name in ("aDesc", "cDesc")
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnAddTensor/c07",
-        cudnn.cudnnAddTensor,
-        caller.handle,
-        1.0,
-        a,
-        other,
-        0.0,
-        c,
-        memory,
-        unchanged=(memory,),
-    )
 
 
 # --- cudnnOpTensor ---
@@ -396,30 +320,6 @@ def test_op_in_place(trial, op, layout):
     trial(op_tensor(op, A=spec, beta=0.5), aliases={"A": "C"}, inputs="positive")
 
 
-def test_op_other_aliases_are_refused(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document does not say what a library does with other aliases")
-    nchw, nhwc = TensorSpec.packed(FLOAT, DIMS, NCHW), TensorSpec.packed(FLOAT, DIMS, NHWC)
-    refused(op_tensor(A=nhwc, B=nchw, C=nchw), BAD_PARAM, "cudnnStatus_t/c05", aliases={"A": "C"})
-    refused(op_tensor(A=nchw), BAD_PARAM, "cudnnStatus_t/c05", aliases={"B": "C"})
-
-
-@shows("cudnnOpTensor/c04")
-def test_op_dimensions_of_a_must_agree(refused):
-    C = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-    for dims in [
-        (1, 3, 4, 5),
-        (2, 1, 4, 5),
-        (2, 3, 1, 5),
-        (2, 3, 4, 1),
-        (1, 1, 1, 1),
-        (2, 3, 4, 6),
-        (2, 3, 4),
-        (2, 3, 4, 5, 1),
-    ]:
-        refused(op_tensor(A=TensorSpec.packed(FLOAT, dims), B=C, C=C), BAD_PARAM, "cudnnOpTensor/c29")
-
-
 @shows("cudnnOpTensor/c05")
 @pytest.mark.parametrize("op", list(Op), ids=by_name)
 def test_op_dimensions_of_b_must_fit(refused, op):
@@ -463,16 +363,6 @@ def test_op_other_compute_types_are_not_supported(refused, compute_type, A, B, C
     for other in COMPUTE_TYPES:
         if other != compute_type:
             refused(op_tensor(compute_type=other, A=a, B=b, C=c), NOT_SUPPORTED, "cudnnOpTensor/c26")
-
-
-@shows("cudnnOpTensor/c19")
-@pytest.mark.parametrize("rank", [6, 7, 8])
-def test_op_beyond_five_dimensions(refused, rank):
-    C = TensorSpec.packed(FLOAT, (2, 3, *[2] * (rank - 2)))
-    refused(op_tensor(A=C), NOT_SUPPORTED, "cudnnOpTensor/c25")
-    refused(
-        op_tensor(A=C, B=TensorSpec.packed(FLOAT, (1, 3, *[1] * (rank - 2))), C=C), NOT_SUPPORTED, "cudnnOpTensor/c25"
-    )
 
 
 OP_ARGUMENTS = ("handle", "opTensorDesc", "alpha1", "aDesc", "A", "alpha2", "bDesc", "B", "beta", "cDesc", "C")
@@ -551,11 +441,6 @@ def test_scale_other_types_are_not_supported(refused, data_type):
     refused(ScaleTensor(2.0, spec), NOT_SUPPORTED, "cudnnScaleTensor/c05")
 
 
-@pytest.mark.parametrize("dims", [(2, 3, 4), (2, 2, 2, 2, 2, 2), (2, 2, 2, 2, 2, 2, 2, 2)], ids=str)
-def test_scale_of_other_ranks_is_not_supported(refused, dims):
-    refused(ScaleTensor(2.0, TensorSpec.packed(FLOAT, dims)), NOT_SUPPORTED, "cudnnScaleTensor/c05")
-
-
 @pytest.mark.parametrize("missing", ["handle", "yDesc", "y", "alpha"])
 def test_scale_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
@@ -599,22 +484,10 @@ def test_set_to_zero(caller):
         assert not after.any() and (np.signbit(after) == np.signbit(value)).all()
 
 
-@pytest.mark.parametrize("value", [128.0, -129.0, 0.5, 1e9, float("nan"), float("inf")], ids=str)
-def test_set_value_must_be_of_the_type_of_y(subject, refused, value):
-    if not subject.is_python:
-        pytest.skip("in C the value is a signed char")
-    refused(SetTensor(value, TensorSpec.packed(INT8, DIMS)), BAD_PARAM, "cudnnSetTensor/c03")
-
-
 @pytest.mark.parametrize("data_type", [INT32, UINT8, INT8x4, UINT8x4, INT8x32], ids=by_name)
 def test_set_other_types_are_not_supported(refused, data_type):
     spec = TensorSpec.packed(data_type, (2, 32, 2, 2), NCHW_VECT_C if data_type in (INT8x4, UINT8x4, INT8x32) else NCHW)
     refused(SetTensor(2.0, spec), NOT_SUPPORTED, "cudnnSetTensor/c06")
-
-
-@pytest.mark.parametrize("dims", [(2, 3, 4), (2, 2, 2, 2, 2, 2), (2, 2, 2, 2, 2, 2, 2, 2)], ids=str)
-def test_set_of_other_ranks_is_not_supported(refused, dims):
-    refused(SetTensor(2.0, TensorSpec.packed(FLOAT, dims)), NOT_SUPPORTED, "cudnnSetTensor/c06")
 
 
 @pytest.mark.parametrize("missing", ["handle", "yDesc", "y", "valuePtr"])
@@ -649,22 +522,6 @@ def test_operands_need_only_the_alignment_of_an_element(caller, shifted, data_ty
         after = {name: buffer.to_host(np.uint8, buffer.nbytes)[offset[name] :] for name, buffer in buffers.items()}
         verdict = judge(operation, before, after)
         assert verdict.agrees, f"{verdict.worst} {operation}"
-
-
-def test_overlapping_outputs_are_not_supported(subject, refused):
-    """Two elements of an output in one place."""
-    if not subject.cites_clauses:
-        pytest.skip("the document leaves it to each routine which strides it takes")
-    whole = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-    folded = TensorSpec(FLOAT, (2, 3, 4, 5), (60, 20, 2, 1))
-    clause = "cudnnSetTensor4dDescriptorEx/c04"
-    for operation in (
-        add(whole, folded),
-        op_tensor(A=whole, C=folded),
-        ScaleTensor(2.0, folded),
-        SetTensor(2.0, folded),
-    ):
-        refused(operation, NOT_SUPPORTED, clause)
 
 
 def test_overlapping_inputs_are_read(trial):
@@ -718,26 +575,6 @@ def test_wrong_settings_are_refused_and_change_nothing(cudnn, descriptor, refuse
         BAD_PARAM, "cudnnSetOpTensorDescriptor/c05", cudnn.cudnnSetOpTensorDescriptor, descriptor, op, compute_type, nan
     )
     assert tuple(cudnn.cudnnGetOpTensorDescriptor(descriptor)) == before
-
-
-def test_descriptor_null(cudnn, refuses):
-    refuses(
-        BAD_PARAM,
-        "cudnnSetOpTensorDescriptor/c05",
-        cudnn.cudnnSetOpTensorDescriptor,
-        None,
-        Op.CUDNN_OP_TENSOR_ADD,
-        FLOAT,
-        PROPAGATE,
-    )
-    refuses(BAD_PARAM, "cudnnGetOpTensorDescriptor/c05", cudnn.cudnnGetOpTensorDescriptor, None)
-
-
-@shows("cudnnOpTensorDescriptor_t/c02")
-def test_a_descriptor_has_no_settings_before_it_is_initialised(subject, cudnn, descriptor, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("a library may find anything in a descriptor that nobody initialised")
-    refuses(BAD_PARAM, "cudnnGetOpTensorDescriptor/c05", cudnn.cudnnGetOpTensorDescriptor, descriptor)
 
 
 @shows("cudnnDestroyOpTensorDescriptor/c01", "cudnnDestroyOpTensorDescriptor/c02")

@@ -130,24 +130,6 @@ def test_vector_types_need_vect_c(cudnn, tensor, refuses, data_type, clause, ten
     )
 
 
-@pytest.mark.parametrize(
-    "data_type, channels, clause", [(INT8x4, 6, "c08"), (UINT8x4, 1, "c08"), (INT8x32, 48, "c07")], ids=by_name
-)
-def test_channels_come_in_whole_vectors(cudnn, tensor, refuses, data_type, channels, clause):
-    refuses(
-        BAD_PARAM,
-        f"cudnnTensorFormat_t/{clause}",
-        cudnn.cudnnSetTensor4dDescriptor,
-        tensor,
-        NCHW_VECT_C,
-        data_type,
-        2,
-        channels,
-        3,
-        5,
-    )
-
-
 @shows("cudnnSetTensor4dDescriptor/c03")
 @pytest.mark.parametrize(
     "dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str
@@ -211,40 +193,6 @@ def test_4d_sizes_are_positive(cudnn, tensor, refuses, position, size):
     )
 
 
-@pytest.mark.parametrize("value", [-1, 99, 2**31 - 1])
-def test_enumerators_are_checked(cudnn, tensor, refuses, value):
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c07", cudnn.cudnnSetTensor4dDescriptor, tensor, value, FLOAT, *DIMS)
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c08", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, value, *DIMS)
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensor4dDescriptorEx/c11",
-        cudnn.cudnnSetTensor4dDescriptorEx,
-        tensor,
-        value,
-        *DIMS,
-        60,
-        20,
-        5,
-        1,
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensorNdDescriptor/c11",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        value,
-        4,
-        DIMS,
-        (60, 20, 5, 1),
-    )
-    refuses(
-        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, value, FLOAT, 4, DIMS
-    )
-    refuses(
-        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, value, 4, DIMS
-    )
-
-
 @shows("cudnnSetTensor4dDescriptorEx/c01", "cudnnSetTensor4dDescriptorEx/c02", "cudnnSetTensor4dDescriptorEx/c03", "cudnnSetTensor4dDescriptorEx/c07",
        "cudnnSetTensor4dDescriptorEx/c08", "cudnnSetTensorNdDescriptor/c08", "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
 @pytest.mark.parametrize(
@@ -267,22 +215,6 @@ def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
     cudnn.cudnnSetTensorNdDescriptor(tensor, HALF, len(dims), dims, strides)
     found = cudnn.cudnnGetTensor4dDescriptor(tensor)
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
-
-
-@pytest.mark.parametrize("position", range(4))
-def test_strides_are_not_negative(cudnn, tensor, refuses, position):
-    strides = [60, 20, 5, 1]
-    strides[position] = -strides[position]
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensor4dDescriptorEx/c10",
-        cudnn.cudnnSetTensor4dDescriptorEx,
-        tensor,
-        FLOAT,
-        *DIMS,
-        *strides,
-    )
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, DIMS, strides)
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c10")
@@ -403,32 +335,6 @@ def test_nd_ex_derives_strides(cudnn, tensor, tensor_format, strides):
     read = cudnn.cudnnGetTensorNdDescriptor(tensor, 5)
     assert (read.dimA, read.strideA) == ((2, 3, 4, 5, 6), strides)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * 720
-
-
-def test_nd_ex_two_giga_elements(cudnn, tensor, refuses):
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensorNdDescriptorEx/c07",
-        cudnn.cudnnSetTensorNdDescriptorEx,
-        tensor,
-        NCHW,
-        INT8,
-        5,
-        (2**7,) * 5,
-    )
-
-
-def test_null_descriptors(cudnn, refuses):
-    ones = (1, 1, 1, 1)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, None, NCHW, FLOAT, *ones)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptorEx, None, FLOAT, *ones, *ones)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensorNdDescriptor, None, FLOAT, 4, ones, ones)
-    refuses(
-        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c05", cudnn.cudnnSetTensorNdDescriptorEx, None, NCHW, FLOAT, 4, ones
-    )
-    refuses(BAD_PARAM, "cudnnGetTensorNdDescriptor/c10", cudnn.cudnnGetTensorNdDescriptor, None, 4)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetTensor4dDescriptor, None)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetTensorSizeInBytes, None)
 
 
 def test_wrong_arguments(subject, cudnn, tensor, refuses):

@@ -239,41 +239,12 @@ def test_addresses(caller, offsets, formats, dims, data_type):
 
 
 @shows("cudnnTransformTensor/c03")
-@pytest.mark.parametrize("to", [NCHW, NHWC], ids=lambda f: f.name)
-def test_in_place_is_refused(refused, to):
-    x, y = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, to)
-    refused(moved(x, y), BAD_PARAM, "cudnnTransformTensor/c03", aliases={"y": "x"})
-
-
-@shows("cudnnSetTensor4dDescriptor/c03")
-def test_more_scalars_than_32_bits_count(subject, cudnn, caller, refuses):
-    """Vector types allow such tensors, no call of ours takes them (docs/errata.md, D125)."""
-    if not subject.cites_clauses:
-        pytest.skip("a limit of this project")
-    memory = caller.handle.to_device(np.ones(64, np.uint8))
-    beyond, most = (
-        (NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03"),
-        (BAD_PARAM, "cudnnStatus_t/c05"),
-    )  # but for its memory
-    for dims, due in (((2**16, 2**16, 1, 7), beyond), ((1, 32, 1, 2**26), beyond), ((1, 32, 1, 2**26 - 1), most)):
-        descriptor = caller.tensor(TensorSpec.packed(INT8x32, dims, NCHW_VECT_C))
-        arguments = (caller.handle, 1.0, descriptor, memory, 0.0, descriptor, memory)
-        refuses(*due, cudnn.cudnnTransformTensor, *arguments, unchanged=(memory,))
-
-
-@shows("cudnnTransformTensor/c03")
 def test_partial_overlap_is_refused(caller, refuses):
     x, y = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, NHWC)
     memory = caller.handle.to_device(np.ones(2 * x.count, np.float32))
     operands = {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes - 4, y.nbytes)}
     refuses(BAD_PARAM, "cudnnTransformTensor/c03", caller, moved(x, y), operands, unchanged=(memory,))
     caller(moved(x, y), {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes, y.nbytes)})
-
-
-def test_dimensions_must_agree(refused):
-    for dims in [(3, 3, 5, 7), (2, 4, 5, 7), (2, 3, 6, 7), (2, 3, 5, 8), (2, 1, 5, 7), (2, 3, 5, 7, 1), (2, 3, 35)]:
-        y = TensorSpec.packed(FLOAT, dims)
-        refused(moved(TensorSpec.packed(FLOAT, DIMS), y), BAD_PARAM, "cudnnTransformTensor/c10")
 
 
 @pytest.mark.parametrize(
@@ -286,29 +257,10 @@ def test_data_types_must_agree(refused, x, y):
     refused(moved(*specs), BAD_PARAM, "cudnnTransformTensor/c11")
 
 
-@shows("cudnnTransformTensor/c09")
-def test_overlapping_destination_is_not_supported(refused):
-    y = TensorSpec(FLOAT, DIMS, (105, 35, 1, 1))
-    x = TensorSpec.packed(FLOAT, DIMS)
-    refused(moved(x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-    refused(TransformTensorEx(changing(), 1.0, 0.0, x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-
-
 @shows("cudnnTransformTensor/c02")
 def test_overlapping_source(trial):
     """A source may show one element in several places."""
     trial(moved(TensorSpec(FLOAT, DIMS, (45, 15, 2, 1)), TensorSpec.packed(FLOAT, DIMS)))
-
-
-@pytest.mark.parametrize("missing", ["handle", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
-def test_null(cudnn, caller, refuses, missing):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "alpha": 1.0, "xDesc": caller.tensor(spec), "x": x, "beta": 0.0, "yDesc": caller.tensor(spec), "y": y,
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnTransformTensor, *arguments.values(), unchanged=(x, y))
 
 
 # cudnnTransformTensorEx and cudnnTransformFilter: their clauses have the same numbers
@@ -796,45 +748,10 @@ def test_refused_settings(subject, cudnn, fresh, refuses):
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
-@pytest.mark.parametrize("direction", [2, 17])
-def test_invalid_directions(cudnn, fresh, refuses, direction):
-    call = cudnn.cudnnSetTensorTransformDescriptor
-    refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c14", call, fresh, 4, NCHW, None, None, None, direction)
-
-
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_lowest_rank_of_a_transform(cudnn, fresh, refuses, rank):
     zeros, call = (0,) * 10, cudnn.cudnnSetTensorTransformDescriptor
     refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD)
-
-
-def test_vector_format_is_not_supported(cudnn, fresh, refuses):
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensorTransformDescriptor/c17",
-        cudnn.cudnnSetTensorTransformDescriptor,
-        fresh,
-        4,
-        NCHW_VECT_C,
-        None,
-        None,
-        None,
-        FOLD,
-    )
-
-
-def test_refused_queries(cudnn, fresh, refuses):
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
-    refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, None, 4)
-    for requested in (0, 2):
-        refuses(
-            BAD_PARAM,
-            "cudnnGetTensorTransformDescriptor/c10",
-            cudnn.cudnnGetTensorTransformDescriptor,
-            fresh,
-            requested,
-        )
-    refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c11", cudnn.cudnnGetTensorTransformDescriptor, fresh, 9)
 
 
 # cudnnInitTransformDest
@@ -887,19 +804,6 @@ def unchanged(subject, destination):
     """Our refused calls leave a descriptor as it was; a foreign library may keep a part of what it refused."""
     if subject.cites_clauses:
         assert subject.cudnn.cudnnGetTensorNdDescriptor(destination, 4).dimA == (1, 1, 1, 1)
-
-
-@shows("cudnnInitTransformDest/c06", "cudnnInitTransformDest/c07")
-def test_destination_null(cudnn, fresh, tensors, refuses):
-    source, destination = tensors
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
-    refuses(BAD_PARAM, "cudnnInitTransformDest/c07", cudnn.cudnnInitTransformDest, fresh, source, None)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnInitTransformDest, None, source, destination)
-
-
-def test_destination_source_null(cudnn, fresh, tensors, refuses):
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
-    refuses(BAD_PARAM, "cudnnInitTransformDest/c06", cudnn.cudnnInitTransformDest, fresh, None, tensors[1])
 
 
 @pytest.mark.parametrize("rank", [3, 5])

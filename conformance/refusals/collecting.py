@@ -14,7 +14,7 @@ from dualdnn.api.operations import Operation
 from ..calls import Caller, sized
 from ..calls.descriptors import SETTINGS, made
 from ..trial import prepare
-from . import FOLDER, FRESH, REASONS, Call, Case, named, read
+from . import FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -51,12 +51,7 @@ def module_of(path: Path) -> ModuleType:
 
 def _test(case: Case) -> Any:
     rows = [row for rows in case.rows.values() for row in rows]
-    if isinstance(rows[0].accepted, Operation):
-        test = _of_operations(case)
-    elif takes_a_handle(rows[0].accepted):
-        test = _of_calls_with_a_handle(case)
-    else:
-        test = _of_calls(case)
+    test = _with_a_handle(case) if any(takes_a_handle(row.accepted) for row in rows) else _without_a_handle(case)
     if list(case.rows) != [""]:
         test = pytest.mark.parametrize("row", list(case.rows))(test)
     test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
@@ -64,45 +59,46 @@ def _test(case: Case) -> Any:
     return pytest.mark.ours(test) if case.ours else test
 
 
+def _with_a_handle(case: Case) -> Any:
+    def test(subject: Any, caller: Any, refused: Any, refuses: Any, row: str) -> None:
+        _skip(case, subject)
+        for one in case.rows[row]:
+            if isinstance(one.accepted, Operation):
+                _of_an_operation(one, subject, caller, refused, refuses)
+            else:
+                _of_a_call(one, subject, caller.handle, refuses)
+
+    return test
+
+
+def _without_a_handle(case: Case) -> Any:
+    def test(subject: Any, refuses: Any, row: str) -> None:
+        _skip(case, subject)
+        for one in case.rows[row]:
+            _of_a_call(one, subject, None, refuses)
+
+    return test
+
+
 def _skip(case: Case, subject: Any) -> None:
     if case.needs and not getattr(subject, case.needs):
         pytest.skip(REASONS[case.needs])
 
 
-def _of_operations(case: Case) -> Any:
-    def test(subject: Any, caller: Any, refused: Any, refuses: Any, row: str) -> None:
-        _skip(case, subject)
-        for one in case.rows[row]:
-            if subject.ours or one.arguments:
-                operation, operands = placed(caller, one.accepted)
-            if subject.ours:
-                caller(operation, operands)
-            if one.arguments:
-                name = named(operation)
-                right = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
-                call = {"function": name, **{parameter.name: value for parameter, value in right}, **one.arguments}
-                wrong = arguments(subject.cudnn, caller.handle, call)
-                refuses(
-                    one.status, one.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values())
-                )
-            else:
-                refused(one.refused, one.status, one.clause, aliases=one.aliases or None)
-
-    return test
-
-
-def _of_calls_with_a_handle(case: Case) -> Any:
-    def test(subject: Any, handle: Any, refuses: Any, row: str) -> None:
-        _refuses(case, row, subject, handle, refuses)
-
-    return test
-
-
-def _of_calls(case: Case) -> Any:
-    def test(subject: Any, refuses: Any, row: str) -> None:
-        _refuses(case, row, subject, None, refuses)
-
-    return test
+def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, refuses: Any) -> None:
+    """Check a row whose calls are operations. The accepted one is made by our backends alone: another library may lack it."""
+    if subject.ours or row.arguments:
+        operation, operands = placed(caller, row.accepted)
+    if subject.ours:
+        caller(operation, operands)
+    if not row.arguments:
+        refused(row.refused, row.status, row.clause, aliases=row.aliases or None)
+        return
+    name = named(operation)
+    right = zip(functions()[name].arguments, caller.values(name, operation, operands), strict=True)
+    call = {"function": name, **{parameter.name: value for parameter, value in right}, **row.arguments}
+    wrong = arguments(subject.cudnn, caller.handle, call)
+    refuses(row.status, row.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values()))
 
 
 def placed(caller: Caller, operation: Any) -> tuple[Any, dict[str, Any]]:
@@ -112,15 +108,14 @@ def placed(caller: Caller, operation: Any) -> tuple[Any, dict[str, Any]]:
     return operation, {name: caller.handle.to_device(bytes_) for name, bytes_ in memory.items()}
 
 
-def _refuses(case: Case, row: str, subject: Any, handle: Any, refuses: Any) -> None:
-    _skip(case, subject)
-    for one in case.rows[row]:
-        call = getattr(subject.cudnn, named(one.accepted))
-        if subject.ours:
-            call(*arguments(subject.cudnn, handle, one.accepted))
-        wrong = arguments(subject.cudnn, handle, one.refused)
-        memory = tuple(value for value in wrong if hasattr(value, "to_host"))
-        refuses(one.status, one.clause, call, *wrong, unchanged=memory)
+def _of_a_call(row: Refusal, subject: Any, handle: Any, refuses: Any) -> None:
+    """Check a row of a function and its arguments."""
+    call = getattr(subject.cudnn, named(row.accepted))
+    if subject.ours:
+        call(*arguments(subject.cudnn, handle, row.accepted))
+    wrong = arguments(subject.cudnn, handle, row.refused)
+    memory = tuple(value for value in wrong if hasattr(value, "to_host"))
+    refuses(row.status, row.clause, call, *wrong, unchanged=memory)
 
 
 def takes_a_handle(call: Call) -> bool:

@@ -102,13 +102,6 @@ def test_set_2d_refuses_sizes(subject, cudnn, refuses, convolution, position, va
         assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*VALUES_2D, CORRELATION, FLOAT)
 
 
-def test_set_2d_refuses_null_and_unknown_enumerators(cudnn, refuses, convolution):
-    call = cudnn.cudnnSetConvolution2dDescriptor
-    refuses(BAD_PARAM, f"{SET_2D}/c12", call, None, *VALUES_2D, CORRELATION, FLOAT)
-    for mode in (-1, 2):
-        refuses(BAD_PARAM, f"{SET_2D}/c16", call, convolution, *VALUES_2D, mode, FLOAT)
-
-
 @pytest.mark.parametrize("data_type", [t for t in cudnnDataType_t if t not in COMPUTE_TYPES], ids=by_name)
 def test_compute_types(cudnn, refuses, convolution, data_type):
     """Only what the tables of configurations compute in (docs/errata.md, D249)."""
@@ -183,23 +176,6 @@ def test_set_nd_refuses_the_rest(cudnn, refuses, convolution):
     refuses(NOT_SUPPORTED, f"{SET_ND}/c19", call, convolution, CUDNN_DIM_MAX + 1, ones, ones, ones, CORRELATION, FLOAT)
 
 
-def test_arrays_that_are_too_short(subject, cudnn, refuses, convolution):
-    if not subject.is_python:
-        pytest.skip("a C library cannot see the length of an array")
-    for short, clause in enumerate(("c05", "c06", "c07")):
-        arrays = [[1] if position == short else [1, 1] for position in range(3)]
-        refuses(
-            BAD_PARAM,
-            f"{SET_ND}/{clause}",
-            cudnn.cudnnSetConvolutionNdDescriptor,
-            convolution,
-            2,
-            *arrays,
-            CORRELATION,
-            FLOAT,
-        )
-
-
 def test_get_nd_refuses(cudnn, refuses, convolution):
     cudnn.cudnnSetConvolution2dDescriptor(convolution, *VALUES_2D, CORRELATION, FLOAT)
     call = cudnn.cudnnGetConvolutionNdDescriptor
@@ -207,15 +183,6 @@ def test_get_nd_refuses(cudnn, refuses, convolution):
     refuses(BAD_PARAM, "cudnnGetConvolutionNdDescriptor/c10", call, convolution, -1)
     refuses(NOT_SUPPORTED, "cudnnGetConvolutionNdDescriptor/c11", call, convolution, CUDNN_DIM_MAX - 1)
     assert call(convolution, CUDNN_DIM_MAX - 2).arrayLength == 2
-
-
-@shows("cudnnGetConvolution2dDescriptor/c07")
-def test_get_2d_needs_a_2d_convolution(cudnn, refuses, convolution):
-    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c09", cudnn.cudnnGetConvolution2dDescriptor, None)
-    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c07", cudnn.cudnnGetConvolution2dDescriptor, convolution)
-    ones = (1, 1, 1)
-    cudnn.cudnnSetConvolutionNdDescriptor(convolution, 3, ones, ones, ones, CORRELATION, FLOAT)
-    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c07", cudnn.cudnnGetConvolution2dDescriptor, convolution)
 
 
 OPTIONS = {
@@ -256,20 +223,6 @@ def test_options_are_checked(cudnn, refuses, convolution, option, value, clause)
     put(convolution, good)
     refuses(BAD_PARAM, clause, put, convolution, value)
     assert get(convolution) == good
-
-
-@pytest.mark.parametrize(
-    "option, put_clause, get_clause",
-    [
-        ("MathType", "cudnnSetConvolutionMathType/c03", "c03"),
-        ("GroupCount", "cudnnSetConvolutionGroupCount/c03", "c03"),
-        ("ReorderType", "cudnnStatus_t/c05", "c02"),
-    ],
-)
-def test_options_need_a_descriptor(cudnn, refuses, option, put_clause, get_clause):
-    refuses(BAD_PARAM, put_clause, getattr(cudnn, f"cudnnSetConvolution{option}"), None, OPTIONS[option][0])
-    name = f"cudnnGetConvolution{option}"
-    refuses(BAD_PARAM, f"{name}/{get_clause}", getattr(cudnn, name), None)
 
 
 def steps(size: int, taps: int, padding: int, stride: int, dilation: int) -> int:
@@ -316,24 +269,6 @@ def test_output_of_a_filter_as_large_as_the_padded_input(cudnn, refuses, layer):
 ONE = (1, 1)
 
 
-def test_output_dimensions_refuse_what_does_not_fit(cudnn, refuses, layer):
-    two, many = cudnn.cudnnGetConvolution2dForwardOutputDim, cudnn.cudnnGetConvolutionNdForwardOutputDim
-    for x_channels, w_channels, groups in ((4, 3, 1), (4, 4, 2), (4, 2, 3)):
-        made = layer((1, x_channels, 5, 5), (6, w_channels, 1, 1), (0, 0), ONE, ONE, groups)
-        refuses(BAD_PARAM, f"{OUT_2D}/c08", two, *made)
-        refuses(BAD_PARAM, f"{OUT_ND}/c09", many, *made, 4)
-    made = layer((1, 4, 5, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE)
-    refuses(BAD_PARAM, f"{OUT_2D}/c07", two, *made)
-    refuses(BAD_PARAM, f"{OUT_ND}/c07", many, *made, 4)
-    three = (1, 1, 1)
-    made = layer((1, 4, 5, 5), (6, 4, 1, 1), three, three, three)
-    refuses(BAD_PARAM, f"{OUT_2D}/c07", two, *made)
-    refuses(BAD_PARAM, f"{OUT_ND}/c08", many, *made, 4)
-    for rank in (-1, 5):
-        made = layer((1, 4, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE)
-        refuses(BAD_PARAM, f"{OUT_ND}/c11", many, *made, rank)
-
-
 @shows(f"{OUT_2D}/c02")
 def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
     two, many = cudnn.cudnnGetConvolution2dForwardOutputDim, cudnn.cudnnGetConvolutionNdForwardOutputDim
@@ -345,17 +280,3 @@ def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
         larger = layer((1, 1, image, 1), (1, 1, 1, 1), (padding, 0), ONE, ONE)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", two, *larger)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", many, *larger, 4)
-
-
-@pytest.mark.parametrize("position", range(3))
-def test_output_dimensions_need_descriptors(cudnn, refuses, layer, position):
-    made = list(layer((1, 4, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE))
-    fresh = (
-        cudnn.cudnnCreateConvolutionDescriptor,
-        cudnn.cudnnCreateTensorDescriptor,
-        cudnn.cudnnCreateFilterDescriptor,
-    )
-    for wrong in (None, fresh[position]()):
-        made[position] = wrong
-        refuses(BAD_PARAM, f"{OUT_2D}/c07", cudnn.cudnnGetConvolution2dForwardOutputDim, *made)
-        refuses(BAD_PARAM, f"{OUT_ND}/c06", cudnn.cudnnGetConvolutionNdForwardOutputDim, *made, 4)
