@@ -70,9 +70,14 @@ class Memory:
         except OSError:
             self.driver = None
 
-    def synchronize(self) -> None:
-        """Wait for the work of the device."""
-        if self.driver is not None and self.driver.cuCtxSynchronize():
+    def synchronize(self, stream: int) -> None:
+        """Wait for the work of the device, unless the stream of the call is capturing: waiting would end the capture."""
+        if self.driver is None:
+            return
+        status = ctypes.c_int()
+        if self.driver.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status)) or status.value:
+            raise NotJudged("its stream is capturing")
+        if self.driver.cuCtxSynchronize():
             raise NotJudged("the device could not be waited for")
 
     def available(self, address: int) -> int | None:
@@ -370,6 +375,7 @@ class Look:
         self.call, self.observer, self.c = call, call.observer, c
         self.operation, self.operands = asked
         self.function = call.function.name
+        self.stream = self.observer.objects.get(c[0]).user_stream or 0  # of the handle
         self.before: dict[str, Array] = {}
         self.watch: Watch | None = None
         self.row = self.observer.findings.row(self.function, self.operation)
@@ -381,7 +387,7 @@ class Look:
         try:
             if self.operation.draws:
                 raise NotJudged("its random numbers are the library's own")
-            self.observer.memory.synchronize()
+            self.observer.memory.synchronize(self.stream)
             self._begin(self.row.calls)
         except NotJudged as why:
             self.reason = str(why)
@@ -402,7 +408,7 @@ class Look:
         try:
             if self.reason:
                 raise NotJudged(self.reason)
-            self.observer.memory.synchronize()
+            self.observer.memory.synchronize(self.stream)
             self._judge_sample(self.watch) if self.watch else self._judge_whole()
         except NotJudged as why:
             self.observer.findings.left[f"{self.function}: {why}"] += 1

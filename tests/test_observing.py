@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from dualdnn.api.operations import parse
+from dualdnn.conformance import observed
 from dualdnn.conformance.command_line import main
-from dualdnn.conformance.programs import findings, portion
+from dualdnn.conformance.programs import findings, picture, portion
 from dualdnn.conformance.programs.findings import Findings, erratum
 from dualdnn.conformance.programs.portion import Portion
 from dualdnn.conformance.programs.watch import Watch
@@ -118,6 +120,43 @@ def test_samples_are_counted_and_said(tmp_path):
     assert 'dualdnn replay "ActivationForward()"' in text
     found.write(tmp_path)
     assert '"sampled_elements": 4' in (tmp_path / "observed.json").read_text()
+
+
+def test_the_picture_has_a_bar_for_each_size_of_error(tmp_path):
+    found = Findings(Path("lib"))
+    for function, ratios in (
+        ("cudnnConvolutionForward", [0.0, 2.0**-9, 0.3, -0.4, 1.0]),
+        ("cudnnConvolutionBackwardData", []),
+        ("cudnnConvolutionBackwardFilter", [0.6]),
+    ):
+        found.row(function, "X(x=TensorSpec(dims=(2, 3, 4), strides=(12, 4, 1)), tag='<b>')").take(Sample(ratios))
+    row = found.row("cudnnConvolutionBackwardFilter", "Y()")
+    row.take(Sample([], [SimpleNamespace(ratio=float("nan"))]))
+    row.wrong = 1
+    found.write(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert [picture.bin_of(ratio) for ratio in (0.0, 2.0**-8, 2.0**-7, 0.3, 0.5, -1.0, 1.1)] == [0, 0, 1, 7, 7, 8, 9]
+    parts = dict(zip(("forward", "data", "weights"), page.split("<h2>")[1:4], strict=True))
+    assert parts["forward"].count("<rect") == parts["forward"].count("<title>") == picture.BINS
+    assert [f"{label}: {count}" in parts["forward"] for label, count in zip(picture.LABELS, [2, 0, 0, 0, 0, 0, 0, 2, 1, 0], strict=True)] == [True] * 10  # fmt: skip
+    assert "ConvolutionForward 2x3x4" in parts["forward"] and "<b>" not in page
+    assert "<rect" not in parts["data"] and "gradients of data" in parts["data"]
+    assert "beyond the bound: 1" in parts["weights"] and "<tr class=wrong>" in parts["weights"]
+
+
+def test_a_call_on_a_capturing_stream_is_not_waited_for():
+    memory, waited = observed.Memory(), []
+
+    def is_capturing(stream, status):
+        status._obj.value = stream.value == 7
+        return 906 if stream.value is None else 0  # the default stream, which waits for the capturing one
+
+    memory.driver = SimpleNamespace(cuStreamIsCapturing=is_capturing, cuCtxSynchronize=lambda: waited.append(1))
+    memory.synchronize(5)
+    for stream in (7, 0):
+        with pytest.raises(observed.NotJudged, match="its stream is capturing"):
+            memory.synchronize(stream)
+    assert len(waited) == 1
 
 
 def test_a_declared_difference_of_a_status_has_its_erratum():

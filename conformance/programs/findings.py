@@ -14,6 +14,7 @@ from typing import Any
 from dualdnn.reference.sampled import Sample
 
 from ..differences import DIFFERENCES
+from . import picture
 
 SHOWN = 20  # lines of each kind in the summary
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -23,7 +24,8 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 class Seen:
     """The calls of one function with one configuration. worst: error in units of the bound, of all that was judged.
 
-    elements: of samples; squares, sums: of their errors, with their signs, in units of their bounds.
+    elements: of samples; squares, sums: of their errors, with their signs, in units of their bounds. errors: elements in each bin of the
+    picture.
     """
 
     calls: int = 0
@@ -33,6 +35,7 @@ class Seen:
     elements: int = 0
     squares: float = 0.0
     sums: float = 0.0
+    errors: list[int] = field(default_factory=lambda: [0] * picture.BINS)
     left: Counter[str] = field(default_factory=Counter)
 
     def take(self, sample: Sample) -> None:
@@ -40,6 +43,8 @@ class Seen:
         self.elements += len(sample.ratios)
         self.squares += math.fsum(ratio * ratio for ratio in sample.ratios)
         self.sums += math.fsum(sample.ratios)
+        for ratio in (*sample.ratios, *(found.ratio for found in sample.wrong)):
+            self.errors[picture.bin_of(ratio)] += 1
 
     @property
     def rms(self) -> float:
@@ -101,13 +106,14 @@ class Findings:
         return "\n".join(lines)
 
     def write(self, folder: Path) -> None:
-        """Write summary.txt and observed.json, with a row for each function and configuration."""
+        """Write summary.txt, observed.json with a row for each function and configuration, and report.html with a picture of these."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "summary.txt").write_text(self.text() + "\n", encoding="utf-8")
+        text = self.text()
+        (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
         rows = [
             {"function": function, "operation": operation, "calls": row.calls, "judged": row.judged, "wrong": row.wrong,
              "worst_error_in_bounds": row.worst, "sampled_elements": row.elements, "rms_error_in_bounds": row.rms,
-             "bias_in_bounds": row.bias, "not_judged": dict(row.left)}
+             "bias_in_bounds": row.bias, "errors": row.errors, "not_judged": dict(row.left)}
             for (function, operation), row in self.rows.items()
         ]  # fmt: skip
         found = {
@@ -122,6 +128,7 @@ class Findings:
             "configurations": rows,
         }
         (folder / "observed.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (folder / "report.html").write_text(picture.page(text, rows), encoding="utf-8")
 
 
 def replayed(operation: object) -> str:

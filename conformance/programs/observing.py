@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="elements of each output of a large call that are judged; 0: all of them (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where summary.txt and observed.json go")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where summary.txt, observed.json and report.html go")
     parser.add_argument(
         "--library", type=Path, metavar="PATH", help="the library that computes (default: what the command would load)"
     )
