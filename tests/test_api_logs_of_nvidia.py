@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
@@ -86,6 +88,96 @@ def test_a_log_with_something_in_front_is_read_alike(front, version):
         plain.skipped.keys(),
     )
     assert log.releases == ({"v7300": "7.3.0", "v8907": "8.9.7", "v91200 46": "9.12.0"}[version],)
+
+
+def alike(text_of_a_log):
+    """Assert that the lines make the calls of the plain log, none of which is blamed or skipped anew."""
+    plain, log = summarized(read_log(text().splitlines())), read_log(text_of_a_log.splitlines())
+    found = summarized(log)
+    assert (found.settings, found.refused.keys(), found.skipped.keys()) == (
+        plain.settings,
+        plain.refused.keys(),
+        plain.skipped.keys(),
+    )
+    return log
+
+
+DRESSES = {
+    "colours": lambda line: f"\x1b[1;32m{line.replace('val=', chr(27) + '[33mval=')}\x1b[0m",
+    "a title of the terminal": lambda line: f"\x1b]0;train\x07{line}",
+    "CRLF": lambda line: f"{line}\r",
+    "escaped for HTML": lambda line: html.escape(line).replace("    ", "&nbsp;&nbsp;&nbsp;&nbsp;"),
+    "tags": lambda line: f'<span class="o">{line}</span><br/>',
+    "blanks of a word processor": lambda line: line.replace("    ", "\u00a0\u00a0\u00a0\u00a0"),
+    "escaped for Markdown": lambda line: line.replace("_", "\\_"),
+    "a mark of the file's beginning": lambda line: f"\ufeff{line}",
+    "tabs": lambda line: line.replace("    ", "\t"),
+    "a rank": lambda line: f"[rank0]:{line}",
+    "a logger": lambda line: f"12:03:04 I {line}",
+    "systemd": lambda line: f"Nov 28 06:12:01 host python[4711]: {line}",
+    "mpirun": lambda line: f"[1,0]<stderr>:{line}",
+    "a container": lambda line: f"worker_1  | {line}",
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES.keys())
+def test_a_log_that_was_copied_is_read_as_it_was_written(dress):
+    alike("\n".join(map(dress, text().split("\n"))))
+
+
+def test_a_log_in_a_fence_of_markdown_is_read():
+    alike(f"It fails so:\n\n```text\n{text()}\n```\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_encodings_with_a_mark_are_read(tmp_path, capsys, encoding):
+    said = []
+    for number, chosen in enumerate(("utf-8", encoding)):
+        path = tmp_path / str(number)
+        path.write_bytes(text().replace("\n", "\r\n").encode(chosen))
+        main(["replay", str(path), "--subject", "reference"])
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "origins", [("[rank0]:", "[rank1]:"), ("worker_1 | ", "worker_2 | "), ("a python[17]: ", "a python[18]: ")]
+)
+def test_processes_that_write_among_each_other_are_told_apart(origins):
+    """Each line of one process stands between two of another."""
+    pairs = ((f"{origins[0]}{line}", f"{origins[1]}{line}") for line in text().splitlines())
+    log = read_log([line for pair in pairs for line in pair])
+    once = summarized(read_log(text().splitlines()))
+    found = summarized(log)
+    assert found.settings == 2 * once.settings and found.skipped.keys() == once.skipped.keys()
+
+
+def test_counted_lines_are_one_process():
+    alike("\n".join(f"[{number}] {line}" for number, line in enumerate(text().split("\n"))))
+
+
+SET_LRN = """I! CuDNN (v8907) function cudnnSetLRNDescriptor() called:
+i!     lrnN: type=unsigned; val=5;
+i!     lrnAlpha: type=double; val=0.0001;
+i!     lrnBeta: type=double; val=0.75;
+i!     lrnK: type=double; val=1.0;
+i! Time: 1
+"""
+
+
+@pytest.mark.parametrize("number", ["9" * 300, "-1", "4294967296", "1e", "9" * 5000])
+def test_a_number_that_no_type_holds_is_what_cannot_be_read(number):
+    """The document is not asked, and the program is not blamed."""
+    found = summarized(read_log(SET_LRN.replace("val=5", f"val={number}").splitlines()))
+    ((_, reason),) = found.skipped
+    assert reason.startswith("lrnN, a unsigned, cannot be read: ") and len(reason) < 200 and not found.refused
+
+
+def test_lines_of_two_calls_that_nothing_tells_apart_are_named():
+    first, second = SET_LRN.splitlines(), SET_LRN.replace("val=5", "val=7").splitlines()
+    mixed = [first[0], second[0], first[1], second[1], *first[2:]]
+    (_, reason), *_ = [key for key in summarized(read_log(mixed)).skipped if "mixed" in key[1]]
+    assert reason == "lines of two calls are mixed: lrnN is there twice"
 
 
 def test_messages_of_errors_are_no_calls():

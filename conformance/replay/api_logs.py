@@ -57,8 +57,12 @@ from .log_forms import (
     MESSAGES,
     NULLS,
     NUMBERED,
+    ORIGIN,
+    RANGES,
     RENAMED,
+    WIDEST,
     is_read,
+    plain,
     release_of,
 )
 
@@ -78,6 +82,22 @@ class Logged:
     arguments: dict[str, tuple[str, Any]] = field(default_factory=dict)
     complete: bool = False
     problem: str = ""
+
+    def takes(self, text: str, depth: int) -> bool:
+        """Add a line to the call, or to the descriptor that its last argument is; False where it is none of its lines."""
+        _, last = list(self.arguments.values())[-1] if self.arguments else ("", None)
+        into = last if depth > 4 and isinstance(last, dict) else self.arguments
+        told: tuple[str, Any]
+        if match := LOCATION.fullmatch(text):
+            name, told = match[1], (LOOK, (match[2], match[3]))
+        elif match := ARGUMENT.fullmatch(text):
+            name, told = match[1] or f"argument {len(into) + 1}", (match[2], {} if match[3] is None else match[3])
+        else:
+            return False
+        if into.get(name, told) != told:
+            self.problem = f"lines of two calls are mixed: {name} is there twice"
+        into[name] = told
+        return True
 
     @property
     def passed_over(self) -> bool:
@@ -130,38 +150,40 @@ class Log:
 
 
 def read_log(lines: Iterable[str]) -> Log:
-    """Read the lines of a log, which may have anything between its calls."""
+    """Read the lines of a log, which may have anything between its calls, and those of several processes among each other."""
     calls: list[Logged] = []
     foreign: list[tuple[int, str]] = []
-    current: Logged | None = None
-    within: dict[str, tuple[str, Any]] | None = None  # the fields of the descriptor whose lines these are
+    open_calls: dict[str, Logged] = {}  # process, as the line names it -> its last call
+    last = ""
     releases: dict[str, None] = {}
     messages = 0
     for number, line in enumerate(lines, 1):
-        line = line.rstrip("\n\r")
+        line = plain(line.rstrip("\n\r")) if len(line) < LONGEST else line
         marked = MARK.match(line) if len(line) < LONGEST else None
         text = line[marked.end() :] if marked else line[:LONGEST]
         if not text.strip(" >#*|"):
             continue
         depth = len(text) - len(text.lstrip())
+        named = ORIGIN.search(line, 0, marked.start(1)) if marked else None
+        origin = named[0] if named else ""
         found = HEADER.search(text)
         if found:
             if not is_read(int(found[1])):
                 raise UnknownRelease(release_of(int(found[1])))
             releases[release_of(int(found[1]))] = None
             function = RENAMED.get(found[2], found[2])
-            current, within = Logged(number, function), None
+            last, current = origin, Logged(number, function)
+            open_calls[origin] = current
             if marked and marked[1] in MESSAGES:
                 messages += 1
             else:
                 calls.append(current)
-        elif current is not None and BEHIND.match(text):
-            current.complete, within = True, None
-        elif current is None or current.complete or depth == 0 or not _takes(current, within, text.strip(), depth):
+            continue
+        call = open_calls.get(origin) or open_calls.get(last)  # numbers in front of lines may count them
+        if call is not None and BEHIND.match(text):
+            call.complete = True
+        elif call is None or call.complete or depth == 0 or not call.takes(text.strip(), depth):
             foreign.append((number, text))
-        elif depth <= 4:
-            _, value = list(current.arguments.values())[-1]
-            within = value if isinstance(value, dict) else None
     for call in calls:
         if not call.complete:
             call.problem = "the log breaks off"
@@ -175,44 +197,42 @@ class UnknownRelease(ValueError):
         super().__init__(f"a log of cuDNN {release}, whose form is not known: those of releases 7, 8 and 9 are read")
 
 
-def _takes(call: Logged, within: dict[str, tuple[str, Any]] | None, text: str, depth: int) -> bool:
-    """Add a line to a call, or to the descriptor that its last argument is; False where it is none of its lines."""
-    into = within if depth > 4 and within is not None else call.arguments
-    if match := LOCATION.fullmatch(text):
-        name, place, address = match.groups()
-        into[name] = (LOOK, (place, address))
-        return True
-    if match := ARGUMENT.fullmatch(text):
-        name, kind, value = match.groups()
-        into[name or f"argument {len(into) + 1}"] = (kind, {} if value is None else value)
-        return True
-    return False
-
-
 class Unreadable(Exception):
     """Why a call of a log cannot be made again."""
 
 
-def _number(text: str) -> Any:
-    """A number, or several; of an enumerator or of flags the number behind their names."""
+def _number(text: str, kind: str = "") -> Any:
+    """A number, or several; of an enumerator or of flags the number behind their names. kind: the type in C that holds each."""
+    value = _any_number(text)
+    least, greatest = RANGES.get(kind.strip(), WIDEST)
+    for each in value if isinstance(value, tuple) else (value,):
+        if isinstance(each, int) and not least <= each <= greatest:
+            raise Unreadable(f"{_shown(text)} is beyond the numbers of its type")
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 40 else f"{text[:20]!r}... ({len(text)} characters)"
+
+
+def _any_number(text: str) -> Any:
     if match := NUMBERED.fullmatch(text):
-        return int(match[1], 0)
+        text = match[1]
     words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan, "-nan": math.nan}
     if text in words:
         return words[text]
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise Unreadable(f"{text!r} is no number") from None
+        raise Unreadable(f"{_shown(text)} is no number") from None
     return tuple(value) if isinstance(value, list) else value
 
 
 def _enumerator(kind: str, text: str) -> Any:
     """An enumerator by its number, which stands behind its name, or alone."""
-    match = NUMBERED.fullmatch(text) or re.fullmatch(r"(-?\d+)", text)
-    if match is None:
-        raise Unreadable(f"{text!r} is no enumerator of {kind}")
-    return int(match[1], 0)
+    if not (NUMBERED.fullmatch(text) or re.fullmatch(r"-?\d+", text)):
+        raise Unreadable(f"{_shown(text)} is no enumerator of {kind}")
+    return _number(text, "int")
 
 
 class Fields:
@@ -227,7 +247,7 @@ class Fields:
         return self.fields[name][1]
 
     def number(self, name: str) -> Any:
-        return _number(self.text(name))
+        return _number(self.text(name), self.fields[name][0])
 
     def numbers(self, name: str, count: int | None = None) -> tuple[int, ...]:
         found = self.number(name)
@@ -457,9 +477,9 @@ class Reader:
                 for word in value.strip("()[]").split(",")
             )
         try:
-            return _number(value)
-        except Unreadable:
-            raise Unreadable(f"{name}, a {kind}, cannot be read") from None
+            return _number(value, kind)
+        except Unreadable as reason:
+            raise Unreadable(f"{name}, a {kind}, cannot be read: {reason}") from None
 
     def _memory(self, parameter: Parameter, name: str, kind: str, value: Any) -> Any:
         if kind != LOOK:
@@ -568,7 +588,7 @@ def is_log(path: Path) -> bool:
     other = ""
     with opened_log(path) as file:
         for line in lines_of(file):
-            if HEADER.search(line):
+            if HEADER.search(line := plain(line)):
                 return True
             if not other and (found := ANY_HEADER.search(line)):
                 other = found[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 READ = (7, 8, 9)  # releases whose logs are read
@@ -10,6 +11,27 @@ HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
 ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases, too
 # The mark of a line, behind whatever a collector or a quotation puts in front of it.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
+# What terminals, web pages and Markdown put into a line, and what stands there without it.
+DRESSED = (
+    (
+        re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])"),
+        "",
+    ),  # colours, titles, character sets
+    (re.compile(r"</?(?:a|b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)(?:\s[^<>]*)?/?>", re.IGNORECASE), ""),
+    (re.compile(r"&(?:\w+|#\d+|#[xX][0-9a-fA-F]+);"), lambda found: html.unescape(found[0])),
+    (re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]"), ""),  # signs of no width, the mark of a file's beginning
+    (re.compile(r"[\u00a0\u2000-\u200a\u202f\u3000]"), " "),  # blanks that no program writes
+    (re.compile(r"\t"), "    "),
+    (re.compile(r"\\([\\_*\[\]()#!>-])"), r"\1"),
+)
+# In front of a line's mark: the process that wrote it, as launchers, containers and the system's log name it.
+ORIGIN = re.compile(
+    r"\[(?:[A-Za-z]+[ _:=-]?)?\d+(?:,\d+)?\]|\b(?:rank|worker|gpu|pid|process|proc|node)[ _:=#-]*\d+|[\w.-]+[_-]\d+(?= *\|)",
+    re.IGNORECASE,
+)
+# Type of a number in C -> its least and its greatest value; others have 64 bits.
+RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "unsigned": (0, (1 << 32) - 1), "unsigned int": (0, (1 << 32) - 1)}
+WIDEST = (-(1 << 63), (1 << 64) - 1)
 MESSAGES = "EWF"  # marks of messages, which have the header of a call but are none
 # An argument may lack its name (axes of cudnnSetSeqDataDescriptor).
 ARGUMENT = re.compile(r"(\w*): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")
@@ -42,6 +64,13 @@ CHANGING = frozenset({
     "cudnnSetConvolutionGroupCount", "cudnnSetConvolutionMathType", "cudnnSetConvolutionReorderType", "cudnnSetRNNMatrixMathType",
     "cudnnSetRNNBiasMode", "cudnnSetRNNPaddingMode", "cudnnSetRNNProjectionLayers", "cudnnSetRNNAlgorithmDescriptor",
 })  # fmt: skip
+
+
+def plain(line: str) -> str:
+    """Return a line of a log as its program wrote it, without what it was copied from."""
+    for form, instead in DRESSED:
+        line = form.sub(instead, line)
+    return line
 
 
 def release_of(number: int) -> str:
