@@ -4,7 +4,8 @@
 // What a block has to do says persistent_items.cuh. Its eight warps divide the K of the product. A warp has its part of
 // the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared memory. The right
 // operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a vector, two
-// products' worth, so that K is permuted alike in both operands.
+// products' worth, so that K is permuted alike in both operands. Where the hidden size makes vectors begin elsewhere
+// than at multiples of 16 bytes, it takes them by LOAD_BYTES, 4 or 2, at a time.
 //
 // Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
 // needs an element reads until it is something else: there is no barrier, and no flag.
@@ -46,17 +47,39 @@ __device__ __forceinline__ bool lacks(const Piece& piece) {
   return greatest == NOTHING;
 }
 
-__device__ __forceinline__ Piece read_piece(const ELEMENT* from) {
+union PieceElements {
   Piece piece;
+  ELEMENT element[PIECE];
+  unsigned word[4];
+  unsigned short short_word[8];
+  __device__ __forceinline__ PieceElements() : piece{} {}
+};
+
+// Reads a piece of vector n from element k on. Elements at and behind `depth` are zeros. Vectors begin at multiples of
+// LOAD_BYTES.
+template <class Vectors> __device__ __forceinline__ Piece read_piece(const Vectors& vectors, int n, int k, int depth) {
+  PieceElements found;
+#pragma unroll
+  for (int i = 0; i < 16 / LOAD_BYTES; i++) {
+    const int at = k + i * (LOAD_BYTES / static_cast<int>(sizeof(ELEMENT)));
+    if (LOAD_BYTES < 16 && at >= depth) break;
+    const ELEMENT* from = vectors.at(n, at);
 #ifdef EMULATED_CUDA
-  piece = *reinterpret_cast<const Piece*>(from);
+    if constexpr (LOAD_BYTES == 16) found.piece = *reinterpret_cast<const Piece*>(from);
+    else if constexpr (LOAD_BYTES == 4) found.word[i] = *reinterpret_cast<const unsigned*>(from);
+    else found.short_word[i] = *reinterpret_cast<const unsigned short*>(from);
 #else
-  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(piece.x), "=r"(piece.y), "=r"(piece.z), "=r"(piece.w)
-               : "l"(from)
-               : "memory");
+    if constexpr (LOAD_BYTES == 16)
+      asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(found.piece.x), "=r"(found.piece.y), "=r"(found.piece.z), "=r"(found.piece.w)
+                   : "l"(from)
+                   : "memory");
+    else if constexpr (LOAD_BYTES == 4)
+      asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(found.word[i]) : "l"(from) : "memory");
+    else asm volatile("ld.relaxed.gpu.global.u16 %0, [%1];" : "=h"(found.short_word[i]) : "l"(from) : "memory");
 #endif
-  return piece;
+  }
+  return found.piece;
 }
 
 // The emulated device computes items one after another: what one of them lacks nobody puts out.
@@ -94,12 +117,6 @@ __device__ __forceinline__ unsigned operand_word(unsigned word) {
   }
   return word;
 }
-
-union PieceElements {
-  Piece piece;
-  ELEMENT element[PIECE];
-  __device__ __forceinline__ PieceElements() : piece{} {}
-};
 
 // Pairs of K, of those of all warps, that are this warp's: every WARPS-th.
 __device__ __forceinline__ int first_element(int index) { return (index * WARPS + threadIdx.x / 32) * PAIR; }
@@ -164,7 +181,8 @@ template <class Start> struct RowPieces {
     if (k >= depth || !from) return found.piece;
     if (aligned) return *reinterpret_cast<const Piece*>(from + k);
 #pragma unroll
-    for (int i = 0; i < PIECE; i++) found.element[i] = from[k + i];
+    for (int i = 0; i < PIECE; i++)
+      if (LOAD_BYTES == 16 || k + i < depth) found.element[i] = from[k + i];
     return found.piece;
   }
 };
@@ -258,24 +276,25 @@ struct Product {
         const int k = first_element(first + i) + at;
         pieces[i][tile] = Piece{};
         if (k >= depth || n + 8 * tile >= count) continue;
-        const ELEMENT* from = vectors.at(n + 8 * tile, k);
         if constexpr (Vectors::WAITS) {
 #ifdef EMULATED_CUDA
           pieces[i][tile] = Piece{NOTHING, NOTHING, NOTHING, NOTHING};
 #else
-          pieces[i][tile] = read_piece(from);
+          pieces[i][tile] = read_piece(vectors, n + 8 * tile, k, depth);
 #endif
         } else {
+          const ELEMENT* from = vectors.at(n + 8 * tile, k);
           PieceElements found;
 #pragma unroll
-          for (int j = 0; j < PIECE; j++) found.element[j] = from[j];
+          for (int j = 0; j < PIECE; j++)
+            if (LOAD_BYTES == 16 || k + j < depth) found.element[j] = from[j];
           pieces[i][tile] = found.piece;
         }
       }
   }
   // Reads again what was not there.
   template <class Vectors>
-  static __device__ __forceinline__ void complete(Pieces& pieces, int first, const Vectors& vectors) {
+  static __device__ __forceinline__ void complete(Pieces& pieces, int first, const Vectors& vectors, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
     if constexpr (Vectors::WAITS) {
       bool complete;
@@ -286,7 +305,7 @@ struct Product {
 #pragma unroll
           for (int tile = 0; tile < N_TILES; tile++)
             if (lacks(pieces[i][tile])) {
-              pieces[i][tile] = read_piece(vectors.at(n + 8 * tile, first_element(first + i) + at));
+              pieces[i][tile] = read_piece(vectors, n + 8 * tile, first_element(first + i) + at, depth);
               complete = false;
               require_in_order(!lacks(pieces[i][tile]));
             }
@@ -313,7 +332,7 @@ struct Product {
       if (first >= pairs) break;
       Pieces pieces;
       begin(pieces, first, vectors, count, depth);
-      complete(pieces, first, vectors);
+      complete(pieces, first, vectors, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++) {
         if (first + i >= KEPT) {
@@ -332,7 +351,7 @@ struct Product {
   template <class Vectors>
   __device__ __forceinline__ void run_begun(const Rows<0>& rows, Pieces& pieces, int pairs, const Vectors& vectors,
                                             int count, int depth) {
-    complete(pieces, 0, vectors);
+    complete(pieces, 0, vectors, depth);
 #pragma unroll
     for (int i = 0; i < LOADED_PAIRS; i++)
       if (i < pairs) multiply_rest(rows, i, i, pieces[i]);
@@ -345,7 +364,7 @@ struct Product {
     for (int first = FIRST; first < pairs; first += LOADED_PAIRS) {
       Pieces pieces;
       begin(pieces, first, vectors, count, depth);
-      complete(pieces, first, vectors);
+      complete(pieces, first, vectors, depth);
 #pragma unroll
       for (int i = 0; i < LOADED_PAIRS; i++)
         if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);

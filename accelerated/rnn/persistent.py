@@ -22,7 +22,8 @@ WARPS, LANES = 8, 32
 THREADS = LANES * WARPS
 BARRIER_BYTES = 16
 MOST_LAYERS = 8  # of a launch
-PAIR_BYTES, PACK_BYTES = 64, 16  # of K
+PAIR_BYTES = 64  # of K
+LOAD_BYTES = 16, 4, 2  # of a load of vectors: the widest that the hidden size allows
 TILE_M, TILE_N = 16, 8  # of mma.sync
 FRAGMENT_BYTES = 16  # of a left operand, of a lane
 FLOAT_BYTES = 4
@@ -185,7 +186,7 @@ class Division:
         """Return the definitions of a kernel."""
         sizes = {name.upper(): getattr(self, name) for name in ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs")}
         sizes |= {"PARTS": self.parts, "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1}
-        sizes |= {"READ_DELAY": self.read_delay(problem)}
+        sizes |= {"READ_DELAY": self.read_delay(problem), "LOAD_BYTES": load_bytes(problem)}
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 
     @property
@@ -219,12 +220,16 @@ class PersistentSolver(Solver[RNNProblem]):
 
 
 def can_serve(problem: RNNProblem) -> bool:
-    """Return whether the kernels compute what the problem asks: elements that tensor cores multiply, in vectors of
-    packs of 16 bytes, without a projection."""
-    n, device = problem.network, problem.device
-    packs = n.hidden * inputs.element_bytes(problem) % 16 == 0
-    has_barriers = has_clusters(device) or device.kind == "emulated"
-    return has_barriers and problem.aligned and packs and not n.is_projected and inputs.uses_tensor_cores(problem)
+    """Return whether the kernels compute what the problem asks: products of tensor cores, without a projection."""
+    has_barriers = has_clusters(problem.device) or problem.device.kind == "emulated"
+    projected = problem.network.is_projected
+    return has_barriers and problem.aligned and not projected and inputs.uses_tensor_cores(problem)
+
+
+def load_bytes(problem: RNNProblem) -> int:
+    """Return the bytes of a load of vectors, at a multiple of which the vectors of every step and direction begin."""
+    nbytes = problem.network.hidden * inputs.element_bytes(problem)
+    return next(width for width in LOAD_BYTES if nbytes % width == 0)
 
 
 def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int = 1) -> list[Division]:
@@ -254,7 +259,7 @@ def divided(
     n, size = problem.network, inputs.element_bytes(problem)
     units, rest = divmod(m_tiles * TILE_M, gates_of_rows * parts)
     depth, odd = divmod(gates_of_depth * n.hidden * size, parts)
-    if rest or not units or units & (units - 1) or odd or depth % PACK_BYTES:
+    if rest or not units or units & (units - 1) or odd or depth % load_bytes(problem):
         return None
     groups = -(-problem.batch // (n_tiles * TILE_N))
     slices, vectors = -(-n.hidden // (units * parts)), min(problem.batch, n_tiles * TILE_N)

@@ -87,7 +87,7 @@ __device__ __forceinline__ auto rows_of(const Arguments& a, const Weights& weigh
     return gate >= 0 && unit < s.hidden ? matrices + (static_cast<long long>(gate) * s.hidden + unit) * s.hidden
                                         : nullptr;
   };
-  return RowPieces<decltype(start)>{start, depth, reinterpret_cast<uintptr_t>(matrices) % 16 == 0};
+  return RowPieces<decltype(start)>{start, depth, LOAD_BYTES == 16 && reinterpret_cast<uintptr_t>(matrices) % 16 == 0};
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_persistent_forward(const Arguments a) {
