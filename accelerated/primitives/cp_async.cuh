@@ -26,6 +26,7 @@ inline void finish_copy(const Copy& copy) {
 // Copies BYTES (4, 8 or 16), or writes zeros.
 #ifdef EMULATED_CUDA
 template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, bool exists) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16);
   if ((reinterpret_cast<uintptr_t>(to) | (exists ? reinterpret_cast<uintptr_t>(from) : 0)) % BYTES)
     emulated::fail_at(EMULATED_HERE, from, "cp.async: %d bytes to or from an address that is no multiple of them",
                       BYTES);
