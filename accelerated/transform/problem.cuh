@@ -3,6 +3,9 @@
 // A walk has up to DIMENSIONS virtual dimensions. Every position has an element in the source and one in the
 // destination; where layouts fold, crop or pad, checks say which positions lie outside the source (they read as zero)
 // or outside the destination (they are skipped). Dimension 0 is the one along which a thread takes a pack.
+//
+// Offsets and coordinates are counted modulo 2**32. Beside a tensor they wrap; those of its elements, which are the
+// only ones that are used, lie below 2**31.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -39,7 +42,8 @@ struct Walk {
   }
   // Offsets of the dimensions from `FIRST` on.
   template <int FIRST>
-  __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], int& source, int& destination) const {
+  __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], unsigned& source,
+                                          unsigned& destination) const {
     source = source_base, destination = destination_base;
 #pragma unroll
     for (int d = FIRST; d < DIMENSIONS; d++) {
@@ -53,12 +57,13 @@ struct Walk {
 // Bit i: the i-th of `count` positions, `spread` apart along dimension 0, passes all checks.
 template <int WIDTH, int N>
 __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checked, int rank,
-                                            const unsigned (&position)[DIMENSIONS], unsigned count, int spread = 1) {
+                                            const unsigned (&position)[DIMENSIONS], unsigned count,
+                                            unsigned spread = 1) {
   unsigned mask = (1u << count) - 1;
 #pragma unroll
   for (int c = 0; c < N; c++) {
     if (c >= checked) break;
-    int coordinate = checks[c].base;
+    unsigned coordinate = checks[c].base;
 #pragma unroll
     for (int d = 0; d < DIMENSIONS; d++) {
       if (d >= rank) break;
@@ -66,19 +71,19 @@ __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checke
     }
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
-      if (static_cast<unsigned>(coordinate + i * spread * checks[c].step[0]) >= checks[c].limit) mask &= ~(1u << i);
+      if (coordinate + i * spread * checks[c].step[0] >= checks[c].limit) mask &= ~(1u << i);
   }
   return mask;
 }
 
 // The elements of `mask` out of WIDTH that lie `step` apart, zeros for the others: one access where that is possible.
 template <class T, int WIDTH>
-__device__ __forceinline__ Pack<T, WIDTH> gather(const T* pointer, int step, unsigned mask) {
+__device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first, unsigned step, unsigned mask) {
   Pack<T, WIDTH> pack;
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof pack == 0)
-    return *reinterpret_cast<const Pack<T, WIDTH>*>(pointer);
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof pack == 0)
+    return *reinterpret_cast<const Pack<T, WIDTH>*>(tensor + first);
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? pointer[i * step] : T();
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? tensor[first + i * step] : T();
   return pack;
 }
 
@@ -96,32 +101,34 @@ __device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, 
 }
 
 template <class T, int WIDTH>
-__device__ __forceinline__ void scatter(T* pointer, int step, unsigned mask, const Pack<T, WIDTH>& pack) {
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof pack == 0) {
-    *reinterpret_cast<Pack<T, WIDTH>*>(pointer) = pack;
+__device__ __forceinline__ void scatter(T* tensor, unsigned first, unsigned step, unsigned mask,
+                                        const Pack<T, WIDTH>& pack) {
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof pack == 0) {
+    *reinterpret_cast<Pack<T, WIDTH>*>(tensor + first) = pack;
     return;
   }
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
-    if (mask >> i & 1) pointer[i * step] = pack.item[i];
+    if (mask >> i & 1) tensor[first + i * step] = pack.item[i];
 }
 
 // Stores packs: as they are (MOVE), or alpha * value + beta * prior.
 template <bool MOVE, class C, class S, class D> struct Writer {
   C alpha, beta;
   template <int WIDTH>
-  __device__ __forceinline__ void operator()(D* pointer, int step, unsigned mask, const Pack<S, WIDTH>& values) const {
+  __device__ __forceinline__ void operator()(D* tensor, unsigned first, unsigned step, unsigned mask,
+                                             const Pack<S, WIDTH>& values) const {
     if constexpr (MOVE) {
-      scatter(pointer, step, mask, values);
+      scatter(tensor, first, step, mask, values);
     } else {
       Pack<D, WIDTH> prior, blended;
-      if (beta != C(0)) prior = gather<D, WIDTH>(pointer, step, mask);
+      if (beta != C(0)) prior = gather<D, WIDTH>(tensor, first, step, mask);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) {
         C value = alpha * load<C>(values.item[i]);
         blended.item[i] = store<D>(beta != C(0) ? value + beta * load<C>(prior.item[i]) : value);
       }
-      scatter(pointer, step, mask, blended);
+      scatter(tensor, first, step, mask, blended);
     }
   }
 };

@@ -25,7 +25,7 @@ struct Rows {
 template <int WIDTH, class S, class D, class Write>
 __device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, const S* source, D* destination,
                                           Write write) {
-  const int spread = 1 << rows.log_spread;
+  const unsigned spread = 1u << rows.log_spread;
   for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < rows.packs; index += gridDim.x * blockDim.x) {
     unsigned position[DIMENSIONS], pack;
     walk.split<1>(rows.packs_per_row.divide(index, pack), position);
@@ -36,10 +36,10 @@ __device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, co
     unsigned read = passing<WIDTH>(walk.source_check, walk.source_checks, walk.rank, position, count, spread);
     unsigned written =
         passing<WIDTH>(walk.destination_check, walk.destination_checks, walk.rank, position, count, spread);
-    int from, to;
+    unsigned from, to;
     walk.offsets<0>(position, from, to);
-    Pack<S, WIDTH> values = gather<S, WIDTH>(source + from, walk.dimension[0].source * spread, read);
-    write(destination + to, walk.dimension[0].destination * spread, written, values);
+    Pack<S, WIDTH> values = gather<S, WIDTH>(source, from, walk.dimension[0].source * spread, read);
+    write(destination, to, walk.dimension[0].destination * spread, written, values);
   }
 }
 

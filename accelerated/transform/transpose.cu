@@ -99,7 +99,7 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
     Pack<T, SIDE> values;
     *reinterpret_cast<Bits*>(&values) = columns[i];
     if (i < across)
-      write(destination + to + static_cast<int>(i) * transpose.destination_across, 1, (1u << along) - 1, values);
+      write(destination + to + static_cast<int>(i) * transpose.destination_across, 0, 1, (1u << along) - 1, values);
   }
 }
 
@@ -180,7 +180,7 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
       index += at.pitch;
       if (++b == transpose.tile_along) b = 0, index += 1 - transpose.tile_along * at.pitch;
     }
-    write(target, 1, (1u << OUT) - 1, values);
+    write(target, 0, 1, (1u << OUT) - 1, values);
   }
 }
 
@@ -241,7 +241,7 @@ __device__ __forceinline__ void store_contiguous(const Transpose& transpose, con
               step_a = transpose.in_along.divide(THREADS, step_b);
 #pragma unroll 4
   for (unsigned element = threadIdx.x; element < length; element += THREADS) {
-    write(at.destination + element, 1, 1, Pack<S, 1>{tile[b * at.pitch + a]});
+    write(at.destination, element, 1, 1, Pack<S, 1>{tile[b * at.pitch + a]});
     a += step_a, b += step_b;
     if (b >= height) b -= height, a++;
   }
@@ -258,7 +258,7 @@ __device__ __forceinline__ void store_rows(const Transpose& transpose, const Til
     D* target = at.destination + (static_cast<int>(b) + static_cast<int>(group) * transpose.destination_across);
     const S* index = tile + b * at.pitch;
 #pragma unroll 4
-    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 1, 1, Pack<S, 1>{index[a]});
+    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 0, 1, 1, Pack<S, 1>{index[a]});
   }
 }
 
