@@ -7,6 +7,7 @@ dimension is a range of positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -197,8 +198,10 @@ def _kept(chosen: Array, numbers: Array) -> Array:
 def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> list[Step]:
     """Per position in the window along dimension d: the outputs for which it lies inside, and the inputs that lie there."""
     window, padding, stride = pooling.window[d], pooling.padding[d], pooling.stride[d]
+    # Position -o * stride meets the first input at output o; behind the inputs there is none until output o - 1 meets them.
+    parts = [(-o * stride, min(extent - o * stride, (1 - o) * stride) if o else extent) for o in reversed(range(count))]
     steps = []
-    for start in range(max(-padding, -(count - 1) * stride), min(window - padding, extent)):
+    for start in chain(*(range(max(low, -padding), min(high, window - padding)) for low, high in parts)):
         first = max(0, -(start // stride))
         last = min(count, (extent - 1 - start) // stride + 1)
         if first < last:
