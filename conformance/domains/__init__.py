@@ -2,7 +2,7 @@
 
 A domain draws from the support tables that the calls check, so that what a table gains is drawn, too. Where the API would refuse what was drawn
 the choice is given up (``pieces.need``). ``PROFILES`` name what is preferred: small tensors, edges of tiles, large ones, gaps and unaligned
-addresses, NaN and infinities.
+addresses, NaN and infinities, the largest numbers of descriptors.
 """
 
 from __future__ import annotations

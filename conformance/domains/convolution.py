@@ -87,6 +87,13 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     dilation = one if tables.NO_DILATION in rules else tuple(source.pick((1, 1, 2, 3)) for _ in range(rank))
     least = 1 if tables.PADDING_BELOW_FILTER in rules else 0
     padding = tuple(source.integer(0, max(0, extent - least)) for extent in size)
+    spatial = fitted(tuple(source.extent() + extent for extent in size), source.profile.most // 8)
+    if source.profile.extremes:
+        spatial = tuple(source.extent() for _ in size)
+        stride = stride if tables.STRIDE_1 in rules else tuple(source.large(50) for _ in size)
+        dilation = dilation if tables.NO_DILATION in rules else tuple(source.large(30) for _ in size)
+        axes = zip(spatial, size, stride, dilation, strict=True)
+        padding = tuple(reaching(source, *axis) for axis in axes)
     multiple = max(
         vector_length(configuration.x), vector_length(configuration.y), 4 if tables.CHANNELS_BY_4 in rules else 1
     )
@@ -94,7 +101,6 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     each, filters = (multiple * source.pick((1, 2, 3, source.pick(TILED), source.integer(1, 33))) for _ in range(2))
     if multiple == 1 and source.chance(15):  # depthwise
         groups, each, filters = source.channels(), 1, source.pick((1, 1, 2))
-    spatial = fitted(tuple(source.extent() + extent for extent in size), source.profile.most // 8)
     x_dims = (source.integer(1, 3), groups * each, *spatial)
     w_dims = (groups * filters, each, *size)
     need(each * prod(size) * w_dims[0] <= MOST_FILTER)
@@ -105,6 +111,14 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
         x_dims,
         w_dims,
     )
+
+
+def reaching(source: Source, extent: int, taps: int, stride: int, dilation: int) -> int:
+    """Return a padding with which a tap of one of the first outputs lies inside the image."""
+    tap = source.integer(0, 3) * stride + source.integer(0, taps - 1) * dilation
+    padding = max(0, tap - source.integer(0, extent - 1))
+    need(extent + 2 * padding < tables.POSITIONS and (extent + 2 * padding - (taps - 1) * dilation - 1) // stride < 8)
+    return padding
 
 
 def operand(source: Source, data_type: Any, dims: tuple[int, ...], layout: tuple[str, Any]) -> TensorSpec:

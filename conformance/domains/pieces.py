@@ -18,12 +18,14 @@ CHANNELS = (8, 16, 32, 64)
 ALPHAS, BETAS = (1.0, 1.0, -1.75, 0.5), (0.0, 0.0, 1.0, -0.5)  # twice what most calls pass
 NUMBERS = ("normal", "normal", "wide", "ties")
 SPECIAL = ("special", "ties_and_nan", "infinite")
+LARGE = (2**31 - 1, 2**31 - 2, 2**31 - 8, 2**30 + 1, 2**30, 2**30 - 3, 2**29, 2**28 + 1)
 
 
 @dataclass(frozen=True)
 class Profile:
     """Say which operations are drawn. longest: of an extent. most: elements of a tensor. near_tiles: extents at powers of two and beside them.
-    gaps, offset: percent of tensors with gaps, of operands that begin behind an aligned address. special: NaN and infinities are inputs."""
+    gaps, offset: percent of tensors with gaps, of operands that begin behind an aligned address. special: NaN and infinities are inputs.
+    extremes: windows, paddings, steps and the strides of dimensions of size 1 are nearly as large as 32 bits count."""
 
     name: str
     longest: int
@@ -32,6 +34,7 @@ class Profile:
     gaps: int = 15
     offset: int = 0
     special: bool = False
+    extremes: bool = False
 
 
 PROFILES = {
@@ -42,6 +45,7 @@ PROFILES = {
         Profile("large", 300, 60_000, gaps=5),
         Profile("unaligned", 40, 6_000, gaps=60, offset=60),
         Profile("special", 24, 4_000, special=True),
+        Profile("extremes", 6, 1_500, extremes=True),
     )
 }
 
@@ -102,6 +106,10 @@ class Source:
         found = (images, self.channels(), *(self.extent() for _ in range(rank - 2)))[:rank]
         return fitted(found, most or self.profile.most)
 
+    def large(self, percent: int, others: Sequence[int] = (1, 2, 3)) -> int:
+        """In so many percent of the cases a number nearly as large as 32 bits count, else one of the others."""
+        return self.pick(LARGE) if self.chance(percent) else self.pick(others)
+
     def layout(self, dims: Dims) -> Dims:
         """Strides without overlap: channels behind or before the positions, or any order; packed, with gaps, or all of them multiplied."""
         rank = len(dims)
@@ -114,7 +122,8 @@ class Source:
             strides[dimension] = step
             step *= dims[dimension] + (self.pick((0, 0, 1, 3, 8)) if gaps else 0)
         times = self.pick((2, 3)) if gaps and self.chance(20) else 1
-        return tuple(stride * times for stride in strides)
+        steps = zip(dims, strides, strict=True)
+        return tuple(self.large(60) if d == 1 and self.profile.extremes else s * times for d, s in steps)
 
     def tensor(self, data_type: cudnnDataType_t, dims: Dims) -> TensorSpec:
         """A tensor in some layout."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
+from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES, POSITIONS
 from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnPoolingMode_t
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import run
 
-from .pieces import Drawn, Source, fitted
+from .pieces import Drawn, Source, fitted, need
 
 OPERATIONS = (PoolingForward, PoolingBackward)
 USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # window, stride, padding
@@ -28,7 +28,11 @@ def draw(source: Source) -> Drawn:
     window, stride, padding = geometry(source, spatial)
     axes = zip(spatial, padding, window, stride, strict=True)
     out = [max(1, 1 + (extent + 2 * pad - size) // step) for extent, pad, size, step in axes]
-    if source.chance(10):
+    if source.profile.extremes:
+        out = [source.integer(1, 4) for _ in spatial]
+        ends = zip(spatial, out, window, stride, padding, strict=True)
+        need(max(extent + (count - 1) * step + size + abs(pad) for extent, count, size, step, pad in ends) < POSITIONS)
+    elif source.chance(10):
         out = [max(1, size + source.pick((-1, 1, 2))) for size in out]
     mode, nan = source.pick(tuple(cudnnPoolingMode_t)), source.pick(tuple(cudnnNanPropagation_t))
     pooling = PoolingSpec(mode, nan, tuple(window), tuple(padding), tuple(stride))
@@ -46,6 +50,10 @@ def draw(source: Source) -> Drawn:
 
 def geometry(source: Source, spatial: list[int]) -> tuple[list[int], list[int], list[int]]:
     """(window, stride, padding): over everything, one of the usual, or any."""
+    if source.profile.extremes:
+        window, stride, padding = ([source.large(30) for _ in spatial] for _ in range(3))
+        some = [source.pick((pad, -pad, 0, size // 2, size - 1)) for pad, size in zip(padding, window, strict=True)]
+        return window, stride, some
     kind, rank = source.pick(("usual", "any", "everything")), len(spatial)
     if kind == "everything":
         return list(spatial), [1] * rank, [0] * rank

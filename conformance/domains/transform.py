@@ -39,11 +39,18 @@ def draw(source: Source) -> Drawn:
     dims, layout = source.dims(rank), source.pick((NCHW, NHWC))
     before, after = (tuple(source.pick((0, 0, 1, 3)) for _ in range(rank)) for _ in range(2))
     before, after = ((0, *before[1:]), (0, *after[1:])) if source.chance(60) else (before, after)
+    if source.profile.extremes:  # what is padded on one side is cropped on the other
+        d, amount, left = source.integer(0, rank - 1), source.large(80), source.integer(0, 4)
+        sides = source.pick(((amount, left - amount), (left - amount, amount)))
+        before, after = (
+            (*amounts[:d], side, *amounts[d + 1 :]) for amounts, side in zip((before, after), sides, strict=True)
+        )
     fold = tuple(source.pick((1, 1, 0, 2, 3)) for _ in range(rank - 2))
     transform = TransformSpec(layout, before, after, fold, source.pick((FOLD, UNFOLD)))
     if source.chance(25):
         transform = TransformSpec(layout, (0,) * rank, (0,) * rank, (1,) * (rank - 2), FOLD)
     made = destination_dims(transform, dims)
+    need(min(made) > 0)
     need(prod(made) <= MOST)
     into = source.pick(CONVERTED)
     need((data_type, into) not in NOT_CONVERTED)

@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only small, edges, large, unaligned or special operations; may be repeated",
+        help="only small, edges, large, unaligned, special or extremes operations; may be repeated",
     )
     parser.add_argument(
         "--seconds",
