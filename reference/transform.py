@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 from dualdnn.api.operations import TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
-from dualdnn.api.operations.transform import folding_factors, folds, unfolds
+from dualdnn.api.operations.transform import destination_dims, folding_factors, folds, unfolds
 
 from .engine import Exact, implements
 from .view import Array
@@ -35,7 +35,7 @@ def transformed(transform: TransformSpec, source: Array) -> Array:
     factors = folding_factors(transform)
     before, after = transform.pad_before, transform.pad_after
     if unfolds(transform):
-        return padded(unfolded(source, factors), before, after)
+        return unfolded(source, transform)
     if not folds(transform):
         return padded(source, before, after)
     # Channels are padded when everything else is done. The factors multiply their padding, too; what padBeforeA does not
@@ -69,16 +69,24 @@ def folded(values: Array, factors: tuple[int, ...]) -> Array:
     return split.transpose(0, *offset_axes, 1, *block_axes).reshape(images, prod(factors) * channels, *blocks)
 
 
-def unfolded(values: Array, factors: tuple[int, ...]) -> Array:
-    """The inverse of ``folded``; channels that a multiple of all factors lacks count as zeros."""
-    images, channels, *spatial = values.shape
-    total, rank = prod(factors), len(factors)
-    kept = -(-channels // total)
-    complete = padded(values, (0,) * values.ndim, (0, kept * total - channels, *(0,) * rank))
-    split = complete.reshape(images, *factors, kept, *spatial)
-    interleaved = (axis for d in range(rank) for axis in (2 + rank + d, 1 + d))
-    extents = (extent * factor for extent, factor in zip(spatial, factors, strict=True))
-    return split.transpose(0, 1 + rank, *interleaved).reshape(images, kept, *extents)
+def unfolded(values: Array, transform: TransformSpec) -> Array:
+    """Return the inverse of ``folded``, padded; channels that a multiple of all factors lacks count as zeros.
+
+    Every element of the result is looked up, so that only the result takes memory, however large the factors are.
+    """
+    factors, before = folding_factors(transform), transform.pad_before
+    result = np.zeros(destination_dims(transform, values.shape), values.dtype)
+    kept = -(-values.shape[1] // prod(factors))
+    extents = (values.shape[0], kept, *(n * f for n, f in zip(values.shape[2:], factors, strict=True)))
+    wanted = zip(result.shape, before, extents, strict=True)
+    inside = [(max(0, pad), max(0, pad, min(size, extent + pad))) for size, pad, extent in wanted]
+    image, channel, *spatial = np.ix_(*(np.arange(*ends) - pad for ends, pad in zip(inside, before, strict=True)))
+    offset = sum(s % f * prod(factors[d + 1 :]) for d, (s, f) in enumerate(zip(spatial, factors, strict=True)))
+    source = channel + offset * kept
+    there = source < values.shape[1]
+    found = values[(image, np.where(there, source, 0), *(s // f for s, f in zip(spatial, factors, strict=True)))]
+    result[tuple(slice(*ends) for ends in inside)] = np.where(there, found, 0)
+    return result
 
 
 def _moved(value: Array) -> Exact:

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import TensorSpec, TransformSpec, TransformTensor
-from dualdnn.api.operations.transform import folding_factors, folds, unfolds
+from dualdnn.api.operations.transform import folding_factors, folds, unfolded_blocks, unfolds
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod, Grid
@@ -244,7 +244,8 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     there = [c._replace(limit=max(0, c.limit + less)) for c, less in coordinates]
     walks = [Walk(axes, there, _coordinates(destination, origin))]
     if total > 1:
-        for first, end in ((0, lead), (lead + channels * total, destination.dims[1])):
+        result = destination.dims[1]
+        for first, end in ((0, min(lead, result)), (max(0, lead + channels * total), result)):
             extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]
             if first < end:
                 walks.append(_zeros(destination, [first if d == 1 else 0 for d in range(rank)], extents))
@@ -294,11 +295,11 @@ def _unfolding(transform: TransformSpec, source: TensorSpec, destination: Tensor
         *_offset_axes(factors, kept, "source"),
     ]
     bases, origin = [-before[0], -before[1]], [0, 0]
-    for d, (factor, extent, pad) in enumerate(zip(factors, destination.dims[2:], before[2:], strict=True)):
-        first, last = -pad // factor, (extent - 1 - pad) // factor
-        axes.append(Axis(last - first + 1, {2 + d: 1}, {2 + d: factor}))
-        bases.append(first)
-        origin.append(first * factor + pad)
+    blocks = unfolded_blocks(transform, destination.dims)
+    for d, (factor, covered, pad) in enumerate(zip(factors, blocks, before[2:], strict=True)):
+        axes.append(Axis(len(covered), {2 + d: 1}, {2 + d: factor}))
+        bases.append(covered.start)
+        origin.append(covered.start * factor + pad)
     group = Coordinate(-before[1], kept, 0)
     return Walk(axes, [*_coordinates(source, bases), group], _coordinates(destination, origin))
 

@@ -10,7 +10,7 @@ from ..enumerations import CUDNN_DIM_MAX, cudnnFoldingDirection_t, cudnnTensorFo
 from ..functions import SameMemory, computing, documented
 from ..operations import TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, memory_order
-from ..operations.transform import destination_dims, folds, pads, unfolds
+from ..operations.transform import destination_dims, folding_factors, folds, pads, unfolded_blocks, unfolds
 from ..relations import same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_format
@@ -207,6 +207,10 @@ def _check(function, transform, alpha, source, beta, destination):
     for name, spec in (("srcDesc", source), ("destDesc", destination)):
         expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
                f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip
+    blocks = unfolded_blocks(transform, dims) if unfolds(transform) else []
+    whole = prod(dims[:2]) * prod(len(found) * f for found, f in zip(blocks, folding_factors(transform), strict=False))
+    expect(whole < TWO_GIGA, NOT_SUPPORTED, f"{function}/c15",
+           f"the blocks of {transform} that reach into destDesc {dims} have {whole} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
     kinds = (source.data_type, destination.data_type)
     expect(
         kinds[0] == kinds[1] or _is_converted(*kinds),

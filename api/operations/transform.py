@@ -70,6 +70,12 @@ def pads(transform: TransformSpec) -> bool:
     return any(transform.pad_before) or any(transform.pad_after)
 
 
+def unfolded_blocks(transform: TransformSpec, destination: tuple[int, ...]) -> list[range]:
+    """Return, by spatial dimension, the blocks of unfolding that reach into a destination, counted from the first of the source."""
+    axes = zip(folding_factors(transform), destination[2:], transform.pad_before[2:], strict=True)
+    return [range(-before // factor, (extent - 1 - before) // factor + 1) for factor, extent, before in axes]
+
+
 def destination_dims(transform: TransformSpec, dims: tuple[int, ...]) -> tuple[int, ...]:
     """What becomes of a source of ``dims`` (docs/errata.md, D077).
 

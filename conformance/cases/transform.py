@@ -335,11 +335,38 @@ def test_padding(trial, before, after, formats, filters):
 )
 def test_nothing_is_left_of_the_source(caller, dims, before, after, fold, filters):
     """All of it is cropped, or more behind it than it has."""
-    operation = applied(changing(before=before, after=after, fold=fold), dims, filters=filters)
-    numbers = caller.handle.to_device(np.ones(dims, np.float32))
+    makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), dims, filters=filters))
+
+
+def makes_zeros(caller, operation):
+    """Check that a transform of ones makes zeros."""
+    numbers = caller.handle.to_device(np.ones(operation.srcData.dims, np.float32))
     result = caller.handle.to_device(np.ones(operation.destData.dims, np.float32))
     caller(operation, {"srcData": numbers, "destData": result})
     assert not np.any(result.to_host(np.float32, operation.destData.dims))
+
+
+LARGEST = 2**31 - 1
+
+
+@both("c01", "c06", "c11")
+@pytest.mark.ours
+@BOTH
+@pytest.mark.parametrize("d, fold", [(0, ()), (1, ()), (3, ()), (1, (2, 3)), (3, (2, 3))], ids=str)
+@pytest.mark.parametrize("first, last", [(LARGEST, 5 - LARGEST), (5 - LARGEST, LARGEST)], ids=["padded", "cropped"])
+def test_the_largest_padding(caller, first, last, d, fold, filters):
+    """It is cropped from the other end, so that little is left of it, and nothing of the source."""
+    before, after = (tuple(amount if axis == d else 0 for axis in range(4)) for amount in (first, last))
+    makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), DIMS, filters=filters))
+
+
+@both("c15")
+@pytest.mark.ours
+@BOTH
+def test_blocks_of_more_elements_than_32_bits_count(refused, filters):
+    """Of unfolding, whose result is small where most of it is cropped."""
+    cropped = changing(after=(0, 0, 0, 3 - 2**29), fold=(1, 2**29), direction=UNFOLD)
+    refused(applied(cropped, (2, 2, 2, 1), filters=filters), NOT_SUPPORTED, named(filters, "c15"))
 
 
 @both("c01", "c06", "c11")
