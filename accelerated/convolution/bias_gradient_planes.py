@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_int, c_uint
+from math import prod
 from typing import NamedTuple
 
 from dualdnn.api.operations import TensorSpec
@@ -15,6 +16,7 @@ from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed
 
 SOURCE = "convolution/bias_gradient_planes.cu"
 MOST_PITCHES = 2
+MOST_SPAN = 16  # times its elements that a plane spans: the kernel reads gaps, others read a sector for each element
 BLOCKS = 4  # of a multiprocessor
 # Bytes of dy: less takes a launch, whoever serves; less of packs that are all aligned others read as fast.
 LEAST_BYTES, ALIGNED_BYTES = 1 << 20, 32 << 20
@@ -37,7 +39,9 @@ class Planes(NamedTuple):
         for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
             spans.append(spans[-1] + (extent - 1) * stride)
         parts = tuple(zip(strides[:-1], spans[-2:0:-1], strict=True))
-        if any(pitch < max(kept, PACK_BYTES // dy.scalar_bytes) for pitch, kept in parts):
+        if spans[-1] > MOST_SPAN * prod(dy.dims[2:]) or any(
+            pitch < max(kept, PACK_BYTES // dy.scalar_bytes) for pitch, kept in parts
+        ):
             return None
         return cls(spans[-1], parts)
 
