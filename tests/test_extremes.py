@@ -1,93 +1,222 @@
-"""Strides and paddings nearly as large as 32 bits count, drawn for small tensors: the emulated device agrees with the reference."""
+"""Numbers nearly as large as 32 bits count: of descriptors for small tensors, and between the elements of tensors with gaps."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from dualdnn.api import cudnn
+from dualdnn.api.functions import SCALARS
 from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
-from dualdnn.api.operations.transform import destination_dims
+from dualdnn.api.operations.graph_nodes import GraphTensor
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance.calls import Caller, sized
+from dualdnn.conformance.calls.exceptions import WORKSPACES
 from dualdnn.conformance.cases import every_operation, transform
-from dualdnn.conformance.trial import Chain, Step
+from dualdnn.conformance.domains import DOMAINS, PROFILES
+from dualdnn.conformance.domains.pieces import LARGE
+from dualdnn.conformance.fuzz.entries import Entry
+from dualdnn.conformance.fuzz.judging import Judge
+from dualdnn.conformance.solvers import ALL, by_solvers
+from dualdnn.conformance.subjects import open_subject
+from dualdnn.conformance.trial import Step, attempt_chain
+from dualdnn.reference.view import strided
+from test_domains import each
 
-LARGE = (2**31 - 1, 2**31 - 2, 2**30, 2**30 + 1, 2**29, 2**28 + 1, 2**31 - 8)
-DRAWN, TRANSFORMS = 12, 200  # operations of each kind
-KINDS = [
-    "ActivationForward", "ActivationBackward", "SoftmaxForward", "SoftmaxBackward", "LRNCrossChannelForward",
-    "LRNCrossChannelBackward", "DivisiveNormalizationForward", "DivisiveNormalizationBackward",
-    "BatchNormalizationForwardInference", "BatchNormalizationForwardTraining", "BatchNormalizationBackward",
-    "AddTensor", "OpTensor", "ScaleTensor", "SetTensor", "TransformTensor", "ReduceTensor", "ReduceTensor-indices",
-    "DropoutForward", "DropoutBackward",
-]  # fmt: skip
+EXTREMES = (PROFILES["extremes"],)
+DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
+BESIDE = 2**35  # bytes without access on both sides of an operand: a wrong offset of 32 bits ends there
+NOT_RESERVED = 0x4000  # MAP_NORESERVE
+LEAST_RANK = 3  # of tensors whose strides a descriptor says
+MOVED = 0.7  # of these tensors
+TRIED = 40  # layouts, some of which the calls refuse
+# Tensors without a descriptor of their strides, and operations whose descriptors have none, or packed ones alone.
+FIXED = ("weightSpace", "dweightSpace", "biasData", "reorderedBiasData")
+PACKED = ("RNN", "MultiHeadAttn", "SetDropoutStates", "ReorderFilter", "TransformFilter", "SpatialTfGrid", "BnFinalize")
 
-
-def strided(rng: random.Random, data_type: Any, dims: tuple[int, ...]) -> TensorSpec:
-    """Return a packed tensor, but that most dimensions of size 1 have large strides."""
-    packed = TensorSpec.packed(data_type, dims, rng.choice((NCHW, NHWC)))
-    pairs = zip(dims, packed.strides, strict=True)
-    strides = tuple(rng.choice(LARGE) if extent == 1 and rng.random() < 0.7 else stride for extent, stride in pairs)
-    return TensorSpec(data_type, dims, strides)
-
-
-def operation_of(kind: str, number: int) -> Operation:
-    """Return the sample of a kind with some dimensions of size 1; operands described alike stay alike."""
-    rng, sample = random.Random(f"{kind} {number}"), every_operation.SAMPLES[kind]
-    ones, drawn = rng.sample(range(4), rng.choice((1, 1, 2, 3))), {}
-    described = {f.name: getattr(sample, f.name) for f in fields(sample) if f.name != "states"}
-    tensors = {name: spec for name, spec in described.items() if isinstance(spec, TensorSpec) and spec.rank == 4}
-    for spec in tensors.values():
-        dims = tuple(1 if d in ones else extent for d, extent in enumerate(spec.dims))
-        drawn.setdefault(spec, strided(rng, spec.data_type, dims))
-    return replace(sample, **{name: drawn[spec] for name, spec in tensors.items()})
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
-def transform_of(number: int) -> Operation:
-    """Return a transform that pads; every other one pads and crops one dimension by a large number."""
-    rng = random.Random(number)
-    dims = tuple(rng.choice((1, 1, 2, 3, 5)) for _ in range(4))
-    before, after = ([rng.choice((0, 0, 1, 2, 7)) for _ in dims] for _ in range(2))
-    if number % 2:
-        d, sides = rng.randrange(4), rng.sample((before, after), 2)
-        sides[0][d] = rng.choice(LARGE)
-        sides[1][d] = rng.randint(0, 2) - sides[0][d]
-    spec = transform.changing(before=tuple(before), after=tuple(after), tensor_format=rng.choice((NCHW, NHWC)))
-    source = strided(rng, rng.choice((FLOAT, HALF)), dims)
-    target = TensorSpec.packed(source.data_type, destination_dims(spec, dims), spec.format)
-    return replace(transform.applied(spec, dims), srcData=source, destData=target)
+class SparseMemory:
+    """Zeros, in pages that exist when they are touched, between addresses without access."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.accessible = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NOT_RESERVED
+        self.base = libc.mmap(None, self.accessible + 2 * BESIDE, 0, kind, -1, 0)
+        assert self.base != ctypes.c_void_p(-1).value
+        self.first = self.base + BESIDE
+        assert not libc.mprotect(self.first, self.accessible, mmap.PROT_READ | mmap.PROT_WRITE)
+        self.array = np.frombuffer((ctypes.c_ubyte * nbytes).from_address(self.first), np.uint8)
+
+    def is_zero(self) -> bool:
+        """Return whether every page that was touched holds zeros."""
+        states = np.zeros(self.accessible // mmap.PAGESIZE, np.uint8)
+        assert not libc.mincore(self.first, self.accessible, states.ctypes.data)
+        starts = np.flatnonzero(states & 1) * mmap.PAGESIZE
+        return not any(self.array[start : start + mmap.PAGESIZE].any() for start in starts.tolist())
+
+    def free(self) -> None:
+        del self.array
+        libc.munmap(self.base, self.accessible + 2 * BESIDE)
+
+
+def far_strides(rng: random.Random, dims: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Return strides of which one or two are as large as ``most`` elements allow; the others are packed, in some order."""
+    order = [*range(len(dims))]
+    if rng.random() < 0.5:
+        rng.shuffle(order)
+    strides, span = [rng.choice(LARGE) for _ in dims], 1
+    long = [d for d in order if dims[d] > 1]
+    far = rng.choice((long[:1], rng.sample(long, 1), long[:2][::-1]))
+    for d in [d for d in reversed(long) if d not in far]:
+        strides[d], span = span, span * dims[d]
+    for d, room in zip(far, (most // dims[far[-1]], most)[-len(far) :], strict=True):
+        furthest = (room - span) // (dims[d] - 1)
+        strides[d] = rng.choice((furthest, *(stride for stride in LARGE if span <= stride <= furthest)))
+        span += (dims[d] - 1) * strides[d]
+    return tuple(strides)
+
+
+def relaid(value: Any, change: Any, fixed: Sequence[str] = ()) -> Any:
+    """Return a record with other tensor descriptions, in all of its fields but those that are ``fixed``."""
+    if isinstance(value, TensorSpec | GraphTensor):
+        return change(value)
+    if type(value) is tuple:
+        return tuple(relaid(part, change) for part in value)
+    if not is_dataclass(value):
+        return value
+    named = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in fixed}
+    return replace(value, **{name: relaid(part, change) for name, part in named.items()})
+
+
+class FarCaller(Caller):
+    """Makes calls on sparse copies of the operands, whose elements lie far apart; descriptions that are alike stay alike."""
+
+    def __init__(self, handle: Any, number: str, known: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(cudnn, handle)
+        self.rng, self.known = random.Random(number), dict(known or {})
+
+    def far(self, operation: Any) -> Any:
+        """Return the operation with some of its tensors' elements far apart."""
+        return relaid(operation, self._far, (*FIXED, *operation.raw.values()))
+
+    def _far(self, spec: Any) -> Any:
+        if spec not in self.known:
+            of_graph = isinstance(spec, GraphTensor)
+            vector = spec.vector_count if of_graph else 1
+            described = not spec.is_virtual if of_graph else spec.vector_length == 1
+            described = described and len(spec.dims) >= LEAST_RANK and max(spec.dims) > 1
+            moves = described and self.rng.random() < MOVED
+            strides = far_strides(self.rng, spec.dims, (SCALARS - 1) // vector) if moves else spec.strides
+            self.known[spec] = replace(spec, strides=strides)
+        return self.known[spec]
+
+    def __call__(self, operation: Operation, memory: Mapping[str, Any]) -> None:
+        far = self.far(operation)
+        if "workspace_bytes" in far.raw.values():
+            asked = sized(self, far).workspace_bytes if type(far) in WORKSPACES else 0
+            far = replace(far, workspace_bytes=max(asked, self.handle.backend.workspace_bytes(far)))
+        moved = [name for name in far.operands if name not in far.raw and far.nbytes(name)]
+        scratch = [name for name, size in far.raw.items() if size == "workspace_bytes" and far.nbytes(name)]
+        sparse = {name: SparseMemory(far.nbytes(name)) for name in (*moved, *scratch)}
+        try:
+            for name in moved:
+                packed = memory[name].to_host(np.uint8, memory[name].nbytes)
+                strided(far.tensor(name), sparse[name].array)[...] = strided(operation.tensor(name), packed)
+            super().__call__(far, {**memory, **{name: held.first for name, held in sparse.items()}})
+            for name in moved:
+                packed = memory[name].to_host(np.uint8, memory[name].nbytes)
+                elements = strided(far.tensor(name), sparse[name].array)
+                strided(operation.tensor(name), packed)[...] = elements
+                elements[...] = 0
+                assert sparse[name].is_zero(), f"{name} of {far}: written beside its elements"
+                self.handle.backend.device.upload(memory[name].address, packed)
+        finally:
+            for held in sparse.values():
+                held.free()
 
 
 @pytest.fixture(scope="module")
-def callers() -> list[Caller]:
-    handles = (cudnn.cudnnCreate(backend="reference"), cudnn.cudnnCreate(backend="accelerated", device="emulated"))
-    return [Caller(cudnn, handle) for handle in handles]
+def judge() -> Judge:
+    return Judge([open_subject("reference"), open_subject("accelerated:emulated")])
 
 
-def outcome(caller: Caller, operation: Operation) -> str:
-    """Return what a call says: its refusal, what is wrong with its results, or nothing."""
+@pytest.mark.parametrize("name", DOMAINS)
+def test_descriptors_of_the_largest_numbers(judge, name):
+    """Both backends serve what is drawn, by every solver."""
+
+    def look(drawn: Any) -> None:
+        entry = Entry(name, drawn, 3)
+        assert judge.examine(entry) is None, str(entry)
+
+    each(DOMAINS[name], DRAWN, look, EXTREMES)
+
+
+def is_served(handle: Any, steps: Sequence[Step], number: str) -> bool:
+    """Return whether calls are served with their tensors' elements far apart, after checking each solver's results."""
+    caller = FarCaller(handle, number)
+    far = [caller.far(step.operation) for step in steps]
+
+    def judged(solver: str | None) -> None:
+        trial = attempt_chain(caller, steps)
+        assert trial.passed, f"{solver}: {trial.explanation()} {far}"
+
     try:
-        return Chain(caller).call(Step(sized(caller, operation))).explanation()
+        by_solvers(handle, far, judged, ALL)
     except CudnnError as error:
-        return f"{error.status} {error.clause}"
+        assert error.clause, error
+        return False
+    return True
 
 
-def agreed(callers: list[Caller], operation: Operation) -> bool:
-    """Return whether a call is served, after checking that both backends say the same of it."""
-    by_reference, by_kernels = (outcome(caller, operation) for caller in callers)
-    assert by_kernels == by_reference, operation
-    assert by_kernels == "" or "/c" in by_kernels, operation
-    return by_kernels == ""
+@pytest.fixture
+def handle(monkeypatch) -> Any:
+    """A handle of an emulated device that takes memory of the process."""
+    made = cudnn.cudnnCreate(backend="accelerated", device="emulated")
+    monkeypatch.setattr(made.backend.device, "takes_foreign", True)
+    return made
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_strides_of_dimensions_of_size_1(callers, kind):
-    assert any([agreed(callers, operation_of(kind, number)) for number in range(DRAWN)])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_elements_far_apart_in_drawn_operations(handle, name):
+    served = []
+
+    def look(drawn: Any) -> None:
+        ready = [sized(Caller(cudnn, handle), step) for step in drawn.steps]
+        served.append(is_served(handle, [Step(step, {}, drawn.inputs) for step in ready], str(len(served))))
+
+    each(DOMAINS[name], DRAWN, look, EXTREMES)
+    assert any(served)
 
 
-def test_transforms_of_large_paddings(callers):
-    assert all([agreed(callers, transform_of(number)) for number in range(TRANSFORMS)])
+@pytest.mark.parametrize("name", [name for name, o in every_operation.SAMPLES.items() if not name.startswith(PACKED)])
+def test_elements_far_apart(handle, name):
+    step = Step(every_operation.SAMPLES[name])
+    served = (number for number in range(TRIED) if is_served(handle, [step], f"{name} {number}"))
+    assert len(list(islice(served, LAYOUTS))) == LAYOUTS
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("stride", [2**30, 2**29 + 3, 2**31 - 8])
+def test_padding_beside_elements_far_apart(handle, data_type, stride):
+    """Offsets of the padding, which 32 bits do not count, lead a pack to no wrong element."""
+    for before in (1, 2, 3, 5, 9):
+        operation = transform.applied(transform.changing(before=(0, 0, 0, before)), (1, 1, 2, 2), data_type)
+        source = replace(operation.srcData, strides=(1, 1, 1, stride))
+        caller = FarCaller(handle, "", {operation.srcData: source, operation.destData: operation.destData})
+        trial = attempt_chain(caller, [Step(operation)])
+        assert trial.passed, f"{trial.explanation()} {caller.far(operation)}"
