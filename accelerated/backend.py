@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import BackendError, Operation, dlpack
+from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
-from .records import Record
+from .records import Record, likeness
 from .runtime.device import Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
@@ -24,6 +25,7 @@ from .solver import is_forcing, possible_solvers
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3
 PLANS_KEPT = 4096
+RECORDS_KEPT = 16  # records of a call, one for each alignment of the operands
 _NONE: Any = object()
 
 
@@ -257,28 +259,43 @@ class AcceleratedBackend:
 
 
 class _Launcher:
-    """Runs a plan; a failing launch is a ``BackendError``."""
+    """Runs a plan; a failing launch is a ``BackendError``.
 
-    __slots__ = ("backend", "operation", "plan")
+    records: of the plan, by what it asks of addresses. latest: the addresses of the last call, and its record.
+    """
+
+    __slots__ = ("backend", "latest", "operation", "plan", "records")
 
     def __init__(self, backend: AcceleratedBackend, operation: Operation) -> None:
         self.backend, self.operation = backend, operation
-        self.plan = backend.plan(operation)
+        self.plan, self.records = backend.plan(operation), Answers(RECORDS_KEPT)
+        self.latest: tuple[list[int], Record | None] = ([], None)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         addresses = [0 if operand is None else operand.address for operand in operands]
         try:
-            self.recorded(addresses).start(addresses, stream)
+            known, record = self.latest
+            if record is None or known != addresses:
+                record = self.recorded(addresses)
+            record.start(addresses, stream)
         except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
 
-    def recorded(self, addresses: Sequence[int]) -> Record:
+    def recorded(self, addresses: list[int]) -> Record:
         """Return what is launched on operands at these addresses."""
+        like = likeness(addresses)
+        found = self.records.get(like) or self._made(addresses)
+        if found.final:
+            self.records.keep(like, found)
+            self.latest = (addresses, found)
+        return found
+
+    def _made(self, addresses: Sequence[int]) -> Record:
         try:
-            return self.plan.recorded(addresses)
+            return Record.of(self.plan, addresses)
         except ValueNeeded:  # by the fallback of a plan
             self.plan = self.backend.plan_of_values(self.operation)
-            return self.plan.recorded(addresses)
+            return Record.of(self.plan, addresses)
 
 
 def _is_address(value: Any) -> bool:

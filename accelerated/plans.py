@@ -16,7 +16,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
 from . import records
-from .records import NULL, KernelStep, Record, UploadStep, Where, likeness
+from .records import NULL, KernelStep, Record, UploadStep, Where
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
 from .scalars import Note, Scalar, fill, scalars_of, with_values
@@ -38,7 +38,6 @@ WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's worksp
 
 
 SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
-RECORDS_KEPT = 16  # records per plan, one for each alignment of the operands
 
 
 class Launch:
@@ -206,30 +205,17 @@ class Plan:
         indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
         self.scratch_bytes = max((launch.scratch_bytes for launch in launches), default=0)
         self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
-        self.records: dict[tuple[int, ...], Record] = {}  # by likeness of the addresses
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         self.start([0 if operand is None else operand.address for operand in operands], stream)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Run on the operands at these addresses, 0 where the call has none."""
-        self.recorded(addresses).start(addresses, stream)
-
-    def recorded(self, addresses: Sequence[int]) -> Record:
-        """Return what is launched on operands at these addresses, and at all that are alike. Raises ``ValueNeeded``
-        where a fallback that is made for it cannot be shared by calls with other scalars."""
-        like = likeness(addresses)
-        found = self.records.get(like)
-        if found is None:
-            found = Record.of(self, addresses)
-            if found.final:
-                if len(self.records) >= RECORDS_KEPT:
-                    self.records.clear()
-                self.records[like] = found
-        return found
+        Record.of(self, addresses).start(addresses, stream)
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands."""
+        """Add what is launched on these operands. Raises ``ValueNeeded`` where a fallback that is made for it cannot be
+        shared by calls with other scalars."""
         if self.scratch_bytes:
             record.begin(self.scratch_bytes)
         known = [*operands, Where(records.SCRATCH, 0, 0), NULL]
@@ -240,7 +226,7 @@ class Plan:
         """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
         made = copy(self)
         made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
-        made.records, made.values = {}, values
+        made.values = values
         return made
 
 
@@ -266,7 +252,6 @@ class AlignedPlan(Plan):
         self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
-        self.records = {}
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         apart = all(operands[first].value != operands[second].value for first, second in self.apart)
@@ -281,7 +266,7 @@ class AlignedPlan(Plan):
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         made = copy(self)
         made.first = self.first.with_scalars(values)
-        made.steps, made.other, made.records, made.values = made.first.steps, None, {}, values
+        made.steps, made.other, made.values = made.first.steps, None, values
         made.fallback = lambda: self._served_otherwise().with_scalars(values)
         return made
 
@@ -335,7 +320,6 @@ class PlacedPlan(Plan):
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
         ]
         self.parts = [part for step, used in steps for part in self._flat(step, used)]
-        self.records = {}
 
     @staticmethod
     def _flat(step: Any, used: Sequence[int]) -> list[tuple[Any, Sequence[int]]]:

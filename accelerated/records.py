@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from dualdnn.api.operations import replay
+from dualdnn.api.operations.answers import Answers
 
 from .runtime.device import Function, LaunchShape
 from .runtime.tensor_map import MAP_BYTES, TensorMap
@@ -101,7 +102,7 @@ class KernelStep:
         self.function, self.template, self.shape, self.maps, self.scalars = function, template, shape, maps, scalars
         self.operands = tuple((where.operand, where.delta) for where in operands)
         self._pack = struct.Struct(f"{len(operands)}Q").pack_into
-        self._encoded: dict[tuple[int, ...], bytes] = {}
+        self._encoded = Answers(ENCODINGS_KEPT)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch; behind the operands' addresses are those of SCRATCH and NOTHING."""
@@ -114,12 +115,8 @@ class KernelStep:
     def _with_maps(self, addresses: Sequence[int]) -> bytes:
         """Return the template with the tensor maps of these addresses."""
         begins = tuple(addresses[where.operand] + where.delta for _, where, _ in self.maps)
-        found = self._encoded.get(begins)
-        if found is None:
-            if len(self._encoded) >= ENCODINGS_KEPT:
-                self._encoded.clear()
-            found = self._encoded[begins] = self.encoded(begins)
-        return found
+        encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins))
+        return encoded
 
     def encoded(self, begins: Sequence[int]) -> bytes:
         """Return the template with the tensor maps of tensors that begin at these addresses."""

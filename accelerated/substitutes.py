@@ -21,7 +21,7 @@ class MeanwhilePlan(Plan):
     """
 
     def __init__(self, other: Plan, prefer: Callable[[], Plan], tasks: Sequence[Task], preferred_solver: str) -> None:
-        self.solver, self.scratch_bytes, self.records = other.solver, 0, {}
+        self.solver, self.scratch_bytes = other.solver, 0
         self.other, self.prefer, self.tasks, self.preferred_solver = other, prefer, tasks, preferred_solver
         self.settled = False  # whether what serves will serve for good
         self.steps = self._waiting()
@@ -65,7 +65,7 @@ class MeanwhilePlan(Plan):
         if self.settled:
             return self.other.with_scalars(values)
         made = copy(self)
-        made.other, made.records = self.other.with_scalars(values), {}
+        made.other = self.other.with_scalars(values)
         made.prefer = lambda: self.prefer().with_scalars(values)
         made.steps = made._waiting()
         return made

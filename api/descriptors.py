@@ -31,6 +31,15 @@ class Descriptor:
         """Hold what another descriptor of the type holds."""
         self.spec = spec
 
+    @property
+    def value(self) -> Any:
+        """All that a descriptor of a type without memory or other objects is, as a key."""
+        return self.spec
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.spec = value
+
     @classmethod
     def gone(cls) -> Self:
         """A descriptor that was destroyed, of which nothing else is known."""
@@ -217,6 +226,14 @@ class ConvolutionDescriptor(Descriptor):
     def take(self, spec: Any) -> None:
         self.spec = spec
         self.options = {name: getattr(spec, name) for name in self.options}
+
+    @property
+    def value(self) -> Any:
+        return self.spec, tuple(self.options.items())
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.spec, self.options = value[0], dict(value[1])
 
     def configure(self, **options: Any) -> None:
         """Change group_count, math_type or reorder_type."""

@@ -10,7 +10,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class cudnnActivationMode_t(IntEnum):
+class Enumeration(IntEnum):
+    """Enumerators are found as keys like the numbers that they are, and not by their names."""
+
+    __hash__ = int.__hash__
+
+
+class cudnnActivationMode_t(Enumeration):
     """Section 3.1.2.1."""
 
     CUDNN_ACTIVATION_SIGMOID = 0
@@ -21,7 +27,7 @@ class cudnnActivationMode_t(IntEnum):
     CUDNN_ACTIVATION_IDENTITY = 5
 
 
-class cudnnBatchNormMode_t(IntEnum):
+class cudnnBatchNormMode_t(Enumeration):
     """Section 3.1.2.3."""
 
     CUDNN_BATCHNORM_PER_ACTIVATION = 0
@@ -29,7 +35,7 @@ class cudnnBatchNormMode_t(IntEnum):
     CUDNN_BATCHNORM_SPATIAL_PERSISTENT = 2
 
 
-class cudnnBatchNormOps_t(IntEnum):
+class cudnnBatchNormOps_t(Enumeration):
     """Section 3.1.2.4."""
 
     CUDNN_BATCHNORM_OPS_BN = 0
@@ -37,14 +43,14 @@ class cudnnBatchNormOps_t(IntEnum):
     CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION = 2
 
 
-class cudnnCTCLossAlgo_t(IntEnum):
+class cudnnCTCLossAlgo_t(Enumeration):
     """Section 3.1.2.5."""
 
     CUDNN_CTC_LOSS_ALGO_DETERMINISTIC = 0
     CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC = 1
 
 
-class cudnnDataType_t(IntEnum):
+class cudnnDataType_t(Enumeration):
     """Section 3.1.2.6."""
 
     CUDNN_DATA_FLOAT = 0
@@ -59,20 +65,20 @@ class cudnnDataType_t(IntEnum):
     CUDNN_DATA_BFLOAT16 = 9
 
 
-class cudnnDeterminism_t(IntEnum):
+class cudnnDeterminism_t(Enumeration):
     """Section 3.1.2.7."""
 
     CUDNN_NON_DETERMINISTIC = 0
     CUDNN_DETERMINISTIC = 1
 
 
-class cudnnDivNormMode_t(IntEnum):
+class cudnnDivNormMode_t(Enumeration):
     """Section 3.1.2.8."""
 
     CUDNN_DIVNORM_PRECOMPUTED_MEANS = 0
 
 
-class cudnnErrQueryMode_t(IntEnum):
+class cudnnErrQueryMode_t(Enumeration):
     """Section 3.1.2.9."""
 
     CUDNN_ERRQUERY_RAWCODE = 0
@@ -80,14 +86,14 @@ class cudnnErrQueryMode_t(IntEnum):
     CUDNN_ERRQUERY_BLOCKING = 2
 
 
-class cudnnFoldingDirection_t(IntEnum):
+class cudnnFoldingDirection_t(Enumeration):
     """Section 3.1.2.10."""
 
     CUDNN_TRANSFORM_FOLD = 0
     CUDNN_TRANSFORM_UNFOLD = 1
 
 
-class cudnnIndicesType_t(IntEnum):
+class cudnnIndicesType_t(Enumeration):
     """Section 3.1.2.11."""
 
     CUDNN_32BIT_INDICES = 0
@@ -96,13 +102,13 @@ class cudnnIndicesType_t(IntEnum):
     CUDNN_8BIT_INDICES = 3
 
 
-class cudnnLRNMode_t(IntEnum):
+class cudnnLRNMode_t(Enumeration):
     """Section 3.1.2.12."""
 
     CUDNN_LRN_CROSS_CHANNEL_DIM1 = 0
 
 
-class cudnnMathType_t(IntEnum):
+class cudnnMathType_t(Enumeration):
     """Section 3.1.2.13."""
 
     CUDNN_DEFAULT_MATH = 0
@@ -111,28 +117,28 @@ class cudnnMathType_t(IntEnum):
     CUDNN_FMA_MATH = 3
 
 
-class cudnnNanPropagation_t(IntEnum):
+class cudnnNanPropagation_t(Enumeration):
     """Section 3.1.2.14."""
 
     CUDNN_NOT_PROPAGATE_NAN = 0
     CUDNN_PROPAGATE_NAN = 1
 
 
-class cudnnNormAlgo_t(IntEnum):
+class cudnnNormAlgo_t(Enumeration):
     """Section 3.1.2.15."""
 
     CUDNN_NORM_ALGO_STANDARD = 0
     CUDNN_NORM_ALGO_PERSIST = 1
 
 
-class cudnnNormMode_t(IntEnum):
+class cudnnNormMode_t(Enumeration):
     """Section 3.1.2.16."""
 
     CUDNN_NORM_PER_ACTIVATION = 0
     CUDNN_NORM_PER_CHANNEL = 1
 
 
-class cudnnNormOps_t(IntEnum):
+class cudnnNormOps_t(Enumeration):
     """Section 3.1.2.17."""
 
     CUDNN_NORM_OPS_NORM = 0
@@ -140,7 +146,7 @@ class cudnnNormOps_t(IntEnum):
     CUDNN_NORM_OPS_NORM_ADD_ACTIVATION = 2
 
 
-class cudnnOpTensorOp_t(IntEnum):
+class cudnnOpTensorOp_t(Enumeration):
     """Section 3.1.2.18."""
 
     CUDNN_OP_TENSOR_ADD = 0
@@ -151,7 +157,7 @@ class cudnnOpTensorOp_t(IntEnum):
     CUDNN_OP_TENSOR_NOT = 5
 
 
-class cudnnPoolingMode_t(IntEnum):
+class cudnnPoolingMode_t(Enumeration):
     """Section 3.1.2.19."""
 
     CUDNN_POOLING_MAX = 0
@@ -160,14 +166,14 @@ class cudnnPoolingMode_t(IntEnum):
     CUDNN_POOLING_MAX_DETERMINISTIC = 3
 
 
-class cudnnReduceTensorIndices_t(IntEnum):
+class cudnnReduceTensorIndices_t(Enumeration):
     """Section 3.1.2.20."""
 
     CUDNN_REDUCE_TENSOR_NO_INDICES = 0
     CUDNN_REDUCE_TENSOR_FLATTENED_INDICES = 1
 
 
-class cudnnReduceTensorOp_t(IntEnum):
+class cudnnReduceTensorOp_t(Enumeration):
     """Section 3.1.2.21."""
 
     CUDNN_REDUCE_TENSOR_ADD = 0
@@ -181,7 +187,7 @@ class cudnnReduceTensorOp_t(IntEnum):
     CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS = 8
 
 
-class cudnnRNNAlgo_t(IntEnum):
+class cudnnRNNAlgo_t(Enumeration):
     """Section 3.1.2.22."""
 
     CUDNN_RNN_ALGO_STANDARD = 0
@@ -189,13 +195,13 @@ class cudnnRNNAlgo_t(IntEnum):
     CUDNN_RNN_ALGO_PERSIST_DYNAMIC = 2
 
 
-class cudnnSamplerType_t(IntEnum):
+class cudnnSamplerType_t(Enumeration):
     """Section 3.1.2.23."""
 
     CUDNN_SAMPLER_BILINEAR = 0
 
 
-class cudnnSeverity_t(IntEnum):
+class cudnnSeverity_t(Enumeration):
     """Section 3.1.2.24."""
 
     CUDNN_SEV_FATAL = 0
@@ -204,7 +210,7 @@ class cudnnSeverity_t(IntEnum):
     CUDNN_SEV_INFO = 3
 
 
-class cudnnSoftmaxAlgorithm_t(IntEnum):
+class cudnnSoftmaxAlgorithm_t(Enumeration):
     """Section 3.1.2.25."""
 
     CUDNN_SOFTMAX_FAST = 0
@@ -212,14 +218,14 @@ class cudnnSoftmaxAlgorithm_t(IntEnum):
     CUDNN_SOFTMAX_LOG = 2
 
 
-class cudnnSoftmaxMode_t(IntEnum):
+class cudnnSoftmaxMode_t(Enumeration):
     """Section 3.1.2.26."""
 
     CUDNN_SOFTMAX_MODE_INSTANCE = 0
     CUDNN_SOFTMAX_MODE_CHANNEL = 1
 
 
-class cudnnStatus_t(IntEnum):
+class cudnnStatus_t(Enumeration):
     """Section 3.1.2.27."""
 
     CUDNN_STATUS_SUCCESS = 0
@@ -239,7 +245,7 @@ class cudnnStatus_t(IntEnum):
     CUDNN_STATUS_VERSION_MISMATCH = 14
 
 
-class cudnnTensorFormat_t(IntEnum):
+class cudnnTensorFormat_t(Enumeration):
     """Section 3.1.2.28."""
 
     CUDNN_TENSOR_NCHW = 0
@@ -247,7 +253,7 @@ class cudnnTensorFormat_t(IntEnum):
     CUDNN_TENSOR_NCHW_VECT_C = 2
 
 
-class cudnnBackendAttributeName_t(IntEnum):
+class cudnnBackendAttributeName_t(Enumeration):
     """Section 5.1.3.1."""
 
     CUDNN_ATTR_POINTWISE_MODE = 0
@@ -336,7 +342,7 @@ class cudnnBackendAttributeName_t(IntEnum):
     CUDNN_ATTR_ENGINE_LAYOUT_INFO = 1304
 
 
-class cudnnBackendAttributeType_t(IntEnum):
+class cudnnBackendAttributeType_t(Enumeration):
     """Section 5.1.3.2."""
 
     CUDNN_TYPE_HANDLE = 0
@@ -358,7 +364,7 @@ class cudnnBackendAttributeType_t(IntEnum):
     CUDNN_TYPE_GENSTATS_MODE = 16
 
 
-class cudnnBackendDescriptorType_t(IntEnum):
+class cudnnBackendDescriptorType_t(Enumeration):
     """Section 5.1.3.3."""
 
     CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0
@@ -381,13 +387,13 @@ class cudnnBackendDescriptorType_t(IntEnum):
     CUDNN_BACKEND_TENSOR_DESCRIPTOR = 17
 
 
-class cudnnBackendHeurMode_t(IntEnum):
+class cudnnBackendHeurMode_t(Enumeration):
     """Section 5.1.3.4."""
 
     CUDNN_HEUR_MODE_INSTANT = 0
 
 
-class cudnnBackendKnobType_t(IntEnum):
+class cudnnBackendKnobType_t(Enumeration):
     """Section 5.1.3.5."""
 
     CUDNN_KNOB_TYPE_SPLIT_K = 0
@@ -417,7 +423,7 @@ class cudnnBackendKnobType_t(IntEnum):
     CUDNN_KNOB_TYPE_COUNTS = 24
 
 
-class cudnnBackendLayoutType_t(IntEnum):
+class cudnnBackendLayoutType_t(Enumeration):
     """Section 5.1.3.6."""
 
     CUDNN_LAYOUT_TYPE_PREFERRED_NCHW = 0
@@ -427,7 +433,7 @@ class cudnnBackendLayoutType_t(IntEnum):
     CUDNN_LAYOUT_TYPE_COUNT = 4
 
 
-class cudnnBackendNumericalNote_t(IntEnum):
+class cudnnBackendNumericalNote_t(Enumeration):
     """Section 5.1.3.7."""
 
     CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0
@@ -439,7 +445,7 @@ class cudnnBackendNumericalNote_t(IntEnum):
     CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 6
 
 
-class cudnnConvolutionBwdDataAlgo_t(IntEnum):
+class cudnnConvolutionBwdDataAlgo_t(Enumeration):
     """Section 5.1.3.8."""
 
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0
@@ -450,7 +456,7 @@ class cudnnConvolutionBwdDataAlgo_t(IntEnum):
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5
 
 
-class cudnnConvolutionBwdFilterAlgo_t(IntEnum):
+class cudnnConvolutionBwdFilterAlgo_t(Enumeration):
     """Section 5.1.3.9."""
 
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 = 0
@@ -462,7 +468,7 @@ class cudnnConvolutionBwdFilterAlgo_t(IntEnum):
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING = 6
 
 
-class cudnnConvolutionFwdAlgo_t(IntEnum):
+class cudnnConvolutionFwdAlgo_t(Enumeration):
     """Section 5.1.3.10."""
 
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0
@@ -475,20 +481,20 @@ class cudnnConvolutionFwdAlgo_t(IntEnum):
     CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7
 
 
-class cudnnConvolutionMode_t(IntEnum):
+class cudnnConvolutionMode_t(Enumeration):
     """Section 5.1.3.11."""
 
     CUDNN_CONVOLUTION = 0
     CUDNN_CROSS_CORRELATION = 1
 
 
-class cudnnGenStatsMode_t(IntEnum):
+class cudnnGenStatsMode_t(Enumeration):
     """Section 5.1.3.12."""
 
     CUDNN_GENSTATS_SUM_SQSUM = 0
 
 
-class cudnnPointwiseMode_t(IntEnum):
+class cudnnPointwiseMode_t(Enumeration):
     """Section 5.1.3.13."""
 
     CUDNN_POINTWISE_ADD = 0
@@ -503,14 +509,14 @@ class cudnnPointwiseMode_t(IntEnum):
     CUDNN_POINTWISE_ELU_FWD = 103
 
 
-class cudnnReorderType_t(IntEnum):
+class cudnnReorderType_t(Enumeration):
     """Section 5.1.3.14."""
 
     CUDNN_DEFAULT_REORDER = 0
     CUDNN_NO_REORDER = 1
 
 
-class cudnnFusedOps_t(IntEnum):
+class cudnnFusedOps_t(Enumeration):
     """Section 6.1.3.1."""
 
     CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS = 0
@@ -522,7 +528,7 @@ class cudnnFusedOps_t(IntEnum):
     CUDNN_FUSED_DACTIVATION_FORK_DBATCHNORM = 6
 
 
-class cudnnFusedOpsConstParamLabel_t(IntEnum):
+class cudnnFusedOpsConstParamLabel_t(Enumeration):
     """Section 6.1.3.2."""
 
     CUDNN_PARAM_XDESC = 0
@@ -566,7 +572,7 @@ class cudnnFusedOpsConstParamLabel_t(IntEnum):
     CUDNN_PARAM_BN_DBIAS_PLACEHOLDER = 38
 
 
-class cudnnFusedOpsPointerPlaceHolder_t(IntEnum):
+class cudnnFusedOpsPointerPlaceHolder_t(Enumeration):
     """Section 6.1.3.3."""
 
     CUDNN_PTR_NULL = 0
@@ -574,7 +580,7 @@ class cudnnFusedOpsPointerPlaceHolder_t(IntEnum):
     CUDNN_PTR_16B_ALIGNED = 2
 
 
-class cudnnFusedOpsVariantParamLabel_t(IntEnum):
+class cudnnFusedOpsVariantParamLabel_t(Enumeration):
     """Section 6.1.3.4."""
 
     CUDNN_PTR_XDATA = 0
@@ -607,21 +613,21 @@ class cudnnFusedOpsVariantParamLabel_t(IntEnum):
     CUDNN_SCALAR_DOUBLE_BN_EPSILON = 103
 
 
-class cudnnDirectionMode_t(IntEnum):
+class cudnnDirectionMode_t(Enumeration):
     """Section 7.1.2.1."""
 
     CUDNN_UNIDIRECTIONAL = 0
     CUDNN_BIDIRECTIONAL = 1
 
 
-class cudnnForwardMode_t(IntEnum):
+class cudnnForwardMode_t(Enumeration):
     """Section 7.1.2.2."""
 
     CUDNN_FWD_MODE_INFERENCE = 0
     CUDNN_FWD_MODE_TRAINING = 1
 
 
-class cudnnMultiHeadAttnWeightKind_t(IntEnum):
+class cudnnMultiHeadAttnWeightKind_t(Enumeration):
     """Section 7.1.2.3."""
 
     CUDNN_MH_ATTN_Q_WEIGHTS = 0
@@ -634,7 +640,7 @@ class cudnnMultiHeadAttnWeightKind_t(IntEnum):
     CUDNN_MH_ATTN_O_BIASES = 7
 
 
-class cudnnRNNBiasMode_t(IntEnum):
+class cudnnRNNBiasMode_t(Enumeration):
     """Section 7.1.2.4."""
 
     CUDNN_RNN_NO_BIAS = 0
@@ -643,14 +649,14 @@ class cudnnRNNBiasMode_t(IntEnum):
     CUDNN_RNN_SINGLE_REC_BIAS = 3
 
 
-class cudnnRNNClipMode_t(IntEnum):
+class cudnnRNNClipMode_t(Enumeration):
     """Section 7.1.2.5."""
 
     CUDNN_RNN_CLIP_NONE = 0
     CUDNN_RNN_CLIP_MINMAX = 1
 
 
-class cudnnRNNDataLayout_t(IntEnum):
+class cudnnRNNDataLayout_t(Enumeration):
     """Section 7.1.2.6."""
 
     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
@@ -658,14 +664,14 @@ class cudnnRNNDataLayout_t(IntEnum):
     CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED = 2
 
 
-class cudnnRNNInputMode_t(IntEnum):
+class cudnnRNNInputMode_t(Enumeration):
     """Section 7.1.2.7."""
 
     CUDNN_LINEAR_INPUT = 0
     CUDNN_SKIP_INPUT = 1
 
 
-class cudnnRNNMode_t(IntEnum):
+class cudnnRNNMode_t(Enumeration):
     """Section 7.1.2.8."""
 
     CUDNN_RNN_RELU = 0
@@ -674,14 +680,14 @@ class cudnnRNNMode_t(IntEnum):
     CUDNN_GRU = 3
 
 
-class cudnnRNNPaddingMode_t(IntEnum):
+class cudnnRNNPaddingMode_t(Enumeration):
     """Section 7.1.2.9."""
 
     CUDNN_RNN_PADDED_IO_DISABLED = 0
     CUDNN_RNN_PADDED_IO_ENABLED = 1
 
 
-class cudnnSeqDataAxis_t(IntEnum):
+class cudnnSeqDataAxis_t(Enumeration):
     """Section 7.1.2.10."""
 
     CUDNN_SEQDATA_TIME_DIM = 0
@@ -690,21 +696,21 @@ class cudnnSeqDataAxis_t(IntEnum):
     CUDNN_SEQDATA_VECT_DIM = 3
 
 
-class cudnnLossNormalizationMode_t(IntEnum):
+class cudnnLossNormalizationMode_t(Enumeration):
     """Section 8.1.1.1."""
 
     CUDNN_LOSS_NORMALIZATION_NONE = 0
     CUDNN_LOSS_NORMALIZATION_SOFTMAX = 1
 
 
-class cudnnWgradMode_t(IntEnum):
+class cudnnWgradMode_t(Enumeration):
     """Section 8.1.1.2."""
 
     CUDNN_WGRAD_MODE_ADD = 0
     CUDNN_WGRAD_MODE_SET = 1
 
 
-class libraryPropertyType(IntEnum):
+class libraryPropertyType(Enumeration):
     """Section 3.2.54, the argument of cudnnGetProperty; declared by the CUDA headers."""
 
     MAJOR_VERSION = 0
@@ -721,66 +727,7 @@ RESTORED = {
     "CUDNN_POINTWISE_IDENTITY_FWD": "value of CUDNN_POINTWISE_IDENTITY in later headers",
 }
 
-ENUMERATIONS: dict[str, type[IntEnum]] = {
-    "cudnnActivationMode_t": cudnnActivationMode_t,
-    "cudnnBatchNormMode_t": cudnnBatchNormMode_t,
-    "cudnnBatchNormOps_t": cudnnBatchNormOps_t,
-    "cudnnCTCLossAlgo_t": cudnnCTCLossAlgo_t,
-    "cudnnDataType_t": cudnnDataType_t,
-    "cudnnDeterminism_t": cudnnDeterminism_t,
-    "cudnnDivNormMode_t": cudnnDivNormMode_t,
-    "cudnnErrQueryMode_t": cudnnErrQueryMode_t,
-    "cudnnFoldingDirection_t": cudnnFoldingDirection_t,
-    "cudnnIndicesType_t": cudnnIndicesType_t,
-    "cudnnLRNMode_t": cudnnLRNMode_t,
-    "cudnnMathType_t": cudnnMathType_t,
-    "cudnnNanPropagation_t": cudnnNanPropagation_t,
-    "cudnnNormAlgo_t": cudnnNormAlgo_t,
-    "cudnnNormMode_t": cudnnNormMode_t,
-    "cudnnNormOps_t": cudnnNormOps_t,
-    "cudnnOpTensorOp_t": cudnnOpTensorOp_t,
-    "cudnnPoolingMode_t": cudnnPoolingMode_t,
-    "cudnnReduceTensorIndices_t": cudnnReduceTensorIndices_t,
-    "cudnnReduceTensorOp_t": cudnnReduceTensorOp_t,
-    "cudnnRNNAlgo_t": cudnnRNNAlgo_t,
-    "cudnnSamplerType_t": cudnnSamplerType_t,
-    "cudnnSeverity_t": cudnnSeverity_t,
-    "cudnnSoftmaxAlgorithm_t": cudnnSoftmaxAlgorithm_t,
-    "cudnnSoftmaxMode_t": cudnnSoftmaxMode_t,
-    "cudnnStatus_t": cudnnStatus_t,
-    "cudnnTensorFormat_t": cudnnTensorFormat_t,
-    "cudnnBackendAttributeName_t": cudnnBackendAttributeName_t,
-    "cudnnBackendAttributeType_t": cudnnBackendAttributeType_t,
-    "cudnnBackendDescriptorType_t": cudnnBackendDescriptorType_t,
-    "cudnnBackendHeurMode_t": cudnnBackendHeurMode_t,
-    "cudnnBackendKnobType_t": cudnnBackendKnobType_t,
-    "cudnnBackendLayoutType_t": cudnnBackendLayoutType_t,
-    "cudnnBackendNumericalNote_t": cudnnBackendNumericalNote_t,
-    "cudnnConvolutionBwdDataAlgo_t": cudnnConvolutionBwdDataAlgo_t,
-    "cudnnConvolutionBwdFilterAlgo_t": cudnnConvolutionBwdFilterAlgo_t,
-    "cudnnConvolutionFwdAlgo_t": cudnnConvolutionFwdAlgo_t,
-    "cudnnConvolutionMode_t": cudnnConvolutionMode_t,
-    "cudnnGenStatsMode_t": cudnnGenStatsMode_t,
-    "cudnnPointwiseMode_t": cudnnPointwiseMode_t,
-    "cudnnReorderType_t": cudnnReorderType_t,
-    "cudnnFusedOps_t": cudnnFusedOps_t,
-    "cudnnFusedOpsConstParamLabel_t": cudnnFusedOpsConstParamLabel_t,
-    "cudnnFusedOpsPointerPlaceHolder_t": cudnnFusedOpsPointerPlaceHolder_t,
-    "cudnnFusedOpsVariantParamLabel_t": cudnnFusedOpsVariantParamLabel_t,
-    "cudnnDirectionMode_t": cudnnDirectionMode_t,
-    "cudnnForwardMode_t": cudnnForwardMode_t,
-    "cudnnMultiHeadAttnWeightKind_t": cudnnMultiHeadAttnWeightKind_t,
-    "cudnnRNNBiasMode_t": cudnnRNNBiasMode_t,
-    "cudnnRNNClipMode_t": cudnnRNNClipMode_t,
-    "cudnnRNNDataLayout_t": cudnnRNNDataLayout_t,
-    "cudnnRNNInputMode_t": cudnnRNNInputMode_t,
-    "cudnnRNNMode_t": cudnnRNNMode_t,
-    "cudnnRNNPaddingMode_t": cudnnRNNPaddingMode_t,
-    "cudnnSeqDataAxis_t": cudnnSeqDataAxis_t,
-    "cudnnLossNormalizationMode_t": cudnnLossNormalizationMode_t,
-    "cudnnWgradMode_t": cudnnWgradMode_t,
-    "libraryPropertyType": libraryPropertyType,
-}
+ENUMERATIONS: dict[str, type[Enumeration]] = {kind.__name__: kind for kind in Enumeration.__subclasses__()}
 
 # Limits and masks of the headers that the document refers to by name.
 CUDNN_DIM_MAX = 8

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import api_log, releases
+from .answers import INTEGERS, key_maker, repeating, seen
 from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
@@ -39,16 +39,6 @@ from .status import (
     CudnnError,
 )
 
-# C type -> (lowest, highest) value
-INTEGERS = {
-    "int": (-(2**31), 2**31 - 1),
-    "int32_t": (-(2**31), 2**31 - 1),
-    "unsigned": (0, 2**32 - 1),
-    "uint32_t": (0, 2**32 - 1),
-    "int64_t": (-(2**63), 2**63 - 1),
-    "size_t": (0, 2**64 - 1),
-    "unsigned long long": (0, 2**64 - 1),
-}
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 FEW_PAIRS = 4  # of operands, which are compared on every call
@@ -262,6 +252,10 @@ def documented(
             arguments = checks.bind(args, kwargs)
             if api_log.active:
                 api_log.log_call(checks.function, arguments)
+                return anew(arguments)
+            return repeated(arguments)
+
+        def anew(arguments: tuple[Any, ...]) -> Any:
             try:
                 if releases.in_use and arguments and isinstance(arguments[0], Handle):
                     with releases.acting(arguments[0].release):
@@ -282,7 +276,7 @@ def documented(
                     return body(*checked)
             return body(*checked)
 
-        check = checks.check
+        check, repeated = checks.check, repeating(checks.function, anew)
         call.checks = checks  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
@@ -298,7 +292,9 @@ def computing(
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     optional: Sequence[str] = (),
     named: Mapping[str, str] | None = None,
-) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
+    fresh: Sequence[str] = (),
+    runs: type[_Computing] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
     memory: the rules for operands that share memory.
@@ -307,20 +303,21 @@ def computing(
     optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
         device memory, and decides by it.
     named: operand -> the parameter that passes it, where the call calls it otherwise than its operation does.
+    fresh: input descriptors that may be uninitialised.
+    runs: the class of what runs the call, where it is another one than _Computing.
     """
 
-    def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {}, optional=optional)
-        run = _Computing(
-            checks, body, tuple(memory), failed if "/" in failed else f"{checks.name}/{failed}", small or {}
-        )
+    def decorate(body: Callable[..., Any]) -> Callable[..., None]:
+        checks = _Documented(body, invalid or {}, fresh, optional=optional)
+        clause = failed if "/" in failed else f"{checks.name}/{failed}"
+        run = (runs or _Computing)(checks, body, tuple(memory), clause, small or {})
         run.named = named or {}
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
             run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
 
-        call.computing = run  # type: ignore[attr-defined]
+        call.computing = None if runs else run  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
 
@@ -332,31 +329,11 @@ def computing_of(name: str) -> _Computing | None:
     return getattr(FUNCTIONS.get(name), "computing", None)
 
 
-def executing(
-    *,
-    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
-    memory: Sequence[SameMemory] = (),
-    failed: str = "cudnnStatus_t/c08",
-    small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
-    fresh: Sequence[str] = (),
-) -> Callable[[Callable[..., tuple[Operation | None, Sequence[Any]]]], Callable[..., None]]:
+def executing(**declared: Any) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds, in their order; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``,
-    ``fresh`` that of ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
-
-    def decorate(body: Callable[..., tuple[Operation | None, Sequence[Any]]]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {}, fresh)
-        named = failed if "/" in failed else f"{checks.name}/{failed}"
-        run = _Executing(checks, body, tuple(memory), named, small or {})
-
-        @functools.wraps(body)
-        def call(*args: Any, **kwargs: Any) -> None:
-            run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
-
-        FUNCTIONS[checks.name] = call
-        return call
-
-    return decorate
+    holds, in their order; no operation where there is nothing to do. It is declared as ``computing`` declares a call; the clause that
+    ``invalid`` has for "*" is that of memory which is wrong in itself."""
+    return computing(runs=_Executing, **declared)
 
 
 class _Computing:
@@ -377,18 +354,7 @@ class _Computing:
         self.count = len(parameters)
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
-        scalars = tuple(i for i in range(1, self.count) if i not in self.device and i not in self.described)
-        numbers = tuple(i for i in scalars if parameters[i].base_type in ("double", "float", "void"))
-        self.scalars_of, self.numbers_of = _getter(scalars), _getter(numbers)
-        # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
-        self.nullable = tuple(
-            i
-            for i in self.device
-            if parameters[i].nullable or parameters[i].name in checks.optional or parameters[i].base_type in INTEGERS
-        )
-        self.simple = not checks.optional and not any(
-            parameters[i].is_pointer or parameters[i].nullable for i in self.described
-        )
+        self.key = key_maker(checks.function, computes=True, optional=checks.optional)
         self.position = {parameters[i].name: i for i in self.device}
 
     def held(self, args: Any, operand: str) -> Any:
@@ -402,35 +368,7 @@ class _Computing:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            handle = args[0]
-            key: tuple[Any, ...] | None
-            try:
-                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1.
-                # Their text tells -0.0 from 0.0.
-                scalars = self.scalars_of(args)
-                if self.simple:
-                    specs = [args[i].spec for i in self.described]
-                else:
-                    specs = [_seen(args[i]) for i in self.described]
-                if self.nullable:
-                    specs += [args[i] is None for i in self.nullable]
-                if 0 in scalars:
-                    specs += [str(number) for number in self.numbers_of(args) if not number]
-                key = (self, *specs, *scalars, *map(type, scalars))
-                prepared = handle.prepared.get(key)
-                if prepared is None:  # NaN, which equals nothing, is found by its text
-                    key = tuple([part if part == part else repr(part) for part in key])
-                    prepared = handle.prepared.get(key)
-            except Exception:  # a wrong argument: the checks below name it
-                key = prepared = None
-            if prepared is None:  # as after the handle was destroyed
-                prepared = self._prepare(args, key)
-            with handle.lock:
-                operands = self._operands(handle, prepared, args)
-                if launch is None:
-                    prepared.launch(operands, handle.stream)
-                else:
-                    launch(handle, prepared, operands)
+            self._compute(args, launch)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -439,29 +377,37 @@ class _Computing:
         except MemoryError as error:
             raise exhausted(self.checks.function, error) from error
 
-    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
-        if releases.in_use:
-            with releases.acting(getattr(args[0], "release", None)):
-                return self._made(args, key)
-        return self._made(args, key)
+    def _compute(self, args: tuple[Any, ...], launch: Launch | None) -> None:
+        key: tuple[Any, ...] | None
+        try:
+            key = self.key(*args)
+            prepared = args[0].answers.get(key)
+        except Exception:  # a wrong argument: the checks below name it
+            key = prepared = None
+        if prepared is None:  # as after the handle was destroyed
+            prepared = self._prepare(args, key)
+        handle = args[0]
+        with handle.lock:
+            operands = self._operands(handle, prepared, args)
+            if launch is None:
+                prepared.launch(operands, handle.stream)
+            else:
+                launch(handle, prepared, operands)
 
-    def _made(self, args: tuple[Any, ...], key: Any) -> _Prepared:
-        parameters = self.checks.parameters
-        checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
-        handle: Handle = checked[0]
-        seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
-        return self._remembered(handle, self.body(*seen), key)
+    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
+        with releases.acting(getattr(args[0], "release", None)):
+            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+            given = [value if i in self.device else seen(value) for i, value in enumerate(checked)]
+            return self._remembered(checked[0], self.body(*given), key)
 
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
         memory = tuple(self._memory_of(operation, name) for name in operation.operands)
-
-        def made() -> _Prepared:
-            return _Prepared(operation, memory, handle.backend.prepare(operation))
-
         with handle.lock:
-            prepared: _Prepared = made() if key is None else handle.remembered(key, made)
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation))
+            if key is not None:
+                handle.answers.keep(key, prepared)
         return prepared
 
     def _countable(self, operation: Operation) -> None:
@@ -487,26 +433,32 @@ class _Computing:
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         """The operands of a call, checked: their memory suffices, and outputs share none unless a rule allows it."""
-        find, operands = handle.backend.operand, []
+        find, operands = handle.backend.operand, list[Any]()
         for name, parameter, position, nbytes, alignment, writes in prepared.memory:
             value = args[position] if position >= 0 else self.held(args, parameter)
-            operand: Any = None
-            fits = False
-            if value is not None:
-                try:
-                    operand = find(value)
-                    size = operand.nbytes
-                    fits = (size is None or size >= nbytes) and not operand.address % alignment
-                except Exception:  # what is no memory
-                    fits = False
-            if not fits or (
-                writes and not operand.writable
-            ):  # says what is wrong, unless the operation allows this NULL
-                operation, too_small = prepared.operation, self.small.get(name)
-                operand = checked_operand(
-                    self.checks, handle, operation, name, value, nbytes, alignment, too_small, parameter
+            try:
+                operand = find(value)
+                size = operand.nbytes
+                fits = (size is None or size >= nbytes) and not operand.address % alignment
+                if fits and (operand.writable or not writes):
+                    operands.append(operand)
+                    continue
+            except Exception:  # what is no memory, or NULL
+                pass
+            # This says what is wrong, unless the operation allows a NULL.
+            operands.append(
+                checked_operand(
+                    self.checks,
+                    handle,
+                    prepared.operation,
+                    name,
+                    value,
+                    nbytes,
+                    alignment,
+                    self.small.get(name),
+                    parameter,
                 )
-            operands.append(operand)
+            )
         if len(prepared.pairs) > FEW_PAIRS:  # the same addresses are as far apart as they were
             addresses = [None if operand is None else operand.address for operand in operands]
             if addresses == prepared.apart:
@@ -549,57 +501,20 @@ class _Executing(_Computing):
     def _position(self, operation: Operation, name: str, parameter: str) -> int:
         return operation.operands.index(name)
 
-    def __call__(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
-        if api_log.active:
-            api_log.log_call(self.checks.function, args)
-        try:
-            handle, plan, pack = args
-            described = (type(plan), type(pack)) == self.kinds
-            plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
-            if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
-                checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
-                plan_spec, pack_spec = map(_seen, checked[1:])
-            operation, memory = self.body(handle, plan_spec, pack_spec)
-            if operation is None:
-                return
-            key = (self, id(operation))  # what is remembered keeps the operation, so that no other gets its id
-            prepared = handle.prepared.get(key) or self._remembered(handle, operation, key)
-            with handle.lock:
-                prepared.launch(self._of_pack(handle, prepared, memory, pack_spec), handle.stream)
-        except CudnnError as error:
-            error.function = error.function or self.checks.name
-            raise
-        except BackendError as error:
-            raise failure(self.checks.function, self.failed, error) from error
-        except MemoryError as error:
-            raise exhausted(self.checks.function, error) from error
-
-    def _of_pack(self, handle: Handle, prepared: _Prepared, memory: Sequence[Any], pack: Any) -> list[Any]:
-        """The operands, checked. Of the pack that ran last the device is asked again what it knows of memory; as long as that
-        is what it was, the other checks would find what they found."""
-        if prepared.pack() is pack:
-            operands = [*prepared.found]
-            for i, known in prepared.asked:
-                try:
-                    operand = handle.backend.operand(memory[i])
-                except Exception:  # what is no memory any more
-                    break
-                if (operand.address, operand.nbytes, operand.writable) != known:
-                    break
-                operands[i] = operand
-            else:
-                return operands
-        operands = self._operands(handle, prepared, memory)
-        prepared.found, prepared.asked = [None] * len(operands), []
-        for i, operand in enumerate(operands):
-            if operand is None:
-                continue
-            if type(memory[i]) is int and operand.nbytes is None:
-                prepared.found[i] = operand
-            else:
-                prepared.asked.append((i, (operand.address, operand.nbytes, operand.writable)))
-        prepared.pack = weakref.ref(pack)
-        return operands
+    def _compute(self, args: tuple[Any, ...], launch: Launch | None) -> None:
+        handle, plan, pack = args
+        described = (type(plan), type(pack)) == self.kinds
+        plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
+        if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
+            checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+            plan_spec, pack_spec = map(seen, checked[1:])
+        operation, memory = self.body(handle, plan_spec, pack_spec)
+        if operation is None:
+            return
+        key = (self, id(operation))  # what is remembered keeps the operation, so that no other gets its id
+        prepared = handle.answers.get(key) or self._remembered(handle, operation, key)
+        with handle.lock:
+            prepared.launch(self._operands(handle, prepared, memory), handle.stream)
 
 
 def checked_operand(
@@ -692,15 +607,6 @@ def exhausted(function: Function, error: MemoryError) -> CudnnError:
     return CudnnError(ALLOC_FAILED, function.out_of_memory, str(error) or "the host has no memory left", function.name)
 
 
-def _seen(value: Any) -> Any:
-    """An argument as a body gets it: the specification of a descriptor, those of an array of them, others as they are."""
-    if isinstance(value, Descriptor):
-        return value.spec
-    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
-        return tuple(item.spec for item in value)
-    return value
-
-
 def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:
     """Whether two strided operands whose address ranges meet share an element (slices of one buffer need not)."""
     if name in operation.raw or other_name in operation.raw:
@@ -724,26 +630,15 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
     return np.asarray(holder())
 
 
-def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """A function that returns the items at these positions as a tuple."""
-    if len(positions) > 1:
-        return operator.itemgetter(*positions)
-    return lambda items: tuple(items[i] for i in positions)
-
-
 class _Prepared:
     """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
-    overlap: the indices of one that is written and another one, and their bytes. apart: addresses at which none do. pack: the pack
-    that ran last; found: its operands that are addresses alone; asked: what the device knew of the others, by index."""
+    overlap: the indices of one that is written and another one, and their bytes. apart: addresses at which none do."""
 
-    __slots__ = ("apart", "asked", "found", "launch", "memory", "operation", "pack", "pairs")
+    __slots__ = ("apart", "launch", "memory", "operation", "pairs")
 
     def __init__(self, operation: Operation, memory: tuple[_Memory, ...], launch: Any) -> None:
         self.operation, self.memory, self.launch = operation, memory, launch
         self.apart: list[int | None] = []
-        self.pack: Callable[[], Any] = lambda: None
-        self.found: list[Any] = []
-        self.asked: list[tuple[int, tuple[Any, ...]]] = []
         self.pairs = tuple(
             (i, j, size, other_size)
             for i, (_, _, _, size, _, writes) in enumerate(memory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,13 +12,13 @@ import numpy as np
 from . import releases
 from .enumerations import cudnnStatus_t
 from .operations import Backend, Buffer
+from .operations.answers import Answers
 from .operations.buffers import checked_size
 from .operations.forks import free_in_children
 from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
 
 BACKENDS = ("reference", "accelerated", "crosscheck")
 DEVICES = ("gpu", "emulated")
-PREPARED_KEPT = 4096  # prepared calls and answers of a handle; the next one empties its memory
 
 
 class Handle:
@@ -38,7 +37,7 @@ class Handle:
         self.user_stream: Any = None  # what cudnnSetStream was given
         self.lock = free_in_children(threading.RLock())
         self.alive = True
-        self.prepared: dict[Any, Any] = {}
+        self.answers = Answers()  # prepared calls, and what host-side calls answered
         self.runtime_error = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 
     @classmethod
@@ -60,17 +59,6 @@ class Handle:
         """A buffer of ``nbytes`` bytes that are zero."""
         return self._allocated(lambda: self.backend.zeros(checked_size(nbytes)))
 
-    def remembered(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what this key stands for: what is remembered, else what ``make`` returns, which is kept."""
-        with self.lock:
-            found = self.prepared.get(key)
-            if found is None:
-                found = make()
-                if len(self.prepared) >= PREPARED_KEPT:
-                    self.prepared.clear()
-                self.prepared[key] = found
-            return found
-
     def new_stream(self) -> Any:
         """A stream of the handle's device."""
         return self.backend.new_stream()
@@ -82,7 +70,7 @@ class Handle:
     def destroy(self) -> None:
         self.backend.synchronize(self.stream)
         self.alive = False
-        self.prepared.clear()
+        self.answers.clear()
         self.backend.close()
 
     def _allocated(self, make: Any) -> Buffer:

@@ -76,10 +76,10 @@ def by_solvers(
     if used:
         used.solvers |= set(left)
     for name in left:
-        handle.prepared.clear()  # calls that were prepared by another solver
+        handle.answers.clear()  # calls that were prepared by another solver
         with forcing(name):
             results.append(run(name))
-    handle.prepared.clear()
+    handle.answers.clear()
     return results[0]
 
 
@@ -117,12 +117,12 @@ def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
     plans, (had, kept) = handle.backend.plans, (device.multiprocessors, dict(handle.backend.plans))
     try:
         plans.clear()
-        handle.prepared.clear()
+        handle.answers.clear()
         device.multiprocessors = multiprocessors
         yield
     finally:
         device.multiprocessors = had
-        handle.prepared.clear()
+        handle.answers.clear()
         plans.clear()
         plans.update(kept)
 

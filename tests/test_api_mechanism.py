@@ -79,7 +79,7 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
     arguments = (handle, relu, 1.0, x, memory, 0.0, x, memory)
     for _ in range(3):
         cudnn.cudnnActivationForward(*arguments)
-    assert len(handle.prepared) == 1
+    assert len(handle.answers) == 1
     cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_ELU, cudnn.CUDNN_PROPAGATE_NAN, 1.0)
     memory = handle.to_device(np.full(24, -2, np.float32))
     cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)

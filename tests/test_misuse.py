@@ -145,7 +145,7 @@ def test_a_valid_call_does_not_open_the_door_for_its_likes():
         refused(softmax, *wrong)
     refused(softmax, channel, log, 1.0, 0.0, match="no enumerator of cudnnSoftmaxAlgorithm_t")
     refused(softmax, channel, cudnn.CUDNN_SOFTMAX_ACCURATE, 1.0, 0.0, match="no enumerator")
-    assert len(handle.prepared) <= 2
+    assert len(handle.answers) <= 2
 
 
 def test_enumerators_of_another_type_are_refused_everywhere():
@@ -222,7 +222,7 @@ def test_nan_is_found_again():
     before = len(handle.backend.plans)
     for _ in range(5):
         cudnn.cudnnScaleTensor(handle, t, x, float("nan"))
-    assert len(handle.prepared) == 1 and len(handle.backend.plans) <= before + 1
+    assert len(handle.answers) == 1 and len(handle.backend.plans) <= before + 1
     assert math.isnan(x.to_host(np.float32, 1)[0])
 
 

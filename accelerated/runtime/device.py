@@ -24,7 +24,6 @@ from .tensor_map import TensorMap
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 MAXIMUM_BLOCK = (1024, 1024, 64)
-REMEMBERED_CONFIGURATIONS = 4096
 
 Dimensions = tuple[int, ...]
 
@@ -140,7 +139,6 @@ class Function(ABC):
     fields: dict[str, Field]  # of the structure
 
     def __init__(self) -> None:
-        self._accepted: set[LaunchShape] = set()
         self._matching: weakref.WeakSet[type[ctypes.Structure]] = weakref.WeakSet()
 
     def launch(
@@ -163,8 +161,21 @@ class Function(ABC):
             raise TypeError(
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
             )
-        if shape not in self._accepted:
-            self._accept(shape)
+        grid, block, shared_bytes, _ = shape
+        for name, sizes, limits in (("grid", grid, MAXIMUM_GRID), ("block", block, MAXIMUM_BLOCK)):
+            if not 1 <= len(sizes) <= 3:
+                raise ValueError(f"{name}={sizes} of {self.name}: expected 1 to 3 sizes")
+            for size, limit in zip(sizes, limits, strict=False):
+                if not 1 <= size <= limit:
+                    raise ValueError(f"{name}={sizes} of {self.name}: sizes are 1 to {limits[: len(sizes)]}")
+        threads = math.prod(block)
+        if threads > self.maximum_threads:
+            raise ValueError(
+                f"block={block} of {self.name}: {threads} threads, at most {self.maximum_threads} are possible"
+            )
+        available = self.device.shared_bytes_per_block - self.static_shared_bytes
+        if not 0 <= shared_bytes <= available:
+            raise ValueError(f"shared_bytes={shared_bytes} of {self.name}: 0 to {available} are possible")
 
     @staticmethod
     def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:
@@ -195,27 +206,6 @@ class Function(ABC):
     def native(self, shape: LaunchShape) -> NativeLaunch | None:
         """Return how C launches the kernel in a shape; None where Python alone can."""
         return None
-
-    def _accept(self, shape: LaunchShape) -> None:
-        """Check the shape of a launch; it is remembered, so each is checked once."""
-        grid, block, shared_bytes, _ = shape
-        for name, sizes, limits in (("grid", grid, MAXIMUM_GRID), ("block", block, MAXIMUM_BLOCK)):
-            if not 1 <= len(sizes) <= 3:
-                raise ValueError(f"{name}={sizes} of {self.name}: expected 1 to 3 sizes")
-            for size, limit in zip(sizes, limits, strict=False):
-                if not 1 <= size <= limit:
-                    raise ValueError(f"{name}={sizes} of {self.name}: sizes are 1 to {limits[: len(sizes)]}")
-        threads = math.prod(block)
-        if threads > self.maximum_threads:
-            raise ValueError(
-                f"block={block} of {self.name}: {threads} threads, at most {self.maximum_threads} are possible"
-            )
-        available = self.device.shared_bytes_per_block - self.static_shared_bytes
-        if not 0 <= shared_bytes <= available:
-            raise ValueError(f"shared_bytes={shared_bytes} of {self.name}: 0 to {available} are possible")
-        if len(self._accepted) >= REMEMBERED_CONFIGURATIONS:
-            self._accepted.clear()
-        self._accepted.add(shape)
 
 
 class Device(ABC):

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from dualdnn.api.operations.answers import Answers
 
 from . import contexts
 from . import tensor_map as tensor_maps
 from .device import (
-    REMEMBERED_CONFIGURATIONS,
     Device,
     Dimensions,
     Function,
@@ -151,13 +151,11 @@ class GpuFunction(Function):
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._configurations: dict[tuple[LaunchShape, int], Configuration] = {}
+        self._configurations = Answers()  # by shape and stream
 
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         key = (shape, stream.handle if stream else 0)
-        how = self._configurations.get(key)
-        if how is None:
-            how = self._configure(*key)
+        how = self._configurations.of(key, lambda: self._configure(*key))
         if isinstance(arguments, bytes):  # which the driver cannot be given the address of
             arguments = bytearray(arguments)
         pointer = ctypes.c_void_p(ctypes.addressof(self._content.from_buffer(arguments)))
@@ -194,11 +192,7 @@ class GpuFunction(Function):
     def _configure(self, shape: LaunchShape, stream: int) -> Configuration:
         grid, block, _, cooperative = shape
         attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
-        if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
-            self._configurations.clear()
-        made = configuration(grid, block, self._bytes_of_block(shape), stream, attributes)
-        self._configurations[shape, stream] = made
-        return made
+        return configuration(grid, block, self._bytes_of_block(shape), stream, attributes)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
         try:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..descriptors import DESCRIPTORS, ConvolutionDescriptor, Descriptor
+from ..answers import VALUES
+from ..descriptors import DESCRIPTORS, Descriptor
 from ..handle import Handle
 from ..operations.forks import free_in_children
 from ..operations.specs import DOUBLE
 from ..status import ALLOC_FAILED, CudnnError
-from .memo.keys import HANDLE_KIND, KINDS, VALUES
+from .memo.keys import HANDLE_KIND, KINDS
 
 LIVES, DESTROYED = 1, 2  # what C says of a pointer
 TYPES = {number: DESCRIPTORS[name] for name, number in KINDS.items()}
@@ -169,12 +170,9 @@ class Objects:
         return number
 
     def _made(self, key: Any) -> Descriptor:
-        kind, spec, options = key
-        made: Descriptor = kind.__new__(kind)
-        Descriptor.__init__(made)
-        made.spec = spec
-        if isinstance(made, ConvolutionDescriptor):
-            made.options = dict(options)
+        kind, value = key
+        made: Descriptor = kind()
+        made.value = value
         return made
 
     def forget(self) -> None:
@@ -200,8 +198,7 @@ def _value(value: Any) -> Any:
         return (backend.name, getattr(backend, "device", None), value.release) if backend.name != "crosscheck" else None
     if value.type_name not in VALUES:
         return None
-    options = tuple(value.options.items()) if isinstance(value, ConvolutionDescriptor) else ()
-    return (type(value), value.spec, options)
+    return type(value), value.value
 
 
 def _has_doubles(value: Any) -> bool:

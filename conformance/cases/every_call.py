@@ -256,7 +256,7 @@ def test_kernels_that_fail(caller, monkeypatch, evidence, sample):
         def fails(operands: Any, stream: Any, failure: Exception = failure) -> None:
             raise failure
 
-        caller.handle.prepared.clear()
+        caller.handle.answers.clear()
         with monkeypatch.context() as patched:
             patched.setattr(
                 caller.handle.backend,
@@ -344,7 +344,7 @@ def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
     monkeypatch.setattr(handle.backend, "synchronize", lambda stream: happened.append(stream))
     monkeypatch.setattr(handle.backend, "close", lambda: happened.append("closed") or close())
     cudnn.cudnnDestroy(handle)
-    assert happened == [handle.stream, "closed"] and not handle.alive and not handle.prepared
+    assert happened == [handle.stream, "closed"] and not handle.alive and not handle.answers
 
 
 @shows("cudnnHandle_t/c02")

@@ -97,14 +97,14 @@ refuses.value = 0
 print(forward(), counts()["differ"])
 """
 UNBUILT = """
-from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.records import Record
 from dualdnn.accelerated.runtime.errors import DeviceUnavailable
-recorded = Plan.recorded
+of = Record.of
 def fails(*_):
     raise DeviceUnavailable("there is no compiler")
-Plan.recorded = fails
+Record.of = fails
 print([(forward()[0], said()) for _ in range(2)][1])
-Plan.recorded = recorded
+Record.of = of
 print(forward(), forward(), counts()["hits"] > 0)
 """
 NORMALIZED = """

@@ -22,7 +22,6 @@ from .keys import KINDS, is_answered, scalars_of
 SET, CREATE, DESTROY, STREAM = 1, 2, 3, 4  # effects on objects, as in entries.c
 LAUNCH = -7  # C makes the launches that were kept
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # statuses that depend on the arguments alone
-MODES = {"0": 0, "1": 1, "check": 2}  # values of DUALDNN_MEMO
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
 LEAST_SCRATCH = 1 << 16
 Scalars = Mapping[str, tuple[int, Any]]  # name -> index of the argument, its value
@@ -33,7 +32,7 @@ class Memo:
 
     def __init__(self, ffi: Any, lib: Any, objects: Objects, number: Callable[[int], int]) -> None:
         self.ffi, self.lib, self.objects, self.number = ffi, lib, objects, number
-        self.mode = _chosen("DUALDNN_MEMO", MODES)
+        self.mode = replay.mode
         if os.environ.get("DUALDNN_SHOW_ERRORS") == "1":  # every refusal is shown
             self.mode = 0
         if entries := os.environ.get("DUALDNN_MEMO_ENTRIES"):
@@ -260,10 +259,3 @@ def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: 
         return False
     kinds = {kind for step in steps for _, kind, _ in step.scalars}
     return kinds <= {c_float, c_double} and all(values.get(name) == given for name, (_, given) in scalars.items())
-
-
-def _chosen(name: str, choices: Mapping[str, int]) -> int:
-    text = os.environ.get(name) or "1"
-    if text not in choices:
-        raise ValueError(f"{name}={text!r}: expected {', '.join(choices)}")
-    return choices[text]

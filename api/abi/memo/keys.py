@@ -1,13 +1,13 @@
 """Decides which functions the memo answers, and writes the C statements that make the key of a call.
 
 A function is answered where every argument can be a part of the key: the value of a descriptor, a number, an array on the host, of device
-memory whether it is NULL and its low bits. What the rules cannot see is declared in ``NEVER``: functions that ask the clock, the driver or
-another call, or change what belongs to no argument.
+memory whether it is NULL and its low bits. What the rules cannot see is declared in ``answers.py``.
 """
 
 from __future__ import annotations
 
 from ... import cudnn
+from ...answers import VALUES, depends_on_more, is_replaced_by
 from ...descriptors import DESCRIPTORS
 from ...document import Function, Parameter
 from ...enumerations import CUDNN_DIM_MAX, ENUMERATIONS
@@ -16,24 +16,6 @@ from ..c_types import NUMBERS, RESULTS, depth, destroys
 
 HANDLE_KIND = 31
 KINDS = {name: number for number, name in enumerate(sorted(DESCRIPTORS))}
-# Descriptors that are their specification and options: nothing that another object says, and no memory.
-VALUES = {
-    f"cudnn{kind}Descriptor_t"
-    for kind in (
-        "Tensor", "Filter", "Convolution", "Activation", "Pooling", "OpTensor", "ReduceTensor", "LRN", "RNNData", "SeqData", "TensorTransform",
-        "SpatialTransformer", "CTCLoss",
-    )
-}  # fmt: skip
-REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # by their setters as a whole, whatever they were
-NEVER = {
-    "cudnnCreate": "opens a device",
-    "cudnnDestroy": "waits for the device",
-    "cudnnQueryRuntimeError": "asks the device",
-    "cudnnSetCallback": "changes what every call does",
-    "cudnnGetCallback": "says what another call has set",
-    "cudnnSetTensor": "takes a value of a type that the tensor decides",
-}
-BEGINNINGS_NEVER = {"cudnnFind": "runs algorithms by the clock", "cudnnBackend": "changes attributes one by one"}
 BYTES = {
     "int": 4,
     "unsigned": 4,
@@ -59,7 +41,7 @@ def is_answered(function: Function) -> bool:
 def key_of(function: Function) -> list[str] | None:
     """The statements that make the key of a call; None where its answer may depend on more than a key says."""
     name = function.name
-    if name in NEVER or name.startswith(tuple(BEGINNINGS_NEVER)) or name in RESULTS or not hasattr(cudnn, name):
+    if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
     parts = [_part(function, index) for index in range(len(function.parameters))]
     if None in parts or len(parts) > MOST_ARGUMENTS:
@@ -108,8 +90,8 @@ def _descriptor(function: Function, index: int) -> str | None:
         return None
     if pointers:
         return f"key_output(&k, {index}, a{index});" if parameter.direction == "out" else None
-    is_set = function.name.startswith("cudnnSet") and parameter.direction != "in" and base in REPLACED
-    return f"if (!key_object(&k, {index}, a{index}, {int(is_set or destroys(function))})) goto ask;"
+    is_ignored = is_replaced_by(function.name, parameter) or destroys(function)
+    return f"if (!key_object(&k, {index}, a{index}, {int(is_ignored)})) goto ask;"
 
 
 def _behind_a_pointer(function: Function, index: int) -> str | None:

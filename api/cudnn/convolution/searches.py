@@ -32,8 +32,6 @@ class Search:
     tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. unordered: algorithms whose sums have no fixed order by their enumerators'
     texts. operation: what computes a problem by an algorithm. check_problem: raises where the descriptors do not fit each other, by the
     clauses of a call. check_support: raises where the algorithm does not take the problem, likewise. entry: the documented structure of a result.
-
-    What follows from descriptors alone is remembered by the handle, beside its prepared calls.
     """
 
     algorithms: type[IntEnum]
@@ -51,13 +49,9 @@ class Search:
 
     def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum, clauses: Mapping[str, str]) -> int:
         """Return the bytes that the algorithm needs; raise where the descriptors do not fit or it does not take the problem."""
-
-        def found() -> int:
-            self.check_problem(problem, clauses)
-            self.check_support(problem, algorithm, clauses)
-            return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
-
-        return int(handle.remembered((self, problem, algorithm), found))
+        self.check_problem(problem, clauses)
+        self.check_support(problem, algorithm, clauses)
+        return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
 
     def math_types(self, asked: cudnnMathType_t, algorithm: IntEnum) -> tuple[cudnnMathType_t, ...]:
         """Return the math types that an algorithm is tried with, the descriptor's first (docs/errata.md, search-math)."""
@@ -79,13 +73,9 @@ class Search:
 
         few: the clause of a count below 1. clauses: those of descriptors that do not fit each other."""
         some(count, few)
-
-        def found() -> list[Any]:
-            taken, refused = self._sorted_out(handle, problem, clauses)
-            preferred = handle.backend.preferred_algorithms(taken)
-            return [*(self._result(operation, SUCCESS, UNMEASURED) for operation in preferred), *refused]
-
-        return _first(handle.remembered((self, problem), found), count)
+        taken, refused = self._sorted_out(handle, problem, clauses)
+        preferred = handle.backend.preferred_algorithms(taken)
+        return _first([*(self._result(o, SUCCESS, UNMEASURED) for o in preferred), *refused], count)
 
     def measured(
         self, handle: Any, problem: Problem, count: int, few: str, clauses: Mapping[str, str], no_memory: str

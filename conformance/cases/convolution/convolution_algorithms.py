@@ -12,6 +12,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
 from dualdnn.api.operations import BackendError, FilterSpec, TensorSpec
+from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.calls import described, sized
@@ -217,7 +218,7 @@ class Measured:
                 raise BackendError("a kernel that fails")
             return 20.0 - operation.algo
 
-        monkeypatch.setattr(handle, "prepared", {})  # what the true backend answered
+        monkeypatch.setattr(handle, "answers", Answers())  # what the true backend answered
         monkeypatch.setattr(handle.backend, "workspace_bytes", lambda operation: self.bytes_of(operation.algo))
         monkeypatch.setattr(handle.backend, "algorithm_time", time)
         monkeypatch.setattr(handle.backend, "preferred_algorithms", lambda found: found[::-1])

@@ -78,7 +78,6 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
     assert found["graph_chain"] == wanted and any(wanted["tensor_4"])
     monkeypatch.setattr(launch, "function", None)
     monkeypatch.setattr(launch, "refused", True)
-    monkeypatch.setattr(plan, "records", {})
     assert run(backend, plan, operation, contents, 4) == wanted
 
 
@@ -118,7 +117,6 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
     launch = plan.steps[0][0]
     for name, value in {"function": None, "refused": True}.items():
         monkeypatch.setattr(launch, name, value)
-    monkeypatch.setattr(plan, "records", {})
     other = run(backend, plan, operation, contents)
     assert other["tensor_4"] == found["tensor_4"] and other["tensor_2"] == found["tensor_2"]
     y = np.frombuffer(found["tensor_4"], np.float16).astype(np.float64)
@@ -195,23 +193,21 @@ def test_sums_of_any_number_of_segments_are_added(backend, segments):
     assert (np.stack(found) == partials.sum(0)).all()
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_pack_that_ran_before_is_held_to_what_the_device_knows(monkeypatch, knows):
-    """A device that knows no sizes is asked nothing more; one that does says so when memory is smaller or was freed."""
+def test_a_pack_that_ran_before_is_held_to_what_the_device_knows(monkeypatch):
+    """It is asked each time, and says so when memory is smaller or was freed."""
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
     device, operation = type(handle.backend.device), executed(*GRAPHS["forward"], engine=1)
     buffers = {name: handle.backend.allocate(operation.nbytes(name)) for name in operation.operands[:-1]}
     addresses = {name: buffer.address for name, buffer in buffers.items()}
     execute, arguments = captured(cudnn, handle, operation, {**addresses, "workspace": None})
     asked, extent = [], device.extent
-    monkeypatch.setattr(device, "extent", lambda d, a: asked.append(a) or (extent(d, a) if knows else None))
+    monkeypatch.setattr(device, "extent", lambda d, a: asked.append(a) or extent(d, a))
     for _ in range(3):
         execute(*arguments)
-    assert asked == [*addresses.values()] * (3 if knows else 1)
-    if knows:
-        with monkeypatch.context() as smaller, pytest.raises(cudnn.CudnnError, match="1 bytes"):
-            smaller.setattr(device, "extent", lambda _d, _a: 1)
-            execute(*arguments)
-        buffers["tensor_1"].free()
-        with pytest.raises(cudnn.CudnnError, match="freed"):
-            execute(*arguments)
+    assert asked == [*addresses.values()] * 3
+    with monkeypatch.context() as smaller, pytest.raises(cudnn.CudnnError, match="1 bytes"):
+        smaller.setattr(device, "extent", lambda _d, _a: 1)
+        execute(*arguments)
+    buffers["tensor_1"].free()
+    with pytest.raises(cudnn.CudnnError, match="freed"):
+        execute(*arguments)

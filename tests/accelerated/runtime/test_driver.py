@@ -17,6 +17,7 @@ from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.runtime.gpu import GpuFunction
 from dualdnn.accelerated.runtime.programs import host_compiler
+from dualdnn.api.operations.answers import Answers
 
 FUNCTION_ATTRIBUTES = (
     "MAX_THREADS_PER_BLOCK",
@@ -85,11 +86,10 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
     """kilobytes: of shared memory of a multiprocessor, and the most of a block, which takes one more."""
     function = object.__new__(GpuFunction)
     function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
-    function._overlaps, function._configurations = False, {}
+    function._overlaps = False
 
     def bytes_of_block(asked, cooperative):
         how = function._configure(LaunchShape((4,), (32,), asked, cooperative), 0)
-        assert function._configurations[((4,), (32,), asked, cooperative), 0] is how
         return driver._Configuration.from_address(how.address).shared_bytes
 
     most = kilobytes[1] * 1024
@@ -123,7 +123,7 @@ def stand_in(tmp_path):
     function.together = None
     function.name, function.argument_bytes, function.maximum_threads, function.static_shared_bytes = "kernel", 24, 64, 0
     function.device = SimpleNamespace(shared_bytes_per_block=1024, make_current=lambda: None)
-    function._overlaps, function._configurations, function._content = True, {}, ctypes.c_ubyte * 24
+    function._overlaps, function._configurations, function._content = True, Answers(), ctypes.c_ubyte * 24
     function._kernel = driver.LoadedKernel(stand_in, ctypes.c_void_p(77))
     return function, seen, refused
 

@@ -1,0 +1,162 @@
+"""Remembers what calls answered. A repeated host-side call costs a look-up where its answer follows from its arguments' values.
+
+``NEVER`` declares the functions of which that does not hold although their parameters look as if it did: those that ask the clock, the
+driver or another call, or change what belongs to no argument. The memo of the C library (``abi/memo``) goes by the same declarations.
+``DUALDNN_MEMO=check`` answers each repeated call anew and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from . import releases
+from .descriptors import DESCRIPTORS, Descriptor
+from .document import Function, Parameter
+from .enumerations import ENUMERATIONS
+from .operations import replay
+from .operations.answers import Answers
+from .status import CHECKS, INTERNAL_ERROR, CudnnError
+
+# Descriptors that are their specification and options: nothing that another object says, and no memory.
+VALUES = {
+    f"cudnn{kind}Descriptor_t"
+    for kind in (
+        "Tensor", "Filter", "Convolution", "Activation", "Pooling", "OpTensor", "ReduceTensor", "LRN", "RNNData", "SeqData", "TensorTransform",
+        "SpatialTransformer", "CTCLoss",
+    )
+}  # fmt: skip
+REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # by their setters as a whole, whatever they were
+NEVER = {
+    "cudnnCreate": "opens a device",
+    "cudnnDestroy": "waits for the device",
+    "cudnnQueryRuntimeError": "asks the device",
+    "cudnnSetCallback": "changes what every call does",
+    "cudnnGetCallback": "says what another call has set",
+    "cudnnSetTensor": "takes a value of a type that the tensor decides",
+}
+BEGINNINGS_NEVER = {"cudnnFind": "runs algorithms by the clock", "cudnnBackend": "changes attributes one by one"}
+# C type -> (lowest, highest) value
+INTEGERS = {
+    "int": (-(2**31), 2**31 - 1),
+    "int32_t": (-(2**31), 2**31 - 1),
+    "unsigned": (0, 2**32 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+    "size_t": (0, 2**64 - 1),
+    "unsigned long long": (0, 2**64 - 1),
+}
+HANDLE = "cudnnHandle_t"
+FLOATS = ("float", "double")
+PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # types of numbers that nobody can change
+
+
+def depends_on_more(name: str) -> bool:
+    """Return whether the answer of a function is declared to depend on more than its arguments say."""
+    return name in NEVER or name.startswith(tuple(BEGINNINGS_NEVER))
+
+
+def is_replaced_by(name: str, parameter: Parameter) -> bool:
+    """Return whether a function replaces a descriptor as a whole, so that its answer does not depend on what that was."""
+    return name.startswith("cudnnSet") and parameter.direction != "in" and parameter.base_type in REPLACED
+
+
+def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
+    """Return what answers the calls of a host-side function, from what earlier ones answered and gave to descriptors. anew: answers a call
+    that is not known, whose refusals are not kept; it is returned where an answer depends on more than the values of arguments."""
+    parameters = function.arguments
+    has_handle = bool(parameters) and parameters[0].base_type == HANDLE
+    rest = parameters[has_handle:]
+    known = all(p.base_type in (*ENUMERATIONS, *INTEGERS, *FLOATS) or _is_value(p) for p in rest)
+    makes = any(p.base_type in (HANDLE, *DESCRIPTORS) for p in function.parameters if p.is_returned)
+    if makes or not (known and rest) or depends_on_more(function.name) or function.name.startswith("cudnnDestroy"):
+        return anew
+    key_of, own = key_maker(function), Answers()
+    numbers = [(i, p.is_pointer) for i, p in enumerate(parameters) if p in rest and not _is_value(p)]
+    is_query = function.name.startswith("cudnnGet")
+    changed = [i for i, p in enumerate(parameters) if _is_value(p) and not (is_query and p.direction == "in")]
+
+    def call(arguments: tuple[Any, ...]) -> Any:
+        if not replay.live or CHECKS.off or (releases.in_use and not has_handle):
+            return anew(arguments)
+        try:
+            key = key_of(*arguments)
+            kept = arguments[0].answers if has_handle else own
+            found = kept.get(key)
+        except Exception:  # a wrong argument, which the checks name
+            return anew(arguments)
+        if found is None or replay.compares:
+            return made(arguments, key, kept, found)
+        for i, value in found[1]:
+            arguments[i].value = value
+        return found[0]
+
+    def made(arguments: tuple[Any, ...], key: Any, kept: Answers, found: Any) -> Any:
+        """Return the answer that is new, or compared with the one that was kept."""
+        result = anew(arguments)
+        answer = (result, [(i, arguments[i].value) for i in changed])
+        if found is not None and repr(found) != repr(answer):
+            text = f"{found!r:.500} was answered before, {answer!r:.500} to the same arguments"
+            raise CudnnError(INTERNAL_ERROR, None, text, function.name)
+        given = (part for i, is_array in numbers for part in (arguments[i] if is_array else (arguments[i],)))
+        if found is None and _is_plain(result) and all(map(_is_plain, given)) and (has_handle or not releases.in_use):
+            kept.keep(key, answer)
+        return result
+
+    return call
+
+
+def key_maker(
+    function: Function, computes: bool = False, optional: Collection[str] = ()
+) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that makes the key of a call of its arguments: what they are, each behind its type, with which it is compared first.
+    Raises any exception where there is no key.
+
+    computes: whether the function takes memory. optional: names of parameters that may be NULL although the function table does not say so.
+    """
+    names = [f"a{i}" for i in range(len(function.arguments))]
+    parts = [f"{function.name!r}"]
+    for a, p in zip(names, function.arguments, strict=True):
+        if p.base_type == HANDLE:
+            continue
+        if p.memory == "device":
+            if p.nullable or p.name in optional or p.base_type in INTEGERS:
+                parts.append(f"{a} is None")
+        elif p.base_type in DESCRIPTORS:
+            if not computes:
+                parts.append(f"type({a}), {a}.alive" + ("" if is_replaced_by(function.name, p) else f", {a}.value"))
+            else:
+                parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
+        elif p.is_pointer and p.typed_by is None and p.base_type != "void":
+            parts.append(f"*entries({a})")
+        elif p.base_type in (*FLOATS, "void"):  # -0.0 equals 0.0, NaN does not equal itself: their texts tell
+            parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
+        else:
+            parts.append(f"type({a}), {a}")
+    made = f"lambda {', '.join(names)}: ({', '.join(parts)},)"
+    return eval(made, {"entries": _entries, "seen": seen})
+
+
+def seen(value: Any) -> Any:
+    """Return an argument as a body gets it: the specification of a descriptor, those of an array of them, others as they are."""
+    if isinstance(value, Descriptor):
+        return value.spec
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
+        return tuple(item.spec for item in value)
+    return value
+
+
+def _entries(array: Any) -> list[Any]:
+    """Return what the key of a call has of an array."""
+    if type(array) not in (tuple, list):  # what else is a sequence may change, or have no end
+        raise TypeError
+    return [len(array), *map(type, array), *array]
+
+
+def _is_value(parameter: Parameter) -> bool:
+    return parameter.base_type in VALUES and not parameter.is_pointer
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether nobody can change a value."""
+    return value is None or type(value) in PLAIN or (isinstance(value, tuple) and all(map(_is_plain, value)))

@@ -1,0 +1,106 @@
+"""Repeated host-side calls of Python answer what they answered, and nothing else."""
+
+import pytest
+from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnMathType_t, cudnnTensorFormat_t
+from dualdnn.api.functions import FUNCTIONS, documented
+from dualdnn.api.operations import answers, replay
+from dualdnn.api.status import BAD_PARAM, CHECKS, INTERNAL_ERROR, CudnnError
+
+FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+TENSOR_OP = cudnnMathType_t.CUDNN_TENSOR_OP_MATH
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Return a function that stands for cudnnGetTensorSizeInBytes, and the list of calls that reach its body."""
+    asked = []
+
+    def cudnnGetTensorSizeInBytes(tensorDesc):
+        asked.append(tensorDesc.spec)
+        return tensorDesc.spec.nbytes + extra[0]
+
+    monkeypatch.setitem(FUNCTIONS, "cudnnGetTensorSizeInBytes", None)
+    extra = [0]
+    return documented()(cudnnGetTensorSizeInBytes), asked, extra
+
+
+def tensor(*dims):
+    made = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(made, NCHW, FLOAT, *dims)
+    return made
+
+
+def test_a_repeated_call_asks_its_body_once_for_each_value(counted):
+    size_of, asked, _ = counted
+    assert [size_of(tensor(1, 2, 3, n)) for n in (4, 5, 4, 5)] == [96, 120, 96, 120]
+    assert len(asked) == 2
+
+
+def test_a_function_that_is_not_pure_is_noticed_where_answers_are_compared(counted, monkeypatch):
+    size_of, asked, extra = counted
+    assert size_of(tensor(1, 2, 3, 4)) == 96
+    extra[0] = 4
+    assert size_of(tensor(1, 2, 3, 4)) == 96
+    monkeypatch.setattr(replay, "compares", True)
+    with pytest.raises(CudnnError, match=r"INTERNAL_ERROR: \(96, \[\]\) was answered before, \(100") as noticed:
+        size_of(tensor(1, 2, 3, 4))
+    assert noticed.value.status == INTERNAL_ERROR and len(asked) == 2
+
+
+def test_every_setter_changes_its_descriptor_again():
+    """Options of a convolution outlive a setter, are part of what it is called with, and are set again by repeated calls."""
+    for _ in range(3):
+        made = cudnn.cudnnCreateConvolutionDescriptor()
+        for group_count in (1, 2):
+            cudnn.cudnnSetConvolutionGroupCount(made, group_count)
+            cudnn.cudnnSetConvolutionMathType(made, TENSOR_OP)
+            cudnn.cudnnSetConvolution2dDescriptor(
+                made, 1, 1, 1, 1, 1, 1, cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT
+            )
+            assert made.spec.group_count == made.options["group_count"] == group_count
+            assert made.spec.math_type == made.options["math_type"] == TENSOR_OP
+
+
+def test_equal_numbers_of_other_types_and_arrays_that_change_are_told_apart():
+    made, dims = cudnn.cudnnCreateTensorDescriptor(), [1, 2, 3, 4]
+    for _ in range(2):
+        cudnn.cudnnSetTensorNdDescriptor(made, FLOAT, 4, dims, (24, 12, 4, 1))
+        assert made.spec.dims == tuple(dims)
+        dims[0] += 1
+    for wrong in (4.0, "4"):
+        with pytest.raises(CudnnError, match="dimA is"):
+            cudnn.cudnnSetTensorNdDescriptor(made, FLOAT, 4, (1, 2, 3, wrong), (24, 12, 4, 1))
+    relu = cudnn.cudnnCreateActivationDescriptor()
+    for coefficient in (0.0, -0.0, 0.0):
+        cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_ELU, cudnn.CUDNN_PROPAGATE_NAN, coefficient)
+        assert str(cudnn.cudnnGetActivationDescriptor(relu)[-1]) == str(coefficient)
+
+
+def test_what_passes_while_a_check_is_off_is_not_kept(monkeypatch):
+    made = cudnn.cudnnCreateTensorDescriptor()
+
+    def refused():
+        with pytest.raises(CudnnError) as error:
+            cudnn.cudnnSetTensor4dDescriptor(made, NCHW, FLOAT, 0, 1, 1, 1)
+        return error.value
+
+    assert refused().status == BAD_PARAM
+    monkeypatch.setattr(CHECKS, "off", refused().clause)
+    cudnn.cudnnSetTensor4dDescriptor(made, NCHW, FLOAT, 0, 1, 1, 1)
+    monkeypatch.undo()
+    refused()
+
+
+def test_who_watches_sees_every_call_and_dead_objects_are_refused(counted, monkeypatch):
+    size_of, asked, _ = counted
+    x = tensor(1, 1, 1, 1)
+    with replay.suspended():
+        assert size_of(x) == size_of(x) == 4 and len(asked) == 2
+    monkeypatch.setattr(answers, "KEPT", 3)
+    for n in range(1, 9):
+        size_of(tensor(1, 1, 1, n))
+    assert size_of(x) == 4 and len(asked) == 11
+    cudnn.cudnnDestroyTensorDescriptor(x)
+    with pytest.raises(CudnnError, match="was destroyed"):
+        size_of(x)
