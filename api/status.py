@@ -66,7 +66,7 @@ def expect(condition: object, status: cudnnStatus_t, clause: str, message: str, 
     """
     if condition:
         return
-    if clause == CHECKS.off:
+    if clause == CHECKS.off and status != ALLOC_FAILED:  # or as much would be allocated as there is not
         CHECKS.passed = True
         return
     if not releases.serves(clause, message, facts):

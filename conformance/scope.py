@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from dualdnn.api import miopen as _second_document  # noqa: F401 (registers its calls)
 from dualdnn.api.cudnn import FUNCTIONS
@@ -20,6 +23,7 @@ from .report import CaseResult, Clause, load_clauses
 # its attributes.
 BEHIND = {
     "cudnnSetCallback": {"cudnnSeverity_t"},
+    "cudnnSetFusedOpsConstParamPackAttribute": {"cudnnFusedOpsPointerPlaceHolder_t"},
     "cudnnBackendCreateDescriptor": {
         *(kind.name for kind in cudnnBackendDescriptorType_t),
         *("descriptor_life_cycle", "operation_graph_grouped_convolution", "engine_configuration", "execution_plan"),
@@ -40,18 +44,38 @@ def types() -> set[str]:
     return of_parameters.union(*(found for name, found in BEHIND.items() if name in FUNCTIONS))
 
 
+_WRITTEN = json.loads(resources.files(__package__).joinpath("unshown.json").read_text(encoding="utf-8"))
 # Clauses that no machine can show through this calling convention, with the reason.
-UNSHOWN: dict[str, str] = json.loads(resources.files(__package__).joinpath("unshown.json").read_text(encoding="utf-8"))
+UNSHOWN: dict[str, str] = _WRITTEN["clauses"]
+# Name of a class of other clauses that not every machine shows -> its reason, and what its clauses are like; the first that fits counts.
+CLASSES: dict[str, dict[str, Any]] = _WRITTEN["classes"]
 
 
 @cache
 def clauses() -> dict[str, Clause]:
-    """The clauses of the document; those that cannot be shown here are marked so."""
-    from dataclasses import replace
-
+    """The clauses of the document; those that cannot be shown here are marked so, with the reason."""
     return {
-        name: replace(clause, shown_on="no") if name in UNSHOWN else clause for name, clause in load_clauses().items()
+        name: replace(clause, shown_on="no", reason=UNSHOWN[name]) if name in UNSHOWN else _with_reason(clause)
+        for name, clause in load_clauses().items()
     }
+
+
+def _with_reason(clause: Clause) -> Clause:
+    if clause.shown_on in ("cpu", "both"):
+        return clause
+    name = class_of(clause)
+    return replace(clause, reason=f"{name}: {CLASSES[name]['reason']}") if name else clause
+
+
+def class_of(clause: Clause) -> str | None:
+    """Return the class of a clause that not every machine shows, None where no class fits."""
+    return next((name for name, like in CLASSES.items() if _fits(clause, like)), None)
+
+
+def _fits(clause: Clause, like: Mapping[str, Any]) -> bool:
+    listed = {"kinds": clause.kind, "shown_on": clause.shown_on, "statuses": clause.status}
+    alike = all(value in like[name] for name, value in listed.items() if name in like)
+    return alike and re.search(like.get("text", ""), clause.text) is not None
 
 
 def in_scope() -> list[str]:

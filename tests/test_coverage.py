@@ -5,7 +5,7 @@ from __future__ import annotations
 from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
 from dualdnn.conformance.report import CaseResult, load_clauses
-from dualdnn.conformance.scope import UNSHOWN, in_scope, without_a_case
+from dualdnn.conformance.scope import CLASSES, UNSHOWN, class_of, clauses, in_scope, without_a_case
 from dualdnn.conformance.solvers import without_a_launch
 
 
@@ -17,6 +17,14 @@ def test_reasons_name_clauses_and_say_something():
     known = load_clauses()
     assert not [clause for clause in UNSHOWN if clause not in known]
     assert all(len(reason) > 20 for reason in UNSHOWN.values())
+
+
+def test_every_clause_that_not_every_machine_shows_has_a_reason():
+    scope, known = set(in_scope()), clauses()
+    assert not [clause.id for clause in known.values() if clause.id not in scope and not clause.reason]
+    assert not [name for name in scope if known[name].reason]
+    used = {class_of(clause) for name, clause in known.items() if name not in scope and name not in UNSHOWN}
+    assert used == set(CLASSES)
 
 
 def test_the_scope_is_what_is_implemented():

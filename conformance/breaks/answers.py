@@ -53,7 +53,7 @@ def shared_refused(border: Border, broken: Break, name: str, function: Call, val
 def held_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Refuse memory that holds anything but zeros before the call."""
     at = position(name, broken.point)
-    memory = None if at is None else values[at]
+    memory: Any = None if at is None else values[at]
     if not hasattr(memory, "to_host") or not memory.to_host(np.uint8, memory.nbytes).any():
         return function(*values)
     return refused(border, broken, name, function, values)

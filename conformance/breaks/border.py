@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from dualdnn.api import miopen
@@ -97,13 +97,9 @@ class Border:
             self.said.add(name)
             for value in (*args, *kwargs.values()):
                 self.said.update(re.findall(r"\w+", told(value)))
-        if (
-            broken is None
-            or broken.how == ELEMENT
-            or kwargs
-            or (name not in functions() and name not in miopen_functions())
-        ):
+        if broken is None or broken.how == ELEMENT or (name not in functions() and name not in miopen_functions()):
             return function(*args, **kwargs)
+        function = partial(function, **kwargs) if kwargs else function  # which are none of the document's
         values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
         if len(values) != len(args) or len(values) != len(parameters_of(name)):
             return function(*args)

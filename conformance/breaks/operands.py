@@ -84,7 +84,9 @@ def meaning(border: Border, broken: Break, name: str, function: Call, values: li
 
 def _set_twin(border: Border, broken: Break, name: str, function: Call, values: list[Any], before: Any) -> None:
     at = position(name, broken.point)
-    for other in islice(_others(values[at], broken.kind), 2 * TRIED) if at else ():
+    if not at:
+        return
+    for other in islice(_others(values[at], broken.kind), 2 * TRIED):
         twin = copy.copy(before)
         try:
             function(twin, *values[1:at], other, *values[at + 1 :])
@@ -129,7 +131,7 @@ def enumerator(border: Border, broken: Break, name: str, function: Call, values:
 def unread(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Call with zeros in place of what an input holds."""
     at = position(name, broken.point)
-    memory = None if at is None else values[at]
+    memory: Any = None if at is None else values[at]
     if at is None or not hasattr(memory, "to_host") or sum(value is memory for value in values) > 1:
         return function(*values)
     held = memory.to_host(np.uint8, memory.nbytes)

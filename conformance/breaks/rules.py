@@ -29,6 +29,7 @@ ATTRIBUTES = {
         "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariantParamPackAttribute", "paramLabel",
     ),
 }  # fmt: skip
+USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")  # of chapter 9
 # Enumerators that a text names beside that of its subject and that say where the sentence holds
 PLACES = ("CUDNN_FUSED_",)
 ELEMENT = "element"  # the break of one element of an output, which is made where the case reads memory back
@@ -85,9 +86,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
             yield Break("refused", clause.function)
         yield from (Break("refused", word, only=(clause.function,)) for word in words if word in functions())
         return
-    if clause.function in ATTRIBUTES or clause.function.startswith(
-        ("CUDNN_BACKEND_", "usecase", "operation_graph", "engine_conf", "execution_plan")
-    ):
+    if clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
         yield from _of_attributes(clause, words)
     elif clause.function in ENUMERATIONS:
         yield from _of_enumerators(clause, words)
@@ -132,6 +131,9 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         if clause.kind in ("semantics", "shape", "layout"):
             yield Break(ELEMENT, "cudnnBackendExecute")
         yield Break("enumerator", "cudnnBackendCreateDescriptor", clause.function, "cudnnBackendDescriptorType_t")
+    elif re.search("[Ff]inaliz", clause.text):
+        yield Break("accepted", "cudnnBackendFinalize")
+        yield Break("refused", "cudnnBackendFinalize")
     elif places:
         if clause.kind == "semantics":
             yield Break(ELEMENT, "cudnnFusedOpsExecute")
@@ -232,7 +234,7 @@ def _of_all(clause: Any, function: Any) -> Iterator[Break]:
         yield Break("result", function.name)
     elif re.search("Set|Init|Destroy|Finalize|Restore|Update|Clip", function.name):
         yield Break("nothing", function.name)
-    if clause.kind in ("lifetime", "ordering", "status"):
+    if clause.kind in ("lifetime", "ordering", "status") or "Create" in function.name:
         yield Break("refused", function.name)
 
 

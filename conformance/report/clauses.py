@@ -16,7 +16,7 @@ class Clause:
     """One separately testable statement of the document.
 
     `shown_on` says who can show it: host calls alone ("cpu"), only a device ("gpu"), any subject that computes
-    ("both"), nobody ("no").
+    ("both"), nobody ("no"). `reason` says why not everybody can, where somebody said so.
     """
 
     id: str
@@ -27,6 +27,7 @@ class Clause:
     section: str
     library: str
     text: str
+    reason: str = ""
 
     def __post_init__(self) -> None:
         checks.text(self.id, "id of a clause")

@@ -184,7 +184,7 @@ def _encode_clause(clause: Clause, report: Report, cited: Mapping[str, list[str]
         "library": clause.library,
         "shown_on": clause.shown_on,
         "text": clause.text,
-    }
+    } | ({"reason": clause.reason} if clause.reason else {})
 
 
 def _decode_clause(identifier: str, entry: Any) -> Clause:

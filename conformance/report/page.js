@@ -404,7 +404,7 @@ function clauseRows(clause, subjects) {
   const row = element(
     "tr", { "data-clause": clause.id },
     rowHead(element("a", { class: "id", href: hashOf({ ...readFilters(), clause: clause.id }), title: clause.id }, short)),
-    element("td", { class: "text" }, element("p", {}, clause.text), element("span", { class: "tags" }, tags)),
+    element("td", { class: "text" }, element("p", {}, clause.text), clause.reason ? element("p", { class: "reason" }, clause.reason) : null, element("span", { class: "tags" }, tags)),
     subjects.map((subject) => element("td", { "data-label": subject }, stateChip(clause, subject))),
     element("td", {}, results.length || skipped.length ? toggle : null),
   );

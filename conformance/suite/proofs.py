@@ -28,7 +28,7 @@ Evidence = dict[str, dict[str, dict[str, str]]]
 
 def unproven(subject: str) -> dict[str, str]:
     """Return clause -> class of the reason, for the backend of a subject of ours."""
-    listed: dict[str, dict[str, str]] = json.loads(PATH.read_text(encoding="utf-8"))
+    listed: dict[str, dict[str, dict[str, list[str]]]] = json.loads(PATH.read_text(encoding="utf-8"))
     backend = subject.partition("@")[0].partition(":")[0]
     return {clause: reason for reason, clauses in listed["unproven"].get(backend, {}).items() for clause in clauses}
 
