@@ -14,6 +14,7 @@ from ..transform.plan import copy, launch
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .implicit_gemm.product import ProductKernel
 from .implicit_gemm.products import KERNELS, kernel_of
+from .implicit_gemm.solvers import ImplicitGemm
 from .implicit_gemm.tma import TMA
 from .problem import Rates
 
@@ -88,6 +89,13 @@ class Inner:
             found = next(s for s in solvers if s.applies(self.problem))
             assert isinstance(found, ConvolutionSolver)
             self.solver = found
+
+    @property
+    def kernel(self) -> ProductKernel | None:
+        """The kernel of the products, if they are all there is."""
+        if self.solver:
+            return self.solver.kernel if isinstance(self.solver, ImplicitGemm) else None
+        return kernel_of(self.problem.products[0], self.kernels)
 
     @property
     def used_bytes(self) -> int:

@@ -214,13 +214,16 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
 #define WGMMA_128(shape, transposition) WGMMA_TILES(128, 64, "%64, %65", "%66", shape, transposition)
 #define WGMMA_256(shape, transposition) WGMMA_TILES(256, 128, "%128, %129", "%130", shape, transposition)
 
-#define WGMMA(N)                                                                                             \
-  if constexpr (std::is_same_v<E, half> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 1, 1");            \
-  else if constexpr (std::is_same_v<E, bfloat16> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 1, 1"); \
-  else if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");            \
-  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1");      \
-  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");                        \
-  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");                  \
+#define WGMMA(N)                                                                                              \
+  if constexpr (std::is_same_v<E, half> && LEFT_MN_MAJOR && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 1, 1"); \
+  else if constexpr (std::is_same_v<E, bfloat16> && LEFT_MN_MAJOR && MN_MAJOR)                                \
+    WGMMA_##N("k16.f32.bf16.bf16", ", 1, 1");                                                                 \
+  else if constexpr (std::is_same_v<E, half> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 1, 0");        \
+  else if constexpr (std::is_same_v<E, bfloat16> && LEFT_MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 1, 0");  \
+  else if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");             \
+  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1");       \
+  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");                         \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");                   \
   else WGMMA_##N("k8.f32.tf32.tf32", "")
 
 template <class E, int N, bool MN_MAJOR, bool LEFT_MN_MAJOR>
@@ -235,12 +238,12 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left
 }
 
 // Begins sums += left * right over the 128 bytes of a row; ADDS false: sums = left * right. wgmma_commit() closes a
-// group of them; wgmma_wait() before the sums are read, or the tiles written. MN_MAJOR: the right tile is,
-// LEFT_MN_MAJOR: both are, of a 16-bit type.
+// group of them; wgmma_wait() before the sums are read, or the tiles written. MN_MAJOR, LEFT_MN_MAJOR: the
+// right tile is, the left one, of a 16-bit type.
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
-  static_assert((!MN_MAJOR || sizeof(E) == 2) && (MN_MAJOR || !LEFT_MN_MAJOR));
+  static_assert(!(MN_MAJOR || LEFT_MN_MAJOR) || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const unsigned long long a = LEFT_MN_MAJOR ? describe_mn_major_tile(left) : describe_tile(left);
   const unsigned long long b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);

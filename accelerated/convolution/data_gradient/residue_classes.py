@@ -2,7 +2,8 @@
 
 The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
 each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
-channels exchanged. A first launch for each class lays its filter into the workspace. Where tensor cores repay it, dy in
+channels exchanged. A first launch for each class lays its filter into the workspace, unless TMA reads its taps from w
+as it lies, with input channels innermost. Where tensor cores repay it, dy in
 planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
 they are. Where the channels of dy fill no packs, filters have gaps between them, if that lets TMA read planes of dy as
 they lie, or dy is copied with channels up to packs (pack_nhwc.py).
@@ -10,6 +11,7 @@ they lie, or dy is copied with channels up to packs (pack_nhwc.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -20,16 +22,18 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import NCHW, NHWC
+from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
+from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import ROW_BYTES, has_tma
 from ...solver import LAUNCH_SECONDS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
+from ..implicit_gemm.product import TapWalk
 from ..implicit_gemm.simt import SIMT
-from ..implicit_gemm.tma import TMA
+from ..implicit_gemm.tma import TMA, TmaKernel
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
@@ -79,7 +83,8 @@ def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, f
 class ResidueClass(NamedTuple):
     """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w
     that its filter is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets:
-    whether any tap does; filter_row: elements from one filter to the next where these have gaps between them."""
+    whether any tap does; filter_row: elements from one filter to the next where these have gaps between them; walk: its
+    taps in w."""
 
     forward: ConvolutionForward
     part: TensorSpec
@@ -87,6 +92,7 @@ class ResidueClass(NamedTuple):
     dx_at: int
     meets: bool
     filter_row: int
+    walk: TapWalk | None
 
 
 class DataGradientProblem(Problem):
@@ -161,7 +167,17 @@ class DataGradientProblem(Problem):
             * o.dx.scalar_bytes,
             meets,
             0,
+            self._walk(chosen) if meets and len(chosen) == 2 else None,
         ))  # fmt: skip
+
+    def _walk(self, chosen: tuple[Residue, ...]) -> TapWalk:
+        """Return the taps of a class in w, as its forward convolution meets them."""
+        height, width = self.operation.w.dims[2:]
+        # Where the forward convolution convolves, its last tap is the first.
+        backwards = not self.operation.convolution.is_flipped
+        firsts = [r.first_tap + (r.taps - 1) * r.step * backwards for r in chosen]
+        down, right = (-r.step if backwards else r.step for r in chosen)
+        return TapWalk(height * width, firsts[0] * width + firsts[1], down * width, right)
 
     def _in_packs(self, found: ResidueClass) -> ResidueClass:
         """Return the class as its forward convolution is computed where dy's channels fill no packs."""
@@ -205,6 +221,10 @@ class DataGradient(Solver[DataGradientProblem]):
         copied = (LAUNCH_SECONDS + 2 * spec.nbytes / Rates.BANDWIDTH for spec in _copies(problem).values())
         return sum((*made, *copied), LAUNCH_SECONDS)
 
+    def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
+        direct = problem.aligned and any(_from_filter(found, problem) for found in problem.classes)
+        return dict.fromkeys(("w", "dy", "dx"), COPY_ALIGNMENT) if direct else {}
+
     def plan(self, problem: DataGradientProblem) -> Plan:
         o, copies, regions, device = problem.operation, _copies(problem), _regions(problem), problem.device
         dy = At("workSpace", regions.dy) if "dy" in copies else At("dy")
@@ -228,6 +248,9 @@ class DataGradient(Solver[DataGradientProblem]):
             }
             if not found.meets:
                 launches += within([_blend(ConvolutionProblem(found.forward, device, aligned=False))], where)
+                continue
+            if direct := _from_filter(found, problem):
+                launches += within([direct], where | {"w": At("w")})
                 continue
             made = transposed_filter(found.part, found.forward.w, device, found.filter_row)
             launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
@@ -272,6 +295,21 @@ def in_channels(tensor: TensorSpec) -> TensorSpec:
 
 def _inner(found: ResidueClass, device: Any) -> Inner:
     return Inner(found.forward, device, found.filter_row)
+
+
+def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> Launch | None:
+    """Return the product of a class that reads w as it lies; None where no kernel does."""
+    o, walk = problem.operation, found.walk
+    if not (problem.aligned and walk) or found.filter_row or o.w.data_type not in (HALF, BFLOAT16):
+        return None
+    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or o.w.tensor.strides[1] != 1:
+        return None
+    inner = _inner(found, problem.device)
+    kernel = inner.kernel
+    if not isinstance(kernel, TmaKernel) or len(inner.problem.products) > 1:
+        return None
+    made = replace(inner.problem.products[0], walk=walk)
+    return kernel.launch(made) if kernel.serves(made) else None
 
 
 def _filter_bytes(found: ResidueClass) -> int:

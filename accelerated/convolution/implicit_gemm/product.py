@@ -8,12 +8,22 @@ computes products; ``products.py`` has all of them in order of preference.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...plans import Launch
 from ..problem import PLAIN, ConvolutionStruct, EpilogueStruct, Rates
 
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
+
+
+class TapWalk(NamedTuple):
+    """Taps of a filter that has N innermost, [K][tap][N]: how many it has, which one is multiplied first, how far the
+    one below it and the one on its right are."""
+
+    taps: int
+    first: int
+    down: int
+    right: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +34,8 @@ class Product:
     operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
     tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
     channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
-    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. statistics: whether the
+    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. walk: the taps of a w
+    that is [group][K][tap][N], which TMA reads (data_gradient/residue_classes.py). statistics: whether the
     workspace gets the sums of the results and of their squares, by filter (statistics.py). factors: operands that have
     an alpha and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale
     and bias each channel of x; rectified: whether negative values of x become 0 then.
@@ -42,6 +53,7 @@ class Product:
     float_result: bool = False
     reordered_filters: int = 0
     filters_last: bool = False
+    walk: TapWalk | None = None
     statistics: bool = False
     factors: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()

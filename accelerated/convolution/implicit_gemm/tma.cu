@@ -7,7 +7,7 @@
 // no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
 // TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
 // results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
-// filters. FACTORS: each filter has its own alpha and beta.
+// filters. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w lies as [K][tap][N].
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -26,6 +26,9 @@
 #endif
 #ifndef PROLOGUE
 #define PROLOGUE 0
+#endif
+#ifndef FILTERS_MN_MAJOR
+#define FILTERS_MN_MAJOR 0
 #endif
 
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
@@ -46,9 +49,10 @@ struct Arguments : Operands<ELEMENT> {  // read through the maps
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int boxes;         // results go through their map, 16 pixels in so many boxes
-  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
-  int blends;        // with what lies in a map as well
+  int tap_first, tap_down, tap_right;  // which tap of w is multiplied first; how far the one below and on the right are
+  int boxes;                           // results go through their map, 16 pixels in so many boxes
+  FastDivmod plane;                    // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
+  int blends;                          // with what lies in a map as well
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
@@ -184,22 +188,34 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     unsigned at[4];
     split_pixel(c, tile.pixel, at);
     const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
-    const int channel = tile.group * a.group_channels, filter = tile.group * c.n + tile.filter;
-    int tap = c.flipped ? height * width - 1 : 0;
+    const int channel = tile.group * a.group_channels;
     for (int down = 0; down < height; down++)
-      for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
+      for (int right = 0; right < width; right++) {
+        const int tap = a.tap_first + down * a.tap_down + right * a.tap_right;
         for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
           unsigned char* to = open_stage();
           tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
                           right * c.dilation[2], down * c.dilation[1]);
-          tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
+          load_filters(to, k_block, tap, tile);
           advance(1);
         }
+      }
+  }
+
+  // K-major: rows of 128 bytes along K; else boxes of 128 bytes of filters, a row for each of K.
+  __device__ __forceinline__ void load_filters(unsigned char* to, int k_block, int tap, const Tile& tile) {
+    to += TILE_M * ROW_BYTES;
+    if constexpr (FILTERS_MN_MAJOR) {
+      for (int box = 0; box < TILE_N / TILE_K; box++)
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.filter, &full[stage], tile.filter + box * TILE_K, tap,
+                    tile.group * a.group_channels + k_block * TILE_K);
+    } else {
+      tma_load_3d(to, a.filter, &full[stage], k_block * TILE_K, tap, tile.group * a.convolution.n + tile.filter);
+    }
   }
 
   // Rows of the image's tile are channels, 128 bytes of pixels of one image each.
   __device__ __forceinline__ void produce_planes(const Tile& tile) {
-    const int filter = tile.group * a.convolution.n + tile.filter;
     for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
       unsigned char* to = open_stage();
       for (int box = 0; box < TILE_M / TILE_K; box++) {
@@ -208,7 +224,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at,
                     tile.group * a.group_channels + k_block * TILE_K, image);
       }
-      tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, 0, filter);
+      load_filters(to, k_block, a.tap_first, tile);
       advance(1);
     }
   }
@@ -222,7 +238,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   // All products of a tile, of which the last may be in flight; the stage that this one reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
-    return this->template multiply<ELEMENT, COLUMNS, BLOCKS, TRANSPOSED, false, 1>(
+    constexpr bool LEFT = PLANES && FILTERS_MN_MAJOR, RIGHT = PLANES ? TRANSPOSED : FILTERS_MN_MAJOR;
+    return this->template multiply<ELEMENT, COLUMNS, BLOCKS, RIGHT, LEFT, 1>(
         sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
   }
 

@@ -14,7 +14,7 @@ from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
 from ..problem import AXES, ConvolutionStruct, Rates
 from .mma import preferred_mma
-from .product import Product, ProductKernel, tiles
+from .product import Product, ProductKernel, TapWalk, tiles
 
 SOURCE = "convolution/implicit_gemm/tma.cu"
 WARPGROUP = 128
@@ -183,6 +183,7 @@ class TmaKernel(ProductKernel):
             ("tiles", c_uint(count)),
             ("group_channels", c_int(value.inner_channels.divisor)),
             ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
+            *((f"tap_{name}", c_int(getattr(_walk(product), name))) for name in ("first", "down", "right")),
             ("boxes", c_int(0 if maps.result is None else WARP_ROWS // maps.result.box[1])),
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
@@ -197,7 +198,10 @@ class TmaKernel(ProductKernel):
             entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
         if maps.result is None:  # warps write y: more code, beside which the other would be 2 % slower
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
-        function = (device.function if kind else device.function_when_ready)(SOURCE, entry, definitions)
+        if product.walk:
+            definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
+        alone = kind or product.walk  # no other kernel takes the product
+        function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
         further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
         grid, operands = (shares.blocks, 1, 1), (*product.operands, *further)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
@@ -210,7 +214,7 @@ class TmaKernel(ProductKernel):
         located = tuple(
             (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
         )
-        fallback = None if kind else preferred_mma(product).launch(product)
+        fallback = None if alone else preferred_mma(product).launch(product)
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
 
 
@@ -324,9 +328,23 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     return image if image.is_possible else None
 
 
+def _walk(product: Product) -> TapWalk:
+    """Return the walk of taps; of a filter whose channels lie innermost the taps in their order, or backwards."""
+    _, height, width = (filter.divisor for filter in product.value.filter)
+    taps = height * width
+    return product.walk or (
+        TapWalk(taps, taps - 1, -width, -1) if product.value.flipped else TapWalk(taps, 0, width, 1)
+    )
+
+
 def _filter_map(product: Product, n: int) -> TiledMap:
     value, element_bytes = product.value, product.element_bytes
     channels, taps = value.inner_channels.divisor, prod(filter.divisor for filter in value.filter)
+    if product.walk:
+        box = ROW_BYTES // element_bytes
+        row = value.n * element_bytes
+        extent = (value.n, product.walk.taps, channels * product.groups)
+        return TiledMap(_factor(product.element), extent, (row, product.walk.taps * row), box=(box, 1, box))
     tap = channels if taps > 1 else value.w_row  # with one tap never used, but it has to be possible
     return TiledMap(
         _factor(product.element), (channels, taps, value.n * product.groups),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from convolution_operations import check, kernels
+from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
@@ -19,17 +19,17 @@ def on_tensor_cores(dx, w, configuration="PSEUDO_HALF", formats=NHWC, **options)
 
 # name: the gradient, products that TMA feeds, copies (of filters, of dy, of dx)
 GRADIENTS = {
-    "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 4, 4),
-    "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 4, 4),
-    "stride, blended": (on_tensor_cores((2, 72, 6, 16), (64, 72, 3, 3), stride=(2, 2), beta=0.5), 4, 4),
+    "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 4, 0),
+    "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 4, 0),
+    "stride, blended": (on_tensor_cores((2, 72, 6, 16), (64, 72, 3, 3), stride=(2, 2), beta=0.5), 4, 0),
     "stride, rows of eight": (on_tensor_cores((2, 36, 8, 16), (64, 36, 3, 3), "FLOAT", stride=(2, 2)), 4, 4),
-    "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 4, 4),
+    "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 4, 0),
     "stride and dilation": (
         on_tensor_cores(
             (2, 40, 9, 11), (72, 40, 3, 3), "PSEUDO_BFLOAT16", stride=(3, 1), dilation=(2, 2), mode=Mode.CUDNN_CONVOLUTION
-        ), 3, 3,
+        ), 3, 0,
     ),
-    "padding beyond the filter": (on_tensor_cores((2, 24, 5, 6), (64, 24, 3, 3), padding=(4, 5), beta=0.5), 1, 1),
+    "padding beyond the filter": (on_tensor_cores((2, 24, 5, 6), (64, 24, 3, 3), padding=(4, 5), beta=0.5), 1, 0),
     "stride, TF32": (on_tensor_cores((2, 20, 8, 6), (32, 20, 3, 3), "FLOAT", stride=(2, 1)), 2, 2),
     "planes": (on_tensor_cores((2, 40, 8, 16), (64, 40, 3, 3), formats=NCHW), 1, 2),
     "planes, through the workspace": (on_tensor_cores((2, 40, 7, 9), (64, 40, 3, 3), formats=NCHW, alpha=-1.5), 1, 3),
@@ -60,6 +60,12 @@ def test_by_tma(backend, name):
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert sum("implicit_gemm_tma" in kernel for kernel in names) == products, names
     assert sum(kernel.startswith("transform") for kernel in names) == copies, names
+
+
+def test_filters_at_odd_addresses_are_copied(backend):
+    """TMA reads the taps of w only where it begins with 16 bytes."""
+    operation, *_ = GRADIENTS["stride"]
+    check(backend, operation, "convolution.data_gradient", shift=UNALIGNED, shifted="w")
 
 
 def test_patches_are_one_product(backend):
