@@ -36,19 +36,20 @@ MOST_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
 FEW = 8  # channels, and filters, of a group up to which products of tiles would be mostly zeros
+TILED = range(2, 5)  # channels in planes, which small_channels.py multiplies sooner on tensor cores
 FEW_OF_ONE = 16  # filters without groups, up to which tiles of 64 filters would be mostly zeros
 DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
-INSTRUCTIONS = 1.2e11  # instructions of threads a second on a multiprocessor
+INSTRUCTIONS = 8e10  # instructions of threads a second on a multiprocessor, of an H100
 LATENCY = 3  # clocks in which a thread issues an instruction at most once
 PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS = 80, 14  # instructions of a thread for each pixel, and for each of its taps
-FILTER_INSTRUCTIONS = 40  # instructions of a thread for the filters of a channel under a tap
+FILTER_INSTRUCTIONS = 60  # instructions of a thread for the filters of a channel under a tap
 
 Integers, FastDivmods = c_int * AXES, FastDivmod * AXES
 
 
-def seconds_of(threads: int, instructions: float, device: Any) -> float:
-    """Return about how long so many threads take for instructions of each."""
-    return max(threads * instructions / (INSTRUCTIONS * device.multiprocessors), LATENCY * instructions / Rates.CLOCK)
+def seconds_of(threads: int, instructions: float, rate: float) -> float:
+    """Return about how long so many threads take for instructions of each, at so many a second together."""
+    return max(threads * instructions / rate, LATENCY * instructions / Rates.CLOCK)
 
 
 class Lane(NamedTuple):
@@ -173,7 +174,7 @@ class GroupedProduct:
         of_pack = 3 * lane.values + lane.values * lane.filters
         pixel = PIXEL_INSTRUCTIONS + taps * (TAP_INSTRUCTIONS + self.packs * of_pack)
         filters = self.lanes * taps * self.packs * lane.values * FILTER_INSTRUCTIONS / THREADS
-        computing = seconds_of(self.blocks * THREADS, PIXELS * pixel + filters, device)
+        computing = seconds_of(self.blocks * THREADS, PIXELS * pixel + filters, INSTRUCTIONS * device.multiprocessors)
         return Rates.LAUNCH + max(nbytes / Rates.BANDWIDTH, computing)
 
     def launch(self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str]) -> Launch:
@@ -235,7 +236,8 @@ class Grouped(ConvolutionSolver):
         if not self.serves(problem):
             return False
         if problem.groups > 1:
-            return max(filters, channels) <= FEW
+            few = max(filters, channels) <= FEW
+            return few and not (problem.tensor_cores and channels in TILED and not channels_last(problem.operation.x))
         return filters <= FEW_OF_ONE and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:

@@ -24,7 +24,7 @@ from dualdnn.api.operations import (
 from ..convolution.composed import ComposedPlan
 from ..convolution.filter_gradient.forward_convolution import FilterGradientProblem
 from ..convolution.filter_gradient.prologue import PrologueProduct
-from ..convolution.filter_gradient.tma import LEAST_FILL, is_known
+from ..convolution.filter_gradient.tma import is_known
 from ..convolution.implicit_gemm.product import Product
 from ..convolution.implicit_gemm.statistics import FINISHING, SCALING, SummedConvolution, finished_product, is_preferred
 from ..convolution.implicit_gemm.tma import TmaKernel
@@ -258,7 +258,7 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
 
     def applies(self, problem: FusedConvolution) -> bool:
         product = self._product(problem)
-        return product is not None and product.fill >= LEAST_FILL
+        return product is not None
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         product = self._product(problem)

@@ -33,6 +33,8 @@ from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
 from ..problem import FARTHEST, Rates, channels_last, rounded_up
 from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem, in_channels
 
+PLANES_UNFOLDED = 1.1e11  # elements of planes that are unfolded in a second
+
 
 class Regions(NamedTuple):
     """Where the workspace holds what, in bytes: the filter at its beginning, dy with channels innermost, the folded dx,
@@ -94,16 +96,16 @@ class Folded:
     @property
     def moved_seconds(self) -> float:
         """The time in which the filter is laid out and the folded dx is unfolded."""
-        moved = 2 * self.forward.w.nbytes + self.dx.nbytes + self.operation.dx.nbytes
-        return float(moved) / Rates.BANDWIDTH
+        dx = self.operation.dx
+        unfolded = (self.dx.nbytes + dx.nbytes) / Rates.BANDWIDTH
+        if not channels_last(dx):
+            unfolded = prod(dx.dims) / PLANES_UNFOLDED
+        return unfolded + 2 * self.forward.w.nbytes / Rates.BANDWIDTH
 
     @property
     def saved_seconds(self) -> float:
-        """The time that residue classes take longer: the launches of a product and a filter for each, and sectors of dx
-        of which each class writes a part."""
-        dx = self.operation.dx
-        partial = 0.0 if channels_last(dx) else (self.classes - 1) * dx.nbytes / Rates.BANDWIDTH
-        return (2 * self.classes - 3) * LAUNCH_SECONDS + partial
+        """The time that residue classes take longer: the launches of a product and a filter for each."""
+        return (2 * self.classes - 3) * LAUNCH_SECONDS
 
     def unfolding(self) -> Launch:
         """Return the launch that unfolds ``x`` into dx, ``y``."""
@@ -124,8 +126,8 @@ class Folded:
 
 class DataGradientFolded(Solver[DataGradientProblem]):
     """ALGO_1 of correlations whose stride divides the filter, without groups and dilation, where nothing is blended in:
-    one product, whatever the stride. It is preferred where launches and partial sectors of residue classes would take
-    longer than it moves dx."""
+    one product, whatever the stride. It is preferred where launches of residue classes would take longer than it
+    moves dx."""
 
     name = "convolution.data_gradient_folded"
 

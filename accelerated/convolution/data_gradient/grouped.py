@@ -18,6 +18,9 @@ from ..grouped import FEW, Backward, GroupedProduct
 from ..problem import EpilogueStruct, describe, with_result
 from .residue_classes import DataGradientProblem
 
+FEW_CHANNELS, FEW_FILTERS = 4, 32  # without groups, of whose products tiles of tensor cores would be mostly zeros
+MARGIN = 2  # by which the next solver is estimated to take longer, as these estimates are rough
+
 
 class DataGradientGrouped(Solver[DataGradientProblem]):
     """ALGO_1 of any window, stride and layout in one launch; preferred for groups of few channels and filters,
@@ -36,7 +39,9 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
         if not self.serves(problem):
             return False
         if c.group_count == 1:
-            return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
+            if channels <= FEW_CHANNELS and filters <= FEW_FILTERS:
+                return True
+            return MARGIN * self.estimated_seconds(problem) < seconds_otherwise(self, problem)
         if max(filters, channels) > FEW:
             return False
         # Without strides it is one convolution, which has kernels of its own for common windows of one channel.

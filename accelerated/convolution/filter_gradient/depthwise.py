@@ -28,6 +28,7 @@ SOURCE = "convolution/filter_gradient/depthwise.cu"
 THREADS, WARP = 128, 32
 MOST_TAPS, MOST_STEP = 7, 2  # along an axis
 FEW_TAPS = 9
+MOST_OF_TMA = 25  # taps, of which a thread has all sums: of 49 TMA takes 4 times as long as other loads
 CHANNELS = 2  # of a thread, where they lie side by side
 COLUMNS = {True: (4, 2), False: (8, 4)}  # of a thread, of few taps or more: where channels lie side by side or columns
 BLOCKS = {True: 6, False: 3}  # of a multiprocessor: of few taps, of more
@@ -190,6 +191,9 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
             return False
         division = _TmaDivision(problem)
         return division.last and division.channels == CHANNELS and division.is_possible
+
+    def applies(self, problem: FilterGradientProblem) -> bool:
+        return prod(problem.operation.dw.dims[2:]) <= MOST_OF_TMA and self.serves(problem)
 
     def division(self, problem: FilterGradientProblem) -> _Division:
         return _TmaDivision(problem)

@@ -3,6 +3,7 @@
 // Tiling: a block has some lanes, TAPS taps and a part of the pixels; a lane is FILTERS filters by CHANNELS channels of
 // GROUPS groups, and a thread adds up its products under these taps at every so many pixels. The threads of a warp add
 // theirs by shuffles, warps through shared memory, and sum.cu adds those of the parts, all in one order.
+// Where one part has all pixels, it writes dw.
 //
 // Roofline bound: bytes, x and dy once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
 // each output of 16 bits (3 x 3, groups of 4); for 48 products a thread reads four packs of four values, most from L1.
@@ -18,13 +19,15 @@ struct Arguments {
   const ELEMENT* x;
   const ELEMENT* dy;
   COMPUTE* partial;  // [part][element of dw in the order of its memory]
+  ELEMENT* dw;       // written where there is one part
+  COMPUTE alpha, beta;
   Convolution convolution;
   FastDivmod lane_blocks, tap_blocks, lanes;           // blocks of lanes, of taps; lanes of a block
   FastDivmod filter_blocks, packs;                     // per group: blocks of filters, packs of channels
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int taps, w_tap, w_channel, elements;                // per filter; elements from one tap of dw to the next, one
                                                        // channel; of dw
-  int of_part;                                         // pixels
+  int of_part, one_part;                               // pixels; whether one part has all
   int channels_last, dy_packs;  // neighbouring threads have neighbouring lanes; packs of dy are aligned
 };
 
@@ -147,9 +150,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
         continue;
       COMPUTE sum = shared[index];
       for (unsigned i = 1; i < slots; i++) sum += shared[i * of_slots + index];
-      a.partial[static_cast<long long>(part) * a.elements +
-                (static_cast<long long>(group * c.n + f) * c.w_row + static_cast<long long>(tap) * a.w_tap +
-                 static_cast<long long>(channel) * a.w_channel)] = sum;
+      const long long element = static_cast<long long>(group * c.n + f) * c.w_row +
+                                static_cast<long long>(tap) * a.w_tap + static_cast<long long>(channel) * a.w_channel;
+      if (a.one_part) a.dw[element] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element);
+      else a.partial[static_cast<long long>(part) * a.elements + element] = sum;
     }
     __syncthreads();
   }

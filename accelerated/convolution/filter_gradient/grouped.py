@@ -9,7 +9,7 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE
 
-from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
+from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
@@ -24,8 +24,9 @@ MOST_LANES = 32  # per block
 MOST_OF_ONE_TAP = 8  # filters, channels of a lane where a filter has one tap
 MOST_SUMS, MOST_TAPS = 48, 9  # of a thread
 LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
+INSTRUCTIONS = 1.1e11  # instructions of threads a second on a multiprocessor, of an H100
 SUM_INSTRUCTIONS = 20  # instructions of a thread for each of its sums
-LEAST_TERMS = 512  # terms per sum; fewer are added by the lanes of a warp (direct.py)
+LEAST_TERMS = 512  # terms per sum of small groups; fewer may be added by the lanes of a warp (direct.py)
 
 
 class _Division:
@@ -59,8 +60,11 @@ class _Division:
         o, lane = self.operation, self.lane
         of_tap = TAP_INSTRUCTIONS + 3 * lane.values + self.products
         pixel = PIXEL_INSTRUCTIONS + 3 * lane.results + self.of_block * of_tap
-        thread = -(-self.of_part * self.lanes // THREADS) * pixel + SUM_INSTRUCTIONS * self.of_block * self.products
-        computing = seconds_of(self.blocks * THREADS, thread, self.problem.device)
+        thread = (
+            -(-min(self.of_part, o.terms) * self.lanes // THREADS) * pixel
+            + SUM_INSTRUCTIONS * self.of_block * self.products
+        )
+        computing = seconds_of(self.blocks * THREADS, thread, INSTRUCTIONS * self.problem.device.multiprocessors)
         return max(computing, (o.x.nbytes + o.dy.nbytes) / Rates.BANDWIDTH)
 
     def launch(self) -> Launch:
@@ -77,7 +81,8 @@ class _Division:
         dy_packs = dy_packs and not any(n % lane.results for n in (o.dy.dims[1], *steps))
         innermost = value.inner_channels.divisor == self.channels  # channels of dw
         arguments = structure(
-            *pointers(3),
+            *pointers(4),
+            *factors(o, alpha=o.alpha, beta=o.beta),
             ("convolution", value),
             ("lane_blocks", FastDivmod.of(self.lane_blocks)),
             ("tap_blocks", FastDivmod.of(self.tap_blocks)),
@@ -93,12 +98,14 @@ class _Division:
             ("w_channel", c_int(1 if innermost else self.taps)),
             ("elements", c_int(o.dw.tensor.count)),
             ("of_part", c_int(self.of_part)),
+            ("one_part", c_int(self.parts == 1)),
             ("channels_last", c_int(channels_last(o.x) and channels_last(o.dy))),
             ("dy_packs", c_int(dy_packs)),
         )
         definitions = type_definitions(o.x.data_type, o, TAPS=str(self.of_block), **lane.definitions)
         function = self.problem.device.function(SOURCE, "convolution_filter_gradient_grouped", definitions)
-        return Launch(function, arguments, ("x", "dy", "partial"), (self.blocks, 1, 1), (THREADS, 1, 1))
+        operands = ("x", "dy", "dw" if self.parts == 1 else "partial", "dw")
+        return Launch(function, arguments, operands, (self.blocks, 1, 1), (THREADS, 1, 1))
 
 
 class FilterGradientGrouped(Solver[FilterGradientProblem]):
@@ -113,23 +120,27 @@ class FilterGradientGrouped(Solver[FilterGradientProblem]):
 
     def applies(self, problem: FilterGradientProblem) -> bool:
         o = problem.operation
-        if o.terms < LEAST_TERMS or not self.serves(problem):
+        if not self.serves(problem):
             return False
-        if problem.groups > 1 and max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW:
+        if problem.groups > 1 and o.terms >= LEAST_TERMS and max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW:
             return True
         return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        number_bytes = 8 if problem.operation.compute_type == DOUBLE else 4
-        return with_alignment(_Division(problem).parts * problem.operation.dw.tensor.count * number_bytes)
+        number_bytes, parts = 8 if problem.operation.compute_type == DOUBLE else 4, _Division(problem).parts
+        return with_alignment(parts * problem.operation.dw.tensor.count * number_bytes if parts > 1 else 0)
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         division = _Division(problem)
+        if division.parts == 1:
+            return LAUNCH_SECONDS + division.seconds
         summed = 2 * division.parts * problem.operation.dw.tensor.count * 4 / Rates.BANDWIDTH
         return 2 * LAUNCH_SECONDS + division.seconds + summed
 
     def plan(self, problem: FilterGradientProblem) -> Plan:
         division = _Division(problem)
         where = {"x": At("x"), "dy": At("dy"), "dw": At("dw"), "partial": At("workSpace")}
-        launches = [division.launch(), sum_launch(problem.operation, division.parts, problem.device)]
+        launches = [division.launch()]
+        if division.parts > 1:
+            launches.append(sum_launch(problem.operation, division.parts, problem.device))
         return ComposedPlan(problem.operation, within(launches, where), self.name)

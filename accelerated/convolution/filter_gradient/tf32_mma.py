@@ -10,7 +10,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from .forward_convolution import FilterGradientProblem
 from .tf32 import TF32_KERNELS, FilterGradientTf32, Tf32Kernel
-from .tma import LEAST_FILL, FilterGradientTma
+from .tma import FilterGradientTma
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,6 @@ class FilterGradientTf32Mma(FilterGradientTma):
             return False
         others = [FilterGradientTf32(kernel) for kernel in TF32_KERNELS]
         made = [solver.product(problem, solver.kernel) for solver in others]
-        possible = [product for product in made if product.is_possible and product.fill >= LEAST_FILL]
+        possible = [product for product in made if product.is_possible]
         least = min((product.seconds for product in possible), default=float("inf"))
         return self.product(problem, self.kernel).seconds < least

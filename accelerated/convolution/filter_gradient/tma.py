@@ -39,7 +39,6 @@ SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LEAST_FILL = 0.1  # of the tiles
 LANES_SECONDS = 3e-6  # that a sum takes longer where threads share parts
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
@@ -148,7 +147,7 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
         # Where memory is slower than the products of any tile, small tiles have more K-blocks in flight.
         made = [self.product(problem, kernel) for kernel in reversed(self.kernels)]
         best = min(made, key=lambda product: max(product.read_seconds, product.tiling.seconds))
-        return best.kernel is self.kernel and best.is_possible and best.fill >= LEAST_FILL
+        return best.kernel is self.kernel and best.is_possible
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
         return with_alignment(self.product(problem, self.kernel).regions.used)
@@ -326,11 +325,6 @@ class Product:
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
-
-    @property
-    def fill(self) -> float:
-        """The share of the tiles that are elements of dw."""
-        return prod(self.operation.dw.dims) / (self.tiling.shares.tiles * self.kernel.size)
 
     @property
     def seconds(self) -> float:

@@ -22,7 +22,8 @@ SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
-LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
+LEAST_FILL, LEAST_FILL_MAPPED = 0.5, 0.25  # of the 128 bytes that a tap's channels come in; where they lie innermost
+# and TMA writes y
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
 RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
 # The same from warps where channels lie innermost, in rows that are no multiple of 16 bytes: of 16 bits; of floats, for
@@ -93,9 +94,13 @@ class TmaKernel(ProductKernel):
         return product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
-        if not _has_tma(product) or not _is_filled(product.value, product.element_bytes):
+        filled = _fill(product.value, product.element_bytes)
+        if not _has_tma(product) or filled < LEAST_FILL_MAPPED:
             return False
         maps = self._maps(product) if self is _fastest(product) else None
+        last = product.value.x_channel == product.value.y_channel == 1
+        if filled < LEAST_FILL and (maps is None or maps.result is None or not last):
+            return False
         if maps is None or maps.result is not None or product.value.y_channel != 1:
             return maps is not None
         return product.element_bytes != 2 or product.value.n < FILLED_N or k_blocks(product) > SHORT_K_BLOCKS
@@ -272,11 +277,9 @@ def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
     return -(-value.inner_channels.divisor * element_bytes // ROW_BYTES)
 
 
-def _is_filled(value: ConvolutionStruct, element_bytes: int) -> bool:
-    """Return whether enough of those bytes are channels."""
-    return (
-        value.inner_channels.divisor * element_bytes >= LEAST_FILL * _channel_k_blocks(value, element_bytes) * ROW_BYTES
-    )
+def _fill(value: ConvolutionStruct, element_bytes: int) -> float:
+    """Return the share of those bytes that are channels."""
+    return value.inner_channels.divisor * element_bytes / (_channel_k_blocks(value, element_bytes) * ROW_BYTES)
 
 
 def k_blocks(product: Product) -> int:
