@@ -630,16 +630,6 @@ def test_size_of_the_workspace(cudnn, caller, dims, to):
     assert judge(operation, prepare(operation, "normal", 0), after).agrees
 
 
-@pytest.mark.parametrize("function, missing", [
-    ("cudnnGetReductionIndicesSize", "reduceDesc"), ("cudnnGetReductionWorkspaceSize", "reduceDesc"),
-    ("cudnnGetReductionWorkspaceSize", "aDesc"), ("cudnnGetReductionWorkspaceSize", "cDesc"),
-])  # fmt: skip
-def test_size_of_null(cudnn, caller, refuses, function, missing):
-    named = {"handle": caller.handle, "reduceDesc": caller.descriptor(reduction().reduction),
-             "aDesc": caller.tensor(reduction().A), "cDesc": caller.tensor(reduction().C), missing: None}  # fmt: skip
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, function), *named.values())
-
-
 # --- the descriptor ---
 
 
@@ -678,21 +668,6 @@ def test_unknown_enumerators(cudnn, descriptor, refuses, position, value):
     assert tuple(cudnn.cudnnGetReduceTensorDescriptor(descriptor)) == kept
 
 
-@shows("cudnnSetReduceTensorDescriptor/c10")
-@pytest.mark.parametrize("compute", [t for t in cudnnDataType_t if t not in (FLOAT, DOUBLE, HALF)], ids=by_name)
-def test_types_that_nothing_is_computed_in(cudnn, descriptor, refuses, compute):
-    settings = (SETTINGS[0], compute, *SETTINGS[2:])
-    refuses(
-        BAD_PARAM, "cudnnSetReduceTensorDescriptor/c10", cudnn.cudnnSetReduceTensorDescriptor, descriptor, *settings
-    )
-
-
-@shows("cudnnSetReduceTensorDescriptor/c08", "cudnnGetReduceTensorDescriptor/c08")
-def test_null_descriptor(cudnn, refuses):
-    refuses(BAD_PARAM, "cudnnSetReduceTensorDescriptor/c08", cudnn.cudnnSetReduceTensorDescriptor, None, *SETTINGS)
-    refuses(BAD_PARAM, "cudnnGetReduceTensorDescriptor/c08", cudnn.cudnnGetReduceTensorDescriptor, None)
-
-
 @shows(
     "cudnnDestroyReduceTensorDescriptor/c01",
     "cudnnDestroyReduceTensorDescriptor/c02",
@@ -705,15 +680,3 @@ def test_destroy(subject, cudnn, refuses):
     if subject.survives_stray_pointers:
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyReduceTensorDescriptor, made)
         refuses(BAD_PARAM, "cudnnSetReduceTensorDescriptor/c08", cudnn.cudnnSetReduceTensorDescriptor, made, *SETTINGS)
-
-
-@shows("cudnnReduceTensorDescriptor_t/c02")
-def test_a_fresh_descriptor_must_be_set(subject, cudnn, caller, refuses):
-    if not subject.survives_stray_pointers:
-        pytest.skip("another library may read whatever a fresh descriptor holds")
-    arguments = arguments_of(caller, reduction())
-    fresh = cudnn.cudnnCreateReduceTensorDescriptor()
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnReduceTensor, *{**arguments, "reduceTensorDesc": fresh}.values())
-    refuses(BAD_PARAM, "cudnnGetReduceTensorDescriptor/c08", cudnn.cudnnGetReduceTensorDescriptor, fresh)
-    cudnn.cudnnSetReduceTensorDescriptor(fresh, *SETTINGS)
-    cudnn.cudnnReduceTensor(*{**arguments, "reduceTensorDesc": fresh}.values())

@@ -15,7 +15,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
-from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -112,32 +112,6 @@ def test_derived_norm_descriptors(cudnn, dims, mode):
                 wanted.dims,
                 wanted.strides,
             )
-
-
-@shows("cudnnDeriveBNTensorDescriptor/c12", "cudnnDeriveNormTensorDescriptor/c13")
-@pytest.mark.parametrize("mode", [-1, 3])
-def test_derive_unknown_mode(cudnn, refuses, mode):
-    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, DIMS)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
-    refuses(BAD_PARAM, "cudnnDeriveBNTensorDescriptor/c12", cudnn.cudnnDeriveBNTensorDescriptor, found[0], of_x, mode)
-    refuses(
-        BAD_PARAM, "cudnnDeriveNormTensorDescriptor/c13", cudnn.cudnnDeriveNormTensorDescriptor, *found, of_x, mode, 1
-    )
-
-
-@shows("cudnnDeriveBNTensorDescriptor/c08", "cudnnDeriveNormTensorDescriptor/c09")
-@pytest.mark.parametrize("dims", [(2, 3, 5), (2, 3, 4, 5, 6, 7)], ids=str)
-def test_derive_from_other_ranks(cudnn, refuses, dims):
-    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, dims)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
-    bn, norm = "cudnnDeriveBNTensorDescriptor", "cudnnDeriveNormTensorDescriptor"
-    refuses(BAD_PARAM, f"{bn}/c08", cudnn.cudnnDeriveBNTensorDescriptor, found[0], of_x, SPATIAL)
-    refuses(BAD_PARAM, f"{norm}/c09", cudnn.cudnnDeriveNormTensorDescriptor, *found, of_x, NORM_MODES[SPATIAL], 1)
-
-
-@pytest.mark.parametrize("groups", [0, 2, -1])
-def test_derive_for_groups(cudnn, refuses, groups):
-    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, DIMS)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
-    arguments = (*found, of_x, NORM_MODES[SPATIAL], groups)
-    refuses(NOT_SUPPORTED, f"{NORM}/c20", cudnn.cudnnDeriveNormTensorDescriptor, *arguments)
 
 
 # --- inference ---
@@ -249,18 +223,6 @@ def test_inference_other_ranks(refused, dims):
     refused(inference(x, generation="norm"), BAD_PARAM, f"{NORM}/c25")
 
 
-@shows(f"{BN}/c26", f"{NORM}/c29", f"{NORM}/c30")
-def test_inference_x_and_y_agree(refused):
-    x = TensorSpec.packed(FLOAT, DIMS)
-    for y, norm in (
-        (TensorSpec.packed(FLOAT, (2, 3, 7, 5)), "c29"),
-        (TensorSpec.packed(FLOAT, DIMS_5D), "c29"),
-        (TensorSpec.packed(HALF, DIMS), "c30"),
-    ):
-        refused(inference(x, y), BAD_PARAM, f"{BN}/c26")
-        refused(inference(x, y, generation="norm"), BAD_PARAM, f"{NORM}/{norm}")
-
-
 @shows(f"{BN}/c24", f"{NORM}/c26", f"{NORM}/c27")
 @in_modes
 def test_inference_statistics_of_other_shape_or_type(refused, mode):
@@ -289,37 +251,6 @@ def test_inference_statistics_of_other_shape_or_type(refused, mode):
 def test_inference_epsilon(refused, epsilon):
     refused(inference(epsilon=epsilon), BAD_PARAM, f"{BN}/c25")
     refused(inference(epsilon=epsilon, generation="norm"), BAD_PARAM, f"{NORM}/c28")
-
-
-@shows(f"{BN}/c21", f"{NORM}/c23", f"{NORM}/c31")
-def test_inference_other_types(refused):
-    """BFLOAT16 stands in no table of batch normalization."""
-    for data_type, generation in ((INT32, "batch"), (BFLOAT16, "batch"), (INT32, "norm")):
-        clause = f"{BN}/c21" if generation == "batch" else f"{NORM}/c31"
-        refused(inference(TensorSpec.packed(data_type, DIMS), generation=generation), NOT_SUPPORTED, clause)
-
-
-def test_inference_overlapping_output(refused):
-    y = TensorSpec(FLOAT, DIMS, (105, 35, 6, 1))
-    for generation in ("batch", "norm"):
-        refused(inference(y=y, generation=generation), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-
-
-@shows(f"{NORM}/c08", f"{NORM}/c20", f"{NORM}/c32", "cudnnNormAlgo_t/c01")
-def test_norm_inference_unsupported(cudnn, caller, refuses):
-    operation = inference(generation="norm")
-    memory = given(caller, operation)
-    spec, scale = caller.tensor(operation.x), caller.tensor(operation.scaleBias)
-
-    def call(mode: int = 1, ops: int = 0, algo: int = 0, groups: int = 1) -> tuple[Any, ...]:
-        return (caller.handle, mode, ops, algo, 1.0, 0.0, spec, memory["x"], scale, memory["scale"], memory["bias"], scale,
-                memory["mean"], memory["variance"], None, None, None, spec, memory["y"], EPSILON, groups)  # fmt: skip
-
-    for clause, changed in (
-        ("c08", {"ops": 1}), ("c08", {"ops": 2}), ("c20", {"groups": 2}), ("c20", {"groups": 0}), ("c32", {"algo": 2}),
-    ):  # fmt: skip
-        refuses(NOT_SUPPORTED, f"{NORM}/{clause}", cudnn.cudnnNormalizationForwardInference, *call(**changed))
-    refuses(NOT_SUPPORTED, "cudnnNormAlgo_t/c01", cudnn.cudnnNormalizationForwardInference, *call(mode=0, algo=1))
 
 
 @shows(f"{NORM}/c33")
