@@ -16,6 +16,8 @@ DEEDS = {
     "hang": "for (;;) pause()",
     "close": "close(1); close(2)",
     "trap": "*(volatile int *)0 = 1",
+    "fork": "if (fork() == 0) return 0",
+    "stop": "raise(SIGSTOP)",
 }
 WHERE = "cudnnCreateAlgorithmPerformance"  # the first of these cases calls it
 SET = "cudnnSetTensorNdDescriptor"
@@ -73,6 +75,8 @@ def run(tmp_path, path, *options: str):
     ("kill", 2, "the subject ended the process by signal 9 (SIGKILL)"),
     ("hang", 1, "the subject did not return within 4.0 seconds"),
     ("close", 1, "the subject closed descriptor 1 and 2 of its process"),
+    ("fork", 1, "the subject forked: a copy of its process came back from a call"),
+    ("stop", 1, "the subject stopped its process, which was ended"),
 ])  # fmt: skip
 def test_what_a_library_does_to_its_process_is_a_finding_of_the_case(library, tmp_path, deed, jobs, said, capfd):
     """The other cases go on, in as many new processes as it takes; the finding has the clauses that the case names."""

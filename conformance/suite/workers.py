@@ -9,7 +9,10 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 import pytest
 
 from ..subjects import foreign_path
+from ..subjects.binding.objects import COPIED
 from ..subjects.probe import ending, same_file
 from .evidence import clauses_of
 from .items import opened, subject_of
@@ -25,6 +29,8 @@ from .items import opened, subject_of
 CASE_SECONDS = 600  # default limit of one case
 STARTING_SECONDS = 600  # until a worker has loaded the subjects and collected the cases
 FRUITLESS = 3  # workers that may end one after the other without a result of a case
+STOPPED_SECONDS = 1.0  # between two looks at a worker that is stopped
+COPY_SECONDS = 0.2  # until a copy of the process that a call has made is seen to end
 HANGS = "Timeout ("  # begins what faulthandler writes before it ends a process
 FOLDER = "conformance-workers"  # in the input of a worker: where its file is
 
@@ -48,10 +54,29 @@ class Workers:
         self.folder = tempfile.TemporaryDirectory(prefix="dualdnn-workers-")
         self.fruitless = self.vanished = 0
         self.how = ""
+        self.processes: list[Any] = []
+        self.stopped: set[int] = set()  # workers that stopped themselves, and were ended
+        self.over = threading.Event()
+        threading.Thread(target=self._end_stopped, daemon=True).start()
+
+    def _end_stopped(self) -> None:
+        """End workers that are stopped when looked at twice: nothing inside a stopped process can end it."""
+        seen: set[int] = set()
+        while not self.over.wait(STOPPED_SECONDS):
+            found = {process.pid for process in self.processes if _is_stopped(process)}
+            for pid in seen & found:
+                self.stopped.add(pid)
+                os.kill(pid, signal.SIGKILL)
+            seen = found - self.stopped
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[FOLDER] = self.folder.name
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        if (process := getattr(getattr(node.gateway, "_io", None), "popen", None)) is not None:
+            self.processes.append(process)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -78,6 +103,8 @@ class Workers:
             status = node.gateway._io.popen.wait(5)  # what execnet started
         except Exception:  # another kind of gateway, or a process that goes on without its channel
             return Ended("took its process down", clauses)
+        if node.gateway._io.popen.pid in self.stopped:
+            return Ended("stopped its process, which was ended", clauses)
         return Ended(ending(status), clauses)
 
     @pytest.hookimpl(tryfirst=True)
@@ -96,7 +123,37 @@ class Workers:
             terminalreporter.write_line(f"{self.vanished} processes ended between cases: the subject {self.how}")
 
     def pytest_unconfigure(self) -> None:
+        self.over.set()
         self.folder.cleanup()
+
+
+def _is_stopped(process: Any) -> bool:
+    """Whether a child of this process is stopped by a signal; its exit status stays for whoever waits for it."""
+    try:
+        return (
+            process.poll() is None
+            and os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        )
+    except ChildProcessError:
+        return False
+
+
+def _copies() -> int:
+    """How many copies of this process have come back from a call of a library that forks; each has ended itself."""
+    found, end = 0, time.monotonic() + COPY_SECONDS
+    while time.monotonic() < end:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return found
+        if ended is None:
+            time.sleep(0.01)
+        elif (ended.si_code, ended.si_status) != (os.CLD_EXITED, COPIED):
+            return found
+        else:
+            os.waitpid(ended.si_pid, 0)
+            found += 1
+    return found
 
 
 class Watched:
@@ -130,7 +187,7 @@ class Watched:
 
 
 def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
-    """Fails a case whose foreign subject closes the process's standard output or error, and opens them again."""
+    """Fails a case whose foreign subject closes the process's standard output or error, which are opened again, or forks."""
     name = subject_of(item)
     if name is None or opened(name).ours:
         yield
@@ -142,12 +199,15 @@ def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
         if str(number) in changed:
             os.dup2(copy, number)
         os.close(copy)
-    if changed:
-        outcome.force_exception(
-            pytest.fail.Exception(
-                f"the subject closed descriptor {' and '.join(changed)} of its process", pytrace=False
-            )
+    said = [f"closed descriptor {' and '.join(changed)} of its process"] if changed else []
+    if copies := _copies():
+        said.append(
+            f"forked: {copies} copies of its process came back from a call"
+            if copies > 1
+            else "forked: a copy of its process came back from a call"
         )
+    if said:
+        outcome.force_exception(pytest.fail.Exception(f"the subject {', and '.join(said)}", pytrace=False))
 
 
 # Innermost, where pytest has put its own files in place of the descriptors.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import os
 import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from dualdnn.api.document import Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.status import BAD_PARAM
 
-from .objects import Library
+from .objects import Library, end_copy_of
 from .queries import failure_text, status_number
 from .slots import (
     AddressOut,
@@ -142,7 +143,9 @@ class Function:
         call, encoded = self.encode(arguments, keywords)
         if self.library.cuda is not None:
             self.library.cuda.make_current()
+        before = os.getpid()
         number = self.symbol(*encoded)
+        end_copy_of(before)
         if not self.returns_status:
             return number.decode() if isinstance(number, bytes) else number
         call.succeeded = number == 0
@@ -167,7 +170,9 @@ class Function:
         """Repeat a call that succeeded with NULL for each output on the host that must not be NULL, once in a process: it is refused."""
         unasked, self.unasked = self.unasked, ()
         for index in unasked:
+            before = os.getpid()
             number = self.symbol(*encoded[:index], ctypes.c_void_p(None), *encoded[index + 1 :])
+            end_copy_of(before)
             text = failure_text(call.library, number) if number else "CUDNN_STATUS_SUCCESS"
             if number != status_number(call.library, BAD_PARAM):
                 raise NullAccepted(

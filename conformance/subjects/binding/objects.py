@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,13 +80,24 @@ class Callback:
     c_function: Any = None
 
 
+COPIED = 86  # exit status of a copy of the process that comes back from a call
+
+
+def end_copy_of(process: int) -> None:
+    """End this process where it is a copy of the one that called a library: the library has forked."""
+    if os.getpid() != process:
+        os._exit(COPIED)
+
+
 class Library:
     """A loaded shared library and the objects that it has given out."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            before = os.getpid()
             self.loaded = ctypes.CDLL(str(path))
+            end_copy_of(before)
         except OSError as error:
             raise OSError(f"{path} cannot be loaded as a shared library: {error}") from None
         self.objects: weakref.WeakValueDictionary[int, Opaque] = weakref.WeakValueDictionary()
