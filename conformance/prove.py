@@ -142,8 +142,6 @@ class Faulty:
             raise
         finally:
             self.applied |= CHECKS.passed
-            if CHECKS.passed and args and hasattr(args[0], "prepared"):
-                args[0].prepared.clear()  # a call that only this check refuses is not remembered as one that computes
 
     def _call(self, fault: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result, error = None, None

@@ -1,5 +1,7 @@
 """Repeated host-side calls of Python answer what they answered, and nothing else."""
 
+import contextlib
+
 import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnDataType_t, cudnnMathType_t, cudnnTensorFormat_t
@@ -90,6 +92,24 @@ def test_what_passes_while_a_check_is_off_is_not_kept(monkeypatch):
     cudnn.cudnnSetTensor4dDescriptor(made, NCHW, FLOAT, 0, 1, 1, 1)
     monkeypatch.undo()
     refused()
+
+
+def test_a_computing_call_that_passes_while_a_check_is_off_is_not_kept(monkeypatch):
+    handle = cudnn.cudnnCreate(backend="reference")
+    x, wide = tensor(1, 1, 1, 4), tensor(1, 1, 1, 8)
+    relu = cudnn.cudnnCreateActivationDescriptor()
+    cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_RELU, cudnn.CUDNN_PROPAGATE_NAN, 0.0)
+    arguments = (handle, relu, 1.0, x, handle.zeros(32), 0.0, wide, handle.zeros(32))
+    with pytest.raises(CudnnError) as refused:
+        cudnn.cudnnActivationForward(*arguments)
+    with monkeypatch.context() as off:
+        off.setattr(CHECKS, "off", refused.value.clause)
+        with contextlib.suppress(Exception):  # operands of different sizes
+            cudnn.cudnnActivationForward(*arguments)
+        assert CHECKS.passed
+    assert not handle.answers
+    with pytest.raises(CudnnError, match="BAD_PARAM"):
+        cudnn.cudnnActivationForward(*arguments)
 
 
 def test_who_watches_sees_every_call_and_dead_objects_are_refused(counted, monkeypatch):
