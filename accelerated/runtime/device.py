@@ -114,6 +114,10 @@ class Stream(ABC):
     def done(self) -> bool:
         """Whether all work of the stream has finished."""
 
+    def capture(self) -> int:
+        """Return the number of the capture of the stream, 0 where its work is done."""
+        return 0
+
 
 class NativeLaunch(NamedTuple):
     """A kernel as the driver's launches take it: its handle, three sizes each, bytes of shared memory, and which

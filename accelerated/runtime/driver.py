@@ -45,7 +45,7 @@ _SIGNATURES = {
     "cuStreamDestroy_v2": (_POINTER,),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
-    "cuStreamIsCapturing": (_POINTER, _POINTER),
+    "cuStreamGetCaptureInfo_v2": (_POINTER,) * 6,
     "cuThreadExchangeStreamCaptureMode": (_POINTER,),
     "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
@@ -107,11 +107,11 @@ class Driver:
             raise self.error("cuStreamQuery", code)
         return bool(code == SUCCESS)
 
-    def is_capturing(self, stream: int) -> bool:
-        """Return whether what is put on a stream becomes a graph instead of being done."""
-        status = _INT()
-        self.call("cuStreamIsCapturing", stream, ctypes.byref(status))
-        return status.value != 0
+    def capture(self, stream: int) -> int:
+        """Return the number of the capture that makes a graph of a stream's work; 0 where the work is done instead."""
+        status, number = _INT(), ctypes.c_uint64()
+        self.call("cuStreamGetCaptureInfo_v2", stream, ctypes.byref(status), ctypes.byref(number), None, None, None)
+        return number.value if status.value else 0
 
     @contextlib.contextmanager
     def relaxed(self) -> Iterator[None]:

@@ -78,11 +78,14 @@ class GpuStream(Stream):
     def __init__(self, device: GpuDevice, handle: int) -> None:
         self.device, self.handle = device, handle
 
+    def capture(self) -> int:
+        return self.device.driver.capture(self.handle)
+
     def require_waiting(self, action: str) -> None:
         """Raise DeviceError where nobody can wait for the stream because it is capturing: the driver would end the
         capture."""
         with self.device.errors(action):
-            if self.device.driver.is_capturing(self.handle):
+            if self.capture():
                 raise DeviceError(f"{action}: stream {self.handle:#x} is capturing, and nobody can wait for it")
 
     def synchronize(self) -> None:
@@ -96,7 +99,7 @@ class GpuStream(Stream):
             return self.device.driver.stream_is_done(self.handle)
 
     def upload(self, address: int, data: memoryview) -> None:
-        if self.device.driver.is_capturing(self.handle):
+        if self.capture():
             self.device.captured.append(data)
         host = numpy.frombuffer(data, numpy.uint8).__array_interface__["data"][0]  # ctypes refuses read-only memory
         self.device.driver.call("cuMemcpyHtoDAsync_v2", address, host, len(data), self.handle)

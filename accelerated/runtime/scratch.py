@@ -18,22 +18,23 @@ LEAST_BYTES = 1 << 16
 class Scratch:
     """Scratch memory of a device, one piece for each stream: its launches follow each other, so that they share it.
 
-    It grows as calls need it. What was outgrown is kept, because launches may still use it and captured graphs name its
-    address. A graph that is captured from one stream and launched on another shares the scratch memory of the first.
+    It grows as calls need it. What was outgrown is kept, because launches may still use it. What a graph captures from
+    a stream has a piece of its own, which stays: the graph may run on any stream, beside whatever that stream does.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._finding = free_in_children(threading.Lock())
-        self._streams: dict[int, tuple[threading.RLock, list[Memory]]] = {}
+        self._streams: dict[tuple[int, int], tuple[threading.RLock, list[Memory]]] = {}
 
     @contextmanager
     def of(self, stream: Stream | None, nbytes: int) -> Iterator[Memory]:
         """Yield memory of at least ``nbytes`` bytes. Launches on the stream that are issued in this scope have it to
         themselves."""
-        handle = (stream or self._device.default_stream).handle
+        stream = stream or self._device.default_stream
+        key = stream.handle, stream.capture()
         with self._finding:
-            lock, pieces = self._streams.setdefault(handle, (free_in_children(threading.RLock()), []))
+            lock, pieces = self._streams.setdefault(key, (free_in_children(threading.RLock()), []))
         with lock:
             self._provide(pieces, nbytes)
             yield pieces[-1]

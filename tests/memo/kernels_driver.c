@@ -21,12 +21,14 @@ enum { CONTEXT = 77, INVALID_VALUE = 1, INVALID_CONTEXT = 201, LAUNCH_FAILED = 7
 
 long driver_launches, driver_maps, driver_attributes;
 int driver_refuses;       /* what the next launches return */
+int driver_capturing;     /* whether every stream is */
 uint64_t driver_stream;   /* of the last launch */
 __thread void *driver_current;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 int cuCtxGetCurrent(void **context) { return *context = driver_current, 0; }
 int cuCtxSetCurrent(void *context) { return driver_current = context, 0; }
+int cuStreamIsCapturing(void *stream, int *status) { return (void)stream, *status = driver_capturing, 0; }
 void *driver_context(void) { return driver_current; }
 
 int cuTensorMapReplaceAddress(void *map, void *address)

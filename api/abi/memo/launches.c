@@ -5,7 +5,7 @@ enum { COOPERATIVE = 2, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 
 static struct {
     int (*launch)(const LaunchConfig *, void *, void **, void **), (*replace)(void *, void *);
-    int (*get_context)(void **), (*set_context)(void *);
+    int (*get_context)(void **), (*set_context)(void *), (*is_capturing)(void *, int *);
     void *context; /* of the device of handles */
 } driver;
 
@@ -17,6 +17,7 @@ static int driver_open(uintptr_t context)
     *(void **)&driver.replace = dlsym(library, "cuTensorMapReplaceAddress");
     *(void **)&driver.get_context = dlsym(library, "cuCtxGetCurrent");
     *(void **)&driver.set_context = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&driver.is_capturing = dlsym(library, "cuStreamIsCapturing");
     *(void **)&driver.launch = dlsym(library, "cuLaunchKernelEx");
     driver.context = (void *)context;
     if (!context && driver.get_context) driver.get_context(&driver.context);
@@ -100,6 +101,8 @@ static int launch_all(const Entry *e, const Call *k)
     uint64_t stream = atomic_load_explicit(&k->handle->stream, memory_order_relaxed), address = 0;
     _Atomic int *busy[2] = {NULL, NULL}; /* steps of two calls do not mix on a handle, nor where they share scratch memory */
     if (e->scratch_bytes && e->by_driver) {
+        int capturing = 0; /* a graph has scratch memory of its own, from Python: it may run on any stream */
+        if (driver.is_capturing && (driver.is_capturing((void *)stream, &capturing) || capturing)) return 1;
         unsigned i = scratch_of(stream, e->scratch_bytes);
         if (i == SCRATCHES) return 1;
         address = scratches[i].address, busy[1] = &scratches[i].busy;

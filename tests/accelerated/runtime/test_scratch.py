@@ -41,6 +41,16 @@ def test_what_was_outgrown_stays(device, scratch):
     assert device.download(small.address, 4) == b"\1" * 4
 
 
+def test_a_graph_has_memory_of_its_own(device, scratch):
+    """It may run while the stream that it was captured from, or another graph of it, uses its own."""
+    stream, pieces = device.new_stream(), []
+    for capture in (0, 1, 1, 2, 0):
+        stream.capture = lambda capture=capture: capture
+        with scratch.of(stream, 10) as memory:
+            pieces.append(memory)
+    assert pieces[1] is pieces[2] and pieces[0] is pieces[4] and len({id(piece) for piece in pieces}) == 3
+
+
 def test_launches_of_two_threads_do_not_mix(device, scratch):
     """Another thread waits until the first has issued all launches of its call."""
     stream, order = device.new_stream(), []

@@ -102,9 +102,9 @@ int cuStreamSynchronize(uintptr_t stream) {
   if (stream && !belongs_here(stream)) return INVALID_HANDLE;
   return on_stream(stream, true);
 }
-int cuStreamIsCapturing(uintptr_t stream, int* status) {
+int cuStreamGetCaptureInfo_v2(uintptr_t stream, int* status, uint64_t* number, void*, void*, void*) {
   if (capturing && !stream) return CAPTURE_IMPLICIT;
-  return *status = capturing && stream == capturing, 0;
+  return *status = capturing && stream == capturing, *number = 7, 0;
 }
 int cuThreadExchangeStreamCaptureMode(int* given) {
   int before = mode;
