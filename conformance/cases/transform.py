@@ -571,14 +571,6 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
 
 
-@both("c14")
-@BOTH
-def test_ranks_must_agree(refused, filters):
-    right = applied(changing(), DIMS, filters=filters)
-    spec = FilterSpec(FLOAT, NCHW, (*DIMS, 1)) if filters else TensorSpec.packed(FLOAT, (*DIMS, 1))
-    refused(type(right)(changing(), 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c14"))
-
-
 @both("c13")
 @BOTH
 def test_rank_of_the_transform_must_agree(refused, filters):
@@ -598,27 +590,6 @@ def test_other_ranks_are_not_transformed(refused, rank, filters):
     )
 
 
-@both("c15")
-@BOTH
-def test_destination_has_the_format_of_the_transform(refused, filters):
-    right = applied(changing(fold=(2, 2)), (2, 3, 4, 6), filters=filters)
-    wrong = (
-        FilterSpec(FLOAT, NHWC, right.destData.dims) if filters else TensorSpec.packed(FLOAT, right.destData.dims, NHWC)
-    )
-    refused(type(right)(right.transform, 1.0, 0.0, right.srcData, wrong), NOT_SUPPORTED, named(filters, "c15"))
-
-
-@both("c15")
-@BOTH
-def test_vectors_are_not_transformed(refused, filters):
-    dims = (2, 8, 4, 6)
-    specs = (
-        [FilterSpec(INT8x4, NCHW_VECT_C, dims)] * 2 if filters else [TensorSpec.packed(INT8x4, dims, NCHW_VECT_C)] * 2
-    )
-    kind = TransformFilter if filters else TransformTensorEx
-    refused(kind(changing(), 1.0, 0.0, *specs), NOT_SUPPORTED, named(filters, "c15"))
-
-
 @both("c05")
 @BOTH
 @pytest.mark.parametrize("transform", [changing(), changing(fold=(2, 2))], ids=["copy", "fold"])
@@ -629,41 +600,6 @@ def test_transform_in_place_is_refused(refused, transform, filters):
         named(filters, "c05"),
         aliases={"destData": "srcData"},
     )
-
-
-@both("c13")
-@BOTH
-@pytest.mark.parametrize(
-    "missing", ["handle", "transDesc", "alpha", "srcDesc", "srcData", "beta", "destDesc", "destData"]
-)
-def test_transform_null(cudnn, caller, refuses, missing, filters):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "transDesc": caller.descriptor(changing()), "alpha": 1.0, "srcDesc": describe(),
-        "srcData": source, "beta": 0.0, "destDesc": describe(), "destData": destination,
-    }  # fmt: skip
-    arguments[missing] = None
-    clause = named(filters, "c13") if missing.endswith("Desc") else "cudnnStatus_t/c05"
-    call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
-    refuses(BAD_PARAM, clause, call, *arguments.values(), unchanged=(source, destination))
-
-
-@both("c13")
-@BOTH
-def test_uninitialised_descriptors(subject, cudnn, caller, refuses, filters):
-    if not subject.survives_stray_pointers:
-        pytest.skip("what a foreign library does with unset descriptors is its own affair")
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    create = cudnn.cudnnCreateFilterDescriptor if filters else cudnn.cudnnCreateTensorDescriptor
-    describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
-    call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
-    transform, fresh = caller.descriptor(changing()), cudnn.cudnnCreateTensorTransformDescriptor()
-    for trio in [(fresh, describe(), describe()), (transform, create(), describe()), (transform, describe(), create())]:
-        arguments = (caller.handle, trio[0], 1.0, trio[1], source, 0.0, trio[2], destination)
-        refuses(BAD_PARAM, named(filters, "c13"), call, *arguments, unchanged=(source, destination))
 
 
 # Transform descriptors
