@@ -20,6 +20,7 @@ from dualdnn.api.operations import (
     FilterSpec,
     TensorSpec,
 )
+from dualdnn.api.operations.answers import Answers
 from dualdnn.api.operations.specs import FLOAT, NCHW
 from dualdnn.conformance.calls.miopen import convolution, found, tensor
 from dualdnn.conformance.marks import shows
@@ -157,7 +158,7 @@ def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypat
         x, w, y = (tensor(spec.dims) for spec in (o.x, o.w, o.y))
         first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
         with monkeypatch.context() as patched:
-            patched.setattr(handle.cudnn, "prepared", {})  # what the true backend answered
+            patched.setattr(handle.cudnn, "answers", Answers())  # what the true backend answered
             patched.setattr(
                 handle.backend,
                 "workspace_bytes",
