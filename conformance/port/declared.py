@@ -55,9 +55,9 @@ class Declared:
     ) -> None:
         """outer: of the file, where ``root`` is the body of one of its macros."""
         self.kinds, self.called, self.root = frozenset(kinds) & frozenset(ENUMERATIONS), called, root
-        self.macros = outer.macros if outer else {match[1] for match in _MACRO.finditer(text)}
+        self.macros: set[bytes] = outer.macros if outer else {match[1] for match in _MACRO.finditer(text)}
         # name of a macro that compares with numbers -> as what it takes an argument: "bool" where the numbers are 0
-        self.comparing = outer.comparing if outer else dict(_comparing(text))
+        self.comparing: dict[bytes, str] = outer.comparing if outer else dict(_comparing(text))
         self.variables: dict[
             bytes, list[tuple[int, int, str, int]]
         ] = {}  # name -> scope, type, pointers and dimensions
