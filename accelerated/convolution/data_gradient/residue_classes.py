@@ -31,7 +31,7 @@ from ...solver import LAUNCH_SECONDS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
-from ..implicit_gemm.product import TapWalk
+from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import TMA, TmaKernel
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
@@ -250,10 +250,11 @@ class DataGradient(Solver[DataGradientProblem]):
                 launches += within([_blend(ConvolutionProblem(found.forward, device, aligned=False))], where)
                 continue
             if direct := _from_filter(found, problem):
-                launches += within([direct], where | {"w": At("w")})
+                kernel, made = direct
+                launches += within([kernel.launch(made)], where | {"w": At("w")})
                 continue
-            made = transposed_filter(found.part, found.forward.w, device, found.filter_row)
-            launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
+            laid_out = transposed_filter(found.part, found.forward.w, device, found.filter_row)
+            launches += within([laid_out], {"x": At("w", found.part_at), "y": where["w"]})
             launches += within(_inner(found, device).launches(), where)
             at += _filter_bytes(found)
         if "dx" in copies:
@@ -297,7 +298,7 @@ def _inner(found: ResidueClass, device: Any) -> Inner:
     return Inner(found.forward, device, found.filter_row)
 
 
-def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> Launch | None:
+def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[TmaKernel, Product] | None:
     """Return the product of a class that reads w as it lies; None where no kernel does."""
     o, walk = problem.operation, found.walk
     if not (problem.aligned and walk) or found.filter_row or o.w.data_type not in (HALF, BFLOAT16):
@@ -309,7 +310,7 @@ def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> Launch | 
     if not isinstance(kernel, TmaKernel) or len(inner.problem.products) > 1:
         return None
     made = replace(inner.problem.products[0], walk=walk)
-    return kernel.launch(made) if kernel.serves(made) else None
+    return (kernel, made) if kernel.serves(made) else None
 
 
 def _filter_bytes(found: ResidueClass) -> int:
