@@ -62,6 +62,13 @@ def test_a_case_that_says_nothing_is_told(table, entry, said):
         read(table(f"case = {entry}"))
 
 
+def test_rows_are_in_the_order_of_the_table(table):
+    """Processes that share the cases must agree on it."""
+    clauses = [f"c{number:02d}" for number in range(9)]
+    changes = ", ".join(f'"{clause} BAD_PARAM" = [{{ id = "{clause}", mode = 9 }}]' for clause in clauses)
+    assert list(read(table(f'case = {{ of = "set", {changes} }}'))["case"].rows) == clauses
+
+
 def test_the_accepted_call_must_succeed(table):
     """Else its change could be refused for what was wrong before."""
     subject = open_subject("reference")

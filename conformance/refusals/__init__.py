@@ -79,7 +79,7 @@ def _accepted(call: str | Mapping[str, Any]) -> Call:
 
 def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) -> Case:
     rows: dict[str, list[Refusal]] = {}
-    for key in entry.keys() - set(OF_CASES):
+    for key in (name for name in entry if name not in OF_CASES):  # in the order of the table, in every process
         clause, _, status = key.partition(" ")
         for change in (one for given in entry[key] for one in _each(given)):
             call = accepted[change.get("of", entry.get("of"))]
