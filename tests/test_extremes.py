@@ -18,6 +18,7 @@ from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.graph_nodes import GraphTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.api.status import CudnnError
+from dualdnn.conformance import graph_kinds
 from dualdnn.conformance.calls import Caller, sized
 from dualdnn.conformance.calls.exceptions import WORKSPACES
 from dualdnn.conformance.cases import every_operation, transform
@@ -37,6 +38,7 @@ BESIDE = 2**35  # bytes without access on both sides of an operand: a wrong offs
 NOT_RESERVED = 0x4000  # MAP_NORESERVE
 LEAST_RANK = 3  # of tensors whose strides a descriptor says
 MOVED = 0.7  # of these tensors
+OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides are 64-bit numbers
 TRIED = 40  # layouts, some of which the calls refuse
 # Tensors without a descriptor of their strides, and operations whose descriptors have none, or packed ones alone.
 FIXED = ("weightSpace", "dweightSpace", "biasData", "reorderedBiasData")
@@ -74,12 +76,15 @@ class SparseMemory:
         libc.munmap(self.base, self.accessible + 2 * BESIDE)
 
 
-def far_strides(rng: random.Random, dims: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return strides of which one or two are as large as ``most`` elements allow; the others are packed, in some order."""
+def far_strides(rng: random.Random, dims: tuple[int, ...], most: int, large: Sequence[int] = LARGE) -> tuple[int, ...]:
+    """Return strides of which one or two are as large as ``most`` elements allow; the others are packed, in some order.
+
+    large: the strides of dimensions of size 1.
+    """
     order = [*range(len(dims))]
     if rng.random() < 0.5:
         rng.shuffle(order)
-    strides, span = [rng.choice(LARGE) for _ in dims], 1
+    strides, span = [rng.choice(large) for _ in dims], 1
     long = [d for d in order if dims[d] > 1]
     far = rng.choice((long[:1], rng.sample(long, 1), long[:2][::-1]))
     for d in [d for d in reversed(long) if d not in far]:
@@ -117,11 +122,11 @@ class FarCaller(Caller):
     def _far(self, spec: Any) -> Any:
         if spec not in self.known:
             of_graph = isinstance(spec, GraphTensor)
-            vector = spec.vector_count if of_graph else 1
+            vector, large = (spec.vector_count, OF_GRAPHS) if of_graph else (1, LARGE)
             described = not spec.is_virtual if of_graph else spec.vector_length == 1
             described = described and len(spec.dims) >= LEAST_RANK and max(spec.dims) > 1
             moves = described and self.rng.random() < MOVED
-            strides = far_strides(self.rng, spec.dims, (SCALARS - 1) // vector) if moves else spec.strides
+            strides = far_strides(self.rng, spec.dims, (SCALARS - 1) // vector, large) if moves else spec.strides
             self.known[spec] = replace(spec, strides=strides)
         return self.known[spec]
 
@@ -203,9 +208,15 @@ def test_elements_far_apart_in_drawn_operations(handle, name):
     assert any(served)
 
 
-@pytest.mark.parametrize("name", [name for name, o in every_operation.SAMPLES.items() if not name.startswith(PACKED)])
+OPERATIONS: dict[str, Operation] = {
+    **{name: sample for name, sample in every_operation.SAMPLES.items() if not name.startswith(PACKED)},
+    **{f"graph {number}": graph for number, graph in enumerate(graph_kinds.graphs())},
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_elements_far_apart(handle, name):
-    step = Step(every_operation.SAMPLES[name])
+    step = Step(OPERATIONS[name])
     served = (number for number in range(TRIED) if is_served(handle, [step], f"{name} {number}"))
     assert len(list(islice(served, LAYOUTS))) == LAYOUTS
 
@@ -220,3 +231,16 @@ def test_padding_beside_elements_far_apart(handle, data_type, stride):
         caller = FarCaller(handle, "", {operation.srcData: source, operation.destData: operation.destData})
         trial = attempt_chain(caller, [Step(operation)])
         assert trial.passed, f"{trial.explanation()} {caller.far(operation)}"
+
+
+@pytest.mark.parametrize("number", range(len(list(graph_kinds.graphs()))))
+def test_graphs_with_strides_of_64_bits(judge, number):
+    """Of dimensions of size 1, whose bytes NumPy does not count."""
+
+    def far(spec: Any) -> Any:
+        strides = tuple(2**62 if d == 1 else stride for d, stride in zip(spec.dims, spec.strides, strict=True))
+        return replace(spec, strides=strides)
+
+    operation = relaid(list(graph_kinds.graphs())[number], far)
+    for caller in judge.callers:
+        assert attempt_chain(caller, [Step(operation)]).passed

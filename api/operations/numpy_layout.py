@@ -43,10 +43,11 @@ class Layout(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def layout(spec: TensorSpec) -> Layout:
-    """With the dimensions of ``spec.scalar_layout()``."""
+    """With the dimensions of ``spec.scalar_layout()``. Only dimensions of size 1 have strides beyond the span, which NumPy may not count."""
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
-    return Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
+    span = spec.span * spec.vector_length
+    return Layout(dims, dtype, tuple(min(stride, span) * dtype.itemsize for stride in strides))
 
 
 def joined_vectors(spec: TensorSpec, elements: Array) -> Array:
