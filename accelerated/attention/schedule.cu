@@ -6,7 +6,10 @@
 #include "attention/vectors.cuh"
 
 struct Piece {
-  int first, low, low_step, high, high_step;  // time-step; the window there, and what the next one's is further
+  int first, low;  // time-step; the window there, and what the next one's is further, modulo 2**32
+  unsigned low_step;
+  int high;
+  unsigned high_step;
 };
 
 struct ScheduleArguments {

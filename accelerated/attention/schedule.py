@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import Structure, c_int, c_longlong
+from ctypes import Structure, c_int, c_longlong, c_uint
 
 from dualdnn.api.operations.attention.memory import COUNTERS
 
@@ -18,7 +18,7 @@ PIECES = 192  # of a launch: arguments of kernels have at most 4096 bytes
 class Piece(Structure):
     """Windows of time-steps along which both ends rise evenly (schedule.cu)."""
 
-    _fields_ = [(name, c_int) for name in ("first", "low", "low_step", "high", "high_step")]
+    _fields_ = [("first", c_int), ("low", c_int), ("low_step", c_uint), ("high", c_int), ("high_step", c_uint)]
 
 
 def pieces(low: Sequence[int], high: Sequence[int]) -> list[Piece]:

@@ -132,6 +132,8 @@ WINDOWS = {
     "negative": ((-5, -(2**31), 1, 0), (2, 3, -1, 5)),
     "inverted": ((3, 2, 0, 4), (1, 2, 5, 3)),
     "beyond": ((0, 4, 5, INT_MAX), (5, 5, 9, INT_MAX)),
+    "far apart": ((-INT_MAX - 1, -1, INT_MAX, 0), (INT_MAX, 2, -INT_MAX - 1, 4)),
+    "rising steeply": ((-INT_MAX - 1, -1, INT_MAX - 1, 0), (2, 3, 4, 5)),
 }
 
 
