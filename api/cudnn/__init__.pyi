@@ -1250,7 +1250,7 @@ def cudnnTransformTensorEx(
     shared memory. destDesc is laid out in transDesc's format where T does anything.
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
     dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
-    other ranks, types and layouts (c15). Source: 3.2.101.
+    other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
 
 def cudnnActivationBackward(
@@ -2787,8 +2787,8 @@ def cudnnGetRNNTempSpaceSizes(
 ) -> _cudnnGetRNNTempSpaceSizes:
     """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
-    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
-    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
+    NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
     """
 
 class _cudnnGetRNNWeightParams(NamedTuple):

@@ -151,7 +151,7 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
     shared memory. destDesc is laid out in transDesc's format where T does anything.
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
     dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
-    other ranks, types and layouts (c15). Source: 3.2.101.
+    other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
     _check("cudnnTransformTensorEx", transDesc, alpha, srcDesc, beta, destDesc)
     writable_layout(destDesc=destDesc)

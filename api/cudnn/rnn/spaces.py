@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from ...enumerations import cudnnForwardMode_t
@@ -10,6 +11,7 @@ from ...operations.rnn import reserve, workspace
 from ...status import BAD_PARAM, expect
 from .descriptor import configured_by_v8
 from .steps import check_steps, completed
+from .weights import LARGEST_SPACE
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
 
@@ -23,15 +25,28 @@ class TempSpaceSizes(NamedTuple):
 def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
     """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
-    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
-    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
+    NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
     """
     network, x = rnnDesc.spec, xDesc.spec
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", network)
     fits = (x.data_type, x.vector) == (network.data_type, network.input_size)
     expect(fits, BAD_PARAM, "cudnnGetRNNTempSpaceSizes/c08", f"xDesc is {x}, rnnDesc {network}")
-    kept = reserve(network, x.max_length, x.batch, fMode == TRAINING)
-    return TempSpaceSizes(workspace(network, x.max_length, x.batch).nbytes, kept.nbytes)
+    spaces = workspace, partial(reserve, training=fMode == TRAINING)
+    clause = "cudnnGetRNNTempSpaceSizes/c08"
+    return TempSpaceSizes(*(_bytes(clause, space_of, network, x.max_length, x.batch) for space_of in spaces))
+
+
+def _bytes(clause, space_of, network, steps, batch):
+    """Return the bytes of a network's space. Raises BAD_PARAM with this clause where no memory holds them."""
+    nbytes = space_of(network, steps, batch).nbytes
+    expect(
+        nbytes <= LARGEST_SPACE,
+        BAD_PARAM,
+        clause,
+        f"{network} needs {nbytes} bytes for {steps} steps of {batch} sequences",
+    )
+    return nbytes
 
 
 def _size(name, clauses, space_of, network, length, steps):
@@ -40,7 +55,7 @@ def _size(name, clauses, space_of, network, length, steps):
     specs = [descriptor.spec for descriptor in steps]
     check_steps("xDesc", specs, length, *others)
     network = completed(network, specs[0].dims[1], specs[0].data_type, network_clause, network_clause)
-    return space_of(network, length, specs[0].dims[0]).nbytes
+    return _bytes(network_clause, space_of, network, length, specs[0].dims[0])
 
 
 @documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
