@@ -24,8 +24,8 @@ UNREPEATABLE = "not repeatable"
 CHECK_OFF = "no check of"  # what a noticed check is told by that was switched off: no check of CLAUSE
 REFUSED_OTHERWISE = "another check beside that of"  # the same, where another check refused what that one let pass
 BROKEN = "break of"  # what a noticed break is told by: break of CLAUSE: BREAK
-RUNS = 6  # cases of one clause in which a break changes something, in one process
-TRIED = 15  # cases of one clause that run under a break, in one process
+RUNS = 12  # cases of one clause in which a break changes something, in one process
+TRIED = 40  # cases of one clause that run under a break, in one process
 HERE = str(Path(__file__).parent)
 
 

@@ -14,10 +14,11 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 # Sentences that forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|equals?|identical)\b"
+    r"\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical)\b"
 )
 PERMITS = re.compile(r"\b(may be NULL|can be NULL|NULL means|== ?NULL|=NULL|is NULL|optional)\b")
 REFUSALS = ("accepted", "status")  # the breaks of clauses that demand a refusal
+ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG")
 UNHELD = re.compile(r"need not be|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
 # Enumerations of the names of attributes -> the setter, the getter and the parameter that takes such a name
 ATTRIBUTES = {
@@ -96,7 +97,8 @@ def _breaks(clause: Any) -> Iterator[Break]:
         yield from (
             Break("result", "", word) for word in words if not word.startswith(("CUDNN", "cudnn")) and len(word) > 3
         )
-    yield from _of_named_functions(clause, words)
+    if not known and not clause.function.startswith("CUDNN_BACKEND_"):
+        yield from _of_named_functions(clause, words)
 
 
 def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
@@ -118,6 +120,9 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
                 yield Break("accepted", function, word)
         if "attributeType" in parameter or "attribute type" in clause.text:
             yield Break("argument", setter, "attributeType", only=only)
+        if re.search("return|read|report|retriev", clause.text):
+            yield Break("result", getter, only=only)
+            continue
         yield Break("argument", setter, parameter, only=only)
         yield Break("argument", getter, parameter, only=only)
         yield Break("result", getter, only=only)
@@ -206,10 +211,11 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if demands or _refuses(clause):
         yield Break("accepted", function.name)
         return
-    if clause.kind in ("dtype", "support", "layout"):
+    if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
         yield Break("refused", function.name, only=only)
-    yield from _of_all(clause, function)
+    if not named and clause.kind != "workspace":
+        yield from _of_all(clause, function)
 
 
 def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:

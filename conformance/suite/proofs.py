@@ -22,6 +22,7 @@ TWO_WAYS = "refused otherwise"  # every such case fails because another check re
 SHOWN = "shown"  # cases pass, and none has failed under a break of this clause
 WORDS = (SHOWN, TWO_WAYS, PROVEN)  # the later one counts
 NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
+UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # the class of the reason of a clause that has none yet
 PATH = Path(__file__).parents[1] / "unproven.json"
 Evidence = dict[str, dict[str, dict[str, str]]]
 
@@ -91,18 +92,21 @@ def with_evidence(report: Report) -> Report:
     return replace(report, environment={**report.environment, "evidence": said}) if said else report
 
 
-def differing(results: Sequence[Mapping[str, Any]], part: str) -> list[str]:
-    """Return lines on clauses of the part that are neither proven nor listed as unproven, and on those that are both."""
-    lines = []
+def differing(results: Sequence[Mapping[str, Any]], part: str) -> tuple[list[str], list[str]]:
+    """Return lines on clauses of the part that are neither proven nor listed as unproven, and lines on those that are both.
+
+    The second are no failure: which case comes first decides which breaks are tried.
+    """
+    missing, shrunk = [], []
     wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
     for subject, clauses in evidence(results).items():
         listed = unproven(subject)
         proven = {clause for clause, entry in clauses.items() if entry["evidence"] == PROVEN}
-        if missing := sorted((wanted & set(clauses)) - proven - set(listed)):
-            lines.append(f"{subject}: {len(missing)} clauses are not proven and not listed: {', '.join(missing)}")
-        if shrunk := sorted(wanted & proven & set(listed)):
-            lines.append(f"{subject}: {len(shrunk)} clauses are proven and listed as unproven: {', '.join(shrunk)}")
-    return lines
+        if found := sorted((wanted & set(clauses)) - proven - set(listed)):
+            missing.append(f"{subject}: {len(found)} clauses are not proven and not listed: {', '.join(found)}")
+        if found := sorted(wanted & proven & set(listed)):
+            shrunk.append(f"{subject}: {len(found)} clauses are proven and listed as unproven: {', '.join(found)}")
+    return missing, shrunk
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -117,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         known = unproven(subject)
         for clause in sorted(wanted & set(clauses)):
             if clauses[clause]["evidence"] != PROVEN:
-                reasons.setdefault(known.get(clause, clauses[clause]["evidence"]), []).append(clause)
+                reasons.setdefault(known.get(clause, UNLISTED[clauses[clause]["evidence"]]), []).append(clause)
         listed["unproven"][subject.partition(":")[0]] = reasons
     PATH.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
