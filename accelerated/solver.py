@@ -157,15 +157,30 @@ class Room(Generic[P]):
 
     def _plan_of_built(self, chosen: Solver[P], problem: P) -> Plan | None:
         """Return the plan of another solver whose modules are there and which needs no more workspace, None where there
-        is none. Those that apply are asked before those that only serve."""
+        is none. Those that apply are asked before those that only serve, and all for aligned operands before all for
+        operands that are not: their modules are the fewest."""
         room = chosen.workspace_bytes(problem)
-        others = [solver for solver in self.solvers if solver is not chosen and solver.serves(problem)]
-        for solver in sorted(others, key=lambda solver: not solver.applies(problem)):
-            alike = problem.aligned or not (solver.alignment(problem) or solver.apart(problem))
-            if alike and solver.workspace_bytes(problem) <= room:
-                with contextlib.suppress(NotBuilt), only_built():
-                    return self._plan_by(solver, problem)
+        unaligned = self.problem(problem.operation, problem.device, aligned=False)
+        for known in (problem, unaligned) if problem.aligned else (problem,):
+            others = [solver for solver in self._taking(known) if solver is not chosen or known is unaligned]
+            for solver in sorted(others, key=lambda solver: not solver.applies(known)):
+                if solver.workspace_bytes(known) <= room:
+                    with contextlib.suppress(NotBuilt), only_built():
+                        return self._plan_by(solver, known)
         return None
+
+    def _taking(self, problem: P) -> list[Solver[P]]:
+        """Return the solvers that serve a problem, but for those that need alignment where it has none."""
+        serving = [solver for solver in self.solvers if solver.serves(problem)]
+        if problem.aligned:
+            return serving
+        return [solver for solver in serving if not (solver.alignment(problem) or solver.apart(problem))]
+
+    def generic_plan(self, operation: Operation, device: Any) -> Plan:
+        """Return the plan of the last solver of an operation whose operands need not be aligned: what serves where no
+        other solver's modules are there."""
+        problem = self.problem(operation, device, aligned=False)
+        return self._plan_by(self._taking(problem)[-1], problem)
 
     def _plan_by(self, chosen: Solver[P], problem: P) -> Plan:
         """Return the plan of a solver, with a fallback where it needs alignment."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
@@ -25,6 +25,7 @@ from dualdnn.accelerated.runtime.listing import Listing, Module
 from dualdnn.accelerated.runtime.programs import find_nvcc, host_compiler
 from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
+from dualdnn.api.cudnn.normalization.lrn import TYPES as LRN_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.spatial_transformer import TYPES as TRANSFORMER_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
@@ -33,9 +34,12 @@ from dualdnn.api.operations import (
     BackendError,
     DropoutBackward,
     DropoutForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
     Operation,
     PoolingBackward,
     PoolingForward,
+    ReduceTensor,
     SpatialTfGridGeneratorBackward,
     SpatialTfGridGeneratorForward,
     SpatialTfSamplerBackward,
@@ -44,14 +48,15 @@ from dualdnn.api.operations import (
     TransformTensor,
 )
 from dualdnn.api.operations.rnn import RNNDataSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC, UINT8
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.attention_rows import attention_kinds
+from .bench.convolution_rows import Layer, convolution, data_gradient, filter_gradient
 from .bench.fused_rows import small_fused
 from .bench.rnn_rows import rnn_kinds
 from .bench.row import Convolution, Row
-from .bench.rows import LAYOUTS, OPERATIONS, rows
+from .bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
@@ -69,6 +74,7 @@ TAKEN = {
     PoolingBackward: BACKWARD_TYPES,
     **dict.fromkeys((DropoutForward, DropoutBackward), DROPOUT_TYPES),
     **dict.fromkeys(TRANSFORMERS, TRANSFORMER_TYPES),
+    **dict.fromkeys((LRNCrossChannelForward, LRNCrossChannelBackward), LRN_TYPES),
 }
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
 # Constants that host and device share: of one value in each source.
@@ -81,7 +87,7 @@ CONSTANTS = {
 VARIANTS = {
     ONE_KERNEL, "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
-    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
+    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PACK_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
@@ -97,6 +103,9 @@ LONGEST = (
 # Solvers that launch the kernels of a step again and again; the steps that are planned of them
 STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
+GENERIC_SHAPES = ((3, 5, 7, 9), (2, 8, 6, 6), (64, 64, 56, 56), (1, 4096, 1, 1), (4096, 4, 1, 1))
+FEW_CHANNELS = tuple((2, channels, *size) for channels in (1, 2, 3, 4, 8) for size in ((7, 9), (128, 128)))
+WINDOWS = range(1, 17)  # channels of a window of LRN
 
 
 def wanted_modules(device: Any) -> list[Module]:
@@ -104,6 +113,8 @@ def wanted_modules(device: Any) -> list[Module]:
     fast, general = Listing(device), Listing(device)
     for operation in timed(device, rows()):
         plan(operation, fast)
+    for operation in (*kinds(fast), *generic_kinds()):
+        ROOMS[type(operation)].generic_plan(operation, fast)
     for operation in kinds(device):
         for solver in possible_solvers(operation, general):  # those too that serve other sizes
             made = plan_by(operation, general, solver)
@@ -158,13 +169,15 @@ def kinds(device: Any) -> Iterator[Operation]:
             if data_type in TAKEN.get(type(operation), TYPES):
                 yield operation
     yield from conversions()
+    yield from reductions()
+    yield from small_groups()
     yield from small_fused()
     yield from filters_and_matrices()
     yield from attention_kinds()
     yield from rnn_kinds()
     yield from graphs()
-    for convolution in (*convolutions(), *small_convolutions(), *gradients()):
-        yield with_workspace(convolution, device)
+    for operation in (*convolutions(), *small_convolutions(), *gradients()):
+        yield with_workspace(operation, device)
 
 
 def with_workspace(operation: Any, device: Any) -> Any:
@@ -172,6 +185,39 @@ def with_workspace(operation: Any, device: Any) -> Any:
     if "workspace_bytes" not in {field.name for field in fields(operation)}:
         return operation
     return replace(operation, workspace_bytes=workspace_bytes(operation, device))
+
+
+def generic_kinds() -> Iterator[Operation]:
+    """Operations for which generic solvers have further modules: those of every window, of other exponents, of few and
+    many channels, and of large tensors."""
+    windows = [lrn(n, backward, beta) for n, backward, beta in product(WINDOWS, (False, True), (0.75, 0.5))]
+    samplers = [sampler(False), sampler(True)]
+    for make in (*windows, *samplers, *(make for make, _ in OPERATIONS.values())):
+        shapes = FEW_CHANNELS if make in samplers else GENERIC_SHAPES[:1] if make in windows else GENERIC_SHAPES
+        for dims, data_type, layout in product(shapes, TYPES, LAYOUTS):
+            operation = make(data_type, dims, layout)
+            if data_type in TAKEN.get(type(operation), TYPES):
+                yield operation
+
+
+def reductions() -> Iterator[ReduceTensor]:
+    """Sums with packs of every width, into results of their own type and of float, to one number and to few."""
+    for extent, data_type, kept in product((1, 2, 4, 8, 16), TYPES, ((), (0,), (1,), (3,))):
+        made = cast(ReduceTensor, reduce("ADD", kept)(data_type, (4, 7, 9, extent), "nchw"))
+        for result, compute in {(data_type, FLOAT), (FLOAT, FLOAT), (data_type, DOUBLE)}:
+            spec = replace(made.reduction, compute_type=compute)
+            yield replace(made, reduction=spec, C=replace(made.C, data_type=result))
+
+
+def small_groups() -> Iterator[Operation]:
+    """Convolutions and their gradients of groups of few channels and filters, which threads multiply at once."""
+    counts = product((1, 2, 4), (1, 2, 4), (1, 2, 4), (FLOAT, HALF, BFLOAT16, DOUBLE))
+    for channels, filters, groups, data_type in counts:
+        o = convolution(Layer(2, channels * groups, 6, filters * groups, 3, 2, groups), "float", NCHW)
+        spec = replace(o.convolution, compute_type=DOUBLE if data_type == DOUBLE else FLOAT)
+        x, w, y = (replace(tensor, data_type=data_type) for tensor in (o.x, o.w, o.y))
+        plain = replace(o, convolution=spec, x=x, w=w, y=y)
+        yield from (plain, data_gradient(plain), filter_gradient(plain))
 
 
 def conversions() -> Iterator[Operation]:

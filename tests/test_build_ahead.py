@@ -8,7 +8,7 @@ import pytest
 from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
-from dualdnn.accelerated.solver import plan_by, possible_solvers
+from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
@@ -95,9 +95,12 @@ def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_
 
 
 def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
-    specialised = {module for module in wanted if not build_ahead.takes_any_shape(module)}
+    generic = build_ahead.Listing(device)
+    for operation in (*build_ahead.kinds(generic), *build_ahead.generic_kinds()):
+        ROOMS[type(operation)].generic_plan(operation, generic)
+    specialised = {m for m in wanted if not (build_ahead.takes_any_shape(m) or m in generic.modules)}
     timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device, rows())))
-    assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
+    assert specialised == {m for m in timed if not (build_ahead.takes_any_shape(m) or m in generic.modules)}
     assert {source for source, _ in specialised} == {
         "attention/online_tma.cu", "attention/gradients_tma.cu",
         "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
@@ -105,7 +108,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
-        "normalization/batch_strided.cu", "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
+        "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
         "spatial_transformer/sampler.cu",
     }  # fmt: skip
 

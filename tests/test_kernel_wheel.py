@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 from dualdnn import __version__
-from dualdnn.accelerated.plans import Launch
-from dualdnn.accelerated.runtime import shipped
-from dualdnn.accelerated.runtime.errors import CompileError
+from dualdnn.accelerated.plans import AlignedPlan, Launch, plan
+from dualdnn.accelerated.runtime import fallbacks, shipped
+from dualdnn.accelerated.runtime.errors import CompileError, NotBuilt
 from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
 from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
 from dualdnn.conformance.bench.rows import batch_training
+from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.domains import DOMAINS, operations
 from dualdnn.conformance.warm_up import modules_of, with_room
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
@@ -163,6 +166,50 @@ def test_targets_and_parts_that_are_not_there(tmp_path, capsys, monkeypatch):
 def test_launches_fit_the_smallest_gpu(of_small):
     modules, too_large = of_small
     assert modules and not set(too_large)
+
+
+class Offline(Launched):
+    """A device that has modules of a wheel alone, and no compiler."""
+
+    def __init__(self, device, modules):
+        super().__init__(device)
+        self.shipped = set(modules)
+
+    def obstacle(self):
+        return "no compiler"
+
+    def function(self, source, kernel, definitions=()):
+        if (source, tuple(definitions)) not in self.shipped:
+            raise NotBuilt(f"{source} {definitions}")
+        return super().function(source, kernel, definitions)
+
+    function_when_ready = function
+
+
+@pytest.mark.parametrize("family", DOMAINS)
+def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, tmp_path, monkeypatch, caplog):
+    """Operations that no list of the wheel has: a generic solver of their room serves, also for unaligned operands, and
+    says so."""
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
+    device, solvers = Offline(SMALL, of_small[0]), set()
+
+    @seed(4)
+    @settings(
+        max_examples=40, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(operations(DOMAINS[family]))
+    def look(drawn):
+        for operation in drawn.steps:
+            made = plan(with_workspace(operation, device), device)
+            if isinstance(made, AlignedPlan):
+                made.fallback()
+            solvers.add(made.solver)
+
+    look()
+    assert solvers
+    assert {note.split(" instead")[0] for note in fallbacks.notes()} == {
+        record.getMessage().split(" serves")[0] for record in caplog.records if "serves instead" in record.getMessage()
+    }
 
 
 def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):

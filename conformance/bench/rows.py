@@ -195,8 +195,8 @@ def grid_generator_gradient(data_type: cudnnDataType_t, dims: Dims, _layout: str
     return SpatialTfGridGeneratorBackward(transformer(data_type, dims))
 
 
-def lrn(n: int, backward: bool) -> Make:
-    spec = LRNSpec(n, 1e-4, 0.75, 2.0)
+def lrn(n: int, backward: bool, beta: float = 0.75) -> Make:
+    spec = LRNSpec(n, 1e-4, beta, 2.0)
 
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         t = laid_out(data_type, dims, layout)
