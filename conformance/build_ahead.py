@@ -215,8 +215,8 @@ def small_groups() -> Iterator[Operation]:
     for channels, filters, groups, data_type in counts:
         o = convolution(Layer(2, channels * groups, 6, filters * groups, 3, 2, groups), "float", NCHW)
         spec = replace(o.convolution, compute_type=DOUBLE if data_type == DOUBLE else FLOAT)
-        x, w, y = (replace(tensor, data_type=data_type) for tensor in (o.x, o.w, o.y))
-        plain = replace(o, convolution=spec, x=x, w=w, y=y)
+        x, y = (replace(tensor, data_type=data_type) for tensor in (o.x, o.y))
+        plain = replace(o, convolution=spec, x=x, w=replace(o.w, data_type=data_type), y=y)
         yield from (plain, data_gradient(plain), filter_gradient(plain))
 
 
