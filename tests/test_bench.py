@@ -148,7 +148,9 @@ def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: host.seconds))
     device = SimpleNamespace(kind="gpu", driver=driver, entered=contextlib.nullcontext)
     clock = Clock(
-        device, SimpleNamespace(handle=None), lambda seconds: (held.append(seconds), driver.calls.append("hold"))
+        device,
+        SimpleNamespace(handle=None, require_waiting=lambda action: None),
+        lambda seconds: (held.append(seconds), driver.calls.append("hold")),
     )
     slow = iter([2.5e-4, 0.0, 0.0])  # seconds that the host takes to queue the work
     driver.calls.clear()
