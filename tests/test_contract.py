@@ -195,7 +195,7 @@ def test_descriptors_in_arrays_and_null_operands_are_parts_of_the_key():
     computing = _Computing(checks, cudnnRNNForwardInference, (), "c01", {})
     assert checks.parameters.index(xs) in computing.described
     with cudnn.cudnnCreate(backend="reference") as handle:
-        given = dict.fromkeys((p.name for p in checks.parameters)) | {"handle": handle, "seqLength": 2, "xDesc": made}
+        given = dict.fromkeys(p.name for p in checks.parameters) | {"handle": handle, "seqLength": 2, "xDesc": made}
         keys = [computing.key(*{**given, **other}.values()) for other in ({}, {"xDesc": made[:1]}, {"hx": 256})]
         assert len({*keys}) == 3 and computing.key(*{**given, "xDesc": made[::-1]}.values()) == keys[0]
     assert checks.check(checks.parameters[6], None) is None

@@ -47,6 +47,7 @@ class Background:
         self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._tasks: dict[Hashable, Task] = {}
         self._threads, self._process = 0, os.getpid()
+        self.finished = 0  # tasks that ended: what was planned while others ran holds until this changes
 
     def find(self, key: Hashable) -> Task | None:
         """Return what was begun under a key."""
@@ -73,3 +74,5 @@ class Background:
     def _serve(self, tasks: queue.SimpleQueue[Task]) -> None:
         while True:
             tasks.get().run()
+            with self._lock:
+                self.finished += 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
+from dualdnn.accelerated.backend import _Launcher
 from dualdnn.accelerated.plans import BackgroundLaunch, Launch, pointers, structure
 from dualdnn.accelerated.primitives.tma import TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
@@ -150,3 +152,21 @@ def test_cases_judge_the_kernel_that_was_planned(monkeypatch):
     monkeypatch.setattr(device_module.Device, "compiles_in_background", True)
     open_subject("accelerated:emulated")
     assert not device_module.Device.compiles_in_background
+
+
+def test_what_serves_meanwhile_is_planned_once():
+    """Calls repeat the record that serves while kernels are compiled, until one of them is there."""
+    made = []
+
+    class Waiting:
+        def record(self, record, operands):
+            record.final = compiling.finished > 1
+            made.append(compiling.finished)
+
+    compiling = SimpleNamespace(finished=0)
+    backend = SimpleNamespace(device=SimpleNamespace(background=compiling), plan=lambda operation: Waiting())
+    launcher = _Launcher(backend, None)
+    for finished in (0, 0, 1, 1, 2, 2):
+        compiling.finished = finished
+        launcher([SimpleNamespace(address=256)], None)
+    assert made == [0, 1, 2]
