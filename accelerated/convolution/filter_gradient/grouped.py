@@ -24,7 +24,7 @@ MOST_LANES = 32  # per block
 MOST_OF_ONE_TAP = 8  # filters, channels of a lane where a filter has one tap
 MOST_SUMS, MOST_TAPS = 48, 9  # of a thread
 LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
-INSTRUCTIONS = 1.1e11  # instructions of threads a second on a multiprocessor, of an H100
+INSTRUCTIONS = 1.1e11  # instructions of threads a second on a multiprocessor, of an H200
 SUM_INSTRUCTIONS = 20  # instructions of a thread for each of its sums
 LEAST_TERMS = 512  # terms per sum of small groups; fewer may be added by the lanes of a warp (direct.py)
 
