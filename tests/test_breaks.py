@@ -62,7 +62,7 @@ def border():
 
 
 def relu(border, *values, mode=RELU):
-    """What an activation makes of values through a border."""
+    """Return what an activation makes of values through a border."""
     handle = cudnn.cudnnCreate(backend="reference")
     activation, tensor = cudnn.cudnnCreateActivationDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     border.call("cudnnSetActivationDescriptor", cudnn.cudnnSetActivationDescriptor, activation, mode, NAN, 0.0)

@@ -235,7 +235,7 @@ def test_padding_beside_elements_far_apart(handle, data_type, stride):
 
 @pytest.mark.parametrize("number", range(len(list(graph_kinds.graphs()))))
 def test_graphs_with_strides_of_64_bits(judge, number):
-    """Of dimensions of size 1, whose bytes NumPy does not count."""
+    """Graphs take strides of size-1 dimensions whose bytes NumPy does not count."""
 
     def far(spec: Any) -> Any:
         strides = tuple(2**62 if d == 1 else stride for d, stride in zip(spec.dims, spec.strides, strict=True))

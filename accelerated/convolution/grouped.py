@@ -81,7 +81,7 @@ class Lane(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """What the kernel needs of a gradient: its convolution, and how far apart taps are that meet the same residue."""
+    """Holds the convolution of a gradient, and how far apart taps are that meet the same residue."""
 
     convolution: ConvolutionSpec
     apart: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What is kept of answers, in one bounded place for each who asks."""
+"""Keeps answers of calls in bounded dictionaries."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Layout(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def layout(spec: TensorSpec) -> Layout:
-    """With the dimensions of ``spec.scalar_layout()``. Only dimensions of size 1 have strides beyond the span, which NumPy may not count."""
+    """Return the layout for NumPy, in the dimensions of ``spec.scalar_layout()``. Only dimensions of size 1 have strides beyond the span, which NumPy may not count."""
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
     span = spec.span * spec.vector_length

@@ -17,7 +17,7 @@ MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
 
 
 class Judged:
-    """What a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed.
+    """Holds what a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed.
 
     begins: the byte of its guarded ones that an operand begins at.
     """

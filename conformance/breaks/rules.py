@@ -1,4 +1,4 @@
-"""Which breaks a clause has: they follow from its kind and from what its text names."""
+"""Derives the breaks of a clause from its kind and from what its text names."""
 
 from __future__ import annotations
 

@@ -364,7 +364,7 @@ def test_the_largest_padding(caller, first, last, d, fold, filters):
 @pytest.mark.ours
 @BOTH
 def test_blocks_of_more_elements_than_32_bits_count(refused, filters):
-    """Of unfolding, whose result is small where most of it is cropped."""
+    """Refuse unfolded positions that 31 bits do not count, also where cropping makes the result small."""
     cropped = changing(after=(0, 0, 0, 3 - 2**29), fold=(1, 2**29), direction=UNFOLD)
     refused(applied(cropped, (2, 2, 2, 1), filters=filters), NOT_SUPPORTED, named(filters, "c15"))
 

@@ -1,4 +1,4 @@
-"""What one file of C declares, and of which enumeration type of cuDNN the value of an expression is."""
+"""Finds what one file of C declares, and of which enumeration type of cuDNN the value of an expression is."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Declared:
         return "", 0
 
     def cast(self, node: Any) -> tuple[str, Any]:
-        """What ``integers.cast`` says, with aliases and ``decltype`` followed."""
+        """Return what ``integers.cast`` says, with aliases and ``decltype`` followed."""
         text, value = cast(node)
         if node.type == "call_expression" and not text:
             text, value = (

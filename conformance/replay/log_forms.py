@@ -11,7 +11,7 @@ HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
 ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases, too
 # The mark of a line, behind whatever a collector or a quotation puts in front of it.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
-# What terminals, web pages and Markdown put into a line, and what stands there without it.
+# Patterns find what terminals, web pages and Markdown put into a line; each has its replacement.
 DRESSED = (
     (
         re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])"),

@@ -28,7 +28,7 @@ from ..problem import (
 from .tma import RingStruct, ring, ring_definitions
 
 SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
-CHANNELS = 4  # of a pack that single sums read, where they lie side by side
+CHANNELS = 4  # channels in a pack that single sums read
 NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
 
 # Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them

@@ -22,7 +22,8 @@ SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
-LEAST_FILL, LEAST_FILL_MAPPED = 0.5, 0.25  # of the 128 bytes that a tap's channels come in; where they lie innermost
+LEAST_FILL = 0.5  # least share of the 128 bytes of a tap that channels fill
+LEAST_FILL_MAPPED = 0.25  # the same where channels lie innermost
 # and TMA writes y
 LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
 RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
