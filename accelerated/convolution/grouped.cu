@@ -11,19 +11,21 @@
 #include "convolution/problem.cuh"
 
 // Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS.
-constexpr int THREADS = 128, PIXELS = 4;                               // per block; per thread
-constexpr int VALUES = GROUPS * CHANNELS, RESULTS = GROUPS * FILTERS;  // of a pixel, in x and y
+constexpr int THREADS = 128, PIXELS = 4;   // per block; per thread
+constexpr int VALUES = GROUPS * CHANNELS;  // elements of x that a lane has of a pixel
+constexpr int RESULTS = GROUPS * FILTERS;  // elements of y that a lane has of a pixel
 constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
 
 struct Arguments : Operands<ELEMENT> {
-  Convolution convolution;  // of a gradient: of dy with the pixels of the first residue
+  Convolution convolution;  // a gradient has that of dy with the pixels of the first residue
   Epilogue epilogue;
-  FastDivmod lane_blocks, lanes;                     // blocks of lanes; lanes of a block
-  FastDivmod filter_blocks, packs;                   // per group: blocks of FILTERS filters, packs of CHANNELS channels
-  FastDivmod residues[3];                            // along depth, rows, columns
-  int backward;                                      // whether it is a gradient
-  int extent[3], y_axis[3];                          // of y, in pixels; elements from one to the next
-  int stride[3], padding[3], dilation[3], apart[3];  // of the gradient; taps that meet a residue are so far apart
+  FastDivmod lane_blocks, lanes;    // blocks of lanes; lanes of a block
+  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, packs of CHANNELS channels
+  FastDivmod residues[3];           // along depth, rows, columns
+  int backward;                     // whether it is a gradient
+  int extent[3], y_axis[3];         // the pixels of y; elements from a pixel to the next
+  int stride[3], padding[3], dilation[3];
+  int apart[3];                                        // how many taps lie from one to the next of the same residue
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int w_channel, w_filter, w_axis[3];                  // elements of w from one to the next
   int lane_values;                                     // numbers of shared memory per lane

@@ -11,9 +11,11 @@
 
 // Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS, TAPS.
 constexpr int THREADS = 256, WARP = 32;
-constexpr int VALUES = GROUPS * CHANNELS, GRADIENTS = GROUPS * FILTERS;  // of a pixel, in x and dy
-constexpr int PRODUCTS = VALUES * FILTERS, ALL = TAPS * PRODUCTS;        // of a lane under a tap; under all
-constexpr int AT_ONCE = PRODUCTS < 16 ? PRODUCTS : 16;                   // sums of a lane in shared memory
+constexpr int VALUES = GROUPS * CHANNELS;               // elements of x that a lane has of a pixel
+constexpr int GRADIENTS = GROUPS * FILTERS;             // elements of dy that a lane has of a pixel
+constexpr int PRODUCTS = VALUES * FILTERS;              // sums of a lane under one tap
+constexpr int ALL = TAPS * PRODUCTS;                    // sums of a lane under all taps
+constexpr int AT_ONCE = PRODUCTS < 16 ? PRODUCTS : 16;  // sums of a lane in shared memory
 
 struct Arguments {
   const ELEMENT* x;
@@ -45,7 +47,7 @@ __device__ __forceinline__ void read_values(const ELEMENT* from, long long step,
   }
 }
 
-// Which filters and channels a lane has: the first group, the first of each in it.
+// Holds the first group of a lane, and the first filter and channel that it has in it.
 struct Lane {
   int group, filter, channel;
 
@@ -63,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
   unsigned lane_block, tap_block;
   const unsigned part = a.tap_blocks.divide(a.lane_blocks.divide(blockIdx.x, lane_block), tap_block);
   const unsigned lanes = a.lanes.divisor, across = THREADS / lanes, first_lane = lane_block * lanes;
-  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;  // of `across` threads of a lane
+  unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;  // `across` threads share a lane
   if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
   const Lane own(a, first_lane + lane);
   const int first_tap = tap_block * TAPS, first_channel = own.group * a.channels + own.channel,

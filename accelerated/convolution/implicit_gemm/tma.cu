@@ -49,10 +49,10 @@ struct Arguments : Operands<ELEMENT> {  // read through the maps
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int tap_first, tap_down, tap_right;  // which tap of w is multiplied first; how far the one below and on the right are
+  int tap_first, tap_down, tap_right;  // the tap of w that is multiplied first; steps to the one below and on the right
   int boxes;                           // results go through their map, 16 pixels in so many boxes
   FastDivmod plane;                    // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
-  int blends;                          // with what lies in a map as well
+  int blends;                          // 1 where what lies in a map is added
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
