@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dualdnn.api import cudnn, releases
+from dualdnn.api import releases
 from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
 from dualdnn.api.abi.entry import Border
 from dualdnn.api.abi.faces import Face
@@ -232,7 +232,7 @@ class Observed:
         self.observer, self.function, self.foreign = observer, function, foreign
         self.parameters = function.parameters
         rules = observer.marshalling
-        self.body = getattr(cudnn, observer.face.served.get(function.name, function.name), None)
+        self.body = observer.face.body(function.name)
         self.readers = [rules.reader(function, i) for i, p in enumerate(self.parameters) if not p.is_returned]
         self.returned = [(i, p) for i, p in enumerate(self.parameters) if p.is_returned]
         self.makes = [(i, p) for i, p in self.returned if p.base_type in DESCRIPTORS or p.base_type == "cudnnHandle_t"]

@@ -61,7 +61,7 @@ int main(void) {
   cudnnHandle_t handle; cudnnTensorDescriptor_t x; cudnnCTCLossDescriptor_t loss; cudnnRNNDescriptor_t rnn; cudnnConvolutionDescriptor_t c;
   cudnnFilterDescriptor_t w; cudnnConvolutionFwdAlgoPerf_t rows[10]; cudnnDataType_t type; cudnnLossNormalizationMode_t mode;
   cudnnCTCGradMode_t gradients; cudnnAlgorithmDescriptor_t algorithm; cudnnAlgorithmPerformance_t performance; cudnnStatus_t status;
-  cudnnRNNAlgo_t algo; char text[400]; int number, i, refused = 0; float time; size_t memory;
+  cudnnRNNAlgo_t algo; cudnnRNNClipMode_t clip; cudnnNanPropagation_t nan; double low, high; char text[400]; int number, i, refused = 0; float time; size_t memory;
   HOLDS(CUDNN_VERSION == 91900 && cudnnGetVersion() == 91900 && cudnnGetMaxDeviceVersion() == 1210);
   HOLDS(!cudnnGetProperty(MAJOR_VERSION, &number) && number == 9);
   HOLDS(!cudnnGetProperty(MINOR_VERSION, &number) && number == 19);
@@ -84,6 +84,10 @@ int main(void) {
   HOLDS(!cudnnSetRNNDescriptor_v8(rnn, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
       CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 4, 4, 4, 1, NULL, 0));
   HOLDS(!cudnnGetRNNDescriptor_v8(rnn, &algo, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) && algo == CUDNN_RNN_ALGO_PERSIST_STATIC);
+  HOLDS(!cudnnRNNSetClip_v9(rnn, CUDNN_RNN_CLIP_MINMAX, -2, 3) && !cudnnRNNGetClip_v9(rnn, &clip, &low, &high));
+  HOLDS(clip == CUDNN_RNN_CLIP_MINMAX && low == -2 && high == 3 && !cudnnRNNGetClip_v9(rnn, &clip, NULL, NULL));
+  HOLDS(!cudnnRNNGetClip_v8(rnn, &clip, &nan, &low, &high) && nan == CUDNN_PROPAGATE_NAN && high == 3);
+  HOLDS(cudnnRNNSetClip_v9(rnn, CUDNN_RNN_CLIP_MINMAX, 3, -2) == CUDNN_STATUS_BAD_PARAM);
   HOLDS(!cudnnGraphVersionCheck() && !cudnnAdvVersionCheck());
   for (i = 0; i < 2; ++i) HOLDS(cudnnBackendPopulateCudaGraph(handle, NULL, NULL, NULL) == CUDNN_STATUS_NOT_SUPPORTED);
   HOLDS(!cudnnCreateConvolutionDescriptor(&c) && !cudnnCreateFilterDescriptor(&w));

@@ -73,11 +73,10 @@ class Border:
         """The Python function behind an export."""
         if function.name in RESULTS:
             return self._plain(function.name)
-        served = self.face.served.get(function.name, function.name)
-        if not hasattr(cudnn, served):
-            return self._missing(function)
         name, parameters, refuse = function.name, function.parameters, self.refuse
-        body = self.instead.get(name) or getattr(cudnn, served)
+        body = self.instead.get(name) or self.face.body(name)
+        if body is None:
+            return self._missing(function)
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
         returned = [i for i, p in enumerate(parameters) if p.is_returned]

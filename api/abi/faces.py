@@ -7,13 +7,14 @@ Face 8 has the document's own numbers. What each release has beside them is data
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from itertools import compress
 from typing import Any
 
-from .. import enumerations
+from .. import cudnn, enumerations
 from ..document import VERSION, Function, functions
 from ..enumerations import cudnnStatus_t
 
@@ -25,7 +26,7 @@ class Face:
     version: what cudnnGetProperty answers. release: as which the library answers unless DUALDNN_AS says otherwise. numbers: of statuses
     whose number is another than the document's. read_as: numbers of the release -> the status that they stand for; families: the same
     for the thousands. enumerators: type -> name -> number, that the document lacks. served: call of the release -> the documented call
-    that serves it. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal.
+    that serves it. given: call of the release -> values of that call's parameters which it lacks. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal.
     sizes: call without arguments -> the number that it returns. parameters: of the calls that the document lacks, in C.
     """
 
@@ -37,6 +38,7 @@ class Face:
     families: Mapping[int, cudnnStatus_t] = field(default_factory=dict)
     enumerators: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     served: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -84,7 +86,19 @@ class Face:
     def functions(self) -> dict[str, Function]:
         """Return every function that is served, by its name."""
         table = functions()
-        return table | {name: replace(table[by], name=name) for name, by in self.served.items()}
+        return table | {name: self._later(name, table[by]) for name, by in self.served.items()}
+
+    def _later(self, name: str, by: Function) -> Function:
+        kept = tuple(p for p in by.parameters if p.name not in self.given.get(name, {}))
+        return replace(by, name=name, parameters=kept)
+
+    def body(self, name: str) -> Callable[..., Any] | None:
+        """Return the Python function that serves a call, of the parameters that the release has; None where nothing does."""
+        by = self.served.get(name, name)
+        called: Callable[..., Any] | None = getattr(cudnn, by, None)
+        if called is None or name not in self.given:
+            return called
+        return _without(called, functions()[by], self.given[name])
 
     def values(self, kind: str) -> dict[str, int]:
         """Return the enumerators of a type with the numbers of this release."""
@@ -100,6 +114,21 @@ class Face:
         return {number: name for name, number in reversed(values.items())}
 
 
+def _without(called: Callable[..., Any], function: Function, given: Mapping[str, int]) -> Callable[..., Any]:
+    """Return a documented call without some parameters: the inputs among them have these values, the outputs are dropped."""
+    inputs = [(i, given[p.name]) for i, p in enumerate(function.arguments) if p.name in given]
+    outputs = [p.name not in given for p in function.parameters if p.is_returned]
+
+    def call(*arguments: Any) -> Any:
+        all_of_them = list(arguments)
+        for i, value in inputs:
+            all_of_them.insert(i, value)
+        found = called(*all_of_them)
+        return tuple(compress(found, outputs)) if outputs else found
+
+    return call
+
+
 @cache
 def face(major: int) -> Face:
     """Return the face of a release; ValueError where there is none."""
@@ -110,6 +139,7 @@ def face(major: int) -> Face:
     )
     later = Face(
         served={name: entry["by"] for name, entry in data["served"].items()},
+        given={name: entry["given"] for name, entry in data["served"].items() if "given" in entry},
         absent=tuple(data["absent"]),
         sizes={name: entry["value"] for name, entry in data.get("sizes", {}).items()},
         parameters={name: entry["parameters"] for part in ("served", "absent") for name, entry in data[part].items()},
