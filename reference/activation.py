@@ -32,15 +32,11 @@ def _propagates(activation: ActivationSpec) -> bool:
 
 
 def _relu(x: Array, activation: ActivationSpec) -> Array:
-    return _clipped(x, np.inf, activation)
+    return np.asarray((np.maximum if _propagates(activation) else np.fmax)(x, 0))  # fmax gives 0 for a NaN
 
 
 def _clipped_relu(x: Array, activation: ActivationSpec) -> Array:
-    return _clipped(x, activation.coefficient, activation)
-
-
-def _clipped(x: Array, limit: float, activation: ActivationSpec) -> Array:
-    clipped = np.fmin(np.fmax(x, 0), limit)  # NaN gives 0 when it is not propagated
+    clipped = np.fmin(_relu(x, activation), activation.coefficient)
     return np.where(np.isnan(x), np.nan, clipped) if _propagates(activation) else clipped
 
 

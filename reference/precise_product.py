@@ -40,10 +40,10 @@ def precise_product(a: Array, b: Array) -> Array:
     return total
 
 
-def product_of_doubles(a: Array, b: Array) -> Array:
-    """a @ b in the type that they have; of doubles that are given in extended precision, in that."""
+def product_of_doubles(a: Array, b: Array, out: Array | None = None) -> Array:
+    """Returns a @ b in the type that they have, in ``out`` if it is given; of doubles that are given in extended precision, in that."""
     if a.dtype != np.longdouble:
-        return np.matmul(a, b)
+        return np.matmul(a, b, out=out)
     return precise_product(a.astype(np.float64), b.astype(np.float64))
 
 

@@ -80,6 +80,9 @@ SHAPES = {
         x=(1, 1, 9, 11), w=(2, 1, 3, 3), padding=(1, 4), stride=(4, 6), dilation=(2, 4)
     ),
     "groups": dict(x=(2, 4, 5, 5), w=(6, 2, 3, 3), padding=(1, 1), stride=(1, 2), dilation=(1, 1), groups=2),
+    "more images than a row has elements": dict(
+        x=(4, 4, 5, 5), w=(4, 2, 3, 2), padding=(1, 1), stride=(1, 2), dilation=(2, 1), groups=2
+    ),
     "padding beyond the filter": dict(x=(1, 1, 3, 4), w=(2, 1, 2, 2), padding=(3, 4), stride=(1, 2), dilation=(1, 1)),
     "inputs behind the last window": dict(
         x=(1, 1, 8, 9), w=(1, 1, 2, 2), padding=(0, 0), stride=(3, 4), dilation=(1, 1)

@@ -165,3 +165,16 @@ def test_window_maxima_are_those_of_plain_loops(propagate, window, padding, stri
         if propagate and len(numbers) < len(values):
             expected = np.nan
         np.testing.assert_equal(found[index], expected)
+
+
+def test_the_data_gradient_of_short_rows_takes_few_products(seen):
+    """The second convolution of LeNet, batch 64: each of two products has all images, so that a sum of a row is a long one."""
+    spec = CONVOLUTION[CONVOLUTION.index("convolution=") : CONVOLUTION.index(" algo=")].replace("(1, 1)", "(0, 0)", 1)
+    w = "FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(50, 20, 5, 5))"
+    dy = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(64, 50, 8, 8), strides=(3200, 64, 8, 1))"
+    dx = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(64, 20, 12, 12), strides=(2880, 144, 12, 1))"
+    operation = parse(
+        f"ConvolutionBackwardData({spec} algo=CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, workspace_bytes=0, alpha=1.0, beta=0.0, w={w}, dy={dy}, dx={dx})"
+    )
+    run(operation, memory_of(operation))
+    assert len(seen) == 2

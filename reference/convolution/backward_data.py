@@ -38,6 +38,9 @@ WINOGRAD = (
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
 PRODUCT_BYTES = 2**21  # bytes of the products of a block of dy with all taps; they stay in the cache
+INSIDE_BYTES = 2**23  # the same for all images of some channels: rows of many elements weigh more than the cache
+FEWEST_CHANNELS = 4  # of a product of all images; with fewer, a matrix product has too few rows
+Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # the dilation, the padding and the stride
 
 
 @implements(ConvolutionBackwardData)
@@ -62,32 +65,58 @@ def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
     images, _, *spatial = o.dx.dims
     incoming = np.moveaxis(dy.reshape(images, groups, -1, *dy.shape[2:]), 0, 2)  # (G, K, N, positions ...)
     dx = np.zeros((groups, weights.shape[1], images, *spatial), dy.dtype)
-    add = _add_all_taps if np.isfinite(w).all() else _add_tap_by_tap
-    add(o, weights, incoming, dx)
+    if not np.isfinite(w).all():
+        _add_tap_by_tap(o, weights, incoming, dx)
+    elif _has_short_rows(o):
+        dx = _images_inside(o, weights, incoming)
+    else:
+        _add_all_taps(_steps(o), weights, incoming, dx, PRODUCT_BYTES)
     return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
 
 
-def _add_all_taps(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: Array) -> None:
+def _steps(o: ConvolutionBackwardData) -> Steps:
+    return o.convolution.dilation, o.convolution.padding, o.convolution.stride
+
+
+def _has_short_rows(o: ConvolutionBackwardData) -> bool:
+    """Whether a row of dy has fewer elements than there are images, and a matrix product has all images of several channels."""
+    (_, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
+    products = prod((o.convolution.group_count, images, *taps, *positions)) * min(channels, FEWEST_CHANNELS)
+    return images >= positions[-1] and products * FLOAT64_BYTES <= INSIDE_BYTES
+
+
+def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Array:
+    """dx of ``_add_all_taps``, the images being the last spatial dimension: short rows of many images become long ones."""
+    images, _, *spatial = o.dx.dims
+    dx = np.zeros((*weights.shape[:2], 1, *spatial, images), dy.dtype)
+    dilation, padding, stride = _steps(o)
+    steps = (*dilation, 1), (*padding, 0), (*stride, 1)
+    last = np.ascontiguousarray(np.moveaxis(dy, 2, -1))
+    _add_all_taps(steps, weights[..., None], last[:, :, None], dx, INSIDE_BYTES)
+    return np.moveaxis(dx[:, :, 0], -1, 2)
+
+
+def _add_all_taps(steps: Steps, weights: Array, dy: Array, dx: Array, block_bytes: int) -> None:
     """Adds to dx (G, C, N, spatial ...) the products of weights (G, C, K, taps ...) and dy (G, K, N, positions ...).
 
     A block of images and channels is one matrix product for all taps. Zeros outside of dy are left out, so the weights are finite.
     """
-    convolution, taps, positions = o.convolution, weights.shape[3:], dy.shape[3:]
-    geometry = zip(
-        taps, convolution.dilation, convolution.padding, convolution.stride, dx.shape[3:], positions, strict=True
-    )
+    taps, positions = weights.shape[3:], dy.shape[3:]
+    geometry = zip(taps, *steps, dx.shape[3:], positions, strict=True)
     met = [
         [meeting(t * dilation - padding, stride, extent, slice(0, count)) for t in range(size)]
         for size, dilation, padding, stride, extent, count in geometry
     ]
     by_tap = np.moveaxis(weights, 2, -1)  # (G, C, taps ..., K)
+    memory = np.empty(0, dy.dtype)  # fresh pages for each block take as long as its product
     for images, channels in blocks(
-        dx.shape[2:0:-1], prod(dy.shape[:1] + taps + positions) * FLOAT64_BYTES, PRODUCT_BYTES
+        dx.shape[2:0:-1], prod(dy.shape[:1] + taps + positions) * FLOAT64_BYTES, block_bytes
     ):
         factors, values = by_tap[:, channels], dy[:, :, images]
-        found = product_of_doubles(
-            factors.reshape(len(dy), -1, factors.shape[-1]), values.reshape(len(dy), values.shape[1], -1)
-        ).reshape(*factors.shape[:-1], -1, *positions)
+        left, right = factors.reshape(len(dy), -1, factors.shape[-1]), values.reshape(len(dy), values.shape[1], -1)
+        if memory.shape != (len(dy), left.shape[1], right.shape[2]):
+            memory = np.empty((len(dy), left.shape[1], right.shape[2]), dy.dtype)
+        found = product_of_doubles(left, right, memory).reshape(*factors.shape[:-1], -1, *positions)
         block = dx[:, channels, images]
         for tap in product(*map(range, taps)):
             meets = [of_dimension[t] for of_dimension, t in zip(met, tap, strict=True)]
