@@ -96,7 +96,8 @@ class CrosscheckBackend:
             run(operands, stream)
             self.accelerated.synchronize(stream)
             after = self._contents(operation, names, operands)
-            read = [name for name in operation.raw if name in operation.inputs and name in before]
+            private = set(operation.raw) & set(operation.inputs) - set(operation.public)
+            read = [name for name in private if name in before]
             kept = {name: self.kept[key] for name in read if (key := _digest(before[name])) in self.kept}
             if len(kept) < len(read):
                 return  # not the contents that a call on this handle kept there: nothing to hold the outputs to
@@ -108,6 +109,8 @@ class CrosscheckBackend:
                 opinion = second_opinion(operation, verdict, before)
                 raise BackendsDisagree(operation, verdict, _kept(operation, before), self.description, opinion)
             for name, contents in verdict.kept.items():
+                if name not in after:
+                    continue  # NULL: the call keeps nothing
                 if len(self.kept) >= KEPT:
                     self.kept.clear()
                 self.kept[_digest(after[name])] = contents

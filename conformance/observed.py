@@ -475,7 +475,7 @@ class Look:
         if name not in operation.raw or isinstance(getattr(operation, operation.raw[name]), TensorSpec):
             return True
         sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
-        return any(int(self.c[i]) == operation.nbytes(name) for i in sizes) or name == "indices"
+        return any(int(self.c[i]) == operation.nbytes(name) for i in sizes) or name in operation.public
 
 
 def comparable(parameter: Parameter) -> bool:

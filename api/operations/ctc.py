@@ -100,6 +100,7 @@ class CTCLoss_v8(_CTCLoss):
 
     inputs = ("probs", "labels", "labelLengths", "inputLengths", "gradients")
     raw = {"labels": "labels", "workspace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+    public = ("labels",)
 
     @property
     def most_labels(self) -> int:

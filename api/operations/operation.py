@@ -35,6 +35,8 @@ class Operation:
     # Memory without a tensor description: operand name -> the field that holds its size in bytes, or the tensor as which it is
     # described. Such an operand may be NULL when its size is zero.
     raw: ClassVar[dict[str, str]] = {}
+    # Raw operands whose contents the document describes, so that they are no affair of the backend.
+    public: ClassVar[tuple[str, ...]] = ()
     # Parameter of the call -> the operand or field that it passes, where that has another name.
     parameters: ClassVar[Mapping[str, str]] = {}
     # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.

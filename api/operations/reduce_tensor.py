@@ -41,6 +41,7 @@ class ReduceTensor(Operation):
     inputs = ("A",)
     outputs = ("C",)
     raw = {"indices": "indices_bytes", "workspace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+    public = ("indices",)
 
     @property
     def wants_indices(self) -> bool:

@@ -1,0 +1,36 @@
+"""The calls that PyTorch makes of release 9 in a training step, on the emulated device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dualdnn.api.abi.build import build
+
+HERE = Path(__file__).parent
+
+
+def test_each_call_succeeds_and_is_judged_and_repeats_its_bytes(tmp_path):
+    """Crosscheck holds every result to the reference; later steps, of which C answers most calls, write the same bytes."""
+    pytest.importorskip("cffi")
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler")
+    library = build(tmp_path, 9)
+    environment = {**os.environ, "DUALDNN_DEVICE": "emulated", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE / "runner.py"), str(library)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = json.loads(ran.stdout.splitlines()[-1])
+    assert said["judged"] == {
+        **dict.fromkeys(("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"), 4),
+        **dict.fromkeys(("BatchNormalizationForwardTrainingEx", "BatchNormalizationBackwardEx"), 3),
+        **{"BatchNormalizationForwardInference": 3, "SetDropoutStates": 1, "RNNForward": 4, "RNNBackwardData": 2},
+        **{"RNNBackwardWeights": 2, "CTCLoss": 1, "CTCLoss_v8": 1},
+        **{f"SpatialTf{part}{way}": 1 for part in ("GridGenerator", "Sampler") for way in ("Forward", "Backward")},
+    }
+    assert said["calls"] == 832 and len(set(said["digests"])) == 1, said
