@@ -17,6 +17,11 @@ struct L2CachePolicy {
   unsigned long long bits;
 };  // createpolicy
 
+// Packs the offsets of a tap, of which TMA takes at most 255, for tma_load_im2col().
+__device__ __forceinline__ unsigned tap_offset(unsigned deep, unsigned down, unsigned right) {
+  return deep << 16 | down << 8 | right;
+}
+
 #ifdef EMULATED_CUDA
 
 namespace emulated {
@@ -31,13 +36,14 @@ struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   const unsigned char* base;
   long long stride[4];  // bytes, of all dimensions but the innermost
   int extent[5];
-  int lower[2], upper[2], step[2], pixels, box[5];
+  short lower[3], upper[3], step[3];
+  int pixels, box[5];
   int rank, element_bytes, columns, rounded, dense;
 };
 struct Box {
   unsigned char* shared;
   Map map;  // a copy: the arguments live as long as the thread
-  int at[5], offset[2];
+  int at[5], offset[3];
   int packs() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // of 16 bytes, in a row
   int rows() const {
     int rows = map.columns ? map.pixels : 1;
@@ -115,8 +121,11 @@ inline void begin_load(Mbarrier* barrier, const Box& box, const void* instructio
 
 // In the tensor a box begins at a multiple of 16 bytes, in shared memory at one of 128, or the GPU faults.
 inline Box box_of(const unsigned char* shared, const TensorMap& map, const int (&at)[5], const void* instruction,
-                  int right = 0, int down = 0) {
-  Box box{const_cast<unsigned char*>(shared), reinterpret_cast<const Map&>(map), {}, {right, down}};
+                  unsigned tap = 0) {
+  Box box{const_cast<unsigned char*>(shared),
+          reinterpret_cast<const Map&>(map),
+          {},
+          {int(tap & 255), int(tap >> 8 & 255), int(tap >> 16)}};
   memcpy(box.at, at, sizeof at);
   if (at[0] * box.map.element_bytes % 16)
     fail_at(instruction, nullptr, "TMA: a box begins at element %d, not at a multiple of 16 bytes", at[0]);
@@ -138,7 +147,7 @@ template <class Visit> inline void for_packs(const Box& box, Visit visit) {
     bool exists = true;
     long long offset = 0;
     for (int d = 1; d < map.rank; d++) {
-      const int index = at[d] + (d < 3 ? box.offset[d - 1] : 0);
+      const int index = at[d] + (d < map.rank - 1 ? box.offset[d - 1] : 0);
       exists = exists && unsigned(index) < unsigned(map.extent[d]);
       offset += index * map.stride[d - 1];
     }
@@ -150,7 +159,7 @@ template <class Visit> inline void for_packs(const Box& box, Visit visit) {
       visit(shared, map.base + offset + static_cast<long long>(first) * map.element_bytes, begin, end);
     }
     for (int d = 1; d < map.rank; d++) {
-      const bool pixel = map.columns && d < 3;
+      const bool pixel = map.columns && d < map.rank - 1;
       at[d] += pixel ? map.step[d - 1] : 1;
       if (at[d] < (pixel ? map.extent[d] + map.upper[d - 1] : box.at[d] + map.box[d])) break;
       if (!map.columns || pixel) at[d] = pixel ? map.lower[d - 1] : box.at[d];
@@ -242,10 +251,10 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
   emulated::see_phase(barrier);
   emulated::races::acquire(barrier, EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column,
-                                   int row, int image, int right, int down) {
-  emulated::begin_load(barrier, emulated::box_of(to, map, {channel, column, row, image}, EMULATED_HERE, right, down),
-                       EMULATED_HERE);
+EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, bool volumes,
+                                   int channel, const int (&at)[3], int image, unsigned tap) {
+  const int from[5] = {channel, at[2], at[1], volumes ? at[0] : image, volumes ? image : 0};
+  emulated::begin_load(barrier, emulated::box_of(to, map, from, EMULATED_HERE, tap), EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
                                int third) {
@@ -317,16 +326,25 @@ __device__ __forceinline__ void mbarrier_wait_parity(Mbarrier* barrier, int pari
       "r"(parity)
       : "memory");
 }
-// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each offset by a tap
-// (right, down).
-__device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel,
-                                                int column, int row, int image, int right, int down) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
-      "%6}], [%2], {%7, %8};" ::"r"(shared_address(to)),
-      "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
-      "h"(static_cast<short>(right)), "h"(static_cast<short>(down))
-      : "memory");
+// Loads rows of 128 bytes: channels from `channel` on of the pixels from (plane, row, column) of an image on, each
+// offset by a tap (tap_offset). volumes: whether the map has planes.
+__device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier,
+                                                bool volumes, int channel, const int (&at)[3], int image,
+                                                unsigned tap) {
+  const short right = tap & 255, down = tap >> 8 & 255, deep = tap >> 16;
+  if (volumes)
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6, %7}], [%2], {%8, %9, %10};" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(at[2]), "r"(at[1]), "r"(at[0]), "r"(image),
+        "h"(right), "h"(down), "h"(deep)
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6}], [%2], {%7, %8};" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(at[2]), "r"(at[1]), "r"(image), "h"(right), "h"(down)
+        : "memory");
 }
 __device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                             int second, int third) {

@@ -12,8 +12,9 @@ from .errors import DeviceError
 MAP_BYTES = 128
 ALIGNMENT = 16  # bytes, of the tensor's address and of its strides
 ROW_BYTES = 128  # of a tile's innermost dimension, which is what the 128-byte swizzle permutes
-# Of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col), and of offsets in the instruction.
-_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8, "box": 256, "pixels": 1024}
+# Of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col).
+_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "step": 8, "box": 256, "pixels": 1024}
+_CORNER_BITS = {4: 8, 5: 5}  # of a corner of a map of that rank, and of an offset in the instruction
 
 
 @dataclass(frozen=True)
@@ -42,29 +43,30 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap(TensorMap):
-    """The im2col mode: pixels of images (channels, columns, rows, images) in the order of a convolution's output
-    pixels.
+    """The im2col mode: pixels of images (channels, columns, rows, planes of volumes, images) in the order of a
+    convolution's output pixels.
 
-    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns and rows: lower from
-    the first pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a tap. pixels:
-    rows of a tile.
+    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns, rows and planes:
+    lower from the first pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a
+    tap. pixels: rows of a tile.
     """
 
-    lower: tuple[int, int]
-    upper: tuple[int, int]
-    step: tuple[int, int]
-    taps: tuple[int, int]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    step: tuple[int, ...]
+    taps: tuple[int, ...]
     pixels: int
 
     @property
     def is_possible(self) -> bool:
-        corners = all(-_LIMITS["corner"] <= corner < _LIMITS["corner"] for corner in (*self.lower, *self.upper))
-        shifts = all(0 <= tap <= _LIMITS["tap"] for tap in self.taps) and all(
-            0 < s <= _LIMITS["step"] for s in self.step
-        )
-        box = zip(self.extent[1:3], self.lower, self.upper, strict=True)
+        bits = _CORNER_BITS.get(len(self.extent))
+        if bits is None or not super().is_possible:
+            return False
+        corners = all(-(1 << bits - 1) <= corner < 1 << bits - 1 for corner in (*self.lower, *self.upper))
+        shifts = all(0 <= tap < 1 << bits for tap in self.taps) and all(0 < s <= _LIMITS["step"] for s in self.step)
+        box = zip(self.extent[1:-1], self.lower, self.upper, strict=True)
         fits = 0 < self.pixels <= _LIMITS["pixels"] and all(extent + upper > lower for extent, lower, upper in box)
-        return super().is_possible and len(self.extent) == 4 and corners and shifts and fits
+        return corners and shifts and fits
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,9 @@ class EmulatedMap(ctypes.Structure):
         ("base", ctypes.c_uint64),
         ("stride", ctypes.c_longlong * 4),
         ("extent", ctypes.c_int * 5),
-        ("lower", ctypes.c_int * 2),
-        ("upper", ctypes.c_int * 2),
-        ("step", ctypes.c_int * 2),
+        ("lower", ctypes.c_short * 3),
+        ("upper", ctypes.c_short * 3),
+        ("step", ctypes.c_short * 3),
         ("pixels", ctypes.c_int),
         ("box", ctypes.c_int * 5),
         ("rank", ctypes.c_int),
@@ -125,7 +127,8 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     made.rounded = wanted.element == "tf32"
     if isinstance(wanted, Im2colMap):
         made.columns, made.pixels = True, wanted.pixels
-        made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
+        axes = len(wanted.lower)
+        made.lower[:axes], made.upper[:axes], made.step[:axes] = wanted.lower, wanted.upper, wanted.step
     elif isinstance(wanted, BoxMap):
         made.box[: len(wanted.box)] = wanted.box
         made.dense = isinstance(wanted, UnswizzledTiledMap)
@@ -156,7 +159,7 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
     channels = ROW_BYTES // wanted.element_bytes
     if isinstance(wanted, Im2colMap):
         steps = (1, *wanted.step, 1)
-        corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
+        corners = [(_INT * len(corner))(*corner) for corner in (wanted.lower, wanted.upper)]
         driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
     elif isinstance(wanted, BoxMap):
         driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)

@@ -34,7 +34,7 @@ from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import TMA, TmaKernel
-from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up
+from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
 LEAST_PRODUCTS = 128  # of a value of dy, from which copying it takes less time than it saves (pack_nhwc.py)
@@ -117,7 +117,7 @@ class DataGradientProblem(Problem):
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
         if last:  # filters of one tap may have gaps between them
-            dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1 and c.rank == 2
+            dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
             repays = one and filters >= LEAST_CHANNELS and has_tma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < LEAST_BYTES:
@@ -167,17 +167,19 @@ class DataGradientProblem(Problem):
             * o.dx.scalar_bytes,
             meets,
             0,
-            self._walk(chosen) if meets and len(chosen) == 2 else None,
+            self._walk(chosen) if meets else None,
         ))  # fmt: skip
 
     def _walk(self, chosen: tuple[Residue, ...]) -> TapWalk:
         """Return the taps of a class in w, as its forward convolution meets them."""
-        height, width = self.operation.w.dims[2:]
+        taps = spatial(self.operation.w.dims[2:], 1)
+        apart = (taps[1] * taps[2], taps[2], 1)
         # Where the forward convolution convolves, its last tap is the first.
         backwards = not self.operation.convolution.is_flipped
-        firsts = [r.first_tap + (r.taps - 1) * r.step * backwards for r in chosen]
-        down, right = (-r.step if backwards else r.step for r in chosen)
-        return TapWalk(height * width, firsts[0] * width + firsts[1], down * width, right)
+        firsts = spatial(tuple(r.first_tap + (r.taps - 1) * r.step * backwards for r in chosen), 0)
+        steps = spatial(tuple(-r.step if backwards else r.step for r in chosen), 0)
+        first = sum(at * far for at, far in zip(firsts, apart, strict=True))
+        return TapWalk(prod(taps), first, *(step * far for step, far in zip(steps, apart, strict=True)))
 
     def _in_packs(self, found: ResidueClass) -> ResidueClass:
         """Return the class as its forward convolution is computed where dy's channels fill no packs."""

@@ -38,7 +38,7 @@ class PackedRows(NamedTuple):
         read one tap at a time."""
         o, c = operation, operation.convolution
         taps, step, nbytes = o.dw.dims[3], c.stride[1], o.x.scalar_bytes
-        if c.group_count > 1 or c.dilation[1] > 1:
+        if c.rank > 2 or c.group_count > 1 or c.dilation[1] > 1:
             return None
         fitting = (
             (together, width)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW
 
 from ...plans import ELEMENTS
 from ...primitives.tma import ROW_BYTES, TiledMap
@@ -75,10 +75,11 @@ class FilterGradientPlanes(FilterGradientTma):
 
 def _in_planes(tensor: TensorSpec) -> bool:
     """Whether the pixels of a channel follow each other, and fill most of their boxes."""
-    (_, channels, height, width), (_, channel, row, column) = tensor.dims, tensor.strides
-    box, pixels = ROW_BYTES // tensor.scalar_bytes, height * width
-    lies = channels > 1 and channel > 1 and (width == 1 or column == 1) and (height == 1 or row == width)
-    return lies and pixels >= LEAST_FILL * -(-pixels // box) * box
+    (_, channels, *extents), (_, channel, *strides) = tensor.dims, tensor.strides
+    box, pixels = ROW_BYTES // tensor.scalar_bytes, prod(extents)
+    packed = TensorSpec.packed(tensor.data_type, tensor.dims, NCHW).strides[2:]
+    follow = all(n == 1 or step == wanted for n, step, wanted in zip(extents, strides, packed, strict=True))
+    return channels > 1 and channel > 1 and follow and pixels >= LEAST_FILL * -(-pixels // box) * box
 
 
 class _PlanesProduct(Product):
@@ -87,11 +88,11 @@ class _PlanesProduct(Product):
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
         super().__init__(problem, kernel)
         self.rows = None
-        self.k_blocks = self.operation.dy.dims[0] * self.extents[1]
+        self.k_blocks = self.operation.dy.dims[0] * self.extents[2]
 
     @property
-    def extents(self) -> tuple[int, int]:
-        return 1, -(-prod(self.operation.dy.dims[2:]) // self.kernel.box)
+    def extents(self) -> tuple[int, ...]:
+        return 1, 1, -(-prod(self.operation.dy.dims[2:]) // self.kernel.box)
 
     def _copy(self, name: str) -> TensorSpec | None:
         return None
@@ -105,7 +106,7 @@ class _PlanesProduct(Product):
         return self._planes("dy", self.filters)
 
     def _planes(self, name: str, channels: int) -> Operand:
-        return self._operand(name, self._map_of(name, self.kernel.row_boxes), channels, (1, 1), (1, 1), (0, 0), (0, 0))
+        return self._operand(name, self._map_of(name, self.kernel.row_boxes), channels)
 
     def _map_of(self, name: str, boxes: int) -> TiledMap:
         """Return the map of an operand in boxes of pixels by so many boxes of channels."""

@@ -9,7 +9,7 @@ from math import prod
 from typing import ClassVar
 
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.operations.specs import FLOAT, NCHW
 
 from ...plans import Launch
 from ...primitives.tma import ALIGNMENT, ROW_BYTES, TiledMap
@@ -77,8 +77,8 @@ class _Tf32Product(Product):
         source = self._as_pixels()
         pixels = prod(source.dims[1:])
         pitch = rounded_up(pixels, ALIGNMENT // FLOAT_BYTES)
-        height, width = source.dims[2:]
-        return TensorSpec(source.data_type, source.dims, (pitch, height * width, width, 1))
+        _, *strides = TensorSpec.packed(source.data_type, source.dims, NCHW).strides
+        return TensorSpec(source.data_type, source.dims, (pitch, *strides))
 
     def _copy_launch(self, name: str, made: TensorSpec) -> Launch:
         if name != self.by_pixels:
@@ -89,7 +89,7 @@ class _Tf32Product(Product):
         """Return the operand as it lies, by channels; of x the pixels that dy meets."""
         o = self.operation
         tensor = o.tensor(self.by_pixels)
-        steps = o.convolution.stride if self.by_pixels == "x" else (1, 1)
+        steps = o.convolution.stride if self.by_pixels == "x" else (1,) * o.convolution.rank
         (image, channel, *strides), (images, channels, *_) = tensor.strides, tensor.dims
         apart = (stride * step for stride, step in zip(strides, steps, strict=True))
         return TensorSpec(tensor.data_type, (channels, images, *o.dy.dims[2:]), (channel, image, *apart))
@@ -111,4 +111,4 @@ class _Tf32Product(Product):
             (pitch, pitch * count),
             box=(box, box * self.kernel.column_boxes, 1),
         )
-        return self._operand(self.by_pixels, map_, channels, (1, 1), (1, 1), (0, 0), (0, 0))
+        return self._operand(self.by_pixels, map_, channels)

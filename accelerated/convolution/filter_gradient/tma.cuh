@@ -15,8 +15,8 @@ constexpr int CONSUMERS = 2;
 
 // dy or x: boxes of the channels of a group under all taps, of which dy has one.
 struct Operand {
-  FastDivmod boxes, taps;  // of a tap; across
-  int step[2], padding[2], dilation[2];
+  FastDivmod boxes, across, down;  // boxes of a tap; taps across and down
+  int step[3], padding[3], dilation[3];
   int channels, all_boxes;  // of a group
 };
 
@@ -25,31 +25,34 @@ struct Arguments {
   const ELEMENT* column_operand;
   float* partial;
   const ELEMENT *x_scale, *x_bias;  // of each channel, with PROLOGUE
-  int scales, biases, x_rectified, alignment;
+  int scales, biases, x_rectified;
+  int volumes;  // 1 where maps have planes
   long long reserved;
   TensorMap row_map, column_map;
   Operand rows, columns;
-  FastDivmod height, width;  // of dy
+  FastDivmod depth, height, width;  // of dy
   Division division;
 };
 
 // A box of an operand: its first channel, and where its tap is.
 struct Box {
-  int channel, right, down;
+  int channel;
+  unsigned tap;
 };
 __device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsigned index) {
-  unsigned box, right;
+  unsigned box, right, down;
   index = min(index, static_cast<unsigned>(o.all_boxes) - 1);  // sums of boxes behind the last are not read
-  const unsigned down = o.taps.divide(o.boxes.divide(index, box), right);
-  return {static_cast<int>(group * o.channels + box * BOX), static_cast<int>(right) * o.dilation[1],
-          static_cast<int>(down) * o.dilation[0]};
+  const unsigned deep = o.down.divide(o.across.divide(o.boxes.divide(index, box), right), down);
+  return {static_cast<int>(group * o.channels + box * BOX),
+          tap_offset(deep * o.dilation[0], down * o.dilation[1], right * o.dilation[2])};
 }
 
-// The first pixel of a K-block: image, row and column of dy.
+// The first pixel of a K-block: image, plane, row and column of dy.
 struct Pixel {
-  unsigned image, row, column;
-  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) {
-    image = a.height.divide(a.width.divide(k_block * BOX, column), row);
+  unsigned image, at[3];
+  bool volumes;
+  __device__ __forceinline__ Pixel(const Arguments& a, unsigned k_block) : volumes(a.volumes) {
+    image = a.depth.divide(a.height.divide(a.width.divide(k_block * BOX, at[2]), at[1]), at[0]);
   }
 };
 
@@ -64,10 +67,12 @@ template <int COUNT> struct Boxes {
   // Loads what lies under a pixel.
   __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
                                        const Pixel& at) const {
-    const int row = at.row * o.step[0] - o.padding[0], column = at.column * o.step[1] - o.padding[1];
+    int begin[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) begin[d] = at.at[d] * o.step[d] - o.padding[d];
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-      tma_load_im2col(to + i * BOX_BYTES, map, full, box[i].channel, column, row, at.image, box[i].right, box[i].down);
+      tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
   }
 };
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NHWC
 
 from ...gemm.stream_k import DivisionStruct, Shares
 from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
@@ -29,7 +29,7 @@ from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaun
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import Rates, rounded_up
+from ..problem import AXES, Rates, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 
@@ -42,15 +42,15 @@ SUM_BYTES = 4
 LANES_SECONDS = 3e-6  # that a sum takes longer where threads share parts
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
 
-Pair = c_int * 2
+Triple = c_int * AXES
 
 
 class OperandStruct(ctypes.Structure):
     """``Operand`` in the kernel's source."""
 
     _fields_ = (
-        ("boxes", FastDivmod), ("taps", FastDivmod), ("step", Pair), ("padding", Pair), ("dilation", Pair),
-        ("channels", c_int), ("all_boxes", c_int),
+        ("boxes", FastDivmod), ("across", FastDivmod), ("down", FastDivmod), ("step", Triple), ("padding", Triple),
+        ("dilation", Triple), ("channels", c_int), ("all_boxes", c_int),
     )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def is_known(problem: FilterGradientProblem) -> bool:
     o, device = problem.operation, problem.device
     if not has_tma(device):
         return False
-    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or o.convolution.rank != 2 or not problem.in_one_launch:
+    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or not problem.in_one_launch:
         return False
     return may_use_tensor_cores(o.convolution, o.x.data_type, device)
 
@@ -218,10 +218,9 @@ class Product:
         return self.kernel.rows_are_filters
 
     @property
-    def extents(self) -> tuple[int, int]:
-        """Rows and columns of dy that K-blocks walk."""
-        height, width = self.operation.dy.dims[2:]
-        return height, width
+    def extents(self) -> tuple[int, ...]:
+        """Planes, rows and columns of dy that K-blocks walk."""
+        return spatial(self.operation.dy.dims[2:], 1)
 
     def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
         """Return the maps by which operands are loaded as rows and as columns of tiles."""
@@ -265,23 +264,25 @@ class Product:
     def incoming(self) -> Operand:
         """dy, under one."""
         dy = self.copies.get("dy", self.operation.dy)
-        map_ = self._map(dy, (0, 0), (0, 0), (1, 1), (0, 0))
-        return self._operand("dy", map_, self.filters, (1, 1), (1, 1), (0, 0), (0, 0))
+        none, one = (0,) * (len(dy.dims) - 2), (1,) * (len(dy.dims) - 2)
+        return self._operand("dy", self._map(dy, none, none, one, none), self.filters)
 
     def _operand(
-        self, name: str, map_: Im2colMap | TiledMap, channels: int, taps: Any, *geometry: tuple[int, ...]
-    ) -> Operand:
+        self, name: str, map_: Im2colMap | TiledMap, channels: int, taps: Any = (1,), stride: Any = (1,) * AXES,
+        padding: Any = (0,), dilation: Any = (0,),
+    ) -> Operand:  # fmt: skip
         boxes = -(-channels // self.kernel.box)
         count = boxes * prod(taps)
-        pairs = (Pair(*pair) for pair in geometry)
-        struct = OperandStruct(FastDivmod.of(boxes), FastDivmod.of(taps[1]), *pairs, channels, count)
-        return Operand(name, map_, boxes, count, struct)
+        _, down, across = spatial(taps, 1)
+        triples = (Triple(*spatial(values, 0)) for values in (stride, padding, dilation))
+        counts = map(FastDivmod.of, (boxes, across, down))
+        return Operand(name, map_, boxes, count, OperandStruct(*counts, *triples, channels, count))
 
     def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
-        """Return the map of a tensor; corners, steps and spans of taps along rows and columns."""
-        images, channels, height, width = tensor.dims
-        extent = (channels, width, height, images)
-        strides = [tensor.strides[d] * tensor.scalar_bytes for d in (3, 2, 0)]
+        """Return the map of a tensor; corners, steps and spans of taps along planes, rows and columns."""
+        images, channels, *extents = tensor.dims
+        extent = (channels, *extents[::-1], images)
+        strides = [stride * tensor.scalar_bytes for stride in (*tensor.strides[:1:-1], tensor.strides[0])]
         for d, size in enumerate(extent[1:]):
             if size == 1:  # never used, but it has to be possible
                 strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
@@ -370,18 +371,19 @@ class Product:
 
     def _product_launch(self) -> Launch:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
-        height, width = self.extents
+        depth, height, width = self.extents
         fields = [
             *pointers(5),
             *(
                 (name, c_int(flag))
                 for name, flag in zip(("scales", "biases", "x_rectified"), self.prologue, strict=True)
             ),
-            ("alignment", c_int()),
+            ("volumes", c_int(self.operation.convolution.rank == AXES)),
             ("reserved", c_longlong()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
+            ("depth", FastDivmod.of(depth)),
             ("height", FastDivmod.of(height)),
             ("width", FastDivmod.of(width)),
             ("division", self.division),
@@ -452,6 +454,7 @@ def _lies_well(tensor: TensorSpec) -> bool:
 
 def _channels_last(tensor: TensorSpec) -> TensorSpec:
     """Return the description of a copy that lies well."""
-    _, channels, height, width = tensor.dims
+    images, channels, *pixels = tensor.dims
     pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
-    return TensorSpec(tensor.data_type, tensor.dims, (height * width * pitch, 1, width * pitch, pitch))
+    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
+    return TensorSpec(tensor.data_type, tensor.dims, strides)

@@ -18,10 +18,11 @@ ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "
 
 class TapWalk(NamedTuple):
     """Taps of a filter that has N innermost, [K][tap][N]: how many it has, which one is multiplied first, how far the
-    one below it and the one on its right are."""
+    one behind it, the one below it and the one on its right are."""
 
     taps: int
     first: int
+    deep: int
     down: int
     right: int
 

@@ -49,10 +49,12 @@ struct Arguments : Operands<ELEMENT> {  // read through the maps
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int tap_first, tap_down, tap_right;  // the tap of w that is multiplied first; steps to the one below and on the right
-  int boxes;                           // results go through their map, 16 pixels in so many boxes
-  FastDivmod plane;                    // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
-  int blends;                          // 1 where what lies in a map is added
+  int tap_first;                      // the tap of w that is multiplied first
+  int tap_deep, tap_down, tap_right;  // steps to the one behind it, below it, on its right
+  int boxes;                          // results go through their map, 16 pixels in so many boxes
+  FastDivmod plane;                   // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
+  int blends;                         // 1 where what lies in a map is added
+  int volumes;                        // 1 where the image has planes
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
@@ -166,7 +168,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return tile;
   }
   __device__ __forceinline__ int k_blocks() const {
-    return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_k_blocks;
+    const FastDivmod(&taps)[3] = a.convolution.filter;
+    return taps[0].divisor * taps[1].divisor * taps[2].divisor * a.channel_k_blocks;
   }
   // Of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
@@ -184,22 +187,25 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   // Rows of the image's tile are pixels, pixels under one tap at a time.
   __device__ __forceinline__ void produce_columns(const Tile& tile) {
     const Convolution& c = a.convolution;
-    const int height = c.filter[1].divisor, width = c.filter[2].divisor;
+    const int depth = c.filter[0].divisor, height = c.filter[1].divisor, width = c.filter[2].divisor;
     unsigned at[4];
     split_pixel(c, tile.pixel, at);
-    const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
+    int begin[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) begin[d] = at[d + 1] * c.step[d] - c.padding[d];
     const int channel = tile.group * a.group_channels;
-    for (int down = 0; down < height; down++)
-      for (int right = 0; right < width; right++) {
-        const int tap = a.tap_first + down * a.tap_down + right * a.tap_right;
-        for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
-          unsigned char* to = open_stage();
-          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
-                          right * c.dilation[2], down * c.dilation[1]);
-          load_filters(to, k_block, tap, tile);
-          advance(1);
+    for (int deep = 0; deep < depth; deep++)
+      for (int down = 0; down < height; down++)
+        for (int right = 0; right < width; right++) {
+          const int tap = a.tap_first + deep * a.tap_deep + down * a.tap_down + right * a.tap_right;
+          const unsigned offset = tap_offset(deep * c.dilation[0], down * c.dilation[1], right * c.dilation[2]);
+          for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
+            unsigned char* to = open_stage();
+            tma_load_im2col(to, a.image, &full[stage], a.volumes, channel + k_block * TILE_K, begin, at[0], offset);
+            load_filters(to, k_block, tap, tile);
+            advance(1);
+          }
         }
-      }
   }
 
   // K-major: rows of 128 bytes along K; else boxes of 128 bytes of filters, a row for each of K.

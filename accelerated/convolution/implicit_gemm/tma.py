@@ -189,10 +189,11 @@ class TmaKernel(ProductKernel):
             ("tiles", c_uint(count)),
             ("group_channels", c_int(value.inner_channels.divisor)),
             ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
-            *((f"tap_{name}", c_int(getattr(_walk(product), name))) for name in ("first", "down", "right")),
+            *((f"tap_{name}", c_int(getattr(_walk(product), name))) for name in ("first", "deep", "down", "right")),
             ("boxes", c_int(0 if maps.result is None else WARP_ROWS // maps.result.box[1])),
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
+            ("volumes", c_int(isinstance(maps.image, Im2colMap) and len(maps.image.taps) == AXES)),
             *shares.fields,
         ]
         arguments = mapped_structure(*fields)
@@ -301,7 +302,6 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     plain = (
         value.x_channel == 1
         and value.k == channels * prod(taps)
-        and (taps[0], value.input[0], value.output[0].divisor) == (1, 1, 1)
         and value.first_m == 0
         and (groups == 1 or channels * element_bytes % ROW_BYTES == 0)
         and min(value.step) > 0  # the image of a convolution, no matrix
@@ -311,13 +311,14 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     outputs = [output.divisor for output in value.output]
     images = value.m // prod(outputs)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
-    axes = (2, 1)  # columns, rows
+    flat = (taps[0], value.input[0], outputs[0], value.padding[0]) == (1, 1, 1, 0)
+    axes = (2, 1) if flat else (2, 1, 0)  # columns, rows, planes of volumes
+    if product.prologue and not flat:
+        return None
     # The box ends with the last output pixel: gradients have outputs that end before or behind the last window.
     last = [(outputs[d] - 1) * value.step[d] - value.padding[d] for d in range(AXES)]
-    strides, extent = (
-        [value.x_axis[2], value.x_axis[1], value.x_pixel[0]],
-        (channels * groups, value.input[2], value.input[1], images),
-    )
+    strides = [*(value.x_axis[d] for d in axes), value.x_pixel[0]]
+    extent = (channels * groups, *(value.input[d] for d in axes), images)
     for d, size in enumerate(extent[1:]):
         if size == 1:  # never used, but it has to be possible
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
@@ -334,11 +335,10 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
 
 def _walk(product: Product) -> TapWalk:
     """Return the walk of taps; of a filter whose channels lie innermost the taps in their order, or backwards."""
-    _, height, width = (filter.divisor for filter in product.value.filter)
-    taps = height * width
-    return product.walk or (
-        TapWalk(taps, taps - 1, -width, -1) if product.value.flipped else TapWalk(taps, 0, width, 1)
-    )
+    depth, height, width = (filter.divisor for filter in product.value.filter)
+    taps, plane = depth * height * width, height * width
+    backwards = TapWalk(taps, taps - 1, -plane, -width, -1)
+    return product.walk or (backwards if product.value.flipped else TapWalk(taps, 0, plane, width, 1))
 
 
 def _filter_map(product: Product, n: int) -> TiledMap:
@@ -445,17 +445,18 @@ def _is_stored_whole(map_: TiledMap) -> bool:
 
 
 def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
-    """Return the map of y where pixels of a row lie at equal distances, and rows of all images: boxes are parts of
+    """Return the map of y where pixels of a row lie at equal distances, and rows of all planes: boxes are parts of
     rows."""
     value, element_bytes = product.value, product.element_bytes
-    _, height, width = extents
+    depth, height, width = extents
     # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the image.
     pixels = next((count for count in (8, 4, 2) if width % count == 0), 0)
-    rows_follow = images == 1 or value.y_pixel[0] == height * value.y_pixel[2]
+    plane = height * value.y_pixel[2]
+    rows_follow = (depth == 1 or value.y_pixel[1] == plane) and (images == 1 or value.y_pixel[0] == depth * plane)
     if not pixels or product.groups > 1 or product.finish.beta != 0 or not rows_follow:
         return None
     made = TiledMap(
-        product.element, (value.n, width, height * images),
+        product.element, (value.n, width, depth * height * images),
         (value.y_pixel[3] * element_bytes, value.y_pixel[2] * element_bytes),
         box=(ROW_BYTES // element_bytes, pixels, 1),
     )  # fmt: skip

@@ -43,6 +43,9 @@ GRADIENTS = {
     "odd filters, several taps": (on_tensor_cores((2, 256, 8, 8), (65, 256, 3, 3)), 1, 5),
     "odd filters, TF32": (on_tensor_cores((2, 136, 7, 9), (35, 136, 1, 1), "FLOAT", padding=(0, 0)), 1, 2),
     "planes, TF32": (on_tensor_cores((2, 20, 7, 5), (32, 20, 3, 3), "FLOAT", formats=NCHW), 1, 3),
+    "volumes": (on_tensor_cores((2, 40, 3, 5, 6), (64, 40, 3, 2, 3), mode=Mode.CUDNN_CONVOLUTION), 1, 0),
+    "volumes, stride": (on_tensor_cores((2, 40, 4, 5, 6), (64, 40, 3, 3, 2), stride=(2, 1, 2), padding=(1, 1, 0)), 4, 0),
+    "volumes, planes, TF32": (on_tensor_cores((2, 20, 3, 5, 7), (32, 20, 3, 3, 3), "FLOAT", formats=NCHW), 1, 3),
 }  # fmt: skip
 
 

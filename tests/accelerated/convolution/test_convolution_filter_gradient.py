@@ -55,6 +55,10 @@ GRADIENTS = {
         (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
     ),
     "planes of dy": half((1, 24, 9, 9), (40, 24, 3, 3), formats=(NHWC, NHWC, NCHW)),
+    "volumes": half(
+        (2, 24, 5, 7, 6), (40, 24, 3, 2, 3), padding=(1, 0, 2), stride=(2, 1, 2), dilation=(1, 2, 1), beta=0.5
+    ),
+    "volumes in planes": half((2, 24, 5, 4, 6), (40, 24, 2, 3, 3), formats=NCHW, mode=Mode.CUDNN_CONVOLUTION),
 }
 
 
@@ -92,6 +96,8 @@ OF_FLOATS = {
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
+    "volumes": half((2, 12, 5, 7, 6), (20, 12, 3, 2, 3), "FLOAT", padding=(1, 0, 2), stride=(2, 1, 2), dilation=(1, 2, 1)),
+    "volumes of one tap": half((2, 36, 4, 5, 6), (20, 36, 1, 1, 1), "FLOAT", padding=(0, 0, 0), stride=(2, 1, 2)),
 }  # fmt: skip
 
 

@@ -141,6 +141,9 @@ STREAMED = {  # operation, whether TMA writes y in planes
     "planes, TF32": (convolution(IMPLICIT, (7, 36, 8, 8), 70, (3, 3), layout=NHWC, result=NCHW), True),
     "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
     "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
+    "volumes": (convolution(IMPLICIT, (2, 40, 5, 6, 5), 72, (3, 2, 3), data_type=HALF, layout=NHWC, stride=2, dilation=2), False),
+    "volumes, backwards": (backwards(convolution(IMPLICIT, (2, 36, 4, 3, 5), 72, (2, 3, 2), layout=NHWC)), False),
+    "volumes, planes": (convolution(IMPLICIT, (3, 72, 2, 4, 8), 72, (2, 3, 3), data_type=HALF, layout=NHWC, result=NCHW), False),
 }  # fmt: skip
 IN_PLANES = {  # x and y in planes, which are read as they are
     "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),

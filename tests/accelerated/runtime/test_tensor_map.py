@@ -56,6 +56,27 @@ def test_pixels(field, possible, impossible):
         assert not Im2colMap("half", **PIXELS | {field: value}).is_possible, value
 
 
+VOLUMES = {
+    "extent": (64, 6, 5, 4, 2), "strides": (128, 768, 3840, 15360), "lower": (-1, -1, -1), "upper": (-2, -2, -2), "step": (1, 2, 1),
+    "taps": (2, 2, 2), "pixels": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "field, possible, impossible",
+    [
+        ("lower", (-16, -16, -16), [(-17, 0, 0), (0, 0, 2)]),
+        ("upper", (15, 15, 15), [(16, 0, 0), (0, 0, -5)]),
+        ("taps", (31, 31, 31), [(32, 0, 0), (0, 0, 32)]),
+        ("step", (8, 8, 8), [(1, 1, 9), (1, 1, 0)]),
+    ],
+)
+def test_pixels_of_volumes(field, possible, impossible):
+    assert Im2colMap("half", **VOLUMES | {field: possible}).is_possible
+    for value in impossible:
+        assert not Im2colMap("half", **VOLUMES | {field: value}).is_possible, value
+
+
 @pytest.mark.parametrize("address, possible", [(4096, True), (4104, False), (4100, False), (4112, True)])
 def test_addresses(address, possible):
     tensor = Im2colMap("half", **PIXELS)
