@@ -101,21 +101,21 @@ class KernelStep:
         function.check(len(template), shape)
         self.function, self.template, self.shape, self.maps, self.scalars = function, template, shape, maps, scalars
         self.operands = tuple((where.operand, where.delta) for where in operands)
-        self._pack = struct.Struct(f"{len(operands)}Q").pack_into
+        self._pack, self._rest = struct.Struct(f"{len(operands)}Q").pack, template[8 * len(operands) :]
         self._encoded = Answers(ENCODINGS_KEPT)
+        self._issue = function.in_shape(shape)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch; behind the operands' addresses are those of SCRATCH and NOTHING."""
         if _launched is not None:
             _launched.note(self.function)
-        arguments = bytearray(self._with_maps(addresses) if self.maps else self.template)
-        self._pack(arguments, 0, *[addresses[operand] + delta for operand, delta in self.operands])
-        self.function.issue(arguments, self.shape, stream)
+        rest = self._with_maps(addresses) if self.maps else self._rest
+        self._issue(self._pack(*[addresses[operand] + delta for operand, delta in self.operands]) + rest, stream)
 
     def _with_maps(self, addresses: Sequence[int]) -> bytes:
-        """Return the template with the tensor maps of these addresses."""
+        """Return what is behind the operands, with the tensor maps of these addresses."""
         begins = tuple(addresses[where.operand] + where.delta for _, where, _ in self.maps)
-        encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins))
+        encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins)[8 * len(self.operands) :])
         return encoded
 
     def encoded(self, begins: Sequence[int]) -> bytes:

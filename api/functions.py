@@ -17,6 +17,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -42,9 +43,8 @@ from .status import (
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
-FEW_PAIRS = 4  # of operands, which are compared on every call
-# What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (-1 where a
-# descriptor holds it), bytes, alignment, whether it is written.
+# What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (those that a
+# descriptor holds are behind the arguments), bytes, alignment, whether it is written.
 _Memory = tuple[str, str, int, int, int, bool]
 Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 
@@ -311,14 +311,15 @@ def computing(
     def decorate(body: Callable[..., Any]) -> Callable[..., None]:
         checks = _Documented(body, invalid or {}, fresh, optional=optional)
         clause = failed if "/" in failed else f"{checks.name}/{failed}"
-        run = (runs or _Computing)(checks, body, tuple(memory), clause, small or {})
-        run.named = named or {}
+        made = (runs or _Computing)(checks, body, tuple(memory), clause, small or {})
+        made.named = named or {}
+        run, count = made.run, made.count
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
-            run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
+            run(checks.bind(args, kwargs) if kwargs or len(args) != count else args)
 
-        call.computing = None if runs else run  # type: ignore[attr-defined]
+        call.computing = None if runs else made  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
 
@@ -358,18 +359,29 @@ class _Computing:
         self.key = key_maker(checks.function, computes=True, optional=checks.optional)
         self.position = {parameters[i].name: i for i in self.device}
 
-    def held(self, args: Any, operand: str) -> Any:
-        """The memory that one of the call's descriptors holds for an operand that is no argument."""
-        holders = (args[i] for i in self.described if isinstance(args[i], Descriptor))
-        return next((memory for holder in holders if (memory := holder.held(operand)) is not None), None)
+    def with_held(self, args: Any, held: Sequence[str]) -> Any:
+        """The arguments, and behind them the memory that one of the call's descriptors holds for each operand that is no argument."""
+        holders = [args[i] for i in self.described if isinstance(args[i], Descriptor)]
+        return [*args, *(next((m for h in holders if (m := h.held(operand)) is not None), None) for operand in held)]
 
-    def __call__(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
+    def run(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
         """Compute by the remembered operation of these arguments, or a new one. launch: launches in the backend's stead what has passed
         all checks."""
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            self._compute(args, launch)
+            prepared, given = self.found(args)
+            handle = args[0]
+            lock = handle.lock
+            lock.acquire()
+            try:
+                operands = self._operands(handle, prepared, given)
+                if launch is None:
+                    prepared.launch(operands, handle.stream)
+                else:
+                    launch(handle, prepared, operands)
+            finally:
+                lock.release()
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -378,7 +390,8 @@ class _Computing:
         except MemoryError as error:
             raise exhausted(self.checks.function, error) from error
 
-    def _compute(self, args: tuple[Any, ...], launch: Launch | None) -> None:
+    def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
+        """Return the prepared operation of a call, and what has the memory of its operands: the arguments."""
         key: tuple[Any, ...] | None
         try:
             key = self.key(*args)
@@ -387,13 +400,7 @@ class _Computing:
             key = prepared = None
         if prepared is None:  # as after the handle was destroyed
             prepared = self._prepare(args, key)
-        handle = args[0]
-        with handle.lock:
-            operands = self._operands(handle, prepared, args)
-            if launch is None:
-                prepared.launch(operands, handle.stream)
-            else:
-                launch(handle, prepared, operands)
+        return prepared, self.with_held(args, prepared.held) if prepared.held else args
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         with releases.acting(getattr(args[0], "release", None)):
@@ -404,9 +411,10 @@ class _Computing:
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
-        memory = tuple(self._memory_of(operation, name) for name in operation.operands)
+        held: list[str] = []
+        memory = tuple(self._memory_of(operation, name, held) for name in operation.operands)
         with handle.lock:
-            prepared = _Prepared(operation, memory, handle.backend.prepare(operation))
+            prepared = _Prepared(operation, memory, handle.backend.prepare(operation), held)
             if key is not None and not CHECKS.off:
                 handle.answers.keep(key, prepared)
         return prepared
@@ -421,56 +429,37 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
-    def _position(self, operation: Operation, name: str, parameter: str) -> int:
-        """Which of the arguments an operand is, -1 where a descriptor holds it."""
-        return self.position.get(parameter, -1)
+    def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
+        """Which of the arguments an operand is; behind them are those that a descriptor holds, which are listed."""
+        if parameter not in self.position:
+            held.append(parameter)
+            return self.count + len(held) - 1
+        return self.position[parameter]
 
-    def _memory_of(self, operation: Operation, name: str) -> _Memory:
+    def _memory_of(self, operation: Operation, name: str, held: list[str]) -> _Memory:
         """What an operand's memory must be like."""
         parameter = self.named.get(name) or operation.parameter_of(name)
         writes = name in operation.outputs or name in operation.raw
-        position = self._position(operation, name, parameter)
+        position = self._position(operation, name, parameter, held)
         return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         """The operands of a call, checked: their memory suffices, and outputs share none unless a rule allows it."""
-        find, operands = handle.backend.operand, list[Any]()
-        for name, parameter, position, nbytes, alignment, writes in prepared.memory:
-            value = args[position] if position >= 0 else self.held(args, parameter)
-            try:
-                operand = find(value)
-                size = operand.nbytes
-                fits = (size is None or size >= nbytes) and not operand.address % alignment
-                if fits and (operand.writable or not writes):
-                    operands.append(operand)
-                    continue
-            except Exception:  # what is no memory, or NULL
-                pass
-            # This says what is wrong, unless the operation allows a NULL.
-            operands.append(
+        o, apart = prepared.operation, False
+        try:
+            operands, apart = prepared.fitting(handle.backend.operand, args)
+        except Exception:  # what is no memory, or does not suffice: this says what is wrong
+            operands = [
                 checked_operand(
-                    self.checks,
-                    handle,
-                    prepared.operation,
-                    name,
-                    value,
-                    nbytes,
-                    alignment,
-                    self.small.get(name),
-                    parameter,
+                    self.checks, handle, o, name, args[i], nbytes, alignment, self.small.get(name), parameter
                 )
-            )
-        if len(prepared.pairs) > FEW_PAIRS:  # the same addresses are as far apart as they were
-            addresses = [None if operand is None else operand.address for operand in operands]
-            if addresses == prepared.apart:
-                return operands
-        for i, j, size, other_size in prepared.pairs:
-            written, other = operands[i], operands[j]
-            distance = other.address - written.address
-            if -other_size < distance < size:
-                self._overlap(prepared, i, j, written, other)
-        if len(prepared.pairs) > FEW_PAIRS:
-            prepared.apart = addresses
+                for name, parameter, i, nbytes, alignment, _ in prepared.memory
+            ]
+        if not apart:
+            for i, j, size, other_size in prepared.pairs:
+                written, other = operands[i], operands[j]
+                if -other_size < other.address - written.address < size:
+                    self._overlap(prepared, i, j, written, other)
         return operands
 
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
@@ -499,23 +488,22 @@ class _Executing(_Computing):
         super().__init__(checks, *rest)
         self.kinds = tuple(DESCRIPTORS[checks.parameters[i].base_type] for i in self.described)
 
-    def _position(self, operation: Operation, name: str, parameter: str) -> int:
+    def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
         return operation.operands.index(name)
 
-    def _compute(self, args: tuple[Any, ...], launch: Launch | None) -> None:
+    def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
         handle, plan, pack = args
-        described = (type(plan), type(pack)) == self.kinds
+        of_plan, of_pack = self.kinds
+        described = type(plan) is of_plan and type(pack) is of_pack
         plan_spec, pack_spec = (plan.spec, pack.spec) if described else (None, None)
         if plan_spec is None or pack_spec is None or type(handle) is not Handle or not handle.alive:
             checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
             plan_spec, pack_spec = map(seen, checked[1:])
         operation, memory = self.body(handle, plan_spec, pack_spec)
         if operation is None:
-            return
-        key = (self, id(operation))  # what is remembered keeps the operation, so that no other gets its id
-        prepared = handle.answers.get(key) or self._remembered(handle, operation, key)
-        with handle.lock:
-            prepared.launch(self._operands(handle, prepared, memory), handle.stream)
+            return _IDLE, ()
+        key = id(operation)  # what is remembered keeps the operation, so that no other gets its id
+        return handle.answers.get(key) or self._remembered(handle, operation, key), memory
 
 
 def checked_operand(
@@ -633,16 +621,49 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
 
 class _Prepared:
     """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
-    overlap: the indices of one that is written and another one, and their bytes. apart: addresses at which none do."""
+    overlap: the indices of one that is written and another one, and their bytes. held: the operands that descriptors hold."""
 
-    __slots__ = ("apart", "launch", "memory", "operation", "pairs")
+    __slots__ = ("fitting", "held", "launch", "memory", "operation", "pairs")
 
-    def __init__(self, operation: Operation, memory: tuple[_Memory, ...], launch: Any) -> None:
-        self.operation, self.memory, self.launch = operation, memory, launch
-        self.apart: list[int | None] = []
+    def __init__(
+        self, operation: Operation, memory: tuple[_Memory, ...], launch: Any, held: Sequence[str] = ()
+    ) -> None:
+        self.operation, self.memory, self.launch, self.held = operation, memory, launch, held
         self.pairs = tuple(
             (i, j, size, other_size)
             for i, (_, _, _, size, _, writes) in enumerate(memory)
             for j, (_, _, _, other_size, _, other_writes) in enumerate(memory)
             if writes and i != j and size and other_size and not (other_writes and j < i)
         )
+        shape = tuple((m[2], m[5], m[0] in operation.raw and not m[3]) for m in memory)
+        numbers = [*(n for m in memory for n in m[3:5]), *(n for pair in self.pairs for n in pair[2:])]
+        self.fitting = _fitting(shape, tuple(pair[:2] for pair in self.pairs))(numbers)
+
+
+@lru_cache(maxsize=1024)
+def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, int], ...]) -> Any:
+    """Return what makes, of sizes and alignments of operands and the bytes of pairs, a function of (find, arguments). It returns the
+    operands, and whether no pair meets; any exception where an operand's memory does not suffice.
+
+    shape: which argument an operand is, whether it is written, whether it may be NULL. find: makes an operand of an argument.
+    """
+    every = range(len(shape))
+    names = [*(f"n{i}, m{i}" for i in every), *(f"p{k}, q{k}" for k in range(len(pairs)))]
+    lines = list[str]()
+    for i, (position, writes, nullable) in enumerate(shape):
+        found, written = (
+            f"o{i} = find(given[{position}]); a{i} = o{i}.address; s{i} = o{i}.nbytes",
+            f" or not o{i}.writable",
+        )
+        wrong = f"if s{i} is not None and s{i} < n{i} or a{i} % m{i}{written * writes}: raise ValueError"
+        lines += [f"o{i} = None", f"if given[{position}] is not None:"] * nullable
+        lines += [f"{' ' * nullable}{line}" for line in (found, wrong)]
+    apart = " and ".join(f"not -q{k} < a{j} - a{i} < p{k}" for k, (i, j) in enumerate(pairs))
+    lines.append(f"return [{', '.join(f'o{i}' for i in every)}], {apart or True}")
+    text = f"def of(numbers):\n [{', '.join(names)}] = numbers\n def fitting(find, given):\n  "
+    space: dict[str, Any] = {}
+    exec(text + "\n  ".join(lines) + "\n return fitting", space)
+    return space["of"]
+
+
+_IDLE = _Prepared(Operation(), (), lambda *_: None)  # what a call does where there is nothing to do

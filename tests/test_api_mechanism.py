@@ -11,6 +11,7 @@ import pytest
 from dualdnn.accelerated import DeviceError, DeviceUnavailable
 from dualdnn.accelerated.runtime.errors import CompileError
 from dualdnn.api import cudnn
+from dualdnn.api import functions as functions_of_calls
 from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
 from dualdnn.api.functions import documented
@@ -90,6 +91,23 @@ def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle
     cudnn.cudnnDestroy(handle)
     with pytest.raises(CudnnError, match="NOT_INITIALIZED"):
         cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+
+
+def test_operands_that_suffice_are_looked_at_together(handle, monkeypatch):
+    """In place, in memory of the caller, and with a workspace of no bytes that is NULL: no operand is checked by itself."""
+    relu, x = descriptors()
+    filters, convolution = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
+    cudnn.cudnnSetFilter4dDescriptor(filters, cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_TENSOR_NCHW, 2, 2, 1, 1)
+    cudnn.cudnnSetConvolution2dDescriptor(
+        convolution, 0, 0, 1, 1, 1, 1, cudnn.CUDNN_CROSS_CORRELATION, cudnn.CUDNN_DATA_FLOAT
+    )
+    monkeypatch.setattr(functions_of_calls, "checked_operand", lambda *_: pytest.fail("one operand by itself"))
+    buffer, array = handle.to_device(np.full(24, -2, np.float32)), np.full(24, -2, np.float32)
+    for memory in (buffer, array):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+    assert not buffer.to_host(np.float32, 24).any() and not array.any()
+    algo, result, weights = cudnn.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, handle.zeros(96), handle.zeros(16)
+    cudnn.cudnnConvolutionForward(handle, 1.0, x, buffer, filters, weights, convolution, algo, None, 0, 0.0, x, result)
 
 
 def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):

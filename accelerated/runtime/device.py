@@ -8,7 +8,7 @@ import math
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,6 +206,10 @@ class Function(ABC):
     @abstractmethod
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         """Launch with arguments and in a shape that were checked."""
+
+    def in_shape(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
+        """Return what launches the kernel in a shape with arguments on a stream, many times."""
+        return lambda arguments, stream: self.issue(arguments, shape, stream)
 
     def native(self, shape: LaunchShape) -> NativeLaunch | None:
         """Return how C launches the kernel in a shape; None where Python alone can."""

@@ -224,7 +224,7 @@ class LoadedKernel:
         self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self.handle, how.address)
         return count.value
 
-    def launch(self, how: Configuration, parameters: int) -> None:
-        """parameters: the address of a pointer to the kernel's one argument."""
+    def launch(self, how: Configuration, parameters: Any) -> None:
+        """parameters: a pointer to the pointer to the kernel's one argument."""
         if code := self._launch(how.address, self.handle, parameters, None):
             raise self.driver.error("cuLaunchKernelEx", code)

@@ -15,7 +15,7 @@ import atexit
 import contextlib
 import ctypes
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ from .driver import (
 )
 from .errors import DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
+
+STREAMS_KEPT = 16  # configurations of a kernel in one shape, by stream
 
 
 class GpuMemory(Memory):
@@ -147,27 +149,36 @@ class GpuFunction(Function):
         except DriverError as error:
             raise KeyError(f"the module has no kernel {name}: {error}") from error
         self.fields = self._fields(names, struct.unpack(f"<{len(numbers) // 8}Q", numbers))
-        self._content = ctypes.c_ubyte * self.argument_bytes
         self._overlaps = bool(waits) and reaches(device, self.OVERLAPPING_ARCHITECTURE)
         self.maximum_threads = self._kernel.attribute(MAX_THREADS_PER_BLOCK)
         self.static_shared_bytes = self._kernel.attribute(SHARED_SIZE_BYTES)
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._configurations = Answers()  # by shape and stream
+        self._shapes = Answers()  # what launches the kernel, by shape
 
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
-        key = (shape, stream.handle if stream else 0)
-        how = self._configurations.of(key, lambda: self._configure(*key))
-        if isinstance(arguments, bytes):  # which the driver cannot be given the address of
-            arguments = bytearray(arguments)
-        pointer = ctypes.c_void_p(ctypes.addressof(self._content.from_buffer(arguments)))
-        try:
-            self._kernel.launch(how, ctypes.addressof(pointer))
-        except DriverError as error:
-            self._launch_entered(error, how, ctypes.addressof(pointer), shape)
+        self.in_shape(shape)(bytes(arguments), stream)
 
-    def _launch_entered(self, error: DriverError, how: Configuration, parameters: int, shape: LaunchShape) -> None:
+    def in_shape(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
+        made: Callable[[bytes, Stream | None], None] = self._shapes.of(shape, lambda: self._launching(shape))
+        return made
+
+    def _launching(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
+        configurations, kernel = Answers(STREAMS_KEPT), self._kernel
+
+        def issue(arguments: bytes, stream: Stream | None) -> None:
+            number = stream.handle if stream else 0
+            how = configurations.get(number) or configurations.of(number, lambda: self._configure(shape, number))
+            pointer = ctypes.byref(ctypes.c_char_p(arguments))
+            try:
+                kernel.launch(how, pointer)
+            except DriverError as error:
+                self._launch_entered(error, how, pointer, shape)
+
+        return issue
+
+    def _launch_entered(self, error: DriverError, how: Configuration, parameters: Any, shape: LaunchShape) -> None:
         """Launch in the device's context what failed in the thread's, which may be another or none."""
         if error.code not in contexts.FOREIGN:
             raise self._not_launched(error, shape) from error

@@ -102,7 +102,7 @@ class Border:
             arguments = tuple([read(c) for read in readers])
             if keeper is not None and compute is not None and keeper.asks():
                 launching = keeper.launching(arguments)
-                compute(arguments, launching)
+                compute.run(arguments, launching)
                 return launching.status
             result = body(*arguments)
             results = (result,) if len(writers) == 1 else result

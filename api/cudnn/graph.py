@@ -22,25 +22,37 @@ def cudnnBackendExecute(handle, executionPlan, variantPack):
     pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
     EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
     """
-    for name, descriptor, kind in (("executionPlan", executionPlan, PLAN), ("variantPack", variantPack, PACK)):
-        if descriptor is None:
-            raise CudnnError(BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
-        if descriptor.kind is not kind:
-            raise CudnnError(BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
-    plan, pointers, workspace = executionPlan.record, variantPack.record.pointers, variantPack.record.workspace
+    if executionPlan is None or executionPlan.kind is not PLAN:
+        raise _unfit("executionPlan", executionPlan)
+    if variantPack is None or variantPack.kind is not PACK:
+        raise _unfit("variantPack", variantPack)
+    plan, pack = executionPlan.record, variantPack.record
     if plan.handle is not handle:
         raise CudnnError(BAD_PARAM, f"{NAME}/c07", "the execution plan was made for another handle")
-    if pointers.keys() != plan.needed:
-        raise _other_tensors(plan.needed, pointers.keys())
+    pointers, workspace = pack.pointers, pack.workspace
+    try:
+        memory = [pointers[uid] for uid in plan.uids]
+    except KeyError:
+        raise _other_tensors(plan.uids, pointers.keys()) from None
+    if len(pointers) != len(memory):
+        raise _other_tensors(plan.uids, pointers.keys())
     if workspace is None and plan.operation.workspace_bytes:
         text = f"the workspace is NULL, {plan.operation.workspace_bytes} bytes are needed"
         raise CudnnError(BAD_PARAM, f"{NAME}/c05", text)
-    return plan.operation, [*map(pointers.__getitem__, plan.uids), workspace]
+    memory.append(workspace)
+    return plan.operation, memory
+
+
+def _unfit(name, descriptor):
+    """The error for a descriptor that is not finalised, or of another type."""
+    if descriptor is None:
+        return CudnnError(BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
+    return CudnnError(BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
 
 
 def _other_tensors(needed, given):
     """The error for a pack with other unique ids than those of the graph's tensors with memory."""
-    missing, more = sorted(needed - given), sorted(given - needed)
+    missing, more = sorted({*needed} - given), sorted(given - {*needed})
     if missing:
         return CudnnError(BAD_PARAM, f"{NAME}/c04", f"the variant pack has no pointers for the tensors {missing}")
     text = f"the graph has no tensors {more} with memory, for which the pack has pointers"

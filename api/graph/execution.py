@@ -158,11 +158,6 @@ class ExecutionPlan:
         """The unique ids of the tensors with memory, in the order of the operands, of which the workspace is the last."""
         return tuple(self.operation.tensors[name].uid for name in self.operation.operands[:-1])
 
-    @cached_property
-    def needed(self) -> frozenset[int]:
-        """What the unique ids of a variant pack must be."""
-        return frozenset(self.uids)
-
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
 def execution_plan(given: Given) -> tuple[ExecutionPlan, Results]:

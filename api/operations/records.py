@@ -37,10 +37,11 @@ def record(cls: type[T]) -> type[T]:
         return found
 
     def cached_hash(self: Any) -> int:
-        value = self.__dict__.get("_hash")
-        if value is None:
+        try:
+            return self._hash  # type: ignore[no-any-return]
+        except AttributeError:
             value = self.__dict__["_hash"] = hash(identity(self))
-        return value
+            return value
 
     def equal(self: Any, other: Any) -> bool:
         return self is other or (type(other) is made and identity(self) == identity(other))

@@ -17,7 +17,9 @@ class Named(Listing):
 
     def function(self, source, kernel, definitions=()):
         limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
-        return SimpleNamespace(**limits, check=lambda *_: None, what=(source, kernel, tuple(definitions)))
+        return SimpleNamespace(
+            **limits, check=lambda *_: None, in_shape=lambda _: None, what=(source, kernel, tuple(definitions))
+        )
 
     function_when_ready = function
 
@@ -102,7 +104,7 @@ def test_scratch_memory_is_asked_for_by_part():
     scratch = SimpleNamespace(of=lambda stream, nbytes: asked.append(nbytes) or Lent(1000 * nbytes))
     function = SimpleNamespace(
         name="kernel", check=lambda *_: None, device=SimpleNamespace(scratch=scratch),
-        issue=lambda arguments, shape, stream: seen.append(int.from_bytes(arguments[:8], "little")),
+        in_shape=lambda _: lambda arguments, stream: seen.append(int.from_bytes(arguments[:8], "little")),
     )  # fmt: skip
     record = Record()
     for nbytes, operand in ((7, SCRATCH), (0, 0), (9, SCRATCH)):

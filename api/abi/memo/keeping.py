@@ -159,7 +159,7 @@ class Launches:
         scalars: by the names of fields of the operation, what launches may take from the call."""
         recorded = getattr(prepared.launch, "recorded", None)
         arguments = [position for _, _, position, *_ in prepared.memory]
-        if recorded is None or min(arguments, default=0) < 0 or not self._serves(handle.backend.device):
+        if recorded is None or prepared.held or not self._serves(handle.backend.device):
             return False
         record = recorded([0 if operand is None else operand.address for operand in operands])
         steps = [step for part in record.parts for step in part.steps]

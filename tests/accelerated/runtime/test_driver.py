@@ -123,7 +123,7 @@ def stand_in(tmp_path):
     function.together = None
     function.name, function.argument_bytes, function.maximum_threads, function.static_shared_bytes = "kernel", 24, 64, 0
     function.device = SimpleNamespace(shared_bytes_per_block=1024, make_current=lambda: None)
-    function._overlaps, function._configurations, function._content = True, Answers(), ctypes.c_ubyte * 24
+    function._overlaps, function._shapes = True, Answers()
     function._kernel = driver.LoadedKernel(stand_in, ctypes.c_void_p(77))
     return function, seen, refused
 
