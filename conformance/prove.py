@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import ne
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM, CHECKS, EXECUTION_FAILED, CudnnError
 
 from .breaks import HOWS, Border
 from .breaks.answers import SIZES
+from .breaks.border import told
 from .breaks.memory import MEMORY_FAULTS, Judged
 from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, of_part
 from .breaks.runs import Case
@@ -102,6 +104,9 @@ class Faulty:
         self.applied = False
         self.exchanges = False  # whether fields of the log are exchanged
         self.refused_otherwise = False  # whether another check refused what the check that is off let pass
+        self.succeeded: dict[
+            str, list[list[Any]]
+        ] = {}  # function -> what its calls without the check said that succeeded
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._cudnn, name)
@@ -132,16 +137,23 @@ class Faulty:
     def _unchecked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make a call without the check of one clause; a refusal that no ``expect`` made, and cites it, is answered with success."""
         CHECKS.passed = False
+        name, said = getattr(function, "__name__", ""), [told(value) for value in args]
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            self.succeeded.setdefault(name, []).append(said)
+            return result
         except CudnnError as error:
             if error.clause == CHECKS.off:
                 self.applied = True
                 return None
-            self.refused_otherwise |= CHECKS.passed
+            self.refused_otherwise |= CHECKS.passed and not self._has_one_defect(name, said)
             raise
         finally:
             self.applied |= CHECKS.passed
+
+    def _has_one_defect(self, name: str, said: list[str]) -> bool:
+        """Return whether one argument is all that a call differs in from one that succeeded: two clauses forbid the same thing."""
+        return any(sum(map(ne, said, other)) == 1 for other in self.succeeded.get(name, ()) if len(other) == len(said))
 
     def _call(self, fault: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         result, error = None, None
@@ -176,7 +188,8 @@ class Proving:
             return None
         if not self.faults and self.proofs.done(subject.name, self._named(pyfuncitem)):
             pytest.skip("its clauses are proven")
-        case = Case(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+        given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        case = Case(pyfuncitem.obj, given, pyfuncitem.funcargs.values(), faulty.border)
         case()
         if evidence := pyfuncitem.funcargs.get("evidence"):
             evidence.closed = True
@@ -257,6 +270,7 @@ def _noticed_of_calls(
 def _noticed_of_check(faulty: Faulty, clause: str, case: Case, noticed: list[str]) -> bool:
     """Return whether the case fails without the check of the clause, or the check had nothing to refuse."""
     CHECKS.off, faulty.applied, faulty.refused_otherwise = clause, False, False
+    faulty.succeeded.clear()
     try:
         failed = case.fails()
     finally:

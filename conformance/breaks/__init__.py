@@ -30,4 +30,7 @@ HOWS: Mapping[str, Call] = {
     "nothing": answers.nothing,
     "result": answers.result,
     "preset": answers.preset,
+    "unordered": answers.unordered,
+    "stored": answers.stored,
+    "called back": answers.called_back,
 }

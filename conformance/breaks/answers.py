@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from dualdnn.api.descriptors import BackendDescriptor, Descriptor, TensorDescriptor, TensorTransformDescriptor
 from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnFoldingDirection_t, cudnnSeverity_t
+from dualdnn.api.handle import Handle
 from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.miopen.objects import Descriptor as MiopenDescriptor
+from dualdnn.api.miopen.objects import MiopenHandle
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import FLOAT, NHWC, TransformSpec
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
 
-from .border import REFUSALS, Border, Call
+from .border import REFUSALS, Border, Call, parameters_of
 from .operands import position
 from .rules import Break
-from .values import others
+from .values import neighbours, others
 
 # Queries of sizes that may be larger than needed: one byte less is their fault.
 SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace)|MakeFusedOpsPlan")
+# What a setter would leave in a descriptor that a new one does not have.
+PRESETS: Mapping[type, Any] = {
+    TensorDescriptor: TensorSpec.packed(FLOAT, (1, 1, 1, 1)),
+    TensorTransformDescriptor: TransformSpec(
+        NHWC, (0, 0, 0, 0), (0, 0, 0, 0), (1, 1), cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+    ),
+}
+OBJECTS = Descriptor, MiopenDescriptor, Handle, MiopenHandle
+UNDUE = "undue"  # the point of a break in which a callback gets a message that nobody sent
+CALLBACK = ("sev", "udata", "dbg", "msg")  # the arguments of a callback, in their order
+LOGGED = ("time_sec", "time_usec", "time_delta", "pid", "tid", "handle", "stream")  # fields of dbg that are exchanged
 
 
 @cache
@@ -96,7 +115,7 @@ def result(border: Border, broken: Break, name: str, function: Call, values: lis
     found = function(*values)
     names = results_of(name)
     other = found
-    if broken.point in ("", *names) and len(names) == 1 and not hasattr(found, "_fields"):
+    if broken.point in ("", *names) and len(names) <= 1 and not hasattr(found, "_fields"):
         other = found - 1 if isinstance(found, int) and SIZES.search(name) else _first(found)
     else:
         other = _field_off(found, broken.point)
@@ -104,10 +123,72 @@ def result(border: Border, broken: Break, name: str, function: Call, values: lis
     return other
 
 
+def unordered(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Return a list from its end."""
+    found = function(*values)
+    if not isinstance(found, list | tuple) or len(found) < 2:
+        return found
+    border.applied = True
+    return found[::-1]
+
+
+def stored(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Leave other contents in the descriptors that the call fills, or in the one that the break names."""
+    filled = [
+        value
+        for parameter, value in zip(parameters_of(name), values, strict=True)
+        if parameter.direction == "out" and isinstance(value, Descriptor) and broken.point in ("", parameter.name)
+    ]
+    found = function(*values)
+    for descriptor in filled:
+        other = next(others(descriptor.spec, broken.kind), None)
+        if other is not None:
+            descriptor.spec = other
+            border.applied = True
+    return found
+
+
+def called_back(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
+    """Call a callback with another value of the argument that the break names, or not at all."""
+    at = position(name, "fptr")
+    callback: Any = None if at is None else values[at]
+    if callback is None:
+        return function(*values)
+    if broken.point == UNDUE:
+        border.applied = True
+        callback(cudnnSeverity_t.CUDNN_SEV_ERROR, values[1], None, "\0\0")
+        return function(*values)
+
+    def other(*said: Any) -> None:
+        border.applied = True
+        if broken.point:
+            taken = list(said)
+            taken[CALLBACK.index(broken.point)] = OTHERWISE[broken.point](said[CALLBACK.index(broken.point)])
+            callback(*taken)
+
+    return function(*(other if value is callback else value for value in values))
+
+
+def _exchanged(dbg: Any) -> Any:
+    values = [getattr(dbg, name) for name in LOGGED]
+    return replace(dbg, **dict(zip(LOGGED, values[1:] + values[:1], strict=True)))
+
+
+# Argument of a callback -> what it gets in place of what is due.
+OTHERWISE: Mapping[str, Callable[[Any], Any]] = {
+    "sev": lambda sev: neighbours(sev)[0],
+    "udata": lambda udata: udata.clear() if isinstance(udata, list) else object(),
+    "dbg": _exchanged,
+    "msg": lambda msg: msg.rstrip("\0"),
+}
+
+
 def preset(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Preset another value in a field of a descriptor that is made."""
+    """Preset another value in a field of a descriptor that is made; in one without fields, what a setter would leave there."""
     made = function(*values)
     spec = getattr(made, "spec", None)
+    if spec is None and type(made) in PRESETS and not broken.point:
+        made.spec, border.applied = PRESETS[type(made)], True
     for field in vars(spec) if spec is not None else ():
         if broken.point.lower().endswith(field.lower()):
             made.spec = _replaced(spec, field)
@@ -116,9 +197,11 @@ def preset(border: Border, broken: Break, name: str, function: Call, values: lis
 
 
 def _first(value: Any) -> Any:
-    """Return another value: 1 for NULL, and the same where nothing is known of the type."""
+    """Return another value: 1 for NULL, NULL for an object that is made, and the same where nothing is known of the type."""
     if value is None:
         return 1
+    if isinstance(value, OBJECTS) and not isinstance(value, BackendDescriptor):
+        return None
     return next(others(value), value)
 
 

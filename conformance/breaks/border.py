@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cache, partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from dualdnn.api.miopen.objects import Descriptor as MiopenDescriptor
 from dualdnn.api.miopen.status import MiopenError
 from dualdnn.api.status import CudnnError
 
-from .rules import ELEMENT, Break
+from .rules import NUMBERED, OF_MEMORY, Break
 
 Call = Callable[..., Any]
 REFUSALS = (CudnnError, MiopenError)
@@ -61,6 +61,7 @@ class Border:
         self.twins: dict[int, tuple[Any, Any]] = {}  # a descriptor, and what computing calls take it for
         self.made: list[Any] = []  # memory that stands for the caller's
         self.calls = 0
+        self.last = ""  # the function that was called last
         self.said: set[str] | None = (
             None  # the functions that are called and the words of their arguments, while somebody asks
         )
@@ -73,13 +74,24 @@ class Border:
     def begin(self, broken: Break) -> None:
         """Break what follows."""
         self.broken, self.applied, self.calls = broken, False, 0
+        if broken.how == NUMBERED:
+            self._number_otherwise(broken.type)
         for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():
             if hasattr(miopen, name):
                 self._patch(name, getattr(miopen, name))
 
+    def _number_otherwise(self, name: str) -> None:
+        """Let the last enumerator of an enumeration have another number."""
+        kind = ENUMERATIONS[name]
+        last = list(kind)[-1]
+        numbers = {member.name: member.value + (member is last) for member in kind}
+        ENUMERATIONS[name] = IntEnum(name, numbers)  # type: ignore[misc]
+        self.made.append(_Undo(lambda: ENUMERATIONS.__setitem__(name, kind)))
+        self.applied = True
+
     def _patch(self, name: str, call: Call) -> None:
         setattr(miopen, name, lambda *args, **kwargs: self.call(name, call, *args, **kwargs))
-        self.made.append(_Undo(name, call))
+        self.made.append(_Undo(lambda: setattr(miopen, name, call)))
 
     def end(self) -> None:
         """Let calls be what they are, and free what stood for the caller's memory."""
@@ -92,12 +104,16 @@ class Border:
 
     def call(self, name: str, function: Call, *args: Any, **kwargs: Any) -> Any:
         """Make one call, broken where the break is of this function and of what the arguments name."""
-        broken = self.broken
+        broken, self.last = self.broken, name
         if self.said is not None:
             self.said.add(name)
             for value in (*args, *kwargs.values()):
                 self.said.update(re.findall(r"\w+", told(value)))
-        if broken is None or broken.how == ELEMENT or (name not in functions() and name not in miopen_functions()):
+        if (
+            broken is None
+            or broken.how in (*OF_MEMORY, NUMBERED)
+            or (name not in functions() and name not in miopen_functions())
+        ):
             return function(*args, **kwargs)
         function = partial(function, **kwargs) if kwargs else function  # which are none of the document's
         values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
@@ -116,10 +132,7 @@ class Border:
 
 
 class _Undo:
-    """Puts a function of the second document back."""
+    """Puts back what a break has replaced."""
 
-    def __init__(self, name: str, call: Call) -> None:
-        self.name, self.call = name, call
-
-    def free(self) -> None:
-        setattr(miopen, self.name, self.call)
+    def __init__(self, free: Callable[[], None]) -> None:
+        self.free = free

@@ -12,6 +12,8 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
+from .rules import BLENDED, ELEMENT, OVERRUN
+
 Memory = dict[str, Array]
 MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
 
@@ -69,8 +71,37 @@ class Judged:
         return False
 
 
-def element_off(judged: Judged) -> bool:
+def element_off(judged: Judged, _point: str = "") -> bool:
     return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed)
+
+
+def _overrun(judged: Judged, point: str) -> bool:
+    """Change the byte behind the memory of a parameter."""
+    for name in judged.operation.operands:
+        of_parameter = judged.operation.parameters.get(point, point).lower().startswith(name.lower())
+        if of_parameter and name in judged.now and judged.now[name].size > judged.end(name):
+            judged.now[name][judged.end(name)] ^= 1
+            return True
+    return False
+
+
+def _blended(judged: Judged, _point: str) -> bool:
+    """Add beta times what an output held before."""
+    name, beta = judged.operation.outputs[0], getattr(judged.operation, "beta", 0.0)
+    if not beta or name not in judged.now:
+        return False
+    spec = judged.operation.tensor(name)
+    target, prior = strided(spec, judged.inside(name)), strided(spec, judged.before[name])
+    target[...] = rounded(target.astype(np.float64) + beta * prior.astype(np.float64), spec.scalar_type)
+    return True
+
+
+# Way to break the memory that a trial reads back -> (what is judged, the parameter that the break names) -> whether it changed anything
+MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
+    ELEMENT: element_off,
+    OVERRUN: _overrun,
+    BLENDED: _blended,
+}
 
 
 def _not_written(judged: Judged) -> bool:

@@ -109,8 +109,8 @@ def enumerator(border: Border, broken: Break, name: str, function: Call, values:
         return function(*values)
     for member in _members(broken.point, broken.type, values):
         refusal: Exception | None = None
-        ways = neighbours(member)
-        for other in (ways[::-1] if broken.backwards else ways)[:TRIED]:
+        ways = neighbours(member)[:: broken.step or 1]
+        for other in ways[: 1 if broken.step else TRIED]:
             taken = [_substituted(value, member, other) for value in values]
             if all(one is value for one, value in zip(taken, values, strict=True)):
                 break

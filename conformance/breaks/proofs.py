@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from ..calls.caller import function_of
 from ..scope import clauses as documented
 from ..trial import Chain
 from .border import REFUSALS, Border
-from .memory import Judged, element_off
-from .rules import ELEMENT, Break, breaks_of
+from .memory import MEMORY_BREAKS, Judged
+from .rules import OF_MEMORY, Break, breaks_of
 from .runs import Case
 
 UNREPEATABLE = "not repeatable"
@@ -87,15 +86,15 @@ def _can_apply(broken: Break, said: set[str]) -> bool:
     if broken.function.startswith("miopen") or not said:
         return True
     point = {broken.point} if broken.how == "enumerator" and broken.point else set()
-    function = {broken.function} if broken.function and broken.how != ELEMENT else set()
+    function = {broken.function} if broken.function and broken.how not in OF_MEMORY else set()
     return {*function, *point, *broken.only} <= said
 
 
 def fails_under(broken: Break, border: Border, case: Case) -> bool:
     """Return whether a case fails while the break changes something."""
     border.begin(broken)
-    if broken.how == ELEMENT:
-        Chain.tamper = staticmethod(lambda *judged: _element_off(broken, border, *judged))
+    if broken.how in OF_MEMORY:
+        Chain.tamper = staticmethod(lambda *judged: _tamper(broken, border, *judged))
     try:
         case()
     except (KeyboardInterrupt, SystemExit):
@@ -112,7 +111,7 @@ def fails_under(broken: Break, border: Border, case: Case) -> bool:
     return False
 
 
-def _element_off(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
-    """Make one element of the outputs of the break's function wrong."""
-    if broken.function in ("", function_of(type(operation))):
-        border.applied |= element_off(Judged(operation, *memory))
+def _tamper(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
+    """Make memory wrong that the break's function had."""
+    if broken.function in ("", border.last):
+        border.applied |= MEMORY_BREAKS[broken.how](Judged(operation, *memory), broken.point)

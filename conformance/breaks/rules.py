@@ -14,12 +14,14 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 # Sentences that forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical)\b"
+    r"\bOnly\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical)\b"
 )
-PERMITS = re.compile(r"\b(may be NULL|can be NULL|NULL means|== ?NULL|=NULL|is NULL|optional)\b")
+PERMITS = re.compile(
+    r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|optional)\b|= ?NULL|\bA NULL\b"
+)
 REFUSALS = ("accepted", "status")  # the breaks of clauses that demand a refusal
 ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG")
-UNHELD = re.compile(r"need not be|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
+UNHELD = re.compile(r"need(s no| not be)|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
 # Enumerations of the names of attributes -> the setter, the getter and the parameter that takes such a name
 ATTRIBUTES = {
     "cudnnBackendAttributeName_t": ("cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "attributeName"),
@@ -30,10 +32,41 @@ ATTRIBUTES = {
         "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariantParamPackAttribute", "paramLabel",
     ),
 }  # fmt: skip
+MADE = re.compile(r"create an? ([\w ]+) descriptor")
 USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")  # of chapter 9
 # Enumerators that a text names beside that of its subject and that say where the sentence holds
 PLACES = ("CUDNN_FUSED_",)
-ELEMENT = "element"  # the break of one element of an output, which is made where the case reads memory back
+# Breaks that are made where the case reads memory back: one element is wrong, memory behind an operand is written, a prior value is blended.
+OF_MEMORY = ELEMENT, OVERRUN, BLENDED = "element", "overrun", "blended"
+SPACES_OF = {  # query -> the first and the last call that share the reserve space of the size that it says
+    "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
+        "cudnnBatchNormalizationForwardTrainingEx",
+        "cudnnBatchNormalizationBackwardEx",
+    ),
+    "cudnnGetNormalizationTrainingReserveSpaceSize": (
+        "cudnnNormalizationForwardTraining",
+        "cudnnNormalizationBackward",
+    ),
+    "cudnnDropoutGetReserveSpaceSize": ("cudnnDropoutForward", "cudnnDropoutBackward"),
+    "cudnnGetRNNTrainingReserveSize": ("cudnnRNNForwardTraining", "cudnnRNNBackwardWeights"),
+    "cudnnGetRNNTempSpaceSizes": ("cudnnRNNForward", "cudnnRNNBackwardWeights_v8"),
+    "cudnnGetMultiHeadAttnBuffers": ("cudnnMultiHeadAttnForward", "cudnnMultiHeadAttnBackwardWeights"),
+}
+GRAPH_TYPES = ("cudnnBackendHeurMode_t", "cudnnGenStatsMode_t", "cudnnPointwiseMode_t")  # which only attributes take
+NUMBERED = "numbered"  # the break of the numbers of an enumeration
+NUMBERS = re.compile(
+    r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values"
+)
+SORTED = re.compile(r"\b(sorted|ordered)\b")
+BYTES = re.compile(r"\b(bytes?|size|SizeInBytes)\b|SizeInBytes")
+SAID = {
+    "severity": "sev",
+    "sev": "sev",
+    "udata": "udata",
+    "dbg": "dbg",
+    "cudnnDebug_t": "dbg",
+    "msg": "msg",
+}  # word -> argument of a callback
 CHECKED = {  # subjects whose demands another call checks
     "cudnnFusedOpsConstParamLabel_t": ("cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"),
     "cudnnFusedOpsVariantParamLabel_t": ("cudnnFusedOpsExecute",),
@@ -46,7 +79,8 @@ class Break:
 
     how: a key of ``HOWS``, or "element" of a fault of memory. function: whose calls, of all where empty. point: a parameter, a
     field of a result or an enumerator; all where empty. type: the enumeration of the enumerator. only: enumerators that
-    the arguments say. kind: of the clause. backwards: whether an enumerator is taken for the one before it rather than behind it.
+    the arguments say. kind: of the clause. step: 1 where an enumerator is taken for the next one, -1 for the last one before it, 0 for the
+    first that the call takes.
     """
 
     how: str
@@ -55,7 +89,7 @@ class Break:
     type: str = ""
     only: tuple[str, ...] = ()
     kind: str = ""
-    backwards: bool = False
+    step: int = 0
 
     def __str__(self) -> str:
         where = ".".join(filter(None, (self.function, self.point or self.type)))
@@ -76,17 +110,20 @@ def breaks_of(clause: Any) -> tuple[Break, ...]:
 def _refuses(clause: Any) -> bool:
     """Return whether a clause is of a refusal; of the second document, sentences on what calls compute name a status, too."""
     succeeds = not clause.status or clause.status.endswith("STATUS_SUCCESS")
-    return not succeeds and clause.kind != "semantics"
+    return not succeeds and clause.kind != "semantics" and not clause.function.endswith("Perf_t")
 
 
 def _breaks(clause: Any) -> Iterator[Break]:
-    words = tuple(dict.fromkeys(re.findall(r"\w+", clause.text)))
+    text = re.sub(r"\b(reserve)[- ]space", r"\1Space", clause.text)
+    words = tuple(dict.fromkeys(re.findall(r"\w+", text)))
     known = functions().get(clause.function) or miopen_functions().get(clause.function)
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
         if known:
             yield Break("refused", clause.function)
         yield from (Break("refused", word, only=(clause.function,)) for word in words if word in functions())
         return
+    if NUMBERS.search(clause.text) and (kind := clause.function.partition("@")[0]) in ENUMERATIONS:
+        yield Break(NUMBERED, type=kind)
     if clause.function in ATTRIBUTES or clause.function.startswith(("CUDNN_BACKEND_", *USE_CASES)):
         yield from _of_attributes(clause, words)
     elif clause.function in ENUMERATIONS:
@@ -94,6 +131,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
     if known:
         yield from _of_function(clause, known, words)
     if clause.function.endswith("_t"):
+        yield from _of_type(clause, words)
         yield from (
             Break("result", "", word) for word in words if not word.startswith(("CUDNN", "cudnn")) and len(word) > 3
         )
@@ -133,9 +171,24 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("enumerator", "cudnnBackendCreateDescriptor", word, types[word])
     if clause.function.startswith("CUDNN_BACKEND_"):
         yield Break("accepted", "cudnnBackendFinalize", only=places)
+        yield Break("result", "cudnnBackendGetAttribute", only=places)
         if clause.kind in ("semantics", "shape", "layout"):
             yield Break(ELEMENT, "cudnnBackendExecute")
         yield Break("enumerator", "cudnnBackendCreateDescriptor", clause.function, "cudnnBackendDescriptorType_t")
+    elif clause.function.startswith(USE_CASES) and (made := MADE.search(clause.text)):
+        kind = f"CUDNN_BACKEND_{made[1].replace('config', 'cfg').replace(' ', '').upper()}_DESCRIPTOR"
+        yield Break("refused", "cudnnBackendCreateDescriptor", only=(kind,))
+    elif clause.function.startswith(USE_CASES) and (clause.kind == "shape" or "dimensions [" in clause.text):
+        yield Break(
+            "argument",
+            "cudnnBackendSetAttribute",
+            "arrayOfElements",
+            only=("CUDNN_ATTR_TENSOR_DIMENSIONS",),
+            kind="shape",
+        )
+    elif clause.function.startswith(USE_CASES) and (named := [word for word in words if word in ENUMERATIONS]):
+        yield Break("accepted", "cudnnBackendSetAttribute")
+        yield from (Break("enumerator", "cudnnBackendSetAttribute", "", kind) for kind in named)
     elif re.search("[Ff]inaliz", clause.text):
         yield Break("accepted", "cudnnBackendFinalize")
         yield Break("refused", "cudnnBackendFinalize")
@@ -161,8 +214,15 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("accepted", "", "", only=(word,))
         if clause.kind == "determinism":
             yield Break("unsteady", only=(word,))
+        if clause.function in GRAPH_TYPES:
+            members = [member.name for member in ENUMERATIONS[clause.function]]
+            yield from (
+                Break("refused", "cudnnBackendSetAttribute", only=(name,)) for name in members[:1] if len(members) == 1
+            )
+            if DEMANDS.search(clause.text):
+                yield Break("accepted", "cudnnBackendFinalize")
         yield Break("enumerator", "", word, clause.function, only)
-        yield Break("enumerator", "", word, clause.function, backwards=True)
+        yield from (Break("enumerator", "", word, clause.function, step=step) for step in (-1, 1))
         for name, function in functions().items():
             if any(p.base_type == clause.function for p in function.arguments):
                 yield Break("enumerator", name, word, clause.function)
@@ -173,10 +233,26 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("enumerator", "", word, types[word])
 
 
+def _of_type(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
+    """Yield breaks of calls that take an object or an enumerator of the type: its parameters that a text names, its setter, its creation."""
+    creator = "cudnnCreate" if clause.function == "cudnnHandle_t" else f"cudnnCreate{clause.function[5:-2]}"
+    for name, function in functions().items():
+        if not any(p.base_type == clause.function for p in function.arguments):
+            continue
+        if creator in functions() and DEMANDS.search(clause.text):
+            yield Break("accepted", name)
+        if name.startswith("cudnnSet") and function.arguments[0].base_type == clause.function:
+            yield Break("nothing", name)
+        yield from _of_named_parameters(clause, function, [p for p in function.parameters if p.name in words])
+    if creator in functions():
+        yield Break("refused", creator)
+
+
 def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator[Break]:
     """Yield breaks of one function: of the parameters that a text names, or else of all that it computes or returns."""
     types, parameters = _types(), {p.name: p for p in function.parameters}
-    named = [parameters[word] for word in words if word in parameters]
+    parameters |= {p.name.lower(): p for p in function.parameters if p.memory == "device" and len(p.name) > 2}
+    named = list(dict.fromkeys(parameters[word] for word in words if word in parameters))
     demands = DEMANDS.search(clause.text) is not None
     if clause.kind == "aliasing":
         yield Break("shared memory refused", function.name)
@@ -184,17 +260,13 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield Break("unsteady", function.name)
     if demands or _refuses(clause):
         yield from (Break("accepted", function.name, p.name) for p in named)
-    for p in named:
-        if PERMITS.search(clause.text) and not p.is_returned:
-            yield Break("NULL refused", function.name, p.name)
-            if clause.kind == "default":
-                yield Break("filled", function.name, p.name)
+    if function.name == "cudnnSetCallback":
+        yield from _of_callback(words)
     if UNHELD.search(clause.text):
         yield from (Break("held contents refused", function.name, p.name) for p in named if p.memory == "device")
     for word in words:
         if word in types:
-            yield Break("enumerator", function.name, word, types[word])
-            yield Break("enumerator", function.name, word, types[word], backwards=True)
+            yield from (Break("enumerator", function.name, word, types[word], step=step) for step in (0, -1, 1))
     if clause.kind == "default":
         creator = next(
             (
@@ -206,26 +278,69 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
             "",
         )
         yield from (Break("preset", creator, p.name) for p in named if creator)
-    for p in sorted(named, key=lambda p: p.base_type == "cudnnHandle_t"):
-        yield from _of_parameter(clause, function, p)
-    if demands or _refuses(clause):
+    yield from _of_named_parameters(clause, function, named)
+    for other in (functions()[word] for word in words if word in functions() and word != function.name):
+        yield from _of_named_parameters(clause, other, [p for p in other.parameters if p.name in words])
+        if demands:
+            yield Break("accepted", other.name)
+    if function.name in SPACES_OF and "reserveSpace" in words:
+        for how, other in (("unread", SPACES_OF[function.name][-1]), ("unwritten", SPACES_OF[function.name][0])):
+            yield Break(how, other, "reserveSpace")
+    if any(word.startswith("CUDNN_ATTN_") for word in words):
+        yield from (Break("meaning", function.name, p.name) for p in function.arguments if p.name == "attnMode")
+    setter = functions().get(function.name.replace("Get", "Set"))
+    if setter and "Set" in setter.name and clause.kind == "layout" and not _refuses(clause):
+        yield from (Break("meaning", setter.name, p.name, kind=clause.kind) for p in setter.arguments[1:])
+    if (demands and function.arguments) or _refuses(clause):
         yield Break("accepted", function.name)
         return
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
         yield Break("refused", function.name, only=only)
-    if not named and clause.kind != "workspace":
+    if not [p for p in named if p.base_type != "cudnnHandle_t"] and (
+        clause.kind != "workspace" or "Get" in function.name
+    ):
         yield from _of_all(clause, function)
+
+
+def _of_callback(words: tuple[str, ...]) -> Iterator[Break]:
+    """Yield breaks of what a callback gets."""
+    yield from (
+        Break("called back", "cudnnSetCallback", said) for said in dict.fromkeys(SAID[w] for w in words if w in SAID)
+    )
+    if not SAID.keys() & set(words):
+        yield Break("called back", "cudnnSetCallback")
+        yield Break("called back", "cudnnSetCallback", "undue")
+        yield Break("nothing", "cudnnSetCallback")
+
+
+def _of_named_parameters(clause: Any, function: Any, named: list[Any]) -> Iterator[Break]:
+    for p in named:
+        if PERMITS.search(clause.text) and not p.is_returned:
+            yield Break("NULL refused", function.name, p.name)
+            if clause.kind == "default":
+                yield Break("filled", function.name, p.name)
+    for p in sorted(named, key=lambda p: p.base_type == "cudnnHandle_t"):
+        yield from _of_parameter(clause, function, p)
 
 
 def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
     if p.is_returned:
+        if SORTED.search(clause.text):
+            yield Break("unordered", function.name)
         yield Break("result", function.name, p.name)
+    elif p.direction == "out" and p.memory == "host":
+        yield Break("stored", function.name, p.name, kind=clause.kind)
     elif p.memory == "device":
         yield Break("unread" if p.direction == "in" else "unwritten", function.name, p.name)
         if p.direction == "inout":
             yield Break("unread", function.name, p.name)
+        if BYTES.search(clause.text):
+            yield Break(OVERRUN, function.name, p.name)
+            yield Break("accepted", function.name, p.name)
     elif p.base_type != "cudnnHandle_t":
+        if p.name == "beta" and "not applied" in clause.text:
+            yield Break(BLENDED, function.name)
         if "Set" in function.name:
             yield Break("meaning", function.name, p.name, kind=clause.kind)
         yield Break("argument", function.name, p.name, kind=clause.kind)
@@ -236,11 +351,19 @@ def _of_all(clause: Any, function: Any) -> Iterator[Break]:
     if any(p.memory == "device" and p.direction != "in" for p in function.parameters):
         yield Break(ELEMENT, function.name)
         yield Break("unwritten", function.name)
-    if any(p.is_returned for p in function.parameters):
+    if "Execute" in function.name:
+        yield Break(ELEMENT, function.name)
+    if any(p.direction == "out" and p.memory == "host" and not p.is_returned for p in function.parameters):
+        yield Break("stored", function.name, kind=clause.kind)
+    if any(p.is_returned for p in function.parameters) or re.search("Version$|ErrorString", function.name):
         yield Break("result", function.name)
     elif re.search("Set|Init|Destroy|Finalize|Restore|Update|Clip", function.name):
         yield Break("nothing", function.name)
-    if clause.kind in ("lifetime", "ordering", "status") or "Create" in function.name:
+    if (
+        clause.kind in ("lifetime", "ordering", "status")
+        or "Create" in function.name
+        or function.name.endswith("Check")
+    ):
         yield Break("refused", function.name)
 
 

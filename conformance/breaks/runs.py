@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
-from dualdnn.api.descriptors import Descriptor
+from dualdnn.api.descriptors import BackendDescriptor, Descriptor
+from dualdnn.api.document import functions
+from dualdnn.api.handle import Handle
 from dualdnn.api.miopen.objects import MiopenHandle
+
+from .border import Border
+
+KEPT = Descriptor, MiopenHandle
 
 
 class Case:
-    """A case and what it is given; descriptors, and what a handle of MIOpen remembers, are before each run as they were before the first."""
+    """A case and what it is given; objects that fixtures made are before each run as they were before the first.
 
-    def __init__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-        self.function, self.arguments = function, arguments
-        handles = [value for value in arguments.values() if isinstance(value, MiopenHandle)]
-        self.remembered = [(handle, _remembered(handle)) for handle in handles]
+    held: the values of all fixtures. border: where the calls are broken, also those that made these objects.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any], held: Iterable[Any], border: Border
+    ) -> None:
+        self.function, self.arguments, self.border = function, arguments, border
+        self.remembered = [(value, _remembered(value)) for value in held if isinstance(value, KEPT)]
 
     def __call__(self) -> None:
         """Run the case."""
-        for handle, remembered in self.remembered:
-            vars(handle).update({name: copy.copy(value) for name, value in remembered.items()})
-        given = {n: copy.copy(v) if isinstance(v, Descriptor) else v for n, v in self.arguments.items()}
-        self.function(**given)
+        for value, remembered in self.remembered:
+            vars(value).clear()
+            vars(value).update({name: _copied(part) for name, part in remembered.items()})
+            self._made(value)
+        self.function(**{name: self._made(value) for name, value in self.arguments.items()})
+
+    def _made(self, value: Any) -> Any:
+        """Return an object as the call makes it that makes such objects, where calls are broken."""
+        creator = creator_of(value)
+        return self.border.call(creator, lambda: value) if creator and self.border.active else value
 
     def fails(self) -> bool:
         """Return whether the case fails; a case that skips itself does not."""
@@ -39,5 +55,19 @@ class Case:
         return False
 
 
-def _remembered(handle: MiopenHandle) -> dict[str, Any]:
-    return {name: copy.copy(value) for name, value in vars(handle).items() if isinstance(value, dict | set)}
+def creator_of(value: Any) -> str:
+    """Return the function that makes such an object; empty where there is none."""
+    if isinstance(value, Handle | MiopenHandle):
+        return "cudnnCreate" if isinstance(value, Handle) else "miopenCreate"
+    if not isinstance(value, Descriptor) or isinstance(value, BackendDescriptor):
+        return ""
+    name = f"cudnnCreate{value.type_name.removeprefix('cudnn').removesuffix('_t')}"
+    return name if name in functions() else ""
+
+
+def _remembered(value: Any) -> dict[str, Any]:
+    return {name: _copied(part) for name, part in vars(value).items()}
+
+
+def _copied(part: Any) -> Any:
+    return copy.copy(part) if isinstance(part, dict | set) else part

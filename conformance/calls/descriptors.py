@@ -64,7 +64,11 @@ def _transform(s: TransformSpec) -> Iterable[Setting]:
 
 
 def _convolution(s: ConvolutionSpec) -> Iterable[Setting]:
-    yield "cudnnSetConvolutionNdDescriptor", s.rank, s.padding, s.stride, s.dilation, s.mode, s.compute_type
+    """Images take the 2-D setter."""
+    if s.rank == 2:
+        yield "cudnnSetConvolution2dDescriptor", *s.padding, *s.stride, *s.dilation, s.mode, s.compute_type
+    else:
+        yield "cudnnSetConvolutionNdDescriptor", s.rank, s.padding, s.stride, s.dilation, s.mode, s.compute_type
     yield "cudnnSetConvolutionGroupCount", s.group_count
     yield "cudnnSetConvolutionMathType", s.math_type
     yield "cudnnSetConvolutionReorderType", s.reorder_type

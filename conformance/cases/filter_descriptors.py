@@ -22,6 +22,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
 
 BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
@@ -168,10 +169,23 @@ def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray
     return result.to_host(np.float32, count)
 
 
-@shows("cudnnSetFilter4dDescriptor/c04", "cudnnSetFilter4dDescriptor/c05", "cudnnSetFilter4dDescriptor/c02",
-       "cudnnSetFilterNdDescriptor/c04", "cudnnSetFilterNdDescriptor/c07", "cudnnSetFilterNdDescriptor/c02")  # fmt: skip
-def test_memory_order(caller):
+class FourDimensional(Caller):
+    """Describes filters by the setter of four dimensions."""
+
+    def descriptor(self, spec):
+        if not isinstance(spec, FilterSpec):
+            return super().descriptor(spec)
+        made = self.cudnn.cudnnCreateFilterDescriptor()
+        self.cudnn.cudnnSetFilter4dDescriptor(made, spec.data_type, spec.format, *spec.dims)
+        return made
+
+
+@shows("cudnnSetFilter4dDescriptor/c04", "cudnnSetFilter4dDescriptor/c05", "cudnnSetFilterNdDescriptor/c04", "cudnnSetFilterNdDescriptor/c07",
+       "cudnnSetFilter4dDescriptor/c02", "cudnnSetFilterNdDescriptor/c02")  # fmt: skip
+@pytest.mark.parametrize("kind", [Caller, FourDimensional], ids=["nd", "4d"])
+def test_memory_order(caller, kind):
     """NCHW is KCRS, NHWC is KRSC: the offsets of the document, element by element."""
+    caller = kind(caller.cudnn, caller.handle)
     _, c_, r_, s_ = dims = (3, 5, 2, 4)
     got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))
     for k, c, r, s in np.ndindex(*dims):

@@ -53,12 +53,13 @@ OPERATION = ActivationForward(
 @pytest.fixture
 def logged(cudnn, request):
     """Messages of a user callback, which is removed again."""
-    messages: list[tuple] = []
-    yield (
-        lambda mask, udata=None: (
-            cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message)) or messages
-        )
-    )
+
+    def log(mask, udata=None):
+        messages: list[tuple] = []
+        cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message))
+        return messages
+
+    yield log
     cudnn.cudnnSetCallback(0, None, None)
 
 

@@ -46,7 +46,7 @@ class OwnSubject:
         self.release = releases.named(release or releases.DOCUMENT)
         backend, _, device = name.partition(":")
         self.backend, self.device = backend, device or None
-        self.cudnn = cudnn
+        self.cudnn: Any = cudnn
         Device.compiles_in_background = False  # or another kernel serves, and that of the plan is never judged
         handle = self.new_handle()
         self.description = handle.backend.description
@@ -67,14 +67,14 @@ class OwnSubject:
         """A handle of its own; raises where the backend's device cannot be had."""
         if self.backend != "reference" and self.device is None:
             try:
-                handle = cudnn.cudnnCreate(backend=self.backend, device="gpu", as_release=self._as)
+                handle = self.cudnn.cudnnCreate(backend=self.backend, device="gpu", as_release=self._as)
                 self.device = "gpu"
                 return handle
             except CudnnError as error:
                 if error.status != NOT_INITIALIZED:
                     raise
                 self.device = "emulated"
-        return cudnn.cudnnCreate(backend=self.backend, device=self.device, as_release=self._as)
+        return self.cudnn.cudnnCreate(backend=self.backend, device=self.device, as_release=self._as)
 
     @property
     def _as(self) -> str:

@@ -314,12 +314,15 @@ def rnn_backward_data(
 
 @implements(RNNBackwardWeights)
 def rnn_backward_weights(
-    operation: RNNBackwardWeights, x: Array, _hx: Array | None, _y: Array, reserve: Array
+    operation: RNNBackwardWeights, x: Array, hx: Array | None, _y: Array, reserve: Array
 ) -> dict[str, Exact]:
-    """The gradient that is added to dweightSpace."""
+    """Return the gradient that is added to dweightSpace; x and hx are the caller's, the rest is of the reserve space."""
     spec = operation.network
     states, behind = _drawn(spec, reserve)
     known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))
+    known[0] = unpacked(operation.x, x)
+    if hx is not None:
+        known[2] = hx.reshape(known[2].shape)
 
     def compute(tracked: Tracking, left_out: str = "") -> dict[str, Exact]:
         gradient = _again(tracked, left_out, spec, operation.x, states, *known).weights()

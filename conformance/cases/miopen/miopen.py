@@ -126,9 +126,11 @@ def test_handles(subject, handle, denied):
     denied(BAD_PARM, "miopenGetStream/c01", miopen.miopenGetStream, None)
     denied(BAD_PARM, "miopenDestroy/c01", miopen.miopenDestroy, handle.cudnn)
     denied(BAD_PARM, "miopenCreate/c01", lambda: miopen.miopenCreate(backend="none"))
-    miopen.miopenDestroy(handle)
+    other = miopen.miopenCreate(backend=subject.backend, device=subject.device)
+    assert miopen.miopenGetStream(other) is None
+    miopen.miopenDestroy(other)
     with pytest.raises(miopen.MiopenError) as caught:
-        miopen.miopenGetStream(handle)
+        miopen.miopenGetStream(other)
     assert caught.value.status == miopen.miopenStatusNotInitialized
 
 

@@ -215,7 +215,7 @@ def test_inference_null(caller, refuses, generation, missing):
     refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
 
 
-@shows(f"{BN}/c23", f"{NORM}/c25")
+@shows(f"{BN}/c23", f"{NORM}/c25", f"{NORM}/c03")
 @pytest.mark.parametrize("dims", [(2, 3, 7), (2, 3, 2, 2, 2, 2)], ids=str)
 def test_inference_other_ranks(refused, dims):
     x = TensorSpec.packed(FLOAT, dims)

@@ -370,7 +370,7 @@ def test_one_of_two_statistics_null(caller, refuses, missing, clause):
             refuses(BAD_PARAM, cited, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
 
 
-@shows(f"{FORWARD}/c32", f"{BACKWARD}/c24")
+@shows(f"{FORWARD}/c32", f"{BACKWARD}/c24", f"{FORWARD}/c02", f"{BACKWARD}/c02")
 @pytest.mark.parametrize("dims", [(2, 3, 7), (2, 3, 2, 2, 2, 2)], ids=str)
 def test_training_other_ranks(refused, dims):
     x = TensorSpec.packed(FLOAT, dims)

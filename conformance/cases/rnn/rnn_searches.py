@@ -16,7 +16,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import DYNAMIC, GRU, MINMAX, 
 from dualdnn.conformance.cases.rnn.rnn_forward import PACKED, forward
 from dualdnn.conformance.cases.rnn.rnn_legacy import FINDS, LegacyCaller, plain
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import POISON, prepare
 
 INFERENCE, TRAINING, DATA, WEIGHTS = FINDS
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
@@ -51,10 +51,10 @@ class Search:
         return [(self.cudnn.cudnnGetAlgorithmDescriptor(one.algoDesc), *tuple(one)[1:]) for one in found]
 
 
-BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 8, 11, 14, 19, 22, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35)] + [
-    *(f"{TRAINING}/c{i:02}" for i in (3, 4, 14, 15, 21, 32, 33, 39, 41, 44, 45, 48, 49, 50, 51)),
-    *(f"{DATA}/c{i:02}" for i in (18, 24, 31, 37, 46, 52, 57, 60, 61, 63, 64, 65)),
-    *(f"{WEIGHTS}/c{i:02}" for i in (13, 22, 25, 26, 28, 29, 30, 31)),
+BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35)] + [
+    *(f"{TRAINING}/c{i:02}" for i in (3, 4, 21, 41, 44, 45, 48, 49, 51)),
+    *(f"{DATA}/c{i:02}" for i in (24, 37, 52, 57, 60, 61, 65)),
+    *(f"{WEIGHTS}/c{i:02}" for i in (13, 22, 25, 26, 28, 31)),
 ]  # fmt: skip
 
 
@@ -82,8 +82,26 @@ def test_searches(cudnn, handle, name):
     cudnn.cudnnSetRNNAlgorithmDescriptor(handle, search.given["rnnDesc"], descriptor)
 
 
+@shows(*(f"{INFERENCE}/c{i:02}" for i in (8, 11, 14, 19, 22)), *(f"{TRAINING}/c{i}" for i in (14, 15, 32, 33, 39)),
+       *(f"{DATA}/c{i}" for i in (18, 31, 46)))  # fmt: skip
+@pytest.mark.parametrize("null", [(), ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")], ids=["states", "null"])
+@pytest.mark.parametrize("name", [INFERENCE, TRAINING, DATA])
+def test_a_search_leaves_what_the_call_computes(cudnn, handle, name, null):
+    search = Search(cudnn, handle, name, plain(layers=1), null=null)
+    written = [n for n in search.operation.outputs if n not in search.operation.raw and search.operation.has(n)]
+    found = []
+    for call in (lambda: search.caller(search.operation, search.memory), lambda: search(requestedAlgoCount=10)):
+        for operand in written:
+            search.memory[operand] = handle.to_device(np.full(search.operation.nbytes(operand), POISON, np.uint8))
+        search.given |= search.caller.arguments(name, search.operation, search.memory)
+        call()
+        found.append([search.memory[n].to_host(np.float32, search.operation.nbytes(n) // 4) for n in written])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.ours
-@shows(f"{INFERENCE}/c25", f"{TRAINING}/c39", f"{DATA}/c52", f"{WEIGHTS}/c22")
+@shows(f"{INFERENCE}/c25", f"{DATA}/c52", f"{WEIGHTS}/c22")
 @pytest.mark.parametrize("name", FINDS)
 def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
     """Of all three above 0, of the two without a plan of their own below; rounded up, so that one is always tried."""
