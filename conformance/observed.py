@@ -30,10 +30,13 @@ from dualdnn.api.descriptors import DESCRIPTORS, Descriptor
 from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.handle import Handle
-from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 from dualdnn.reference import ReferenceBackend, judge
+from dualdnn.reference.entries import batch_of
+from dualdnn.reference.formulas import has_formula
 
+from .programs.entries import EntriesWatch, chosen_of
 from .programs.findings import Findings, erratum, replayed
 from .programs.portion import Portion
 from .programs.watch import Watch, wants_sample
@@ -41,6 +44,7 @@ from .recorded.model import Record, save_recording, status_of
 from .recorded.recorder import NOT_RECORDED, Recorder
 
 Array = np.ndarray[Any, Any]
+CHAINS = 8  # judged calls that keep something, of which the last is judged with its whole batch, and so are weight gradients behind it
 AMPLE = 1 << 62  # bytes: what our own function is told that a workspace has, whose size is the library's affair
 FORWARDED = ("cudnnSetCallback", "cudnnGetCallback")
 
@@ -164,7 +168,8 @@ class Observer(Border):
         self.marshalling.objects = self.objects
         self.memory, self.lock, self.findings = Memory(), threading.RLock(), Findings(self.path)
         self.portion = Portion.of_environment()
-        self.kept: dict[int, Array] = {}  # what the reference keeps for a later call, by the address of that memory
+        # What the reference keeps for a later call, and of which entries of the batch, by the address of that memory.
+        self.kept: dict[int, tuple[tuple[int, ...] | None, Array]] = {}
         self.unknown: set[int] = set()  # descriptors that hold what our functions refused
         self.sizes: dict[str, int] = {}  # what the library's queries said last
         self.record = os.environ.get("DUALDNN_RECORD")
@@ -368,7 +373,8 @@ class Observed:
 class Look:
     """Hold what is seen of a call that computes: its memory before it, and what it has written.
 
-    Of a large call whose elements have formulas a sample is judged (observing/watch.py), of others every element.
+    Of a large call whose elements have formulas a sample is judged (programs/watch.py), of one whose batch can be cut some entries of it
+    (programs/entries.py), of others every element.
     """
 
     def __init__(self, call: Observed, asked: tuple[Operation, dict[str, Any]], c: tuple[Any, ...]) -> None:
@@ -378,6 +384,7 @@ class Look:
         self.stream = self.observer.objects.get(c[0]).user_stream or 0  # of the handle
         self.before: dict[str, Array] = {}
         self.watch: Watch | None = None
+        self.entries: EntriesWatch | None = None
         self.row = self.observer.findings.row(self.function, self.operation)
         self.row.calls += 1
         self.reason = self.observer.portion.left_out(self.function, self.operation)
@@ -400,7 +407,37 @@ class Look:
             if watch.expected:
                 self.watch = watch
                 return
-        self.before = self._contents()
+        chosen = self._chosen(number) if spots else None
+        if chosen is None:
+            self.before = self._contents()
+        else:
+            self.entries = EntriesWatch(self.operation, self._seen(), read, chosen)
+
+    def _private(self, names: tuple[str, ...]) -> list[str]:
+        """The operands among these whose contents are the library's affair."""
+        raw = {*self.operation.raw} - {*self.operation.public}
+        return [name for name in self.operation.operands if name in raw and name in names]
+
+    def _chosen(self, number: int) -> tuple[int, ...] | None:
+        """Which entries of the batch are judged, None for all: those that calls before were followed for."""
+        chosen = chosen_of(self.operation, number)
+        for name in self._private(self.operation.inputs):
+            operand = self.operands[name]
+            if operand is None or self._is_seen(name):
+                continue
+            followed, _ = self._kept(name)
+            if followed is not None and not batch_of(self.operation):
+                raise NotJudged(f"it adds up the whole batch, of which {name} was followed for some entries")
+            return followed
+        keeps = any(self.operation.nbytes(name) for name in self._private(self.operation.outputs))
+        return None if keeps and self.row.judged % CHAINS == CHAINS - 1 else chosen
+
+    def _kept(self, name: str) -> tuple[tuple[int, ...] | None, Array]:
+        """What the reference keeps of a raw input, and of which entries."""
+        operand = self.operands[name]
+        if operand is None or operand.address not in self.observer.kept:
+            raise NotJudged(f"{name} was not made by an observed call")
+        return self.observer.kept[operand.address]
 
     def finish(self) -> None:
         """Judge what the call has written."""
@@ -432,18 +469,19 @@ class Look:
             self.observer.findings.note("wrong", text, f"{self.function} {self.operation}")
 
     def _judge_whole(self) -> None:
-        after, kept = self._contents(), {}
-        for name in self.operation.raw:
-            if name in self.operation.inputs and name not in self.before:
-                operand = self.operands[name]
-                if operand is None or operand.address not in self.observer.kept:
-                    raise NotJudged(f"{name} was not made by an observed call")
-                kept[name] = self.observer.kept[operand.address]
-        verdict = judge(self.operation, self.before, after, kept)
+        """Judge every element, or every one of some entries."""
+        before = self.entries.before if self.entries else self.before
+        kept = {name: self._kept(name)[1] for name in self._private(self.operation.inputs) if name not in before}
+        if self.entries:
+            verdict, chosen = self.entries.finish(kept), self.entries.chosen
+        else:
+            verdict, chosen = judge(self.operation, before, self._contents(), kept), None
         for name, contents in verdict.kept.items():
             if self.operands[name] is not None:  # a result that the program did not want
-                self.observer.kept[self.operands[name].address] = contents
-        self._judged(verdict.error_ratio, verdict.explanation())
+                self.observer.kept[self.operands[name].address] = chosen, contents
+        problem = verdict.explanation()
+        part = f"of entries {', '.join(map(str, chosen))} of the batch, numbered anew: " if chosen and problem else ""
+        self._judged(verdict.error_ratio, part + problem)
 
     def _seen(self) -> dict[str, tuple[int, int]]:
         """The address and the bytes of each operand whose contents are looked at."""
@@ -472,10 +510,12 @@ class Look:
         operation = self.operation
         if name not in (*operation.inputs, *operation.outputs):
             return False
-        if name not in operation.raw or isinstance(getattr(operation, operation.raw[name]), TensorSpec):
+        if name not in operation.raw or name in operation.public:
             return True
+        if not has_formula(operation):
+            return False  # Recurrent networks and attention keep a form of the library's own, whatever its size.
         sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
-        return any(int(self.c[i]) == operation.nbytes(name) for i in sizes) or name in operation.public
+        return any(int(self.c[i]) == operation.nbytes(name) for i in sizes)
 
 
 def comparable(parameter: Parameter) -> bool:

@@ -303,3 +303,59 @@ def test_samples_of_a_training_step(library, tmp_path):
         ran.stderr
     )
     assert json.loads((tmp_path / "wrong" / "observed.json").read_text())["wrong"]
+
+
+RECURRENT_STEPS = """
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define CHECK(call) do { int s = (call); if (s) { printf("%s: %d\\n", #call, s); return 1; } } while (0)
+enum { T = 10, N = 64, IN = 400, H = 8, A = 5 };
+static float *filled(int n) { float *p = malloc(n * 4); for (int i = 0; i < n; i++) p[i] = rand() / (float)RAND_MAX - 0.5f; return p; }
+int main(void) {
+  cudnnHandle_t handle; cudnnRNNDescriptor_t rnn; cudnnRNNDataDescriptor_t x, y; cudnnTensorDescriptor_t h; cudnnDropoutDescriptor_t none;
+  int lengths[N], dims[3] = {2, N, H}, strides[3] = {N * H, H, 1}, *device = malloc(N * 4); size_t weights, work, kept; float fill = 0;
+  float *X = filled(T * N * IN), *Y = filled(T * N * 2 * H), *DY = filled(T * N * 2 * H), *DX = filled(T * N * IN);
+  float *hx = filled(2 * N * H), *cx = filled(2 * N * H), *hy = filled(2 * N * H), *cy = filled(2 * N * H), *dh = filled(2 * N * H), *dc = filled(2 * N * H);
+  for (int i = 0; i < N; i++) lengths[i] = device[i] = T - i % 4;
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateRNNDescriptor(&rnn)); CHECK(cudnnCreateRNNDataDescriptor(&x)); CHECK(cudnnCreateRNNDataDescriptor(&y));
+  CHECK(cudnnCreateTensorDescriptor(&h)); CHECK(cudnnCreateDropoutDescriptor(&none));
+  CHECK(cudnnSetDropoutDescriptor(none, handle, 0, NULL, 0, 0));
+  CHECK(cudnnSetRNNDescriptor_v8(rnn, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_BIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                                 CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH, IN, H, H, 1, none, CUDNN_RNN_PADDED_IO_ENABLED));
+  CHECK(cudnnSetRNNDataDescriptor(x, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, T, N, IN, lengths, &fill));
+  CHECK(cudnnSetRNNDataDescriptor(y, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, T, N, 2 * H, lengths, &fill));
+  CHECK(cudnnSetTensorNdDescriptor(h, CUDNN_DATA_FLOAT, 3, dims, strides));
+  CHECK(cudnnGetRNNWeightSpaceSize(handle, rnn, &weights));
+  CHECK(cudnnGetRNNTempSpaceSizes(handle, rnn, CUDNN_FWD_MODE_TRAINING, x, &work, &kept));
+  float *W = filled(weights / 4), *DW = filled(weights / 4); void *space = malloc(work), *reserve = malloc(kept);
+  for (int step = 0; step < 8; step++) {
+    CHECK(cudnnRNNForward(handle, rnn, CUDNN_FWD_MODE_TRAINING, device, x, X, y, Y, h, hx, hy, h, cx, cy, weights, W, work, space, kept, reserve));
+    CHECK(cudnnRNNBackwardData_v8(handle, rnn, device, y, Y, DY, x, DX, h, hx, hy, dh, h, cx, cy, dc, weights, W, work, space, kept, reserve));
+    CHECK(cudnnRNNBackwardWeights_v8(handle, rnn, CUDNN_WGRAD_MODE_ADD, device, x, X, h, hx, y, Y, weights, DW, work, space, kept, reserve));
+  }
+  return 0;
+}
+"""
+
+
+def test_entries_of_a_recurrent_training_step(library, tmp_path):
+    """Some sequences of each chain are judged, forward and backward; of the eighth all, and the weight gradients behind it."""
+    program = compiled(library, tmp_path, RECURRENT_STEPS)
+    plain = broken_copy(library, tmp_path, {})
+    ran = run(program, DUALDNN_BACKEND=f"observe:{plain}")
+    assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+    assert "17 judged, 0 wrong, 0 other statuses" in ran.stderr, ran.stderr
+    assert (
+        "cudnnRNNBackwardWeights_v8: it adds up the whole batch, of which reserveSpace was followed for some entries (7 calls)"
+        in ran.stderr
+    )
+    mistakes = {
+        "cudnnRNNForward": "for (int n = 0; n < 64; n += 8) ((float *)a7)[(5 * 64 + n) * 16 + 3] += 0.001f;",
+        "cudnnRNNBackwardWeights_v8": "((float *)a11)[7] += 10;",
+    }
+    (tmp_path / "wrong").mkdir()
+    broken = broken_copy(library, tmp_path / "wrong", mistakes)
+    ran = run(program, DUALDNN_BACKEND=f"observe:{broken}")
+    assert "wrong: cudnnRNNForward: of entries" in ran.stderr and "elements are wrong" in ran.stderr, ran.stderr
+    assert "wrong: cudnnRNNBackwardWeights_v8: 1 of" in ran.stderr, ran.stderr
