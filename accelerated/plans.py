@@ -17,6 +17,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 
 from . import records
 from .records import NULL, KernelStep, Record, UploadStep, Where
+from .runtime import fallbacks
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
 from .scalars import Note, Scalar, fill, scalars_of, with_values
@@ -118,17 +119,29 @@ class BackgroundLaunch(Launch):
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
-        assert self.fallback is not None
+        if not self.falls_back(record, are_aligned(operands, self.masks), operands):
+            super().record(record, operands)
+
+    def falls_back(self, record: Record, aligned: bool, operands: Sequence[Where]) -> bool:
+        """Return whether the fallback serves, and add what it launches: where an operand is not aligned, where the
+        kernel is being compiled, or cannot be had. Without a fallback that is an error."""
         if self.function is None and not self.refused:
-            try:
-                self.function = self.ready_kernel()
-            except DeviceUnavailable:
-                self.refused = True
-        aligned = are_aligned(operands, self.masks)
-        if self.function is not None and aligned:
-            return super().record(record, operands)
+            self._have(self.ready_kernel)
+        if self.fallback is None or (self.function is not None and aligned):
+            return False
         record.final &= self.refused or not aligned
-        return self.fallback.record(record, operands)
+        self.fallback.record(record, operands)
+        return True
+
+    def _have(self, ask: Callable[[], Any]) -> None:
+        """Keep the kernel that is asked for, or note that it cannot be had."""
+        try:
+            self.function = ask()
+        except DeviceUnavailable as error:
+            if self.fallback is None:
+                raise
+            self.refused = True
+            fallbacks.note(self.kernel, getattr(self.fallback.function, "name", "another kernel"), str(error))
 
     def ready_kernel(self) -> Any:
         """Return the kernel, None while it is being compiled."""
@@ -148,7 +161,7 @@ class BackgroundLaunch(Launch):
     def wait_for_kernel(self) -> None:
         """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""
         source, definitions = self.module
-        self.function = self.device.function(source, self.kernel, definitions)
+        self._have(lambda: self.device.function(source, self.kernel, definitions))
 
 
 class Launches(Launch):

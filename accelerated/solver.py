@@ -9,8 +9,9 @@ cannot serve a call is passed over.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from .plans import ROOMS, AlignedPlan, Launch, Plan
 from .runtime import fallbacks
 from .runtime.compiler import build_together, is_built, module
 from .runtime.device import is_only_built, only_built
-from .runtime.errors import DeviceUnavailable, NotBuilt
+from .runtime.errors import NotBuilt
 from .runtime.listing import Listing, Module
 from .substitutes import MeanwhilePlan
 
@@ -109,23 +110,25 @@ class Room(Generic[P]):
                 raise ValueError(f"the solver {only} {reason}: {problem.operation}")
             return found
         if forced := forced_solvers():
-            found = next((s for s in self.solvers if s.name in forced and s.serves(problem)), None)
+            found = next((s for s in self.solvers if s.name in forced and holds(s.serves, problem)), None)
             if found is not None:
                 return found
         for solver in self.solvers:
-            if solver.applies(problem):
+            if holds(solver.applies, problem):
                 return solver
         raise ValueError(f"no solver applies to {problem.operation}")
 
     def plan(self, problem: P, only: str | None = None) -> Plan:
-        """Return the plan of the solver that serves; of another one where its modules are not there."""
+        """Return the plan of the solver that serves; of another one where its modules are not there and, of a solver
+        that must serve, cannot be had."""
         chosen = self.solver(problem, only)
-        if only is not None or chosen.name in forced_solvers() or is_only_built():
-            return self._plan_by(chosen, problem)
+        waits = (only is not None or chosen.name in forced_solvers()) and not problem.device.obstacle()
         try:
-            with only_built():
+            with contextlib.nullcontext() if waits else only_built():
                 return self._plan_by(chosen, problem)
         except NotBuilt as missing:
+            if is_only_built() and not problem.device.obstacle():
+                raise  # the room of an outer operation sees to it
             return self._plan_of_missing(chosen, problem, missing)
 
     def _plan_of_missing(self, chosen: Solver[P], problem: P, missing: NotBuilt) -> Plan:
@@ -133,21 +136,22 @@ class Room(Generic[P]):
         modules are there, meanwhile or, without a compiler, for good. Where there is none, or calls wait for kernels,
         all modules of the chosen one are compiled together."""
         device = problem.device
-        obstacle = device.obstacle()
-        other = self._plan_of_built(chosen, problem) if obstacle or not device.waits_for_kernels else None
-        if other is None:
-            if obstacle:
-                raise DeviceUnavailable(
-                    f"{missing}: {obstacle}. {chosen.name} needs it, and the other solvers of {problem.operation} need"
-                    " modules that are missing, too"
-                )
-            build_together(self._modules(chosen, problem), device)
-            return self._plan_by(chosen, problem)
-        if obstacle:
-            fallbacks.note(chosen.name, other.solver, f"{missing}: {obstacle}")
+        if obstacle := device.obstacle():
+            missing = NotBuilt(f"{missing}: {obstacle}")
+            other = self._first_built(self._others(chosen, problem), missing)[0]
+            fallbacks.note(chosen.name, other.solver, str(missing))
             return other
-        tasks = [device.compile_in_background(module) for module in self._modules(chosen, problem)]
-        return MeanwhilePlan(other, lambda: self._plan_by(chosen, problem), tasks, chosen.name)
+        if not device.waits_for_kernels:
+            room = chosen.workspace_bytes(problem)
+            others = (found for found in self._others(chosen, problem) if found[0].workspace_bytes(found[1]) <= room)
+            made = None
+            with contextlib.suppress(NotBuilt):
+                made = self._first_built(others, missing)[0]
+            if made:
+                tasks = [device.compile_in_background(module) for module in self._modules(chosen, problem)]
+                return MeanwhilePlan(made, lambda: self._plan_by(self.solver(problem), problem), tasks, chosen.name)
+        build_together(self._modules(chosen, problem), device)
+        return self._plan_by(chosen, problem)
 
     def _modules(self, chosen: Solver[P], problem: P) -> list[Module]:
         """Return the modules of a solver's plan that are not there."""
@@ -155,23 +159,33 @@ class Room(Generic[P]):
         self._plan_by(chosen, self.problem(problem.operation, listing, aligned=problem.aligned))
         return [each for each in listing.modules if not is_built(module(*each), problem.device.architecture)]
 
-    def _plan_of_built(self, chosen: Solver[P], problem: P) -> Plan | None:
-        """Return the plan of another solver whose modules are there and which needs no more workspace, None where there
-        is none. Those that apply are asked before those that only serve, and all for aligned operands before all for
-        operands that are not: their modules are the fewest."""
-        room = chosen.workspace_bytes(problem)
-        unaligned = self.problem(problem.operation, problem.device, aligned=False)
+    def _others(self, chosen: Solver[P], problem: P) -> Iterator[tuple[Solver[P], P]]:
+        """Yield what may serve instead of a solver, and which problem it gets. Those that apply come before those that
+        only serve, and all for aligned operands before all for operands that are not: their modules are the fewest."""
+        unaligned = self._unaligned(problem)
         for known in (problem, unaligned) if problem.aligned else (problem,):
             others = [solver for solver in self._taking(known) if solver is not chosen or known is unaligned]
-            for solver in sorted(others, key=lambda solver: not solver.applies(known)):
-                if solver.workspace_bytes(known) <= room:
-                    with contextlib.suppress(NotBuilt), only_built():
-                        return self._plan_by(solver, known)
-        return None
+            yield from ((other, known) for other in sorted(others, key=lambda other: not holds(other.applies, known)))
+
+    def _first_built(
+        self, candidates: Iterable[tuple[Solver[P], P]], missing: NotBuilt | None = None
+    ) -> tuple[Plan, int]:
+        """Return the first plan whose modules are there, and the bytes of workspace that it uses. Raises NotBuilt where
+        there is none, with what was missing first."""
+        for solver, known in candidates:
+            try:
+                with only_built():
+                    return self._plan_by(solver, known), solver.workspace_bytes(known)
+            except NotBuilt as error:
+                missing = missing or error
+        raise NotBuilt(f"{missing}, and every other solver needs a module that is missing, too")
+
+    def _unaligned(self, problem: P) -> P:
+        return self.problem(problem.operation, problem.device, aligned=False)
 
     def _taking(self, problem: P) -> list[Solver[P]]:
         """Return the solvers that serve a problem, but for those that need alignment where it has none."""
-        serving = [solver for solver in self.solvers if solver.serves(problem)]
+        serving = [solver for solver in self.solvers if holds(solver.serves, problem)]
         if problem.aligned:
             return serving
         return [solver for solver in serving if not (solver.alignment(problem) or solver.apart(problem))]
@@ -201,9 +215,17 @@ class Room(Generic[P]):
         return self.plan(self.problem(operation, device))
 
     def workspace_bytes(self, operation: Operation, device: Any) -> int:
-        """Return the bytes of workspace that the solver of an operation uses."""
+        """Return the bytes of workspace that an operation needs: those of the solver that serves. Where nothing can be
+        compiled, that is one whose modules are there, for operands that are aligned and for others."""
         problem = self.problem(operation, device)
-        return self.solver(problem).workspace_bytes(problem)
+        chosen = self.solver(problem)
+        if not device.obstacle():
+            return chosen.workspace_bytes(problem)
+        return max(self._workspace_of_built(known) for known in (problem, self._unaligned(problem)))
+
+    def _workspace_of_built(self, problem: P) -> int:
+        chosen = self.solver(problem)
+        return self._first_built(itertools.chain([(chosen, problem)], self._others(chosen, problem)))[1]
 
     def estimated_seconds(self, operation: Operation, device: Any) -> float:
         """Return about how many seconds the solver of an operation takes."""
@@ -225,9 +247,22 @@ def seconds_otherwise(solver: Solver[P], problem: P) -> float:
     return other.estimated_seconds(problem)
 
 
+def holds(asked: Callable[[P], bool], problem: P) -> bool:
+    """Return what a solver answers. Where that depends on a kernel that is not there: False if it cannot be had; True
+    while others may serve meanwhile; otherwise it is compiled first."""
+    try:
+        with only_built():
+            return asked(problem)
+    except NotBuilt:
+        device = problem.device
+        if device.obstacle():
+            return False
+        return asked(problem) if device.waits_for_kernels and not is_only_built() else True
+
+
 def plan_by(operation: Operation, device: Any, only: str) -> Plan:
     """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot
-    serve it."""
+    serve it. Where its modules cannot be had another one serves, as the plan says."""
     room = ROOMS[type(operation)]
     return room.plan(room.problem(operation, device), only)
 
@@ -238,7 +273,7 @@ def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
     if room is None:
         return ()
     problem = room.problem(operation, device)
-    return tuple(solver.name for solver in room.solvers if solver.serves(problem))
+    return tuple(solver.name for solver in room.solvers if holds(solver.serves, problem))
 
 
 def solver_names() -> tuple[str, ...]:

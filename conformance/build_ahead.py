@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+from dualdnn.accelerated.fused_ops.problem import RANKS
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
@@ -85,12 +86,17 @@ CONSTANTS = {
 # Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
 # elements of a thread of dropout and the spatial transformer, groups, filters, channels and taps of a lane
 VARIANTS = {
-    ONE_KERNEL, "ACTIVATION", "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "COLLECTIONS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS",
+    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PACK_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
+# Variants that any shape may need, whichever of them the operations that are planned have
+CLOSED = {
+    **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
+    **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
+}
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
     "convolution/implicit_gemm/fp32.cu",
@@ -120,7 +126,17 @@ def wanted_modules(device: Any) -> list[Module]:
             made = plan_by(operation, general, solver)
             if isinstance(made, AlignedPlan):
                 made.fallback()
-    return longest_first(dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)]))
+    found = [*fast.modules, *filter(takes_any_shape, general.modules)]
+    return longest_first(dict.fromkeys(made for module in found for made in closed(module)))
+
+
+def closed(module: Module) -> Iterator[Module]:
+    """Yield a module and those that differ from it in the variants of its source that are CLOSED."""
+    source, definitions = module
+    free = CLOSED.get(source, {})
+    for values in product(*free.values()):
+        chosen = dict(zip(free, map(str, values), strict=True))
+        yield source, tuple((name, chosen.get(name, value)) for name, value in definitions)
 
 
 def longest_first(modules: Iterable[Module]) -> list[Module]:

@@ -50,6 +50,10 @@ class StandIn:
     def module_definitions(self, source: str, kernel: str, definitions: Any) -> Any:
         return definitions
 
+    def obstacle(self) -> str:
+        """Return nothing: modules are compiled for it."""
+        return ""
+
 
 # Target -> the name of its wheel, and the GPUs whose shared memory and SMs decide which modules there are
 TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from dualdnn.conformance.bench.rows import batch_training
 from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import DOMAINS, operations
+from dualdnn.conformance.plugin import CASES
 from dualdnn.conformance.warm_up import modules_of, with_room
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -39,8 +41,6 @@ class Launched(Listing):
         made = super().function(source, kernel, definitions)
         made.name, made.device = kernel, self
         return made
-
-    function_when_ready = function
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +183,6 @@ class Offline(Launched):
             raise NotBuilt(f"{source} {definitions}")
         return super().function(source, kernel, definitions)
 
-    function_when_ready = function
-
 
 @pytest.mark.parametrize("family", DOMAINS)
 def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, tmp_path, monkeypatch, caplog):
@@ -217,3 +215,16 @@ def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):
     may have them."""
     for source in sorted({source for source, _ in of_small[0]}):
         assert "mbarrier_init(" not in GUARDED.sub("", (KERNELS / source).read_text()), source
+
+
+def test_without_a_compiler_the_wheel_serves_every_case_of_the_standard_tier(tmp_path):
+    """No kernel is compiled or run: an H100 is imagined that has the modules of the wheel by their names."""
+    report, options = tmp_path / "report.txt", ["--subject", "accelerated:emulated", "--tier", "standard", "--tb=no"]
+    plugins = ("no:cacheprovider", "no:hypothesispytest", "imagined_gpu", "dualdnn.conformance.plugin")
+    command = [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name)), *options]
+    cases = [str(path) for path in sorted(CASES.rglob("[!_]*.py"))]
+    environment = {**os.environ, "IMAGINED_REPORT": str(report), "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([*command, "--rootdir", str(CASES), "-c", os.devnull, *cases], env=environment, capture_output=True)
+    *refused, plans = report.read_text(encoding="utf-8").splitlines()
+    assert not refused
+    assert int(plans.removesuffix(" plans")) > 500

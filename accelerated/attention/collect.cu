@@ -14,6 +14,7 @@ struct Collection {
   FastDivmod packs_of_vector;
   Rows rows;
 };
+constexpr int COLLECTIONS = 3;  // most of a launch: the gradients of queries, keys and values
 struct CollectArguments {
   const ELEMENT* addend[COLLECTIONS];
   const void* space;

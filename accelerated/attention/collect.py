@@ -11,6 +11,7 @@ from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
 PACK_BYTES = 16  # of a thread
+MOST = 3  # collections of a launch, as in the kernel
 
 
 class CollectionStruct(Structure):
@@ -50,14 +51,15 @@ class Collection(NamedTuple):
 
 def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
     """Return the launch that makes them."""
-    made, count = [each.struct(problem.element_bytes) for each in collections], len(collections)
+    made, absent = [each.struct(problem.element_bytes) for each in collections], ("",) * (MOST - len(collections))
     arguments = structure(
-        *pointers(3 * count + 1), ("schedule", problem.schedule), ("collection", (CollectionStruct * count)(*made))
+        *pointers(3 * MOST + 1), ("schedule", problem.schedule), ("collection", (CollectionStruct * MOST)(*made))
     )
-    definitions = type_definitions(problem.attn.data_type, problem.operation, COLLECTIONS=str(count))
+    definitions = type_definitions(problem.attn.data_type, problem.operation)
     function = problem.device.function(SOURCE, "attention_collect", definitions)
     addends, sources, results = zip(
         *((each.addend, each.source[0], each.result[0]) for each in collections), strict=True
     )
-    operands = (*addends, problem.space, *sources, *results)
-    return Launch(function, arguments, operands, (blocks(max(each.packs for each in made))[0], count, 1))
+    operands = (*addends, *absent, problem.space, *sources, *absent, *results, *absent)
+    grid = blocks(max(each.packs for each in made))[0], len(collections), 1
+    return Launch(function, arguments, operands, grid)

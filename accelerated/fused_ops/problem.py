@@ -14,6 +14,7 @@ from ..primitives.geometry import FastDivmod, blocks
 
 AXES = 3  # of a pixel beside its image: depth, height, width
 WARP = 32
+RANKS = (1, 2, 4)  # dimensions of pixels for which there are kernels: dense channels, planes, and any others
 GROUP = 8  # channels of a warp along pixels
 THREADS = 256
 PACK_BYTES = 16
@@ -48,7 +49,7 @@ class Walk(NamedTuple):
 
     along: str
     width: int
-    rank: int  # dimensions of pixels
+    rank: int  # dimensions of pixels, one of RANKS
     pixels: Any
     strides: Mapping[str, TensorStrides]
     wide: tuple[str, ...]  # the tensors that have to begin at multiples of PACK_BYTES
@@ -99,7 +100,8 @@ class Walk(NamedTuple):
         value.packs = FastDivmod.of(packs)
         most = BLOCKS_PER_MULTIPROCESSOR[along] * device.multiprocessors * THREADS // packs
         value.step = min(value.rows, max(1, most))
-        return cls(along, width, len(extents), value, strides, tuple(known) if width > 1 else ())
+        rank = next(rank for rank in RANKS if rank >= len(extents))
+        return cls(along, width, rank, value, strides, tuple(known) if width > 1 else ())
 
     @property
     def grid(self) -> tuple[int, int, int]:

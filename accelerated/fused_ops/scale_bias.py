@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ctypes import c_int
 from typing import Any
 
 from dualdnn.api.operations import ScaleBiasAddActivationGenBitmask
@@ -39,11 +40,12 @@ class ScaleBiasSolver(Solver[Problem]):
             *((f"{name}_strides", walk.strides[name]) for name in ("x", "z", "y")),
             ("parameter_stride", per_channel(parameters)),
             ("z_parameter_stride", per_channel(z_parameters)),
+            ("rectified", c_int(activation is not None)),
+            ("keeps_nan", c_int(activation is not None and activation.relu_nan)),
         )
         known: Any = parameters or z_parameters
         kind = ELEMENTS[known.scalar_type] if known else COMPUTES[o.compute_type]
-        kinds = {"PARAMETER": kind, "ACTIVATION": str(0 if activation is None else 1 + activation.relu_nan)}
-        definitions = type_definitions(o.y.scalar_type, o, **kinds, **walk.definitions(o.y.scalar_bytes))
+        definitions = type_definitions(o.y.scalar_type, o, PARAMETER=kind, **walk.definitions(o.y.scalar_bytes))
         function = problem.device.function(SOURCE, f"fused_ops_scale_bias_{walk.along}", definitions)
         grid, threads = walk.grid, THREADS
         if walk.along == "pixels":  # a block has a word of some pixels

@@ -304,7 +304,7 @@ class TmaProduct:
         ]
         arguments = mapped_structure(*fields)
         entry, definitions = f"gemm_matrix_tma_{tile.name}", self._definitions
-        function = device.function_when_ready(SOURCE, entry, definitions)
+        function = device.optional_function(SOURCE, entry, definitions)
         grid = (min(shares.blocks, multiprocessors * tile.occupancy), 1, 1)
         launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
         before = []

@@ -13,8 +13,6 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 from ..plans import BackgroundLaunch, Extent, Launch, pointers
 from ..primitives.geometry import FastDivmod, blocks
 from ..records import Record, Where
-from ..runtime.device import is_only_built
-from ..runtime.errors import DeviceUnavailable, NotBuilt
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
@@ -99,14 +97,8 @@ def _compiled(
     fallback: Any,
     alignment: Sequence[int],
 ) -> Any:
-    """Return the launch of a kernel, for which the fallback serves until it is compiled; the fallback alone without a
-    compiler. Raises NotBuilt within ``only_built``, after which the room plans again and waits."""
-    try:
-        function = problem.device.function_when_ready(SOURCE, kernel, definitions)
-    except DeviceUnavailable as error:
-        if isinstance(error, NotBuilt) and is_only_built():
-            raise
-        return fallback
+    """Return the launch of a kernel, for which the fallback serves until it is compiled, and where it cannot be had."""
+    function = problem.device.optional_function(SOURCE, kernel, definitions)
     launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
     return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)
 

@@ -76,13 +76,9 @@ class TmaLaunch(BackgroundLaunch):
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
-        if self.function is None:
-            self.function = self.ready_kernel()
         begins = [operands[operand].behind(offset) for _, operand, offset, _ in self.maps]
         aligned = not any(where.value % ALIGNMENT for where in [*begins, *[operands[i] for i in self.aligned]])
-        if self.fallback and (self.function is None or not aligned):
-            record.final &= not aligned
-            self.fallback.record(record, operands)
+        if self.falls_back(record, aligned, operands):
             return
         for launch in self.before:
             launch.record(record, operands)

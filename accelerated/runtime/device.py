@@ -18,7 +18,7 @@ from dualdnn.api.operations.forks import free_in_children
 from .arguments import Field, difference, host_fields
 from .background import Background, Task
 from .compiler import Definitions, build, existing, is_built, module, obstacle, policy
-from .errors import CompileError, DeviceError, NotBuilt
+from .errors import CompileError, DeviceError, DeviceUnavailable, NotBuilt
 from .scratch import Scratch
 from .tensor_map import TensorMap
 
@@ -323,6 +323,17 @@ class Device(ABC):
         if compiling is not None and compiling.is_alive():
             return None
         return self.function(source_name, kernel_name, definitions)
+
+    def optional_function(
+        self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
+    ) -> Function | None:
+        """As function_when_ready(), but None, too, where the module cannot be had: for whoever has another kernel."""
+        try:
+            return self.function_when_ready(source_name, kernel_name, definitions)
+        except DeviceUnavailable as error:
+            if isinstance(error, NotBuilt) and is_only_built() and not self.obstacle():
+                raise  # the room has all modules of its plan compiled together
+            return None
 
     def obstacle(self) -> str:
         """Return why modules cannot be compiled for the device; empty where they can."""

@@ -70,9 +70,12 @@ def finalized(channels: int, kind: cudnnDataType_t) -> tuple[Operation, Operatio
     return training, BnFinalizeStatisticsInference(1e-5, *(numbers,) * 4, eq, eq)
 
 
-def residual(dims: tuple[int, ...], kind: cudnnDataType_t, layout: str) -> tuple[Operation, Operation]:
-    """Scaled tensors, added and rectified with a bit mask, and the gradient of it."""
-    x, eq = laid_out(kind, dims, layout), _vector(dims[1], kind)
+def residual(
+    dims: tuple[int, ...], kind: cudnnDataType_t, layout: str, parameter: cudnnDataType_t | None = None
+) -> tuple[Operation, Operation]:
+    """Scaled tensors, added and rectified with a bit mask, and the gradient of it. parameter: the type of scales and
+    biases, where it is another one."""
+    x, eq = laid_out(kind, dims, layout), _vector(dims[1], kind if parameter is None else parameter)
     numbers = _vector(dims[1], DOUBLE if kind == DOUBLE else FLOAT)
     mask = TensorSpec.packed(INT32, (x.count // dims[1], -(-dims[1] // 32), 1, 1))
     added = ScaleBiasAddActivationGenBitmask(RELU, x, eq, eq, x, eq, eq, x, mask)
@@ -182,6 +185,7 @@ def small_fused() -> Iterator[Operation]:
     for kind in (FLOAT, DOUBLE, HALF, BFLOAT16):
         yield from finalized(8, kind)
         yield from residual((2, 8, 3, 5), kind, "nhwc")
+        yield residual((2, 8, 3, 5), kind, "nhwc", DOUBLE if kind == DOUBLE else FLOAT)[0]
 
 
 def fused_rows() -> Iterator[Row]:

@@ -21,8 +21,6 @@ class Named(Listing):
             **limits, check=lambda *_: None, in_shape=lambda _: None, what=(source, kernel, tuple(definitions))
         )
 
-    function_when_ready = function
-
 
 def shown(record):
     """All that a record says."""

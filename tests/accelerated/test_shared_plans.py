@@ -24,8 +24,6 @@ class Named(Listing):
         limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
         return SimpleNamespace(**limits, what=(source, kernel, tuple(definitions)))
 
-    function_when_ready = function
-
 
 def described(made):
     """All that a plan launches."""

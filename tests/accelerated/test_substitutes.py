@@ -141,11 +141,48 @@ def test_without_a_compiler_the_planner_passes_over(room, device, monkeypatch):
 
 
 def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(room, device, monkeypatch):
-    """The caller's workspace is as large as the preferred one asked for."""
-    monkeypatch.setenv("DUALDNN_JIT", "off")
+    """The caller's workspace is as large as the preferred one asked for: for good, where nothing can be compiled, the
+    other one is asked."""
     room.solvers[1].workspace = 64
-    with pytest.raises(DeviceUnavailable, match="fast needs it"):
-        room.plan_of(OPERATION, device)
+    with monkeypatch.context() as patch:
+        patch.setenv("DUALDNN_JIT", "off")
+        assert room.workspace_bytes(OPERATION, device) == 64
+        assert room.plan_of(OPERATION, device).solver == "slow"
+    assert room.workspace_bytes(OPERATION, device) == 0
+    assert room.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
+
+
+def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(room, device, monkeypatch):
+    """It asks its kernel how many clusters a device holds, say: also where its workspace is asked for."""
+    asks = lambda problem: bool(room.solvers[0].launches(problem))  # noqa: E731
+    monkeypatch.setattr(room.solvers[0], "serves", asks)
+    with monkeypatch.context() as patch:
+        patch.setenv("DUALDNN_JIT", "off")
+        assert room.workspace_bytes(OPERATION, device) == 0 and room.plan_of(OPERATION, device).solver == "slow"
+    assert room.workspace_bytes(OPERATION, device) == 0 and not device.background.tasks()
+    plan = room.plan_of(OPERATION, device)
+    assert plan.solver == "slow" and device.background.tasks()
+    finish(device)
+    assert result(plan, device) == 1
+
+
+def test_an_inner_room_passes_over_for_itself(room, device, monkeypatch, tmp_path):
+    """The outer solver needs a plan of another operation, which has other solvers."""
+
+    class Outer(Storing):
+        def launches(self, problem):
+            return [step for step, _ in room.plan_of(OPERATION, device).steps]
+
+    monkeypatch.setenv("DUALDNN_JIT", "off")
+    assert result(Room(Problem, (Outer(tmp_path, "outer", 3),)).plan_of(OPERATION, device), device) == 2
+
+
+def test_a_forced_solver_whose_modules_cannot_be_had_is_passed_over(room, device, monkeypatch):
+    monkeypatch.setattr("dualdnn.accelerated.solver.forced_solvers", lambda: frozenset({"fast"}))
+    with monkeypatch.context() as patch:
+        patch.setenv("DUALDNN_JIT", "off")
+        assert room.plan_of(OPERATION, device).solver == "slow"
+    assert room.plan_of(OPERATION, device).solver == "fast"
 
 
 def test_a_solver_that_is_asked_for_is_compiled(room, device, monkeypatch):
