@@ -38,6 +38,7 @@ from dualdnn.conformance.report import (
 )
 from dualdnn.conformance.report.compliance_json import from_document, to_document
 from dualdnn.conformance.report.model import CASE_TOTALS
+from dualdnn.conformance.suite.results import KNOWN_TEXT, shortened
 from synthetic_report import BENCHMARKS, DIFFERENCES, ENVIRONMENT, HOSTILE, SUBJECTS, synthetic_report
 
 CPU = Subject("host", ("cpu", "both"))
@@ -374,7 +375,9 @@ def test_json_has_the_documented_form(report):
         assert entry["error_ratio"] is None or entry["error_ratio"] >= 0
     for entry in document["functions"].values():
         assert set(entry) == {"library", "implemented"}
-    cited = {(clause_id, entry["id"]) for entry in document["cases"] for clause_id in entry["clauses"]}
+    cited = {
+        (clause_id, entry["id"].partition("[")[0]) for entry in document["cases"] for clause_id in entry["clauses"]
+    }
     assert cited == {(identifier, name) for identifier, entry in document["clauses"].items() for name in entry["cases"]}
 
 
@@ -612,6 +615,7 @@ def test_cases_that_passed_alike_share_an_entry():
         (put([[1.0]], "measured"), "expected 2 lists"),
         (put([[1.0], []], "measured"), "expected a list of numbers"),
         (put(0.5, "error_ratio"), "is 0.5, but its cases say 0.25"),
+        (put(["m"], "messages"), "expected 2 texts"),
     ):
         wrong = copy.deepcopy(document)
         change(next(entry for entry in wrong["cases"] if "measured" in entry))
@@ -619,9 +623,33 @@ def test_cases_that_passed_alike_share_an_entry():
             from_document(wrong)
 
 
+def test_failures_of_one_known_difference_share_an_entry_and_keep_what_they_say():
+    results = [
+        CaseResult("t[a]", "host", ("f/c01",), "failed", 0.5, 3.0, message="one", known="D1"),
+        CaseResult("t[b]", "host", ("f/c01",), "failed", 0.5, None, message="two", known="D1"),
+        CaseResult("t[c]", "host", ("f/c01",), "failed", 0.5, math.inf, message="not finite", known="D1"),
+        CaseResult("t[d]", "host", ("f/c01",), "failed", 0.5, 4.0, message="new"),
+    ]
+    document = to_document(build(results))
+    assert [entry["id"] for entry in document["cases"]] == ["t", "t[c]", "t[d]"]
+    assert document["cases"][0]["messages"] == ["one", "two"] and document["clauses"]["f/c01"]["cases"] == ["t"]
+    assert [entry["id"] for entry in document["cases"] if "reproduction" in entry] == ["t[d]"]
+    assert set(from_document(document).cases) == set(results)
+
+
+def test_a_known_failure_says_what_the_exception_says():
+    """The source that pytest shows above it would fill a report."""
+    trace = "def f():\n>       g()\n\nfile.py:1:\n    def g():\n>       assert 1 == 2\nE       assert (1 == 2)\nE        +  where 1"
+    assert shortened(f"difference D1: As listed.\n{trace}") == "difference D1: As listed.\nassert (1 == 2)\n+  where 1"
+    assert shortened(trace) == "assert (1 == 2)\n+  where 1"
+    assert shortened("difference D1: As listed.\nno trace") == "difference D1: As listed.\nno trace"
+    assert shortened("x" * (KNOWN_TEXT + 7)) == "x" * KNOWN_TEXT + "\n... 7 characters more"
+
+
 def test_the_table_has_a_line_for_each_case():
     rows = list(csv.DictReader(io.StringIO(to_csv(known_failures()))))
     assert [row["case"] for row in rows] == ["fine", "late", "new", "old"]
+    assert [bool(row["reproduction"]) for row in rows] == [False, False, True, True]
     assert rows[3]["known"] == "D1" and rows[3]["message"] == '\'=m, "q"' and rows[1]["error_ratio"] == "0.25"
 
 

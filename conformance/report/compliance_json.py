@@ -1,8 +1,10 @@
 """compliance.json: the report as data, written and read.
 
-An entry of `cases` is a case, or the cases of one test that passed on one subject and cite the same clauses: then `id` is the test's,
-`seconds` is their sum, `error_ratio` their largest, and `measured` lists what each of them measured, in the order of `MEASURED`. `tests` has
-the parameters of each such test; `measured` follows their order, `places` says where in it an entry's cases are, if not at all places.
+An entry of `cases` is a case, or the cases of one test that cite the same clauses and ended alike on one subject: they passed, or one known
+difference failed them. Then `id` is the test's, `seconds` is their sum, `error_ratio` their largest, and `measured` lists what each of them
+measured, in the order of `MEASURED`; `messages` lists what each failure says. `tests` has the parameters of each such test; `measured` follows
+their order, `places` says where in it an entry's cases are, if not at all places.
+`cases` of a clause lists the tests whose cases cite it. A failure that nobody knew has its line that runs it again, others have the subject's.
 Skipped cases are counted in `skips`, by subject and reason.
 """
 
@@ -165,11 +167,11 @@ def _compact(value: Any) -> str:
 
 
 def _cited(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The ids of the entries that cite each clause, once each."""
+    """Returns the tests of the entries that cite each clause, once each."""
     cited: dict[str, dict[str, None]] = {}
     for entry in entries:
         for clause in entry["clauses"]:
-            cited.setdefault(clause, {})[entry["id"]] = None
+            cited.setdefault(clause, {})[test_of(entry["id"])] = None
     return {clause: list(ids) for clause, ids in cited.items()}
 
 
@@ -194,20 +196,25 @@ def _decode_clause(identifier: str, entry: Any) -> Clause:
 
 
 def _groups(report: Report) -> Iterator[list[CaseResult]]:
-    """The cases that share an entry: those of a test that passed alike."""
+    """Yields the cases that share an entry: those of a test that ended alike."""
     order = {subject.name: index for index, subject in enumerate(report.subjects)}
 
     def key(case: CaseResult) -> tuple[str, ...]:
-        alike = case.outcome == "passed" and not (case.known or case.suspect or case.message or case.reason)
-        alike = alike and not case.reproduction and "[" in case.id
-        return (case.subject, test_of(case.id), *case.clauses) if alike else (case.subject, case.id, "alone")
+        expected = (
+            not (case.known or case.message) if case.outcome == "passed" else case.known and case.outcome == "failed"
+        )
+        alike = expected and not (case.suspect or case.reason or case.reproduction) and "[" in case.id
+        alike = alike and math.isfinite(case.error_ratio or 0)
+        return (
+            (case.subject, test_of(case.id), case.known, *case.clauses) if alike else (case.subject, case.id, "alone")
+        )
 
     for _, cases in groupby(sorted(report.cases, key=lambda case: (order[case.subject], key(case))), key):
         yield list(cases)
 
 
 def _tests(groups: Iterable[list[CaseResult]]) -> dict[str, list[str]]:
-    """Test -> the parameters of its cases that share an entry, on any subject."""
+    """Returns test -> the parameters of its cases that share an entry, on any subject."""
     tests: dict[str, dict[str, None]] = {}
     for cases in groups:
         if len(cases) > 1:
@@ -218,8 +225,8 @@ def _tests(groups: Iterable[list[CaseResult]]) -> dict[str, list[str]]:
 
 def _encode_group(cases: list[CaseResult], tests: Mapping[str, Sequence[str]], report: Report) -> dict[str, Any]:
     first = cases[0]
-    if len(cases) == 1:  # a failed case has its line, for scripts
-        own = replace(first, reproduction=report.reproduction(first)) if first.outcome == "failed" else first
+    if len(cases) == 1:
+        own = replace(first, reproduction=report.reproduction(first)) if first.is_new_failure else first
         return _encode_case(own)
     test = test_of(first.id)
     entry = {
@@ -229,7 +236,7 @@ def _encode_group(cases: list[CaseResult], tests: Mapping[str, Sequence[str]], r
         "outcome": first.outcome,
         **_summed(cases),
         "measured": [_measured(case) for case in cases],
-    }
+    } | ({"known": first.known, "messages": [case.message for case in cases]} if first.known else {})
     if len(cases) == len(tests[test]):
         return entry
     place = {parameters: index for index, parameters in enumerate(tests[test])}
@@ -263,13 +270,19 @@ def _decode_group(entry: Any, what: str, tests: Mapping[str, Sequence[str]]) -> 
     checks.require(valid, f"places of {what} is {places!r:.80}, expected places of {len(tests[test])} parameters")
     matching = isinstance(rows, list) and len(rows) == len(places) > 0
     checks.require(matching, f"measured of {what} is {rows!r:.80}, expected {len(places)} lists")
-    shared = {name: value for name, value in values.items() if name not in ("measured", "places", *MEASURED)}
+    messages = values.get("messages", [""] * len(rows))
+    told = isinstance(messages, list) and len(messages) == len(rows)
+    checks.require(told, f"messages of {what} is {messages!r:.80}, expected {len(rows)} texts")
+    shared = {
+        name: value for name, value in values.items() if name not in ("measured", "messages", "places", *MEASURED)
+    }
     found = []
-    for place, row in zip(places, rows, strict=True):
+    for place, row, message in zip(places, rows, messages, strict=True):
         length = len(row) if isinstance(row, list) else 0
         checks.require(0 < length <= len(MEASURED), f"measured of {what} has {row!r:.80}, expected a list of numbers")
         own = dict(zip(MEASURED, row + [None] * (len(MEASURED) - length), strict=True))
-        found.append(checks.decode(CaseResult, shared | own | {"id": f"{test}{tests[test][place]}"}, what))
+        own |= {"id": f"{test}{tests[test][place]}", "message": message}
+        found.append(checks.decode(CaseResult, shared | own, what))
     for name, derived in _summed(found).items():
         checks.require(name in values, f"{what} lacks {name}")
         same = derived == values[name]
@@ -329,7 +342,8 @@ def _check_derived(document: Mapping[str, Any], report: Report) -> None:
         for name in ("subjects", "cases"):
             checks.require(name in clause, f"clause {identifier} lacks {name}")
             derived = cited.get(identifier, []) if name == "cases" else report.states[identifier]
-            same = sorted(derived) == sorted(clause[name]) if name == "cases" else derived == clause[name]
+            # Older reports list each case.
+            same = set(derived) == set(map(test_of, clause[name])) if name == "cases" else derived == clause[name]
             checks.require(same, f"{name} of clause {identifier} is {clause[name]!r}, but its cases say {derived!r}")
     if document["schema"] == 1:  # which counted without these words
         for totals in (*written["totals"]["clauses"].values(), *written["totals"]["cases"].values()):

@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def to_csv(report: Report) -> str:
-    """The text of cases.csv; of a message its first line, clauses with spaces between them."""
+    """Returns the text of cases.csv; of a message its first line, clauses with spaces between them, of failures what runs them again."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -30,7 +30,7 @@ def to_csv(report: Report) -> str:
         cells = (
             case.subject, case.id, case.outcome, case.known, " ".join(case.clauses), f"{case.seconds:.6f}",
             *("" if number is None else repr(number) for number in (case.error_ratio, *(getattr(case, n) for n in SHARPER))),
-            said, report.reproduction(case),
+            said, report.reproduction(case) if case.outcome == "failed" else "",
         )  # fmt: skip
         table.writerow([_inert(cell) for cell in cells])
     blank = [""] * (len(COLUMNS) - 5)

@@ -33,14 +33,14 @@ async function unpacked(text) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
-// The cases of an entry: itself, or those of a test that passed alike.
+// The cases of an entry: itself, or those of a test that ended alike.
 function casesOf(entry) {
   if (!entry.measured) return [entry];
-  const { measured, places, ...shared } = entry;
+  const { measured, messages, places, ...shared } = entry;
   const parameters = report.tests[entry.id];
   return measured.map((row, index) => {
     const numbers = Object.fromEntries(MEASURED.map((name, column) => [name, row[column] ?? null]));
-    return { ...shared, ...numbers, id: entry.id + parameters[places ? places[index] : index] };
+    return { ...shared, ...numbers, message: messages?.[index], id: entry.id + parameters[places ? places[index] : index] };
   });
 }
 

@@ -17,7 +17,9 @@ from .evidence import EVIDENCE, clauses_of
 from .items import OPENED, case_id, described, opened, without_subject
 from .workers import Ended
 
-KNOWN_TEXT = 1000  # characters of the message of a known failure in the report
+KNOWN_TEXT = 600  # characters of the message of a known failure in the report
+DIFFERENCE = "difference "  # the message of a declared difference begins with it and the difference's id
+SAID = "E   "  # pytest puts this before what an exception says, below the source of each function that it passed
 
 
 def add_result(item: Any, report: pytest.TestReport) -> None:
@@ -56,7 +58,7 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
         if difference is not None:
             result["known"] = difference.id
         if difference is not None and report.outcome == "failed":
-            result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
+            result["message"] = f"{DIFFERENCE}{difference.id}: {difference.decision}\n{result['message']}"
         elif contradiction:
             result["message"] = f"{result['message']}\n{contradiction}".strip()
             report.outcome, report.longrepr = "failed", result["message"]
@@ -124,8 +126,7 @@ def case_result(result: dict[str, Any]) -> CaseResult:
         outcome, reason = "mistrusted", f"most of the output could not have shown an error: {result['mistrusted'][0]}"
     elif outcome == "failed":
         message = message or "failed"
-        if result["known"] and len(message) > KNOWN_TEXT:
-            message = f"{message[:KNOWN_TEXT]}\n... {len(message) - KNOWN_TEXT} characters more"
+        message = shortened(message) if result["known"] else message
     return CaseResult(
         id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
         seconds=round(result["seconds"], 4), error_ratio=None if ratio is None else float(f"{ratio:.4g}"),
@@ -133,6 +134,14 @@ def case_result(result: dict[str, Any]) -> CaseResult:
         suspect="; ".join(result["suspect"]),
         **result.get("sharper", {}),
     )  # fmt: skip
+
+
+def shortened(message: str) -> str:
+    """Returns the text of a known failure: what names the difference, and what the exception says without the source around it."""
+    lines = message.splitlines()
+    said = [line.removeprefix(SAID).strip() for line in lines if line.startswith(SAID)]
+    text = "\n".join([line for line in lines[:1] if line.startswith(DIFFERENCE)] + said) if said else message
+    return text if len(text) <= KNOWN_TEXT else f"{text[:KNOWN_TEXT]}\n... {len(text) - KNOWN_TEXT} characters more"
 
 
 def is_declared(result: dict[str, Any]) -> bool:
