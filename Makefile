@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help conformance abi-conformance clients clients-gpu prove prove-clauses races races-all fuzz test test-long lint stubs kernel-wheels bench clean
+.PHONY: help docs conformance abi-conformance clients clients-gpu prove prove-clauses races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -50,6 +50,10 @@ clients-gpu: $(BIN)/.ready ## PyTorch, unmodified, on this library beside NVIDIA
 KERNEL_TABLE = $(firstword $(wildcard conformance-report/kernels.json) conformance-report-standard/kernels.json)
 races: $(KERNEL_TABLE) ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
+
+docs: $(BIN)/.ready ## the site, a page for each function and type: build/site/index.html
+	$(INSTALL) --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W -j $(JOBS) docs build/site
 
 prove: $(BIN)/.ready ## every case under every fault that it must notice; EVERY=10: a tenth of them
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove --every $(EVERY) --out prove-report

@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, report, replay, build, bench, run, observe, port, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, run, observe, port, show, info."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from . import build_ahead
 from .bench import command as bench
 from .fuzz import options as fuzz
 from .guarded import run_guarded
+from .pages import command as pages
 from .port import command as port
 from .programs import observing, running
 from .replay import command as replay
@@ -100,6 +101,10 @@ def main(arguments: list[str] | None = None) -> int:
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
     port.add_options(porting)
     porting.set_defaults(run=port.run)
+
+    shown = commands.add_parser("show", help="what is known of a function, a clause or an erratum, by its name")
+    pages.add_options(shown)
+    shown.set_defaults(run=pages.run)
 
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)

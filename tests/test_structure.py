@@ -102,14 +102,12 @@ def test_a_difference_is_declared_once():
     assert before == DIFFERENCES
 
 
-def test_differences_are_in_the_errata():
+def test_differences_name_clauses_of_the_document():
     from dualdnn.conformance.differences import DIFFERENCES
     from dualdnn.conformance.report import load_clauses
 
-    text = (ROOT / "docs/errata.md").read_text()
     clauses = load_clauses()
     for entry in DIFFERENCES:
-        assert entry.id in text, entry.id
         assert set(entry.clauses) <= set(clauses), entry.id
 
 

@@ -1,0 +1,75 @@
+"""What shows each clause of the document: its cases, and whether one of them was seen to fail where the clause was broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from ..report.clauses import Clause
+from ..scope import clauses
+
+REPORT = Path(__file__).resolve().parents[2] / "reports/emulated/compliance.json.gz"  # the published run of every case
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A clause, the cases that name it, and its state: proven, shown or not applicable, as docs/evidence.md says; why, where it is not proven."""
+
+    clause: Clause
+    cases: tuple[str, ...]
+    state: str
+    why: str = ""
+
+
+@cache
+def evidence() -> dict[str, Evidence]:
+    """Return the evidence for every clause, by id, in the document's order."""
+    cases, unproven = _cases(), _unproven()
+    found = {}
+    for name, clause in clauses().items():
+        if not cases.get(name):
+            found[name] = Evidence(clause, (), "not applicable", clause.reason)
+        else:
+            why = unproven.get(name, "")
+            found[name] = Evidence(clause, tuple(sorted(cases[name])), "shown" if why else "proven", why)
+    return found
+
+
+@cache
+def of_subject() -> dict[str, list[Evidence]]:
+    """Return the evidence by the function or type that the clauses belong to."""
+    found = defaultdict(list)
+    for one in evidence().values():
+        found[one.clause.function].append(one)
+    return dict(found)
+
+
+def _read(package: str, name: str) -> dict[str, dict[str, list[str]]]:
+    data: dict[str, dict[str, list[str]]] = json.loads(resources.files(package).joinpath(name).read_text("utf-8"))
+    return data
+
+
+def _cases() -> Mapping[str, set[str]]:
+    """The cases that name a clause, and those that the published run counts for it; the package alone has no report."""
+    found = defaultdict(set)
+    for case, named in _read("dualdnn.conformance.cases", "clauses.json").items():
+        for clause in named:
+            found[clause].add(case)
+    if REPORT.exists():
+        for clause, facts in json.loads(gzip.decompress(REPORT.read_bytes()))["clauses"].items():
+            found[clause].update(case.partition("[")[0] for case in facts["cases"])
+    return found
+
+
+def _unproven() -> dict[str, str]:
+    """Why a clause is shown and not proven."""
+    written = _read("dualdnn.conformance", "unproven.json")
+    reasons: dict[str, str] = written["reasons"]  # type: ignore[assignment]
+    classes: dict[str, list[str]] = written["unproven"]["reference"]  # type: ignore[assignment]
+    return {name: reasons[kind] for kind, names in classes.items() for name in names}

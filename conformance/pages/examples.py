@@ -1,0 +1,32 @@
+"""Calls to copy, from the programs under examples/ and from the guides."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = ("examples/c/*.c", "examples/*/*.py", "docs/*.md")  # the first that has a call counts
+LINES = 12  # of an excerpt
+
+
+@cache
+def _texts() -> list[tuple[str, list[str]]]:
+    """Path and lines of every file that may have an example; none where the package is installed without them."""
+    return [
+        (path.relative_to(ROOT).as_posix(), path.read_text("utf-8").splitlines())
+        for pattern in PLACES
+        for path in sorted(ROOT.glob(pattern))
+    ]
+
+
+def example_of(function: str) -> tuple[str, int, str] | None:
+    """Return the path, the number of the first line and the lines of a call of ``function``; None where no example has one."""
+    called = re.compile(rf"\b{function}\(")
+    for path, lines in _texts():
+        for number, line in enumerate(lines):
+            if called.search(line):
+                first = max(0, number - LINES // 2)
+                return path, first + 1, "\n".join(lines[first : number + LINES // 2])
+    return None

@@ -1,0 +1,71 @@
+"""Pages of functions, and `dualdnn show`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.document.errata import errata
+from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.conformance.command_line import main
+from dualdnn.conformance.differences import DIFFERENCES
+from dualdnn.conformance.pages import functions as pages
+from dualdnn.conformance.pages.evidence import evidence
+
+ROOT = Path(__file__).parents[1]
+CITED = re.compile(r"docs/errata\.md, (?:[DM]\d{3}(?:, | and | to )?)+|docs/errata\.md, V-[a-z0-9-]+")
+BOTH = {**functions(), **miopen_functions()}
+
+
+def test_every_function_has_a_page_that_declares_its_parameters():
+    assert len(BOTH) == 258 + 53
+    for name, function in BOTH.items():
+        text = pages.page(name)
+        assert text.startswith(f"# {name}\n"), name
+        assert all(f"| `{p.name}` | {p.direction} | {p.memory} |" in text for p in function.parameters), name
+
+
+def test_every_clause_stands_on_one_page():
+    rows = [row for name in pages.subjects() for row in re.findall(r"^\| c\d+[a-z]? \| .*", pages.page(name), re.M)]
+    assert len(rows) == len(evidence())
+    assert all(one.clause.text.replace("|", "\\|") in "\n".join(rows) for one in list(evidence().values())[::50])
+
+
+def test_every_formula_belongs_to_functions_that_exist():
+    named = [name for entry in pages._formulas().values() for name in entry["functions"]]
+    assert set(named) <= set(BOTH) and len(named) == len(set(named))
+
+
+def test_a_cell_keeps_bars_and_line_breaks_out_of_its_table():
+    assert pages.table(("a|b",), [("c\nd",)]) == "| a\\|b |\n|---|\n| c d |"
+
+
+@pytest.mark.parametrize(
+    "name", ["D241", "V-log-channels", "cudnnPoolingForward/c02", "cudnnPoolingForward", "miopenOpTensor"]
+)
+def test_show_prints_what_is_known(capsys, name):
+    assert main(["show", name]) == 0
+    assert name in capsys.readouterr().out
+
+
+def test_show_refuses_an_unknown_name_and_says_what_is_near(capsys):
+    assert main(["show", "cudnnPoolingForwrd"]) == 2
+    assert "near it: cudnnPoolingForward" in capsys.readouterr().err
+
+
+def test_errata_that_the_tree_cites_exist():
+    known = {i for one in errata() for i in one.ids} | {one.id for one in DIFFERENCES}
+    texts = [
+        p for folder in ("api", "reference", "accelerated", "conformance", "docs") for p in (ROOT / folder).rglob("*.*")
+    ]
+    cited = {
+        (path.relative_to(ROOT).as_posix(), one)
+        for path in texts
+        if path.suffix in (".py", ".md", ".cu", ".c", ".h")
+        for found in CITED.findall(path.read_text("utf-8"))
+        for one in re.findall(r"[DM]\d{3}|V-[a-z0-9-]+", found)
+    }
+    assert len(cited) > 100
+    assert [c for c in sorted(cited) if c[1] not in known] == []
