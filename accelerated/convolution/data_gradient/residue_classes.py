@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
-from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import ROW_BYTES, has_tma
-from ...solver import LAUNCH_SECONDS, Problem, Solver
+from ...solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
@@ -237,8 +237,9 @@ class DataGradient(Solver[DataGradientProblem]):
         classes, where = problem.classes, {"x": dy, "w": At("workSpace"), "y": dx}
         if o.beta == 0 and sum(not found.meets for found in classes) > 1:
             # One launch fills all of dx; the classes that taps meet are written behind it.
-            everything = replace(classes[0].forward, y=problem.laid_out.dx)
-            launches += within([_blend(ConvolutionProblem(everything, device, aligned=False))], where)
+            zeros = SetTensor(0.0, problem.laid_out.dx)
+            room = ROOMS[SetTensor]
+            launches += within(room.solver(made := room.problem(zeros, device)).launches(made), where)
             classes = tuple(found for found in classes if found.meets)
         at = 0
         for found in classes:

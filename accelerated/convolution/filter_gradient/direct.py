@@ -15,8 +15,14 @@ from ..problem import AXES, FARTHEST, scalar_strides, spatial
 from .forward_convolution import FilterGradientProblem
 
 SOURCE = "convolution/filter_gradient/direct.cu"
+DIRECT = (
+    Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
+    Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
+    Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
+)
 LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
+LEAST_TERMS = 512  # of a sum that the lanes of a warp do not share
 FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
@@ -30,16 +36,13 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
     name = "convolution.filter_gradient_direct"
 
     def serves(self, problem: FilterGradientProblem) -> bool:
-        direct = problem.operation.algo in (
-            Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
-            Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-        )
-        return direct or not problem.in_one_launch
+        return problem.operation.algo in DIRECT or not problem.in_one_launch
 
     def applies(self, problem: FilterGradientProblem) -> bool:
-        if problem.operation.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1:
+        o = problem.operation
+        if o.algo not in DIRECT[1:]:
             return self.serves(problem)
-        few = problem.groups > 1 and prod(problem.operation.dw.dims) // problem.groups <= FEW_RESULTS
+        few = problem.groups > 1 and prod(o.dw.dims) // problem.groups <= FEW_RESULTS and o.terms < LEAST_TERMS
         return few or not problem.in_one_launch or not problem.aligned
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:

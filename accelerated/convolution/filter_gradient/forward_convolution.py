@@ -98,10 +98,12 @@ class FilterGradientProblem(Problem):
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x and the partial sums."""
+    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x, the partial sums, and what
+    the forward convolution uses."""
 
     x: int
     partial: int
+    inner: int
     used: int
 
 
@@ -179,7 +181,8 @@ class _Division:
         x = rounded_up(self.filter.nbytes, ALIGNMENT)
         partial = x + (rounded_up(prod(o.x.dims) * o.x.scalar_bytes, ALIGNMENT) if self.transposed else 0)
         sums_bytes = self.parts * o.dw.tensor.count * self.forward.y.scalar_bytes if self.parts > 1 else 0
-        return Regions(x, partial, partial + rounded_up(sums_bytes, ALIGNMENT))
+        inner = partial + rounded_up(sums_bytes, ALIGNMENT)
+        return Regions(x, partial, inner, inner + (self.inner.used_bytes if self.inner else 0))
 
     def launches(self) -> Iterator[ComposedLaunch]:
         o, device, regions = self.operation, self.problem.device, self.regions
@@ -188,6 +191,7 @@ class _Division:
             "x": At("workSpace", regions.x) if self.transposed else At("x"),
             "w": At("workSpace"),
             "y": At(result.operand, result.offset + self.result_at),
+            "workSpace": At("workSpace", regions.inner),
         }
         made = transposed_filter(self.source, self.filter, device)
         yield from within([made], {"x": At("dy"), "y": where["w"]})

@@ -13,7 +13,7 @@ from ...plans import Launch, Plan, factors, pointers, structure, type_definition
 from ...primitives.geometry import FastDivmod
 from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
-from ..grouped import DATA_TYPES, FEW, MOST, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
+from ..grouped import DATA_TYPES, MOST, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
 from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
@@ -27,7 +27,6 @@ MOST_TAPS = 9  # taps of a thread
 LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
 INSTRUCTIONS = 1.1e11  # instructions of threads a second on a multiprocessor, of an H200
 SUM_INSTRUCTIONS = 20  # instructions of a thread for each of its sums
-LEAST_TERMS = 512  # terms per sum of small groups; fewer may be added by the lanes of a warp (direct.py)
 
 
 class _Division:
@@ -120,12 +119,7 @@ class FilterGradientGrouped(Solver[FilterGradientProblem]):
         return known and problem.in_one_launch and _Division(problem).blocks <= FARTHEST
 
     def applies(self, problem: FilterGradientProblem) -> bool:
-        o = problem.operation
-        if not self.serves(problem):
-            return False
-        if problem.groups > 1 and o.terms >= LEAST_TERMS and max(o.dw.dims[1], o.dw.dims[0] // problem.groups) <= FEW:
-            return True
-        return self.estimated_seconds(problem) < seconds_otherwise(self, problem)
+        return self.serves(problem) and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
         number_bytes, parts = 8 if problem.operation.compute_type == DOUBLE else 4, _Division(problem).parts

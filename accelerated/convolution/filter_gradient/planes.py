@@ -57,8 +57,8 @@ PLANES_KERNELS: tuple[PlanesKernel, ...] = (
 
 
 class FilterGradientPlanes(FilterGradientTma):
-    """ALGO_1 of filters of one tap, without padding and strides, where the math type allows tensor cores: a product of
-    dy and x as they lie, in tiles of one kernel."""
+    """Serves ALGO_1 and ALGO_3 of filters of one tap, without padding and strides, where the math type allows tensor
+    cores: a product of dy and x as they lie, in tiles of one kernel."""
 
     def __init__(self, kernel: PlanesKernel) -> None:
         self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types

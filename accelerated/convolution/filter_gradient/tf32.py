@@ -37,8 +37,8 @@ TF32_KERNELS = (Tf32Kernel(8, 4, 4, 0.74), Tf32Kernel(4, 4, 6, 0.6), Tf32Kernel(
 
 
 class FilterGradientTf32(FilterGradientTma):
-    """ALGO_1 of float where the math type allows TF32: a product of one operand with channels innermost, as it lies or
-    copied, and the other with pixels innermost, in tiles of one kernel."""
+    """Serves ALGO_1 and ALGO_3 of float where the math type allows TF32: a product of one operand with channels
+    innermost, as it lies or copied, and the other with pixels innermost, in tiles of one kernel."""
 
     data_types = (FLOAT,)
     kernels = TF32_KERNELS
@@ -49,7 +49,7 @@ class FilterGradientTf32(FilterGradientTma):
         made, transposed = self.product(problem, self.kernel), FilterGradient()
         # Where both operands are copied anyway, copies with images innermost, in full boxes, need no registers.
         comparable = len(made.copies) == 2 and not made.rows and problem.images % made.kernel.box == 0
-        if not comparable or not transposed.is_one_product(problem):
+        if not comparable or not transposed.serves(problem) or not transposed.is_one_product(problem):
             return True
         return made.seconds * TRANSPOSED_SHARE <= transposed.estimated_seconds(problem)
 

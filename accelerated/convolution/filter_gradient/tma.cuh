@@ -129,6 +129,8 @@ struct SumArguments {
   int inner_taps;
   int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
   int kept;                       // of the channels of a row, in dw
+  FastDivmod filters;             // of a group of dw, of which a group of the product may have several
+  int all_filters;                // of dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 
@@ -169,21 +171,60 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
   const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
   const unsigned block = swath >> (a.log_columns - 6);
   const unsigned quad = ((block << (a.log_columns - 3)) + n) * WARPGROUP + thread;
+  unsigned row_tile, column_tile;
+  const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
+  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
+  const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
+  const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
+  unsigned row_channel, column_channel;
+  const unsigned row_tap = a.row_boxes.divide(row_box, row_channel);
+  const unsigned column_tap = a.column_boxes.divide(column_box, column_channel);
+  row_channel = row_channel * BOX + row % BOX, column_channel = column_channel * BOX + column % BOX;
+  const unsigned tap = row_tap + column_tap;  // dy has one
+  const bool exists = tap < static_cast<unsigned>(a.taps) && (a.rows_are_filters ? row_tap : column_tap) == 0;
+  const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
+  const int left = a.all_filters - static_cast<int>(group) * filters;
+  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step;
+  // Where the sum of a row and a column goes, or -1.
+  const auto locate = [&](int r, int c) -> long long {
+    const int filter = a.rows_are_filters ? r : c;
+    if (!exists || r >= a.row_channels || c >= a.column_channels || filter >= left) return -1;
+    unsigned channel, of_group;
+    // Groups of dw in one of the product, or taps of a packed row: never several of both.
+    const unsigned right = a.inner.divide(a.rows_are_filters ? c : r, channel) - a.filters.divide(filter, of_group);
+    if (right >= static_cast<unsigned>(a.inner_taps)) return -1;
+    const unsigned down = tap * a.together + a.of_row.divide(channel, channel) - a.early;
+    if (channel >= static_cast<unsigned>(a.kept) || down >= static_cast<unsigned>(a.tap_rows)) return -1;
+    const int at = down * a.inner_taps + right, of = a.flipped ? a.tap_rows * a.inner_taps - 1 - at : at;
+    return static_cast<long long>(filter) * a.filter_step +
+           (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
+  };
+  long long offsets[2][2];
+  bool any = false;
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      offsets[i][j] = locate(row_channel + Rows::row(block, thread, i) - row, column_channel + j);
+      any |= offsets[i][j] >= 0;
+    }
+
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
+  const unsigned count = any ? parts.count : 0;
   float4 sum = make_float4(0, 0, 0, 0);
-  for (unsigned i = part; i < parts.count; i += AT_ONCE * LANES) {
+  for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
     float4 loaded[AT_ONCE], second[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
-      if (i + u * LANES >= parts.count) break;
+      if (i + u * LANES >= count) break;
       const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
       loaded[u] = from[0];
       if (a.split_k) second[u] = from[a.quads.divisor];
     }
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++) {
-      if (i + u * LANES >= parts.count) break;
+      if (i + u * LANES >= count) break;
       add(sum, loaded[u]);
       if (a.split_k) add(sum, second[u]);
     }
@@ -196,35 +237,10 @@ template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const
     for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
   }
 
-  unsigned row_tile, column_tile;
-  const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
-  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
-  const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
-  const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
-  unsigned row_channel, column_channel;
-  const unsigned row_tap = a.row_boxes.divide(row_box, row_channel);
-  const unsigned column_tap = a.column_boxes.divide(column_box, column_channel);
-  row_channel = row_channel * BOX + row % BOX, column_channel = column_channel * BOX + column % BOX;
-  const unsigned tap = row_tap + column_tap;  // dy has one
-  if (tap >= static_cast<unsigned>(a.taps) || (a.rows_are_filters ? row_tap : column_tap) > 0) return;
-  const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
-  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step;
-  // Where the sum of a row and a column goes, or -1.
-  const auto locate = [&](int r, int c) -> long long {
-    if (r >= a.row_channels || c >= a.column_channels) return -1;
-    unsigned channel;
-    const unsigned right = a.inner.divide(a.rows_are_filters ? c : r, channel);
-    const unsigned down = tap * a.together + a.of_row.divide(channel, channel) - a.early;
-    if (channel >= static_cast<unsigned>(a.kept) || down >= static_cast<unsigned>(a.tap_rows)) return -1;
-    const int at = down * a.inner_taps + right, of = a.flipped ? a.tap_rows * a.inner_taps - 1 - at : at;
-    return static_cast<long long>(a.rows_are_filters ? r : c) * a.filter_step +
-           (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
-  };
   const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int r = row_channel + Rows::row(block, thread, i) - row;
-    const long long at[2] = {locate(r, column_channel), locate(r, column_channel + 1)};
+    const long long (&at)[2] = offsets[i];
     if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
       Pack<ELEMENT, 2> pair;
 #pragma unroll

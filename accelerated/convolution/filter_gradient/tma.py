@@ -34,6 +34,7 @@ from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 
 SOURCE = "convolution/filter_gradient/tma.cu"
+ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
 WARPGROUP, CONSUMERS = 128, 2
 SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
 ALIGNMENT = 256  # bytes, of the regions of the workspace
@@ -125,8 +126,8 @@ KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):
-    """ALGO_1 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as they lie, or of
-    copies with channels innermost, in tiles of one kernel."""
+    """Serves ALGO_1 and ALGO_3 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as
+    they lie, or of copies with channels innermost, in tiles of one kernel. Several groups share a tile."""
 
     data_types: tuple[cudnnDataType_t, ...] = (HALF, BFLOAT16)
     kernels: tuple[TileKernel, ...] = KERNELS
@@ -172,7 +173,7 @@ def is_known(problem: FilterGradientProblem) -> bool:
     o, device = problem.operation, problem.device
     if not has_tma(device):
         return False
-    if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or not problem.in_one_launch:
+    if o.algo not in ALGORITHMS or not problem.in_one_launch:
         return False
     return may_use_tensor_cores(o.convolution, o.x.data_type, device)
 
@@ -204,13 +205,25 @@ class Product:
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
         self.kernel = kernel
-        self.problem, self.operation, self.groups = problem, problem.operation, problem.groups
+        self.problem, self.operation = problem, problem.operation
         o = self.operation
-        self.channels, self.filters = o.dw.dims[1], o.dw.dims[0] // self.groups
+        together = self._together()
+        self.groups = -(-problem.groups // together)
+        self.channels, self.filters = together * o.dw.dims[1], together * (o.dw.dims[0] // problem.groups)
         self.taps = o.dw.dims[2:]
         self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // kernel.box)
         self.rows = PackedRows.of(o, kernel.box)  # of few channels
         self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
+
+    def _together(self) -> int:
+        """Return how many groups of x and dy are one group of the product, whose sums of different groups are not
+        read: as many as fit into a box of both and begin where TMA reads."""
+        o, groups = self.operation, self.problem.groups
+        filters, channels = o.dw.dims[0] // groups, o.dw.dims[1]
+        unit = COPY_ALIGNMENT // o.x.scalar_bytes
+        most = min(groups, self.kernel.box // max(filters, channels))
+        fitting = (n for n in range(most, 1, -1) if n * filters % unit == n * channels % unit == 0)
+        return next(fitting, 1)
 
     @property
     def choices(self) -> tuple[bool, ...]:
@@ -407,7 +420,7 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         quads = kernel.size // 4
-        inner_taps, taps, channels, together, early = 1, prod(self.taps), self.channels, 1, 0
+        inner_taps, taps, channels, together, early = 1, prod(self.taps), o.dw.dims[1], 1, 0
         if packed := self.rows:
             inner_taps, taps = self.taps[1], packed.taps
             channels, together, early = packed.channels, packed.together, packed.early
@@ -434,7 +447,9 @@ class Product:
             ("together", c_int(together)),
             ("early", c_int(early)),
             ("tap_rows", c_int(prod(self.taps) // inner_taps)),
-            ("kept", c_int(self.channels)),
+            ("kept", c_int(o.dw.dims[1])),
+            ("filters", FastDivmod.of(o.dw.dims[0] // self.problem.groups)),
+            ("all_filters", c_int(o.dw.dims[0])),
             ("filter_step", c_int(filter_step)),
             ("channel_step", c_int(channel_step)),
             ("tap_step", c_int(tap_step)),

@@ -18,7 +18,7 @@ from dualdnn.api.operations.specs import NHWC
 from ...plans import Launch
 from ...primitives.tma import ROW_BYTES
 from ...transform.plan import launch, padded
-from ..forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
+from ..forward import IMPLICIT, IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     FARTHEST,
     PACK_BYTES,
@@ -123,12 +123,15 @@ class _Copies:
 
 class PackNhwc(ConvolutionSolver):
     """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in
-    planes."""
+    planes: IMPLICIT_PRECOMP_GEMM, and the dilated images that have IMPLICIT_GEMM alone."""
 
     name = "convolution.pack_nhwc"
-    algorithms = (IMPLICIT_PRECOMP_GEMM,)
+    algorithms = IMPLICIT
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o = problem.operation
+        if o.algo != IMPLICIT_PRECOMP_GEMM and max(o.convolution.dilation) == 1:
+            return False
         return problem.tensor_cores and prod(_Copies(problem.operation).x.dims) <= FARTHEST
 
     def applies(self, problem: ConvolutionProblem) -> bool:

@@ -71,6 +71,11 @@ def test_filters_at_odd_addresses_are_copied(backend):
     check(backend, operation, "convolution.data_gradient", shift=UNALIGNED, shifted="w")
 
 
+def test_what_no_tap_meets_is_zero_by_one_launch(backend):
+    names = kernels(check(backend, gradient((2, 8, 9, 11), (16, 8, 1, 1), padding=(0, 0), stride=(2, 2))))
+    assert names.count("tensor_arithmetic_set") == 1 and len(names) <= 3, names
+
+
 def test_patches_are_one_product(backend):
     """256 residue classes take a product, the filter as it reads it, and dx unfolded."""
     operation = gradient((1, 3, 32, 48), (16, 3, 16, 16), padding=(0, 0), stride=(16, 16))

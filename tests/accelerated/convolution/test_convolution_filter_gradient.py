@@ -18,9 +18,9 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
 from dualdnn.accelerated.solver import ROOMS, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
-from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
 from dualdnn.api.operations.specs import HALF, NCHW, NHWC
-from dualdnn.conformance.cases.convolution.convolution_backward_filter import gradient
+from dualdnn.conformance.cases.convolution.convolution_backward_filter import ALGO_3, gradient
 
 TMA = "convolution.filter_gradient_tma_"
 DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
@@ -57,6 +57,10 @@ GRADIENTS = {
     "planes of dy": half((1, 24, 9, 9), (40, 24, 3, 3), formats=(NHWC, NHWC, NCHW)),
     "volumes": half(
         (2, 24, 5, 7, 6), (40, 24, 3, 2, 3), padding=(1, 0, 2), stride=(2, 1, 2), dilation=(1, 2, 1), beta=0.5
+    ),
+    "many groups": half((2, 80, 7, 9), (80, 4, 3, 3), groups=20, beta=0.5),
+    "many groups, more filters": half(
+        (2, 40, 7, 6), (80, 8, 3, 2), "PSEUDO_BFLOAT16", groups=5, formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
     ),
     "volumes in planes": half((2, 24, 5, 4, 6), (40, 24, 2, 3, 3), formats=NCHW, mode=Mode.CUDNN_CONVOLUTION),
 }
@@ -97,6 +101,7 @@ OF_FLOATS = {
     "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
     "volumes": half((2, 12, 5, 7, 6), (20, 12, 3, 2, 3), "FLOAT", padding=(1, 0, 2), stride=(2, 1, 2), dilation=(1, 2, 1)),
+    "many groups": half((2, 24, 7, 9), (48, 4, 3, 2), "FLOAT", groups=6, stride=(1, 2)),
     "volumes of one tap": half((2, 36, 4, 5, 6), (20, 36, 1, 1, 1), "FLOAT", padding=(0, 0, 0), stride=(2, 1, 2)),
 }  # fmt: skip
 
@@ -116,6 +121,24 @@ def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
 def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
     solver = divided(FilterGradientTf32Mma(MMA_KERNELS[0]), rows_are_filters=(rows_are_filters,))
     check(seven_multiprocessors, OF_FLOATS[name], solver)
+
+
+def test_groups_share_tiles(seven_multiprocessors):
+    """Sixteen groups of four channels are a box of 64, the last four of twenty another one."""
+    problem = ROOMS[ConvolutionBackwardFilter].problem(GRADIENTS["many groups"], seven_multiprocessors.device)
+    made = FilterGradientTma(KERNELS[-1]).product(problem, KERNELS[-1])
+    assert (made.groups, made.channels, made.filters) == (2, 64, 64)
+
+
+def test_infinities_stay_in_their_group(seven_multiprocessors):
+    check(seven_multiprocessors, GRADIENTS["many groups"], TMA + "64x128", inputs="infinite")
+
+
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
+def test_volumes_in_planes_have_algorithm_3(seven_multiprocessors, configuration):
+    operation = half((2, 24, 4, 5, 6), (40, 24, 2, 3, 3), configuration, formats=NCHW, algo=ALGO_3)
+    check(seven_multiprocessors, operation, shift=UNALIGNED)
+    assert kernels(check(seven_multiprocessors, operation))[-1].endswith("_sum")
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
