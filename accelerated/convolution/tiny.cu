@@ -4,6 +4,8 @@
 //
 // Roofline bound: bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
 // flight at once.
+#include <type_traits>
+
 #include "convolution/problem.cuh"
 
 struct Arguments : Operands<ELEMENT> {
@@ -12,6 +14,9 @@ struct Arguments : Operands<ELEMENT> {
   FastDivmod channels, filters;  // of y; of a group
   int log_lanes;                 // of an output
 };
+
+// Floats are added up as doubles: of terms that cancel each other a float keeps few digits, and there are few terms.
+using Sum = std::conditional_t<std::is_same_v<ELEMENT, float>, double, COMPUTE>;
 
 extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Arguments a) {
   griddepcontrol_wait();
@@ -22,18 +27,18 @@ extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Argumen
   const Pixel pixel = find_pixel(c, output);
   const ELEMENT* x = a.x + group * c.x_group;
   const ELEMENT* w = a.w + channel * static_cast<long long>(c.w_row);
-  COMPUTE sum = 0;
+  Sum sum = 0;
 #pragma unroll 4
   for (unsigned i = lane; i < c.k; i += lanes) {
     const KOffset term = find_k(c, i);
     // Padding is multiplied, too: zero times an infinity of the filter is NaN.
     const COMPUTE value =
         inside(c, pixel, term) ? load<COMPUTE>(x[wrapping_sum(pixel.offset, term.offset)]) : COMPUTE(0);
-    sum += value * load<COMPUTE>(w[i]);
+    sum += Sum(value) * load<COMPUTE>(w[i]);
   }
   for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
   if (output >= c.m || lane) return;
-  const COMPUTE one[1] = {sum};
+  const COMPUTE one[1] = {static_cast<COMPUTE>(sum)};
   finish<1, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, y_offset(c, output) + y_channel_offset(c, channel), 1, 1,
                      channel, 0, one);
 }

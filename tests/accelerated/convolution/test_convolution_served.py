@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 from convolution_operations import (
     EXPLICIT,
@@ -26,9 +27,10 @@ from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
 from dualdnn.accelerated.convolution.problem import describe, in_words, m_in_packs, mark_packs
 from dualdnn.accelerated.runtime.errors import DeviceError
-from dualdnn.accelerated.solver import possible_solvers
+from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, UINT8
 from dualdnn.conformance import build_ahead
+from dualdnn.conformance.trial import prepare
 
 
 @pytest.fixture(params=(0, 1, 7), ids=lambda seed: f"thread order {seed}")
@@ -162,6 +164,18 @@ SMALL_PRODUCTS = {
 @pytest.mark.parametrize("operation", SMALL_PRODUCTS.values(), ids=SMALL_PRODUCTS)
 def test_lanes_that_share_an_output(backend, operation, shift):
     assert kernels(check(backend, operation, "convolution.tiny", shift=shift)) == ["convolution_tiny"]
+
+
+def test_terms_that_cancel_keep_the_digits_of_their_difference(backend):
+    """A tiny product of floats is its exact sum, rounded once; float additions are off by roundings of the terms."""
+    operation = convolution(IMPLICIT, (1, 27, 3, 3), 4, (3, 3), math=FMA, padding=0)
+    before = prepare(operation, "normal", 0)
+    operands = [backend.to_device(before[name]) if before[name].size else None for name in operation.operands]
+    plan_by(operation, backend.device, "convolution.tiny")(operands, None)
+    x, w = (before[name].view(np.float32).astype(np.float64).reshape(-1, 27 * 9) for name in ("x", "w"))
+    exact, got = (x * w).sum(axis=1), operands[2].to_host(np.float32, 4)
+    assert np.abs(x * w).sum() > 50 * np.abs(exact).min()
+    assert np.array_equal(got, exact.astype(np.float32))
 
 
 def test_few_products_are_preferred_where_the_device_has_a_thread_for_each(backend, monkeypatch):
