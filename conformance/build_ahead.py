@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from dualdnn.accelerated.fused_ops.problem import RANKS
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
@@ -114,20 +114,39 @@ FEW_CHANNELS = tuple((2, channels, *size) for channels in (1, 2, 3, 4, 8) for si
 WINDOWS = range(1, 17)  # channels of a window of LRN
 
 
-def wanted_modules(device: Any) -> list[Module]:
-    """The modules of what is timed and those that take any shape, of every family and data type."""
-    fast, general = Listing(device), Listing(device)
+class Listed(NamedTuple):
+    """The modules of what is timed, of generic solvers, and of all solvers of small operations."""
+
+    timed: Iterable[Module]
+    generic: Iterable[Module]
+    general: Iterable[Module]
+
+    @property
+    def wanted(self) -> list[Module]:
+        """What is built: of the last kind, the modules that take any shape."""
+        found = [*self.timed, *self.generic, *filter(takes_any_shape, self.general)]
+        return longest_first(dict.fromkeys(made for module in found for made in closed(module)))
+
+
+def listed(device: Any) -> Listed:
+    """Return the modules of every family and data type."""
+    fast, generic, general = Listing(device), Listing(device), Listing(device)
     for operation in timed(device, rows()):
         plan(operation, fast)
-    for operation in (*kinds(fast), *generic_kinds()):
-        ROOMS[type(operation)].generic_plan(operation, fast)
-    for operation in kinds(device):
+    small = list(kinds(device))
+    for operation in (*small, *generic_kinds()):
+        ROOMS[type(operation)].generic_plan(operation, generic)
+    for operation in small:
         for solver in possible_solvers(operation, general):  # those too that serve other sizes
             made = plan_by(operation, general, solver)
             if isinstance(made, AlignedPlan):
                 made.fallback()
-    found = [*fast.modules, *filter(takes_any_shape, general.modules)]
-    return longest_first(dict.fromkeys(made for module in found for made in closed(module)))
+    return Listed(fast.modules, generic.modules, general.modules)
+
+
+def wanted_modules(device: Any) -> list[Module]:
+    """Return the modules of what is timed and those that take any shape, of every family and data type."""
+    return listed(device).wanted
 
 
 def closed(module: Module) -> Iterator[Module]:

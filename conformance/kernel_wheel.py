@@ -11,6 +11,7 @@ import base64
 import hashlib
 import io
 import os
+import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +109,8 @@ class Part:
 
 
 def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Progress) -> Iterator[tuple[str, bytes]]:
-    """Yield the key of each module and what the archive has of it. The first error is raised when all were tried."""
+    """Yield the key of each module and what the archive has of it. Each error is printed; the first one is raised when
+    all modules were tried."""
     errors = []
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         running = {pool.submit(part.sealed, target): part for part in parts}
@@ -116,6 +118,7 @@ def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Pro
             for done, future in enumerate(as_completed(running), 1):
                 if error := future.exception():
                     errors.append(error)
+                    print(f"\n{running[future].module}: {error}", file=sys.stderr)
                 else:
                     progress(running[future].module, done, len(running))
                     yield running[future].key, future.result()

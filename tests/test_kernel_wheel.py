@@ -86,6 +86,7 @@ def test_a_build_that_failed_or_was_stopped_goes_on(tmp_path, compilations, caps
     with pytest.raises(CompileError, match="refused"):
         built(tmp_path)
     assert len(asked) == 3 and not list(tmp_path.glob("*.whl"))
+    assert "ELEMENT=double: " in capsys.readouterr().err
     refused.clear()
     first = built(tmp_path).read_bytes()
     assert len(asked) == 4 and "double" in asked[-1]
@@ -193,7 +194,7 @@ def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, t
 
     @seed(4)
     @settings(
-        max_examples=40, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=12, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(operations(DOMAINS[family]))
     def look(drawn):
@@ -217,6 +218,7 @@ def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):
         assert "mbarrier_init(" not in GUARDED.sub("", (KERNELS / source).read_text()), source
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_wheel_serves_every_case_of_the_standard_tier(tmp_path):
     """No kernel is compiled or run: an H100 is imagined that has the modules of the wheel by their names."""
     report, options = tmp_path / "report.txt", ["--subject", "accelerated:emulated", "--tier", "standard", "--tb=no"]
