@@ -103,7 +103,9 @@ def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index
 
 def places_of(operation: Operation, count: int, seed: int) -> dict[str, list[Index]]:
     """The sample of each output that is described."""
-    return {name: sample(operation.tensor(name).dims, count, seed) for name in operation.tensors_written}
+    return {
+        name: sample(operation.tensor(name).dims, count, seed, is_scattered=True) for name in operation.tensors_written
+    }
 
 
 def _expected(operation: Operation, output: str, index: Index, read: Elements) -> Expected:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Mapping
+from math import gcd
 
 import numpy as np
 from dualdnn.api.operations import Operation
@@ -19,27 +20,40 @@ from .formulas import Elements, Index, Untold
 from .judge import Verdict
 from .view import Array, Place
 
+# Between two places in turn lie so many of all images and channels: powers of a root of x^3 = x + 1, which fill a plane evenly.
+APART = 0.7549, 0.5698
+TAPS = 7  # of a filter, whose borders are like its inside
 # This is the share of the derived bound by which two evaluations in float64 may differ. What the compute type itself is may differ by as much as
 # anybody's result, twice.
 SHARE, SHARE_OF_DOUBLE = 2.0**-8, 2.0
 
 
-def sample(dims: Index, count: int, seed: int) -> list[Index]:
+def sample(dims: Index, count: int, seed: int, is_scattered: bool = False) -> list[Index]:
     """So many places of a tensor, fewer where it is small: its last element, then images and channels in turn, each at a corner,
-    on an edge or inside."""
+    on an edge or inside. is_scattered: neighbours in turn have images and channels that are far apart, so that they lie in many tiles, and the
+    last element comes last."""
     random = np.random.default_rng(seed)
     found = {tuple(extent - 1 for extent in dims): None}
     first = [int(random.integers(extent)) for extent in dims[:2]]
+    steps = [_far_step(extent, share) if is_scattered else 1 for extent, share in zip(dims, APART, strict=False)]
     for number in range(4 * count):
         if len(found) >= count:
             break
-        leading = tuple((start + number) % extent for start, extent in zip(first, dims, strict=False))
+        leading = tuple(
+            (start + number * step) % extent for start, step, extent in zip(first, steps, dims, strict=False)
+        )
         inside = [int(random.integers(extent)) for extent in dims[2:]]
         for d, extent in enumerate(dims[2:]):  # one of eight is in a corner, one inside, the others on edges
-            if number % 8 >> d % 3 & 1:
+            if number % 8 >> d % 3 & 1 and not (is_scattered and extent <= TAPS):
                 inside[d] = (extent - 1) * int(random.integers(2))
         found[(*leading, *inside)] = None
-    return list(found)
+    places = list(found)
+    return [*places[1:], places[0]] if is_scattered else places
+
+
+def _far_step(extent: int, share: float) -> int:
+    """Return a step that meets each of so many channels, and whose multiples are spread among them evenly."""
+    return next(step for step in range(max(1, round(extent * share)), extent + 2) if gcd(step, extent) == 1)
 
 
 class Spots:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
-from dualdnn.reference import formulas, sampled
+from dualdnn.reference import formulas, pixels, sampled
 from dualdnn.reference.formulas import Elements, Pages
 from dualdnn.reference.judge import element_bytes
 from dualdnn.reference.view import strided
@@ -52,12 +52,18 @@ class Watch:
         self.gaps = {name: self._whole(name) for name in self.outputs if self._has_gaps(name)}
         seed = zlib.crc32(f"{operation} {number}".encode())
         places = {name: at for name, at in sampled.places_of(operation, spots, seed).items() if name in operands}
+        self.pixels = None
+        if pixels.serves(operation):
+            self.pixels = pixels.Pixels(operation, self.pages, number)
+            places = {name: at[: spots // 8] for name, at in places.items()}
         self.expected = sampled.expected(operation, self.pages, places, self.said)
 
     def finish(self) -> list[str]:
         """Compare what the call has written; returns what is wrong, a line each."""
         after = Elements(self.operation, {name: self._pages(name) for name in self.outputs}, 2**62)
         sampled.compare(self.operation, self.expected, after, self.said)
+        if self.pixels is not None:
+            self.pixels.compare(self._pages(self.pixels.output), self.said)
         problems = self._strays()
         if suspects := {name: found for name in self.outputs if (found := self._not_finite(name))}:
             more = sampled.expected(self.operation, self.pages, suspects, self.said)
