@@ -1,0 +1,106 @@
+"""Descriptors of recurrent networks, attention and CTC with the largest numbers that 32 bits count: sizes are whole, or refused with a clause.
+
+Their tensors are packed, so that sizes alone depend on these numbers: what is served without its memory is the host's arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+import pytest
+from dualdnn.api import cudnn as c
+from dualdnn.api.status import CudnnError
+
+LARGE = (2**31 - 1, 2**30, 46341, 2**16 + 1)
+ADDRESSES = 2**63  # bytes, which no space has
+REFUSED = "refused"
+FLOAT, STANDARD, LSTM, GRU = 0, 0, 2, 3
+
+
+def extremes(usual: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Yield settings of which one, two or all are large."""
+    for value in LARGE:
+        for count in (1, 2, len(usual)):
+            for names in combinations(usual, count):
+                yield usual | dict.fromkeys(names, value)
+
+
+def asked(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a call returns, REFUSED where it refuses with a clause; a size is one that a program in C sees whole."""
+    try:
+        found = call(*arguments)
+    except CudnnError as error:
+        assert error.clause, error
+        return REFUSED
+    assert all(
+        0 <= size < ADDRESSES for size in (found if isinstance(found, tuple) else (found,)) if isinstance(size, int)
+    )
+    return found
+
+
+@pytest.fixture(scope="module", params=[("reference", None), ("accelerated", "emulated")], ids=lambda p: p[0])
+def handle(request) -> Any:
+    return c.cudnnCreate(backend=request.param[0], device=request.param[1])
+
+
+@pytest.mark.parametrize("cell", [LSTM, GRU])
+@pytest.mark.parametrize("bidirectional", [0, 1])
+def test_recurrent_networks(handle, cell, bidirectional):
+    """A weight space has the bytes that a sum over the layers has."""
+    network, data, dropout = (
+        c.cudnnCreateRNNDescriptor(),
+        c.cudnnCreateRNNDataDescriptor(),
+        c.cudnnCreateDropoutDescriptor(),
+    )
+    c.cudnnSetDropoutDescriptor(dropout, handle, 0.0, None, 0, 0)
+    gates, directions, served = 4 if cell == LSTM else 3, 1 + bidirectional, 0
+    for s in extremes({"input": 3, "hidden": 4, "layers": 2, "steps": 3}):
+        size, hidden, layers, steps = s.values()
+        c.cudnnSetRNNDescriptor_v8(
+            network, STANDARD, cell, c.CUDNN_RNN_DOUBLE_BIAS, bidirectional, 0, FLOAT, FLOAT, 0, size, hidden, hidden, layers, dropout, 0
+        )  # fmt: skip
+        found = asked(c.cudnnGetRNNWeightSpaceSize, handle, network)
+        below = size + (layers - 1) * directions * hidden
+        due = 4 * gates * hidden * directions * (below + layers * (hidden + 2))
+        assert found == (due if due < ADDRESSES else REFUSED), (s, due)
+        asked(c.cudnnSetRNNDataDescriptor, data, FLOAT, 0, steps, 2, size, [3, 3], None)
+        for mode in (c.CUDNN_FWD_MODE_INFERENCE, c.CUDNN_FWD_MODE_TRAINING):
+            served += asked(c.cudnnGetRNNTempSpaceSizes, handle, network, mode, data) is not REFUSED
+    assert served
+
+
+def test_attention(handle):
+    attention, weight, served = c.cudnnCreateAttnDescriptor(), c.cudnnCreateTensorDescriptor(), 0
+    usual = {"q": 3, "k": 3, "v": 3, "qp": 2, "kp": 2, "vp": 2, "op": 2, "lq": 4, "lk": 4, "batch": 2, "beam": 1}
+    for heads in (2, LARGE[-1]):
+        for s in extremes(usual):
+            made = asked(c.cudnnSetAttnDescriptor, attention, 0, heads, 1.0, FLOAT, FLOAT, 0, None, None, *s.values())
+            if made is REFUSED:
+                continue
+            sizes = asked(c.cudnnGetMultiHeadAttnBuffers, handle, attention)
+            for kind in range(8) if sizes is not REFUSED else ():
+                asked(c.cudnnGetMultiHeadAttnWeights, handle, attention, kind, sizes[0], 2**40, weight)
+            served += sizes is not REFUSED
+    assert served
+
+
+def test_ctc(handle):
+    loss, probabilities, served = c.cudnnCreateCTCLossDescriptor(), c.cudnnCreateTensorDescriptor(), 0
+    for most in (1, 256, *LARGE):
+        asked(c.cudnnSetCTCLossDescriptor_v8, loss, FLOAT, c.CUDNN_LOSS_NORMALIZATION_SOFTMAX, 0, most)
+        for s in extremes({"steps": 4, "batch": 2, "symbols": 3}):
+            steps, batch, symbols = s.values()
+            asked(
+                c.cudnnSetTensorNdDescriptor,
+                probabilities,
+                FLOAT,
+                3,
+                (steps, batch, symbols),
+                (batch * symbols, symbols, 1),
+            )
+            for algorithm in (0, 1):
+                found = asked(c.cudnnGetCTCLossWorkspaceSize_v8, handle, algorithm, loss, probabilities, probabilities)
+                served += found is not REFUSED
+    assert served
