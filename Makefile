@@ -13,7 +13,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: help docs conformance abi-conformance clients clients-gpu prove prove-clauses races races-all fuzz test test-long lint stubs kernel-wheels bench clean
+.PHONY: help docs conformance abi-conformance clients clients-gpu prove prove-clauses prove-clauses-accelerated races races-all fuzz test test-long lint stubs kernel-wheels bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -68,6 +68,10 @@ fuzz: $(BIN)/.ready ## drawn operations on both backends, judged: SECONDS= how l
 PART ?= 1/1
 prove-clauses: $(BIN)/.ready ## the cases of each clause under breaks of it; PART=3/20: of a twentieth of the clauses
 	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove-clauses $(PART) --out prove-clauses-report
+
+# By the proofs of the reference: the same cases under the same breaks, on the emulated device
+prove-clauses-accelerated: prove-clauses ## the clauses that prove-clauses has proven, proven on the accelerated backend; PART= as there
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --prove-clauses $(PART) --proofs prove-clauses-report/proofs.json --out prove-clauses-report/accelerated
 
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report

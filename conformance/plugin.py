@@ -20,6 +20,7 @@ from .suite.collector import Collector, earlier_results
 from .suite.evidence import clauses_of
 from .suite.items import opened, runs_cases, subject_names
 from .suite.recording import Recording
+from .suite.selection import proven_elsewhere
 from .suite.workers import CASE_SECONDS, FOLDER, Watched, Workers
 from .tiers import FULL
 
@@ -64,6 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="i/n: run the cases of the i-th of n parts of the clauses under breaks of these",
     )
     group.addoption(
+        "--proofs", default=None, help="proofs.json of another subject: only its cases run, under its breaks"
+    )
+    group.addoption(
         "--record", default=None, help="write every call that the cases make on the one subject to this file"
     )
 
@@ -93,7 +97,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in subject_names(config) if runs_cases(config) else ():
             if not is_recorded(name):
                 opened(name).cudnn = Faulty(opened(name).cudnn)  # type: ignore[misc]
-        config.pluginmanager.register(Proving(clauses_of, faults, part), "conformance-proving")
+        proving = Proving(clauses_of, faults, part, proven_elsewhere(config))
+        config.pluginmanager.register(proving, "conformance-proving")
     if config.getoption("--record"):
         config.pluginmanager.register(Recording(config), "conformance-recording")
 

@@ -10,7 +10,7 @@ passes all the same fails. A case that fails because the next check refused the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import ne
@@ -23,10 +23,11 @@ from dualdnn.api.status import BAD_PARAM, CHECKS, EXECUTION_FAILED, CudnnError
 
 from .breaks import HOWS, Border
 from .breaks.answers import SIZES
-from .breaks.border import told
+from .breaks.border import is_filled, told
 from .breaks.memory import MEMORY_FAULTS, Judged
 from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, of_part
 from .breaks.runs import Case
+from .suite.items import id_of
 from .trial import Chain
 
 # --- faults of calls: (result or None, error or None) -> the same; None where the fault has nothing to change ---
@@ -137,7 +138,8 @@ class Faulty:
     def _unchecked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make a call without the check of one clause; a refusal that no ``expect`` made, and cites it, is answered with success."""
         CHECKS.passed = False
-        name, said = getattr(function, "__name__", ""), [told(value) for value in args]
+        name = getattr(function, "__name__", "")
+        said = ["" if is_filled(name, at) else told(value) for at, value in enumerate(args)]
         try:
             result = function(*args, **kwargs)
             self.succeeded.setdefault(name, []).append(said)
@@ -146,7 +148,8 @@ class Faulty:
             if error.clause == CHECKS.off:
                 self.applied = True
                 return None
-            self.refused_otherwise |= CHECKS.passed and not self._has_one_defect(name, said)
+            checked = CHECKS.passed and error.status != EXECUTION_FAILED  # a device that fails has checked nothing
+            self.refused_otherwise |= checked and not self._has_one_defect(name, said)
             raise
         finally:
             self.applied |= CHECKS.passed
@@ -173,9 +176,15 @@ class Faulty:
 class Proving:
     """Runs each case under every fault."""
 
-    def __init__(self, clauses_of: Callable[[Any], set[str]], faults: bool, part: str) -> None:
-        """Faults: whether cases run under the faults of calls and memory, too. part: i/n, the part of the clauses whose breaks are tried, none of empty text."""
-        self.clauses_of, self.faults, self.part = clauses_of, faults, part
+    def __init__(
+        self, clauses_of: Callable[[Any], set[str]], faults: bool, part: str, known: Mapping[str, Any] | None = None
+    ) -> None:
+        """Prove cases, clauses, or both.
+
+        faults: whether cases run under the faults of calls and memory, too. part: i/n, the part of the clauses whose breaks are tried, none
+        of empty text. known: clause -> {"case", "by"} of another subject, where only these cases run under these breaks.
+        """
+        self.clauses_of, self.faults, self.part, self.known = clauses_of, faults, part, known
         self.proofs = ClauseProofs()
 
     @pytest.hookimpl(tryfirst=True)
@@ -211,12 +220,17 @@ class Proving:
         if not self.faults:
             for clause in sorted(c for c in cited & named if not self.proofs.done(subject.name, [c])):
                 _noticed_of_check(faulty, clause, case, noticed)
-        self.proofs.prove(subject.name, faulty.border, named, said, case, noticed)
+        known = None if self.known is None else {clause: self.known[clause]["by"] for clause in named}
+        self.proofs.prove(subject.name, faulty.border, named, said, case, noticed, known)
         return True
 
     def _named(self, pyfuncitem: Any) -> set[str]:
         """Return the clauses of the part that a case names, and those whose refusals it has checked."""
-        return {clause for clause in self.clauses_of(pyfuncitem) if of_part(clause, self.part)}
+        named = {clause for clause in self.clauses_of(pyfuncitem) if of_part(clause, self.part)}
+        if self.known is None:
+            return named
+        case = id_of(pyfuncitem)
+        return {clause for clause in named if self.known.get(clause, {}).get("case") == case}
 
     def _under_faults(self, pyfuncitem: Any, subject: Any, case: Case, cited: set[str], noticed: list[str]) -> None:
         """Run a case under every fault; fail where it passes under one that changed something."""

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from dualdnn.api import cudnn, miopen
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnDataType_t, cudnnNanPropagation_t, cudnnTensorFormat_t
+from dualdnn.api.enumerations import (
+    ENUMERATIONS,
+    cudnnActivationMode_t,
+    cudnnDataType_t,
+    cudnnNanPropagation_t,
+    cudnnTensorFormat_t,
+)
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
 from dualdnn.conformance.breaks.border import parameters_of
 from dualdnn.conformance.breaks.rules import NUMBERED, OF_MEMORY
+from dualdnn.conformance.breaks.runs import Case
 from dualdnn.conformance.breaks.values import others
-from dualdnn.conformance.suite.proofs import PATH, PROVEN, SHOWN, UNLISTED, differing, evidence, unproven
+from dualdnn.conformance.suite.proofs import PATH, PROVEN, SHOWN, UNLISTED, differing, evidence, joined, unproven
 
 RELU, TANH = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_TANH
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
@@ -143,3 +151,60 @@ def test_a_clause_that_is_listed_and_proven_is_told():
     result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [clause]}
     found = differing([result | {"noticed": [f"no check of {clause}"]}], "1/1")
     assert found == ([], [f"reference: 1 clauses are proven and listed as unproven: {clause}"])
+
+
+def call(border, name, *arguments):
+    return border.call(name, getattr(cudnn, name), *arguments)
+
+
+def test_a_descriptor_that_a_call_fills_holds_something_else(border):
+    x, derived = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(x, NCHW, FLOAT, 2, 3, 4, 5)
+    border.begin(Break("stored", "cudnnDeriveBNTensorDescriptor", "derivedBnDesc", kind="dtype"))
+    call(border, "cudnnDeriveBNTensorDescriptor", derived, x, 1)
+    assert border.applied and cudnn.cudnnGetTensorNdDescriptor(derived, 8)[0] != FLOAT
+
+
+def test_a_callback_gets_another_message_or_none(border):
+    found: list[Any] = []
+    for point, ends in (("msg", False), ("", None)):
+        border.begin(Break("called back", "cudnnSetCallback", point))
+        call(border, "cudnnSetCallback", 8, None, lambda *said: found.append(said))
+        cudnn.cudnnCreateTensorDescriptor()
+        cudnn.cudnnSetCallback(0, None, None)
+        assert border.applied and {said[3].endswith("\0") for said in found} == ({ends} if point else set())
+        found.clear()
+
+
+def test_an_enumeration_has_other_numbers_until_the_break_ends(border):
+    kind = ENUMERATIONS["cudnnFusedOps_t"]
+    border.begin(Break("numbered", type="cudnnFusedOps_t"))
+    assert [int(member) for member in ENUMERATIONS["cudnnFusedOps_t"]] != list(range(7))
+    border.end()
+    assert ENUMERATIONS["cudnnFusedOps_t"] is kind
+
+
+def test_what_a_fixture_made_is_made_anew_and_as_it_was(border):
+    """A descriptor that the first run has set is not set in the second; under a break its creation is refused."""
+    tensor = cudnn.cudnnCreateTensorDescriptor()
+
+    def case(descriptor):
+        assert descriptor.spec is None
+        cudnn.cudnnSetTensor4dDescriptor(descriptor, NCHW, FLOAT, 1, 1, 1, 1)
+
+    run = Case(case, {"descriptor": tensor}, [tensor], border)
+    assert not run.fails() and not run.fails()
+    border.begin(Break("refused", "cudnnCreateTensorDescriptor"))
+    assert run.fails() and border.applied
+
+
+def test_the_best_evidence_of_parts_counts():
+    shown, proven = {"evidence": SHOWN}, {"evidence": PROVEN, "by": "nothing", "case": "a/test"}
+    found = joined([{"reference": {"a": shown, "b": proven}}, {"reference": {"a": proven, "b": shown}}])
+    assert found == {"reference": {"a": proven, "b": proven}}
+
+
+def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
+    clause = next(c for c in scope.in_scope() if c not in unproven("reference"))
+    result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [], "noticed": []}
+    assert differing([result], "1/1", [clause])[0] == [f"reference: 1 clauses are not proven and not listed: {clause}"]

@@ -31,6 +31,14 @@ def parameters_of(name: str) -> tuple[Parameter, ...]:
     return (functions().get(name) or miopen_functions()[name]).arguments
 
 
+def is_filled(name: str, at: int) -> bool:
+    """Return whether a function fills the object that is its argument of this number: what that held before does not matter."""
+    known = parameters_of(name) if name in functions() else ()
+    return at < len(known) and (
+        known[at].direction == "out" or (at == 0 and name.startswith(("cudnnSet", "cudnnRNNSet")))
+    )
+
+
 def told(value: Any) -> str:
     """Return what an argument says, as text in which enumerators are names."""
     if isinstance(value, BackendDescriptor):

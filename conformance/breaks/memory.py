@@ -12,7 +12,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .rules import BLENDED, ELEMENT, OVERRUN
+from .rules import ELEMENT, OVERRUN
 
 Memory = dict[str, Array]
 MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
@@ -85,22 +85,10 @@ def _overrun(judged: Judged, point: str) -> bool:
     return False
 
 
-def _blended(judged: Judged, _point: str) -> bool:
-    """Add beta times what an output held before."""
-    name, beta = judged.operation.outputs[0], getattr(judged.operation, "beta", 0.0)
-    if not beta or name not in judged.now:
-        return False
-    spec = judged.operation.tensor(name)
-    target, prior = strided(spec, judged.inside(name)), strided(spec, judged.before[name])
-    target[...] = rounded(target.astype(np.float64) + beta * prior.astype(np.float64), spec.scalar_type)
-    return True
-
-
 # Way to break the memory that a trial reads back -> (what is judged, the parameter that the break names) -> whether it changed anything
 MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     ELEMENT: element_off,
     OVERRUN: _overrun,
-    BLENDED: _blended,
 }
 
 

@@ -14,10 +14,10 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 # Sentences that forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\bOnly\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical)\b"
+    r"\bOnly\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied)\b"
 )
 PERMITS = re.compile(
-    r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|optional)\b|= ?NULL|\bA NULL\b"
+    r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
 )
 REFUSALS = ("accepted", "status")  # the breaks of clauses that demand a refusal
 ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG")
@@ -36,8 +36,8 @@ MADE = re.compile(r"create an? ([\w ]+) descriptor")
 USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")  # of chapter 9
 # Enumerators that a text names beside that of its subject and that say where the sentence holds
 PLACES = ("CUDNN_FUSED_",)
-# Breaks that are made where the case reads memory back: one element is wrong, memory behind an operand is written, a prior value is blended.
-OF_MEMORY = ELEMENT, OVERRUN, BLENDED = "element", "overrun", "blended"
+# Breaks that are made where the case reads memory back: one element is wrong, memory behind an operand is written.
+OF_MEMORY = ELEMENT, OVERRUN = "element", "overrun"
 SPACES_OF = {  # query -> the first and the last call that share the reserve space of the size that it says
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
@@ -114,7 +114,7 @@ def _refuses(clause: Any) -> bool:
 
 
 def _breaks(clause: Any) -> Iterator[Break]:
-    text = re.sub(r"\b(reserve)[- ]space", r"\1Space", clause.text)
+    text = re.sub(r"\b(reserve)[- ](?:space|buffer)", r"\1Space", clause.text)
     words = tuple(dict.fromkeys(re.findall(r"\w+", text)))
     known = functions().get(clause.function) or miopen_functions().get(clause.function)
     if clause.status and clause.status.endswith("STATUS_SUCCESS"):
@@ -135,6 +135,10 @@ def _breaks(clause: Any) -> Iterator[Break]:
         yield from (
             Break("result", "", word) for word in words if not word.startswith(("CUDNN", "cudnn")) and len(word) > 3
         )
+    if clause.function == "cudnnSeverity_t":
+        yield from _of_callback(words)
+    if clause.function == "miopenGuide" and clause.status:
+        yield Break("accepted")
     if not known and not clause.function.startswith("CUDNN_BACKEND_"):
         yield from _of_named_functions(clause, words)
 
@@ -145,6 +149,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     places = tuple(word for word in words if word.startswith(PLACES))[:1]
     if clause.function.startswith("CUDNN_BACKEND_"):
         places = (clause.function,)
+    if clause.function in ATTRIBUTES and not any(types.get(word) in ATTRIBUTES for word in words):
+        yield Break("nothing", ATTRIBUTES[clause.function][0])
     for word in words:
         if types.get(word) not in ATTRIBUTES:
             continue
@@ -223,6 +229,10 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
                 yield Break("accepted", "cudnnBackendFinalize")
         yield Break("enumerator", "", word, clause.function, only)
         yield from (Break("enumerator", "", word, clause.function, step=step) for step in (-1, 1))
+        if "PlaceHolder" in clause.function:
+            yield Break("enumerator", "cudnnSetFusedOpsConstParamPackAttribute", word, clause.function)
+        if clause.function.endswith("Algo_t"):
+            yield Break("result", "", "algo")
         for name, function in functions().items():
             if any(p.base_type == clause.function for p in function.arguments):
                 yield Break("enumerator", name, word, clause.function)
@@ -287,10 +297,13 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         for how, other in (("unread", SPACES_OF[function.name][-1]), ("unwritten", SPACES_OF[function.name][0])):
             yield Break(how, other, "reserveSpace")
     if any(word.startswith("CUDNN_ATTN_") for word in words):
-        yield from (Break("meaning", function.name, p.name) for p in function.arguments if p.name == "attnMode")
+        yield Break("meaning", "cudnnSetAttnDescriptor", "attnMode")
     setter = functions().get(function.name.replace("Get", "Set"))
     if setter and "Set" in setter.name and clause.kind == "layout" and not _refuses(clause):
         yield from (Break("meaning", setter.name, p.name, kind=clause.kind) for p in setter.arguments[1:])
+    reports = re.match(r"(Returns|Reports|Retrieves)\b", clause.text) is not None
+    if (reports or (clause.kind == "workspace" and not named)) and "Get" in function.name and not _refuses(clause):
+        yield Break("result", function.name)
     if (demands and function.arguments) or _refuses(clause):
         yield Break("accepted", function.name)
         return
@@ -338,12 +351,15 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
         if BYTES.search(clause.text):
             yield Break(OVERRUN, function.name, p.name)
             yield Break("accepted", function.name, p.name)
+            yield from (
+                Break("argument", function.name, q.name) for q in function.arguments if q.name == f"{p.name}SizeInBytes"
+            )
     elif p.base_type != "cudnnHandle_t":
-        if p.name == "beta" and "not applied" in clause.text:
-            yield Break(BLENDED, function.name)
         if "Set" in function.name:
             yield Break("meaning", function.name, p.name, kind=clause.kind)
         yield Break("argument", function.name, p.name, kind=clause.kind)
+        if clause.kind == "semantics" and p.base_type.endswith("Descriptor_t"):
+            yield Break("argument", function.name, p.name, kind="shape")
 
 
 def _of_all(clause: Any, function: Any) -> Iterator[Break]:

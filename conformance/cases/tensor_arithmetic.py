@@ -542,7 +542,7 @@ def descriptor(cudnn):
 
 
 @shows("cudnnCreateOpTensorDescriptor/c01", "cudnnCreateOpTensorDescriptor/c02", "cudnnOpTensorDescriptor_t/c01",
-       "cudnnSetOpTensorDescriptor/c01", "cudnnSetOpTensorDescriptor/c02", "cudnnSetOpTensorDescriptor/c03",
+       "cudnnSetOpTensorDescriptor/c01", "cudnnSetOpTensorDescriptor/c02",
        "cudnnSetOpTensorDescriptor/c04", "cudnnGetOpTensorDescriptor/c01", "cudnnGetOpTensorDescriptor/c02",
        "cudnnGetOpTensorDescriptor/c03", "cudnnGetOpTensorDescriptor/c04", "cudnnOpTensorOp_t/c01")  # fmt: skip
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)

@@ -56,6 +56,7 @@ def _test(case: Case) -> Any:
         test = pytest.mark.parametrize("row", list(case.rows))(test)
     test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
     test = pytest.mark.shows(*case.shows)(test) if case.shows else test
+    test.cited = frozenset(row.clause for row in rows)
     return pytest.mark.ours(test) if case.ours else test
 
 

@@ -14,6 +14,7 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .. import differences as difference_table
 from .. import scope
+from ..breaks.proofs import of_part
 from ..expected import REASON as EXPECTED_FAILURE
 from ..expected import write_expected
 from ..provenance import COMPLETE, INTERRUPTED, PARTIAL, commit, environment
@@ -26,7 +27,7 @@ from .items import described, subject_names
 from .journal import Journal, JournalError, entries, resumed
 from .proofs import differing, told, with_evidence, write_proofs
 from .results import case_result, crashed, expected_of, is_declared, set_status
-from .selection import in_shard, shard_of
+from .selection import in_shard, proven_elsewhere, shard_of
 from .summary import last_line, summary
 from .workers import ENDED, Ended
 
@@ -58,6 +59,8 @@ class Collector:
         self.started = time.time()
         self.journal: Journal | None = None
         self.earlier = 0  # results of earlier attempts
+        known, part = proven_elsewhere(config) or {}, config.getoption("--prove-clauses")
+        self.due = sorted(clause for clause in known if of_part(clause, part))  # clauses that have to be proven
         self.proves = config.getoption("--prove") or config.getoption("--prove-clauses")
 
     def pytest_sessionstart(self) -> None:
@@ -141,7 +144,7 @@ class Collector:
             self._write_expected(Path(target), session, stopped)
         part = self.config.getoption("--prove-clauses")
         if part and not stopped and f"--prove-clauses={part}" == partial:  # of these clauses, every case ran
-            self.missing, proven = differing(self.results, part)
+            self.missing, proven = differing(self.results, part, self.due)
             self.notes += proven
             if self.missing and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -172,7 +175,7 @@ class Collector:
         """Write the files beside the report: which case launched which kernel, and with ``--prove`` how each clause is shown."""
         self.kernels = write_kernels(self.results, directory)
         if self.proves:
-            write_proofs(self.results, directory)
+            write_proofs(self.results, directory, self.due)
 
     def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
         """Write the failures, of a run that came to its end: the list that was there has those of all cases."""

@@ -87,6 +87,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="run the cases of each clause, or of part I of N of them, under breaks of the clause until one fails",
     )  # fmt: skip
     parser.add_argument(
+        "--proofs", type=Path, metavar="FILE",
+        help="with --prove-clauses: only the cases that proved clauses of another subject, under the same breaks, by its proofs.json",
+    )  # fmt: skip
+    parser.add_argument(
         "--covering", type=Path, metavar="FILE",
         help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
     )  # fmt: skip
@@ -146,6 +150,7 @@ def run(chosen: argparse.Namespace) -> int:
     index, count = shard_of(chosen.shard)
     options += ["--prove"] if chosen.prove else []
     options += [f"--prove-clauses={part_of(chosen.prove_clauses)}"] if chosen.prove_clauses else []
+    options += [f"--proofs={chosen.proofs.resolve()}"] if chosen.proofs else []
     if chosen.covering:
         chosen.case += covering(json.loads(chosen.covering.read_text()))
     selection = shlex.join(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ..subjects import Subject, default_subjects, foreign_path, open_subject
@@ -34,6 +36,11 @@ def runs_cases(config: pytest.Config) -> bool:
 def case_id(item: pytest.Item, subject: str) -> str:
     """The case's id without its subject: pooling/test_forward[...]."""
     return without_subject(item.path.stem, item.name, subject)
+
+
+def id_of(item: Any) -> str:
+    """The id of a case without its subject."""
+    return case_id(item, item.callspec.params.get("subject", ""))
 
 
 def without_subject(file: str, name: str, subject: str) -> str:

@@ -1,6 +1,7 @@
 """Says by what kind of evidence each clause passed: from the faults and breaks that its cases noticed, or from the last whole proof.
 
-``unproven.json`` lists for each backend the clauses whose passed cases are not proof, by class of reason; all others are proven.
+``unproven.json`` lists for each backend the clauses whose passed cases are not proof, by class of reason; all others are proven. What is not
+proven on the reference is not proven on the other backend either.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 from .. import scope
 from ..breaks.proofs import BROKEN, CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, of_part
 from ..report import Report
+from ..subjects import is_recorded
 
 PROVEN = "proven"  # a case fails without the check of the clause, or under a break of the clause
 TWO_WAYS = "refused otherwise"  # every such case fails because another check refuses the same call
 SHOWN = "shown"  # cases pass, and none has failed under a break of this clause
 WORDS = (SHOWN, TWO_WAYS, PROVEN)  # the later one counts
 NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
+JUDGE = "reference"  # whose list holds for the other backend, too
 UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # the class of the reason of a clause that has none yet
 PATH = Path(__file__).parents[1] / "unproven.json"
 Evidence = dict[str, dict[str, dict[str, str]]]
@@ -29,14 +32,21 @@ Evidence = dict[str, dict[str, dict[str, str]]]
 
 def unproven(subject: str) -> dict[str, str]:
     """Return clause -> class of the reason, for the backend of a subject of ours."""
-    listed: dict[str, dict[str, dict[str, list[str]]]] = json.loads(PATH.read_text(encoding="utf-8"))
+    listed: dict[str, dict[str, dict[str, list[str]]]] = json.loads(PATH.read_text(encoding="utf-8"))["unproven"]
     backend = subject.partition("@")[0].partition(":")[0]
-    return {clause: reason for reason, clauses in listed["unproven"].get(backend, {}).items() for clause in clauses}
+    if backend not in listed:
+        return {}
+    return {
+        clause: reason for name in (JUDGE, backend) for reason, clauses in listed[name].items() for clause in clauses
+    }
 
 
-def evidence(results: Iterable[Mapping[str, Any]]) -> Evidence:
-    """Return subject -> clause -> its best evidence and what the case noticed ("by"), of all cases that passed."""
-    found: Evidence = {}
+def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> Evidence:
+    """Return subject -> clause -> its best evidence and what the case noticed ("by"), of all cases that passed.
+
+    due: clauses that are named although no case of them may have passed.
+    """
+    found: Evidence = {result["subject"]: {clause: {"evidence": SHOWN} for clause in due} for result in results if due}
     for result in results:
         if result["outcome"] != "passed" or result.get("noticed") is None:
             continue
@@ -59,10 +69,10 @@ def _proof(fault: str) -> tuple[str, str, str]:
     return SHOWN, "", ""
 
 
-def write_proofs(results: Sequence[Mapping[str, Any]], directory: Path) -> Path:
+def write_proofs(results: Sequence[Mapping[str, Any]], directory: Path, due: Iterable[str]) -> Path:
     """Write proofs.json: subject -> clause -> evidence."""
     path = directory / "proofs.json"
-    path.write_text(json.dumps(evidence(results), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(evidence(results, due), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return path
 
 
@@ -80,26 +90,28 @@ def told(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def with_evidence(report: Report) -> Report:
-    """Return a report that says of each backend of ours how many of its passed clauses are proven, by the last whole proof."""
+    """Return a report that says of each subject how many of its passed clauses are proven, by the last whole proof, on it or on the reference."""
     said = {}
     for subject in report.subjects:
-        if listed := unproven(subject.name):
-            passed = {clause for clause, states in report.states.items() if states[subject.name] == "passed"}
-            proven = len(passed - set(listed))
-            said[subject.name] = (
-                f"{proven:,} of them are proven: a case fails when the clause is broken on purpose (docs/evidence.md)"
-            )
+        if is_recorded(subject.name.partition("-")[0]):
+            continue  # nothing is called, so nothing can be broken
+        own = unproven(subject.name)
+        passed = {clause for clause, states in report.states.items() if states[subject.name] == "passed"}
+        proven, where = len(passed - set(own or unproven(JUDGE))), "" if own else " on the reference"
+        said[subject.name] = (
+            f"{proven:,} of them are proven{where}: a case fails when the clause is broken on purpose (docs/evidence.md)"
+        )
     return replace(report, environment={**report.environment, "evidence": said}) if said else report
 
 
-def differing(results: Sequence[Mapping[str, Any]], part: str) -> tuple[list[str], list[str]]:
-    """Return lines on clauses of the part that are neither proven nor listed as unproven, and lines on those that are both.
+def differing(results: Sequence[Mapping[str, Any]], part: str, due: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+    """Return lines on clauses of the part, and of those that are due, that are neither proven nor listed as unproven, and lines on those that are both.
 
     The second are no failure: which case comes first decides which breaks are tried.
     """
     missing, shrunk = [], []
     wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
-    for subject, clauses in evidence(results).items():
+    for subject, clauses in evidence(results, due).items():
         listed = unproven(subject)
         proven = {clause for clause, entry in clauses.items() if entry["evidence"] == PROVEN}
         if found := sorted((wanted & set(clauses)) - proven - set(listed)):
@@ -109,20 +121,33 @@ def differing(results: Sequence[Mapping[str, Any]], part: str) -> tuple[list[str
     return missing, shrunk
 
 
+def joined(parts: Iterable[Evidence]) -> Evidence:
+    """Return the best evidence of each clause of several runs."""
+    found: Evidence = {}
+    for part in parts:
+        for subject, clauses in part.items():
+            best = found.setdefault(subject, {})
+            for clause, entry in clauses.items():
+                if clause not in best or WORDS.index(entry["evidence"]) > WORDS.index(best[clause]["evidence"]):
+                    best[clause] = entry
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write unproven.json from the proofs.json of a whole proof; a clause keeps the reason that it has."""
+    """Write unproven.json from the proofs.json of all parts of a proof; a clause keeps the reason that it has."""
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.suite.proofs", description=main.__doc__)
-    parser.add_argument("proofs", type=Path, help="proofs.json of dualdnn conformance --prove-clauses")
+    parser.add_argument("proofs", type=Path, nargs="+", help="proofs.json of dualdnn conformance --prove-clauses")
     listed = json.loads(PATH.read_text(encoding="utf-8"))
-    proofs: Evidence = json.loads(parser.parse_args(arguments).proofs.read_text(encoding="utf-8"))
+    proofs = joined(json.loads(path.read_text(encoding="utf-8")) for path in parser.parse_args(arguments).proofs)
     wanted = set(scope.in_scope())
     for subject, clauses in proofs.items():
         reasons: dict[str, list[str]] = {}
-        known = unproven(subject)
-        for clause in sorted(wanted & set(clauses)):
+        known, backend = unproven(subject), subject.partition(":")[0]
+        of_judge = set() if backend == JUDGE else set(unproven(JUDGE))
+        for clause in sorted(wanted & set(clauses) - of_judge):
             if clauses[clause]["evidence"] != PROVEN:
                 reasons.setdefault(known.get(clause, UNLISTED[clauses[clause]["evidence"]]), []).append(clause)
-        listed["unproven"][subject.partition(":")[0]] = reasons
+        listed["unproven"][backend] = reasons
     PATH.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

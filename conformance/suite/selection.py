@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from ..breaks.proofs import of_part
 from ..tiers import read_tier
-from .items import case_id, opened, subject_of
+from .items import id_of, opened, subject_of
 from .journal import finished
 
 NAMED = pytest.StashKey[frozenset[str] | None]()
@@ -70,7 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if cases is not None:
         chosen = [item for item in with_subject(chosen) if id_of(item) in cases]
     if part := config.getoption("--prove-clauses"):
-        chosen = [item for item in with_subject(chosen) if names_part(item, part)]
+        known = proven_elsewhere(config)
+        proving = (
+            {found["case"] for clause, found in known.items() if of_part(clause, part)} if known is not None else None
+        )
+        chosen = [i for i in with_subject(chosen) if (names_part(i, part) if proving is None else id_of(i) in proving)]
     chosen = chosen[::every]
     if count > 1:
         chosen = [item for item in with_subject(chosen) if in_shard(id_of(item), index, count)]
@@ -84,7 +89,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def names_part(item: pytest.Item, part: str) -> bool:
     """Return whether a case names a clause of the part i/n of all clauses, or none of its own: what its refusals cite shows later."""
-    named = [clause for mark in item.iter_markers("shows") for clause in mark.args]
+    cited = getattr(getattr(item, "function", None), "cited", ())  # by the rows of a table
+    named = [*cited, *(clause for mark in item.iter_markers("shows") for clause in mark.args)]
     return not named or any(of_part(clause, part) for clause in named)
 
 
@@ -93,9 +99,13 @@ def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:
     return [item for item in items if hasattr(item, "callspec")]
 
 
-def id_of(item: Any) -> str:
-    """The id of a case without its subject."""
-    return case_id(item, item.callspec.params.get("subject", ""))
+def proven_elsewhere(config: pytest.Config) -> dict[str, Any] | None:
+    """Return clause -> {"case", "by"} of the proofs that --proofs names, None without it."""
+    path = config.getoption("--proofs")
+    if not path:
+        return None
+    (found,) = json.loads(Path(path).read_text(encoding="utf-8")).values()
+    return {clause: entry for clause, entry in found.items() if entry["evidence"] == "proven"}
 
 
 def is_done(item: pytest.Item, done: Collection[tuple[str, str]]) -> bool:

@@ -416,12 +416,12 @@ def test_many_windows(trial):
 @shows(f"{FORWARD}/c10", f"{FORWARD}/c35")
 def test_steps_out_of_range(cudnn, handle, refuses):
     call = Call(cudnn, handle, forward())
+    call(currIdx=3)
     for current in (4, 5, INT_MAX):
         refuses(BAD_PARAM, f"{FORWARD}/c35", call, currIdx=current)
     training = Call(cudnn, handle, forward(trains=True))
     for current in (0, 3):
         refuses(BAD_PARAM, f"{FORWARD}/c10", training, currIdx=current)
-    call(currIdx=3)
     call(currIdx=-7)
 
 

@@ -430,8 +430,9 @@ def test_convolution_that_does_not_fit(refused):
 
 
 @shows(f"{D}/c23", f"{D}/c24")
-def test_ranks_must_agree(refused):
+def test_ranks_must_agree(run, refused):
     base = gradient()
+    run(base)
     refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{D}/c23")
     refused(replace(base, dx=TensorSpec.packed(FLOAT, (2, 4, 7, 6, 1))), BAD_PARAM, f"{D}/c24")
 
@@ -451,6 +452,7 @@ def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
     changed = replace(base, **{operand: replace(getattr(base, operand), data_type=data_type)})
     refused(changed, BAD_PARAM, f"{D}/c26")
     query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
+    query(caller.handle, *described(caller, base), ALGO_1)
     refuses(BAD_PARAM, f"{SIZE}/c07", query, caller.handle, *described(caller, changed), ALGO_1)
 
 

@@ -452,8 +452,9 @@ def test_convolution_that_does_not_fit(refused):
 
 
 @shows(f"{F}/c41", f"{F}/c42")
-def test_ranks_must_agree(refused):
+def test_ranks_must_agree(run, refused):
     base = gradient()
+    run(base)
     refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{F}/c41")
     refused(replace(base, dw=FilterSpec(FLOAT, NCHW, (6, 4, 3, 3, 1))), BAD_PARAM, f"{F}/c42")
 
@@ -473,6 +474,7 @@ def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
     changed = replace(base, **{operand: replace(getattr(base, operand), data_type=data_type)})
     refused(changed, BAD_PARAM, f"{F}/c44")
     query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
+    query(caller.handle, *described(caller, base), ALGO_1)
     refuses(BAD_PARAM, f"{SIZE}/c06", query, caller.handle, *described(caller, changed), ALGO_1)
 
 

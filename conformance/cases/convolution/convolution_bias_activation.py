@@ -250,8 +250,9 @@ def test_z_must_match_y(refused, z, alpha2):
     refused(fused(z=z, alpha2=alpha2), NOT_SUPPORTED, f"{B}/c35")
 
 
-def test_ranks_must_agree(refused):
+def test_ranks_must_agree(run, refused):
     base = fused()
+    run(base)
     for changed in (
         replace(base, y=TensorSpec.packed(FLOAT, (2, 12, 6, 5, 1))),
         replace(base, z=TensorSpec.packed(FLOAT, (2, 12, 6, 5, 1))),

@@ -379,6 +379,8 @@ def wrong(cudnn, caller, refuses):
         memory = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
         wide = {"workspace_bytes": 1 << 20, "workspace": zeros(caller, 1 << 20)}
         cited = f"{call}/{CLAUSES[call][what]}" if what else clause
+        if what == "types":
+            getattr(cudnn, call)(*arguments(caller, operation, memory, **wide))
         refuses(
             status,
             cited,

@@ -100,7 +100,8 @@ def kinds(operation, **others):
 @shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}({POINTERS}|{SCALARS})"), "cudnnFusedOpsExecute/c01", "cudnnMakeFusedOpsPlan/c06",
        *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_PTR_WORKSPACE.*may be NULL"),
        *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_SCALAR_SIZE_T.*at least"),
-       "cudnnMakeFusedOpsPlan/c02", "cudnnMakeFusedOpsPlan/c03")  # fmt: skip
+       "cudnnMakeFusedOpsPlan/c02", "cudnnMakeFusedOpsPlan/c03", "cudnnFusedOps_t/c01", "cudnnCreateFusedOpsConstParamPack/c01",
+       "cudnnCreateFusedOpsVariantParamPack/c01")  # fmt: skip
 @types
 @pytest.mark.parametrize("count", [1, 2, 50, 10**6])
 def test_training(trial, kind, eq_kind, count):

@@ -171,6 +171,8 @@ def test_clip(cudnn, fresh, refuses):
         cudnn.cudnnRNNSetClip_v8(fresh, *values)
         assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == values
     for mode in cudnnRNNClipMode_t:
+        values = mode, PROPAGATE, -1.0, 1.0
+        cudnn.cudnnRNNSetClip_v8(fresh, *values)
         refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c11", cudnn.cudnnRNNSetClip_v8, fresh, mode, PROPAGATE, 1.0, 0.5)
         for lower, upper in ((math.nan, 1.0), (-1.0, math.nan)):
             refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c12", cudnn.cudnnRNNSetClip_v8, fresh, mode, PROPAGATE, lower, upper)

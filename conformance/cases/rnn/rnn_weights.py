@@ -315,6 +315,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
     refuses(BAD_PARAM, steps, size_of, handle, fresh, 2, [one, cudnn.cudnnCreateTensorDescriptor()])
     for other in (step(cudnn, 3, 6), step(cudnn, 3, data_type=HALF), step(cudnn, 3, strides=(INPUT + 1, 1, 1))):
         refuses(BAD_PARAM, same, size_of, handle, fresh, 2, [one, other])
+    size_of(handle, fresh, 1, [one])
     refuses(BAD_PARAM, gaps, size_of, handle, fresh, 1, [step(cudnn, 3, strides=(INPUT + 1, 1, 1))])
     for kind in cudnnDataType_t:
         if kind in (INT8, cudnnDataType_t.CUDNN_DATA_INT32):
