@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 ALL = tuple(PROFILES.values())
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
-    "pooling": ("pooling.max_backward_3d_nhwc", "pooling.max_backward_fp16_planes", "pooling.static_forward_separable"),
     "dropout": ("dropout.warps",),
     "convolution": (
         "convolution.data_gradient_folded",

@@ -12,7 +12,6 @@ from .. import solver
 from ..plans import SCRATCH, Launch
 from ..reduce_tensor.any import AnyTensor
 from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
-from ..reduce_tensor.short_rows import ShortRows
 from ..reduce_tensor.small import Small
 
 MOST_SMALL_BYTES = 16 << 20  # of a dy in planes, whose sums take half as long all at once as in parts
@@ -56,4 +55,4 @@ class BiasGradient(solver.Solver[BiasProblem]):
         return {NAMES[name]: nbytes for name, nbytes in self.sums.alignment(problem.sums).items()}
 
 
-BIAS_GRADIENTS = tuple(map(BiasGradient, (Small(), ShortRows(), AnyTensor())))
+BIAS_GRADIENTS = tuple(map(BiasGradient, (Small(), AnyTensor())))

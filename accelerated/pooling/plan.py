@@ -9,27 +9,19 @@ from .generic.generic_average_backward import GenericAverageBackward
 from .generic.generic_forward import GenericForward
 from .generic.generic_max_backward import GenericMaxBackward
 from .global_average_backward import GlobalAverageBackward
-from .global_average_small import GlobalAverageSmall
 from .global_forward import GlobalForward
 from .max_backward.max_backward import MaxBackward
-from .max_backward.max_backward_3d_nhwc import MaxBackward3dNhwc
-from .max_backward.max_backward_fp16_planes import MaxBackwardFp16Planes
 from .problem import PoolingProblem
 from .small_max_backward import SmallMaxBackward
 from .static_average_backward import StaticAverageBackward
 from .static_forward import StaticForward
-from .static_forward_separable import StaticForwardSeparable
 
 SOLVERS = (
-    GlobalAverageSmall(),
     GlobalForward(),
     GlobalAverageBackward(),
-    StaticForwardSeparable(),
     SmallMaxBackward(),
     StaticForward(),
     StaticAverageBackward(),
-    MaxBackwardFp16Planes(),
-    MaxBackward3dNhwc(),
     MaxBackward(),
     GenericForward(),
     GenericAverageBackward(),

@@ -171,17 +171,12 @@ class StaticWindowSolver(PoolingSolver):
         *fields: tuple[str, Any],
         shared_bytes: int = 0,
         preferred: bool = True,
-        demands: dict[str, int] | None = None,
-        definitions: dict[str, int] | None = None,
     ) -> Configuration:
         """Return the launch of a kernel whose arguments end with ``fields``. window: with the settings that the kernel
-        is compiled for, beside ``definitions``. demands: bytes at multiples of which operands have to begin, beside
-        those of packs."""
+        is compiled for."""
         static, access, settings = window
         numbers = {f"{name}{d}": getattr(axis, field) for d, axis in enumerate(static.axes) for name, field in NUMBERS}
-        compiled = {
-            name: str(value) for name, value in (numbers | settings.definitions() | (definitions or {})).items()
-        }
+        compiled = {name: str(value) for name, value in (numbers | settings.definitions()).items()}
         elements = {"x": access.x_elements, "dx": access.x_elements, "y": access.y_elements, "dy": access.y_elements}
         alignment = {name: elements[name] * static.scalar_bytes for name in problem.operands}
         return Configuration(
@@ -192,7 +187,7 @@ class StaticWindowSolver(PoolingSolver):
             grid,
             block,
             shared_bytes,
-            alignment | (demands or {}),
+            alignment,
             preferred,
         )
 

@@ -1,5 +1,5 @@
 // What reductions accumulate: shared by the kernels of any tensor (reduce_tensor/problem.cuh) and of small ones
-// (reduce_tensor/small.cu, reduce_tensor/to_scalar.cu).
+// (reduce_tensor/small.cu).
 #pragma once
 #include <type_traits>
 

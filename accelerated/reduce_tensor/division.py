@@ -1,5 +1,4 @@
-"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu,
-reduce_tensor/short_rows.cu)."""
+"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-// What the kernels of reductions of any tensor share (reduce_tensor/any.cu, reduce_tensor/short_rows.cu): arguments,
-// results, how the threads of a block merge theirs.
+// Reductions of any tensor (reduce_tensor/any.cu): arguments, results, how the threads of a block merge theirs.
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 

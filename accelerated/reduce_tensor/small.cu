@@ -1,5 +1,4 @@
-// Reductions of small tensors (3.2.71), so small that everything is read at once. Those to one element:
-// reduce_tensor/to_scalar.cu.
+// Reductions of small tensors (3.2.71), so small that everything is read at once.
 //
 // Arguments are few, a thread computes one offset, and its accesses, at most MOST_READS, lie one step apart along one
 // dimension, all in flight together. Lanes, threads that share elements of C, merge in their warp by shuffles, then

@@ -17,20 +17,17 @@ from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
-from .short_rows import ShortRows
 
 # As in the kernel
 MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
 REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
-# Bytes of A, at most: also of columns of more elements than MOST_REDUCED; where neighbours in A are no neighbours in C;
-# of short rows, which others read faster beyond
-MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES, MOST_SHORT_BYTES = 13 << 20, 4 << 20, 2 << 20, 4 << 20
+# Bytes of A, at most: also of columns of more elements than MOST_REDUCED; where neighbours in A are no neighbours in C
+MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES = 13 << 20, 4 << 20, 2 << 20
 MOST_REDUCED = 256
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
 WARP = 32
-SHORT_ROWS = ShortRows()
 COST_MULTIPROCESSORS = 132  # of the device on which the costs were measured
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
 START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
@@ -107,8 +104,7 @@ class Small(ReduceSolver):
         return problem.aligned and not problem.operation.wants_indices and self._found(problem) is not None
 
     def applies(self, problem: ReduceProblem) -> bool:
-        short = problem.operation.A.nbytes > MOST_SHORT_BYTES and SHORT_ROWS.applies(problem)
-        return is_small(problem.operation, problem.walk) and not short and self.serves(problem)
+        return is_small(problem.operation, problem.walk) and self.serves(problem)
 
     def launches(self, problem: ReduceProblem) -> list[Launch]:
         found = self._found(problem)
@@ -134,13 +130,10 @@ def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     return not operation.wants_indices and operation.A.nbytes <= most
 
 
-def fastest(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> Found | None:
-    """Return the launch that should take least time, or None where threads cannot read everything at once.
-
-    operands: how the call that is reduced so names A and C.
-    """
+def fastest(operation: ReduceTensor, device: Any) -> Found | None:
+    """Return the launch that should take least time, or None where threads cannot read everything at once."""
     for sharing, reading in choices(operation, device):
-        made = launch_of(operation, device, reading, sharing, operands)
+        made = launch_of(operation, device, reading, sharing)
         usual = sharing.blocks <= CLUSTER_SIZES[0]
         if usual or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
@@ -251,9 +244,7 @@ def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
-def launch_of(
-    operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing, operands: tuple[str, str] = ("A", "C")
-) -> Launch:
+def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:
     """Return the launch of threads that read and share so."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = (
@@ -293,4 +284,4 @@ def launch_of(
     )
     grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
     shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)
-    return Launch(function, arguments, operands, grid, (sharing.threads, 1, 1), shared_bytes)
+    return Launch(function, arguments, ("A", "C"), grid, (sharing.threads, 1, 1), shared_bytes)

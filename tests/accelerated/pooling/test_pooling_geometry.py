@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.pooling.generic.generic import index_shape
 from dualdnn.accelerated.pooling.generic.generic_tile import tile_of
-from dualdnn.accelerated.pooling.max_backward import max_backward, max_backward_3d_nhwc
+from dualdnn.accelerated.pooling.max_backward import max_backward
 from dualdnn.accelerated.pooling.problem import Axis
 from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, gathered_tiles
 from dualdnn.accelerated.pooling.static_forward import StaticForward
@@ -103,15 +103,10 @@ def test_blocks_scan_all_windows_over_what_they_write():
     random = np.random.default_rng(0)
     for size, parts, each in random.integers((1, 1, 1), (60, 9, 4), (300, 3)).tolist():
         for axis in static_axes(size):
-            side = max_backward_3d_nhwc.Side.of(axis, parts, each)
             tiles = max_backward.Side.of(axis, each, parts)
-            assert side.tile * axis.stride * parts >= size
-            assert side.threads * each >= side.windows
             assert tiles.parts * tiles.written * each * axis.stride >= size
             for i in range(size):
                 over = [w for w in range(axis.output) if i in covered(axis, w)]
-                first = i // side.written * side.tile - side.before
-                assert all(first <= w < first + side.windows for w in over)
                 begin = i // (tiles.written * each * axis.stride) * tiles.written - tiles.first
                 assert all(begin * each <= w < (begin + tiles.scanned) * each for w in over)
 

@@ -1,4 +1,4 @@
-"""Reductions of any tensor and of short rows, forced: divisions, partial results and their counts, every layout and address."""
+"""Reductions of any tensor, forced: divisions, partial results and their counts, every layout and address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 
 LARGE, TO_CHANNELS, TO_ONE = (64, 256, 56, 56), (1, 256, 1, 1), (1, 1, 1, 1)
-ANY, SHORT_ROWS = "reduce_tensor.any", "reduce_tensor.short_rows"
+ANY = "reduce_tensor.any"
 MULTIPROCESSORS = 132
 
 
@@ -160,32 +160,6 @@ def test_a_thread_has_a_pack_of_c_to_itself(backend, device, dims, alone, data_t
     problem = ReduceProblem(operation, device)
     assert problem.alone(problem.walked[1]) == alone and (problem.division.lanes == 1 or not alone)
     run(backend, device, operation, ANY)
-
-
-@pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
-@pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(3, 7, 19, 56), (1, 5, 60, 8), (2, 30, 20, 104)], ids=str)
-def test_short_rows(backend, device, dims, data_type, indices, shift):
-    """Threads read whichever packs come next, in blocks of which the last is not full; other plans serve other addresses."""
-    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
-    plan, launched = run(backend, device, operation, SHORT_ROWS, "normal", shift=shift)
-    assert any(name.startswith("reduce_tensor_short_rows") for name in launched) == (not shift)
-    assert (plan.other is not None) == bool(shift)
-
-
-def test_rows_that_are_not_short(device):
-    """Columns, rows that do not follow each other, rows of parts of packs, rows longer than a warp reads at once."""
-    gaps = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))
-    rows = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, gaps.dims, (5, 3, 12, 1))
-    for operation in (
-        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 16, 3, 3), (5, 16, 1, 1), NHWC),
-        dataclasses.replace(rows, A=gaps),
-        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 12, 63), (5, 3, 12, 1)),
-        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (1, 1, 2, 4096), (1, 1, 2, 1)),
-    ):
-        with pytest.raises(ValueError, match="does not serve"):
-            plan_by(operation, device, SHORT_ROWS)
 
 
 # Columns across rows, in tiles, in segments; rows one step apart, with images, one row of all, with rows and images between packs
