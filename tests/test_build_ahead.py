@@ -102,10 +102,10 @@ def test_specialised_modules_are_those_of_what_is_timed(listed, wanted):
     assert {source for source, _ in specialised} == {
         "attention/online_tma.cu", "attention/gradients_tma.cu",
         "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu",
-        "pooling/max_backward/max_backward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
+        "pooling/max_backward/max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu", "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
         "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
-        "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu", "fused_ops/gradient_planes.cu",
+        "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu",
         "spatial_transformer/sampler.cu",
     }  # fmt: skip
 

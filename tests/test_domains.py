@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 ALL = tuple(PROFILES.values())
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
-    "dropout": ("dropout.warps",),
     "convolution": (
         "convolution.data_gradient_folded",
         "convolution.depthwise",

@@ -161,7 +161,7 @@ def test_cases_that_reach_a_source(tmp_path):
         "pooling_global_forward_rows": ["pooling/a[1]", "pooling/a[2]", "pooling/b"],
         "pooling_static_forward_loose": ["pooling/c"],
         "softmax_staged_rows": ["softmax/d"],
-        "fused_ops_gradient_columns": ["fused/e"],
+        "fused_ops_gradient_channels": ["fused/e"],
         "a_kernel_that_was_deleted": ["softmax/e"],
     }
     seconds = {
@@ -186,8 +186,8 @@ def test_cases_that_reach_a_source(tmp_path):
     assert reach.aimed(replace(VERSION, file="accelerated/softmax/staged.cu")).ordered == ("softmax/d",)
     of_reference = replace(VERSION, file="reference/pooling.py", cases=("pooling",))
     assert reach.aimed(of_reference).ordered == ("pooling/a[2]", "pooling/b", "pooling/c", "pooling/a[1]"), "in rounds"
-    bits = replace(VERSION, file="accelerated/primitives/types.cuh", old="four = (bits >>")
-    assert set(reach.aimed(bits).ordered) == set(seconds) and reach.aimed(bits).ordered[0] == "fused/e", (
+    power = replace(VERSION, file="accelerated/primitives/types.cuh", old="const float power = exp2f(x)")
+    assert set(reach.aimed(power).ordered) == set(seconds) and reach.aimed(power).ordered[0] == "softmax/d", (
         "of callers first"
     )
     source = "__device__ int inner(int x) { return x; }\n__device__ int other() { return 1; }\n__global__ void __launch_bounds__(f(2), 1) outer() { inner(2); }"

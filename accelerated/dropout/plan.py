@@ -36,8 +36,6 @@ MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of 
 # Definitions of the kernels of all solvers, which have one source.
 CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
-# Of a warp, as in the kernel: pixels, channels as lanes; bytes of an element, whose packs a lane has in registers.
-WARP_PIXELS, MOST_WARP_BYTES = 64, 4
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
@@ -202,36 +200,6 @@ class TilesSolver(Solver[DropoutProblem]):
         return 1 if any(stride % width for stride in strides) else width
 
 
-class WarpsSolver(Solver[DropoutProblem]):
-    """Channels side by side, of a multiple of the lanes of a warp, and pixels of a multiple of those that it has."""
-
-    name = "dropout.warps"
-
-    def serves(self, problem: DropoutProblem) -> bool:
-        if problem.sets_states or not problem.aligned or problem.source.scalar_bytes > MOST_WARP_BYTES:
-            return False
-        tensors, (images, channels, *_) = (problem.source, problem.target), problem.source.dims
-        if channels % WARP or not _has_channels_innermost(problem):
-            return False
-        strides = [t.strides[0] for t in tensors if images > 1] + [_pixels(t)[1][0] for t in tensors]
-        width = PACK_BYTES // problem.source.scalar_bytes
-        return _pixels(problem.source)[0][0] % WARP_PIXELS == 0 and all(stride % width == 0 for stride in strides)
-
-    def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
-        return {**dict.fromkeys(problem.operands[:2], PACK_BYTES), "reserveSpace": WARP_PIXELS // OCTET}
-
-    def launches(self, problem: DropoutProblem) -> list[Launch]:
-        warps = problem.source.count // (WARP * WARP_PIXELS)
-        return problem.launch(
-            "dropout_warps",
-            blocks(warps * WARP),
-            ("warps", c_uint(warps)),
-            *_strides(problem),
-            ("groups", FastDivmod.of(problem.source.dims[1] // WARP)),
-            ("runs", FastDivmod.of(_pixels(problem.source)[0][0] // WARP_PIXELS)),
-        )
-
-
 def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
     """Return those of images and pixels."""
     return [
@@ -252,5 +220,5 @@ def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
     return merge_in_order(spec.dims[2:], spec.strides[2:])
 
 
-SOLVERS = (StatesSolver(), PackedSolver(), WarpsSolver(), TilesSolver(), StridedSolver())
+SOLVERS = (StatesSolver(), PackedSolver(), TilesSolver(), StridedSolver())
 serve(DropoutProblem, SOLVERS, SetDropoutStates, DropoutForward, DropoutBackward)

@@ -31,11 +31,6 @@ struct Sums {
   }
 };
 
-// Those of all lanes in every one.
-__device__ __forceinline__ void add_all_lanes(Sums& sums) {
-#pragma unroll
-  for (int distance = WARP / 2; distance > 0; distance /= 2) sums.add(sums.from_lane(distance));
-}
 // Sums of COUNT channels in every lane, a power of two, become those of one channel, that of the lane's index, in the
 // first lanes.
 template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sums (&sums)[COUNT]) {
@@ -49,14 +44,3 @@ template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sum
   }
   if constexpr (DISTANCE > 1) add_lanes<DISTANCE / 2>(sums);
 }
-
-// dx of a pack. factors(j): those of the channel of element j.
-template <class Of>
-__device__ __forceinline__ Packed gradient_pack(const Packed& x, const Packed& dz, const Of& factors) {
-  Packed dx;
-#pragma unroll
-  for (int j = 0; j < WIDTH; j++)
-    dx.item[j] = store<ELEMENT>(factors(j).gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
-  return dx;
-}
-__device__ __forceinline__ void store_pack(ELEMENT* to, const Packed& pack) { *reinterpret_cast<Packed*>(to) = pack; }

@@ -12,7 +12,7 @@ from dualdnn.api.operations import BnFinalizeStatisticsTraining, DactivationFork
 from ..plans import Launch, Plan, plan, pointers, structure, type_definitions
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
-from .problem import PACK_BYTES, THREADS, Walk, per_channel
+from .problem import PACK_BYTES, THREADS, Walk
 from .sequence import Part, SequencePlan, Workspace
 
 SOURCE = "fused_ops/gradient.cu"
@@ -24,17 +24,6 @@ def walk_of(problem: Problem) -> Walk:
     """Return the walk over the tensors of a gradient."""
     o = problem.operation
     return Walk.of({name: getattr(o, name) for name in TENSORS}, problem.device, problem.aligned, o.bitMask)
-
-
-def channel_fields(o: Any, walk: Walk) -> list[tuple[str, Any]]:
-    """Return the walk and the strides of what channels have, as kernels that add up a channel themselves take them."""
-    return [
-        ("pixels", walk.pixels),
-        *((f"{name}_strides", walk.strides[name]) for name in TENSORS),
-        ("parameter_stride", per_channel(o.savedMean)),
-        ("scale_stride", per_channel(o.scale)),
-        ("result_stride", per_channel(o.dScale or o.dBias)),
-    ]
 
 
 class GradientSolver(Solver[Problem]):

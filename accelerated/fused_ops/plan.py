@@ -25,25 +25,11 @@ from .convolution import (
 )
 from .finalize import FinalizeSolver
 from .gradient import GradientSolver
-from .gradient_bits import GradientBitsSolver
-from .gradient_columns import GradientColumnsSolver
-from .gradient_planes import GradientPlanesSolver
-from .gradient_planes_unaligned import GradientPlanesUnalignedSolver
 from .scale_bias import ScaleBiasSolver
 
 serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
 serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
-serve(
-    Problem,
-    (
-        GradientColumnsSolver(),
-        GradientBitsSolver(),
-        GradientPlanesUnalignedSolver(),
-        GradientPlanesSolver(),
-        GradientSolver(),
-    ),
-    DactivationForkDbatchnorm,
-)
+serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)
 serve(
     FusedConvolution,
     (

@@ -55,18 +55,8 @@ class Division:
         return -(-self.statistics // self.lanes)
 
 
-def bytes_of_bits(bits: int) -> int:
-    """Return the bytes of a row of bits, which ends at a multiple of 16."""
-    return -(-bits // 128) * 16
-
-
 class BatchProblem(Problem):
-    """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars.
-
-    has_bits: whether the reserve space of a gradient has bits, of one channel after the other, whatever dz is.
-    """
-
-    has_bits = False
+    """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -103,7 +93,7 @@ class BatchProblem(Problem):
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """The operands of every launch, in the order of the kernels' pointers, but for scratch memory, the last one."""
-        kept = "reserveSpace" if self.has_mask or self.has_bits else NONE
+        kept = "reserveSpace" if self.has_mask else NONE
         if self.is_gradient:
             return (*self.tensors, "scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias", kept)
         known = ("mean", "variance") if self.is_inference else ("runningMean", "runningVariance")

@@ -22,7 +22,6 @@ from .batch import BatchProblem
 from .batch_columns.batch_columns import BatchColumnsSolver
 from .batch_columns.together import BatchColumnsTogetherSolver
 from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
-from .batch_planes_persistent import BatchPlanesPersistentSolver
 from .batch_strided import BatchStridedSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
@@ -39,7 +38,6 @@ serve(
         BatchColumnsTogetherSolver(),
         BatchColumnsSolver(),
         BatchPlanesHeldSolver(),
-        BatchPlanesPersistentSolver(),
         BatchPlanesSolver(),
         BatchStridedSolver(),
     ),

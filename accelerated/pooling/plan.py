@@ -12,14 +12,12 @@ from .global_average_backward import GlobalAverageBackward
 from .global_forward import GlobalForward
 from .max_backward.max_backward import MaxBackward
 from .problem import PoolingProblem
-from .small_max_backward import SmallMaxBackward
 from .static_average_backward import StaticAverageBackward
 from .static_forward import StaticForward
 
 SOLVERS = (
     GlobalForward(),
     GlobalAverageBackward(),
-    SmallMaxBackward(),
     StaticForward(),
     StaticAverageBackward(),
     MaxBackward(),

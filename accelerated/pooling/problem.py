@@ -49,11 +49,6 @@ class Axis:
         """Whether nothing is pooled along the axis."""
         return (self.input, self.output, self.window, self.stride, self.padding) == (1, 1, 1, 1, 0)
 
-    @property
-    def windows(self) -> int:
-        """How many windows there are, or would have to begin for every input to lie between the starts of some."""
-        return max(self.output, -(-self.input // self.stride))
-
     def divisor(self, mode: Mode) -> int:
         """Return how many positions every window counts in an average; 0 where windows differ."""
         last = (self.output - 1) * self.stride - self.padding + self.window

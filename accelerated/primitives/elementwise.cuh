@@ -7,7 +7,7 @@
 // only the first offset, in some 60 instructions. geometry.py chooses. Kernels compute their first offset before they
 // wait for earlier ones: they begin with griddepcontrol_wait_deferred() (dependent_launch.cuh). Small tensors are
 // limited by the latency of one read and of jumps to code that is not cached: one pack per thread has a path of its
-// own, and single elements are indexed by the dimensions of the launch (small_grid.cuh), in kernels of their own.
+// own.
 //
 // A sector (32 bytes) that is written in part is read when L2 evicts it, one by one: where a tensor does not stay in
 // L2, the sectors at the ends of its rows are prefetched (set tensor, 205 MB of rows of 56 floats: 158 us without, 99
@@ -15,7 +15,6 @@
 #pragma once
 #include <type_traits>
 
-#include "primitives/small_grid.cuh"
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
@@ -67,8 +66,6 @@ template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* p
 }
 
 // --- the loop ---
-
-constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most; small_grid.py has the same
 
 // Whether a function has so many instructions that a next kernel launched at once would only compete: tanh of 0.4 and
 // 0.8 MB took 0.1 to 0.3 us longer so, and what reads two operands 0.2 us in a stream; functions of few instructions
@@ -227,27 +224,6 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
-  }
-
-  // Single elements of small_grid, all of a thread in flight together.
-  __device__ __forceinline__ void run_small_grid(const SmallGrid<OPERANDS>& small_grid) const {
-    unsigned offset[OPERANDS];
-    const unsigned count = small_grid.locate(offset);
-    wait_for_operands(offset[0], offset[INPUTS]);
-    Pack<In, SMALL_GRID_ITEMS> values[VALUES];
-    Pack<Out, SMALL_GRID_ITEMS> prior;
-#pragma unroll
-    for (int u = 0; u < SMALL_GRID_ITEMS; u++)
-      if (u < count) {
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++)
-          if (n < reads) values[n].item[u] = in[n][offset[n] + u * small_grid.next(n)];
-        if (blends) prior.item[u] = out[offset[INPUTS] + u * small_grid.next(INPUTS)];
-      }
-    const Pack<Out, SMALL_GRID_ITEMS> results = function.template operator()<true, SMALL_GRID_ITEMS>(values, prior);
-#pragma unroll
-    for (int u = 0; u < SMALL_GRID_ITEMS; u++)
-      if (u < count) out[offset[INPUTS] + u * small_grid.next(INPUTS)] = results.item[u];
   }
 
   // Packs from `begin` on that are not aligned or not full, element by element: neighbouring threads on neighbouring

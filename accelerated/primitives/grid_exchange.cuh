@@ -73,26 +73,6 @@ template <class T> __device__ __forceinline__ T from_slot(const ExchangeSlot<T>&
   return words.value;
 }
 
-// Launches that use a buffer one after the other, in whatever streams: each of them has a multiprocessor for each of
-// its blocks, and as many blocks as all others. They use its two parts in turns, and each leaves the other one
-// cleared.
-struct ExchangeLaunches {
-  unsigned long long arrivals, departures;  // of blocks, of all launches ever
-
-  // The number of this launch, when the blocks of all before it have departed. One thread of a block.
-  __device__ __forceinline__ unsigned long long arrive() {
-    const unsigned long long launch = atomicAdd(&arrivals, 1ull) / gridDim.x;
-    while (count_of(&departures) < launch * gridDim.x) {}
-    return launch;
-  }
-  // When the block has read and cleared its slots. The next launch counts arrivals from where those of this one end.
-  __device__ __forceinline__ void depart(unsigned long long launch) {
-    while (count_of(&arrivals) < (launch + 1) * gridDim.x) {}
-    __threadfence();
-    atomicAdd(&departures, 1ull);
-  }
-};
-
 // A block comes to a word, at which so many are awaited, one thread of each: what the word was, for who waits. They
 // must be blocks of one cooperative launch, and no other launch may use its words meanwhile, which are zero at first.
 // The top bit of the word changes when all have come, whatever their number. first: true in one of them.

@@ -106,49 +106,6 @@ template <class T> __device__ __forceinline__ unsigned max_pair(unsigned first, 
   return bits_of(__hmax2(pair_of<T>(first), pair_of<T>(second)));
 }
 
-// N bits of each of N lanes, in a word as often as there is room, are a matrix that is transposed: lane i gets bit i of
-// all lanes, bit j that of lane j.
-template <int N> __device__ __forceinline__ unsigned transposed_bits(unsigned word) {
-  unsigned low = 0xFFFFFFFF;  // bits whose index does not have `distance`
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    low ^= low << distance;
-    if (distance >= N) continue;
-    const bool upper = threadIdx.x & distance;
-    const unsigned other = __shfl_xor_sync(0xFFFFFFFFu, word, distance), kept = upper ? ~low : low;
-    word = (word & kept) | (__funnelshift_l(other, other, upper ? 32 - distance : distance) & ~kept);
-  }
-  return word;
-}
-
-// Bytes of ones or zeros, as the top bits are of the bytes that the selector names.
-#ifdef EMULATED_CUDA
-inline unsigned permute_signs(unsigned word, unsigned selector) {
-  unsigned result = 0;
-  for (int byte = 0; byte < 4; byte++)
-    if (word >> (8 * (selector >> 4 * byte & 3) + 7) & 1) result |= 0xFFu << 8 * byte;
-  return result;
-}
-#else
-__device__ __forceinline__ unsigned permute_signs(unsigned word, unsigned selector) {
-  unsigned result;
-  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(result) : "r"(word), "r"(selector | 0x8888));
-  return result;
-}
-#endif
-// Elements of a pack whose bit is 0, from the lowest on, become 0.
-template <class T, int N> __device__ __forceinline__ void keep_bits(unsigned bits, Pack<T, N>& pack) {
-  static_assert(sizeof(pack) % 4 == 0 && sizeof(T) <= 8);
-  unsigned* const words = reinterpret_cast<unsigned*>(&pack);
-#pragma unroll
-  for (unsigned w = 0; w < sizeof(pack) / 4; w++) {
-    const unsigned first = w * 4 / sizeof(T), second = (w * 4 + 2) / sizeof(T);  // elements of either end
-    // Four bits, each of them the top one of a byte.
-    const unsigned four = (bits >> first / 4 * 4 & 15) * 0x10204080;
-    words[w] &= permute_signs(four, first % 4 * 0x11 | second % 4 * 0x1100);
-  }
-}
-
 // 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
 __device__ __forceinline__ float power_of_two(float x) {
 #ifdef EMULATED_CUDA

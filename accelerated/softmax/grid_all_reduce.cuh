@@ -11,20 +11,60 @@
 // alone: each takes half of the shared memory of its multiprocessor or more. So the exchange buffer belongs to one
 // launch at a time, whatever stream it is in.
 #pragma once
+#include "primitives/grid_exchange.cuh"
 #include "primitives/tma.cuh"
-#include "softmax/grid_exchange.cuh"
+#include "softmax/reduce.cuh"
 
 // As in softmax/persistent_tma.py
-constexpr unsigned COMPUTE_THREADS = 512;  // of a block
-constexpr int TILE_PACKS = 2;              // that a compute thread takes in a step, of all inputs together
-constexpr unsigned REDUCERS = 4;           // warps, at most
-constexpr unsigned SMALL_GROUP = 8;        // blocks: each of them merges the states of all
-constexpr unsigned POLL_PAUSE_NS = 100;    // of who waits for a result
+constexpr unsigned MOST_BLOCKS = 192, MOST_TILES = 48;  // of a launch; in shared memory
+constexpr unsigned COMPUTE_THREADS = 512;               // of a block
+constexpr int TILE_PACKS = 2;                           // that a compute thread takes in a step, of all inputs together
+constexpr unsigned REDUCERS = 4;                        // warps, at most
+constexpr unsigned SMALL_GROUP = 8;                     // blocks: each of them merges the states of all
+constexpr unsigned POLL_PAUSE_NS = 100;                 // of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // of a block, in registers until they are written
 #endif
 constexpr int QUEUE = QUEUE_TILES;
 constexpr unsigned OPEN = 16;  // rows of a block between the first read and the last write
+
+using Slot = ExchangeSlot<OnlineState>;
+
+// The slots of BATCH blocks, `apart` from each other, of those below `count`, when all hold the number. at: where that
+// of a block is. Those that hold it are not read again: who waits takes bandwidth from who reads tiles (1 to 2 % of a
+// stream of strided rows).
+constexpr int BATCH = 5;  // by 32 lanes: all blocks of an H200 at once
+template <class At>
+__device__ __forceinline__ void read_complete(Slot (&slot)[BATCH], unsigned first, unsigned apart, unsigned count,
+                                              unsigned number, const At& at) {
+  bool complete;
+#pragma unroll
+  for (int j = 0; j < BATCH; j++) slot[j] = Slot{};  // no number is 0
+  do {
+    complete = true;
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (first + apart * j < count && !holds(slot[j], number)) slot[j] = read_slot(at(first + apart * j));
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (first + apart * j < count) complete = complete && holds(slot[j], number);
+  } while (!complete);
+}
+
+// Merges parts at once: their exponentials do not wait for each other, and rows wait for this.
+template <class Rule, int N>
+__device__ __forceinline__ void merge(const Rule& rule, OnlineState& total, OnlineState (&part)[N]) {
+  if (rule.has_maximum()) {
+    COMPUTE maximum = total.maximum;
+#pragma unroll
+    for (int j = 0; j < N; j++) maximum = max(maximum, part[j].maximum);
+    rule.raise(total, maximum);
+#pragma unroll
+    for (int j = 0; j < N; j++) rule.raise(part[j], maximum);
+  }
+#pragma unroll
+  for (int j = 0; j < N; j++) total.sum += part[j].sum;
+}
 
 // Launches alternate between two parts, and each leaves the other one cleared. All zero at first. A slot is free again
 // when it is used: a block publishes row i + OPEN when it has begun to write row i, for which all had published, and it

@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import FLOAT
 from ..plans import Launch
 from .problem import BLOCK_BYTES, PACK_BYTES, WARP, Division, RowShape, SoftmaxProblem, SoftmaxSolver, ceiling
 
-# As in softmax/grid_all_reduce.cuh and softmax/grid_exchange.cuh
+# As in softmax/grid_all_reduce.cuh
 TILE_PACKS, MOST_BLOCKS, MOST_TILES = (
     2,
     192,
@@ -83,7 +83,7 @@ def division_of(
         waves = ceiling(shape.rows, device.multiprocessors // blocks)
         time = waves * (steps * tile_bytes + ROW_COST_BYTES)
         if best is None or time < best[0]:
-            best = time, Division(blocks, 1, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
+            best = time, Division(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
 
 

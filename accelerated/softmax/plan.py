@@ -6,21 +6,17 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 
 from ..solver import serve
 from .persistent_tma import PersistentTma
-from .persistent_tma_strided import PersistentTmaStrided
 from .problem import SoftmaxProblem
 from .register_resident import RegisterResident
 from .row_tiles import RowTiles
 from .small_rows import SmallRows
-from .small_strided import SmallStrided
 from .staged import Staged
 
 SOLVERS = (
-    SmallStrided(),
     RegisterResident(),
     RowTiles(),
     SmallRows(),
     PersistentTma(),
-    PersistentTmaStrided(),
     Staged(),
 )
 

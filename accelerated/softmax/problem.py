@@ -41,8 +41,7 @@ Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of
 class Persistent(NamedTuple):
     """Arguments of the persistent kernels alone; 0 for all others."""
 
-    across: int = 0  # packs of neighbouring strided rows
-    part: int = 0  # packs (of strided rows: positions) of a tile
+    part: int = 0  # packs of a tile
     steps: int = 0  # tiles of a row that a block takes
     ahead: int = 0  # tiles in flight
     delay: int = 0  # tiles between the online-softmax state and the result of one
@@ -102,11 +101,6 @@ class SoftmaxProblem(solver.Problem):
     def moved_bytes(self) -> int:
         """Bytes that are read and written, without gaps."""
         return self.rows * self.layout.along.packs * self.shape.pack_bytes * (self.inputs + 1)
-
-    @cached_property
-    def element_layout(self) -> RowLayout:
-        """How rows lie if each element is a pack of its own."""
-        return layout_of(self.operation, self.specs, 1)
 
     @cached_property
     def half_pack_layout(self) -> RowLayout:
@@ -182,7 +176,6 @@ class SoftmaxProblem(solver.Problem):
         *,
         threads: int,
         grid: int,
-        across: int,
         rows: Any,
         along: Any,
         shared_bytes: int,
@@ -191,7 +184,6 @@ class SoftmaxProblem(solver.Problem):
         """Return the launch of a kernel that takes the arguments of softmax/small.cuh. rows, along: its ``Offsets``."""
         others = (
             ("algorithm", c_int(self.operation.algorithm)),
-            ("across", c_uint(across)),
             ("rows", rows),
             ("along", along),
         )
@@ -218,13 +210,11 @@ class SoftmaxProblem(solver.Problem):
 
 @dataclass(frozen=True)
 class Division:
-    """How persistent blocks share rows. blocks: of a group that shares a row, 0: all share every column tile. across:
-    packs of a column tile. part: packs of a row in a tile, of strided rows positions, of which a block takes so many
-    steps; tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the online-softmax state and
-    the result of one."""
+    """How persistent blocks share rows. blocks: of a group that shares a row. part: packs of a row in a tile, of which
+    a block takes so many steps; tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the
+    online-softmax state and the result of one."""
 
     blocks: int
-    across: int
     part: int
     steps: int
     tiles: int
@@ -244,7 +234,7 @@ class Division:
             team=self.blocks,
             kept=self.tiles,
             shared_bytes=self.shared_bytes,
-            persistent=Persistent(self.across, self.part, self.steps, self.ahead, self.delay, cache_policy),
+            persistent=Persistent(self.part, self.steps, self.ahead, self.delay, cache_policy),
             definitions=definitions,
         )
 

@@ -1,4 +1,4 @@
-// What a thread has of a row of a small tensor (softmax/small_rows.cu, softmax/small_strided.cu): packs a step apart,
+// What a thread has of a row of a small tensor (softmax/small_rows.cu): packs a step apart,
 // in registers. Elements lie anywhere (gaps, any strides), as packs where all begin at multiples of PACK_BYTES.
 #pragma once
 #include "softmax/reduce.cuh"
@@ -45,7 +45,6 @@ template <int INPUTS> struct SmallArguments {
   ELEMENT* output;
   COMPUTE alpha, beta;
   int algorithm;
-  unsigned across;  // rows of a block, strided rows only; a power of two
   Offsets<INPUTS + 1> rows, along;
 };
 

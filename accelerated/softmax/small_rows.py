@@ -97,7 +97,6 @@ class SmallRows(SoftmaxSolver):
                 f"softmax_small_rows_{problem.direction}_{division.each}",
                 threads=division.threads,
                 grid=problem.rows * division.blocks,
-                across=1,
                 rows=rows,
                 along=division.along,
                 shared_bytes=division.states * problem.state_bytes + EXCHANGE_BYTES,

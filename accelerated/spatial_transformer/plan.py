@@ -37,13 +37,6 @@ ENTRY_BYTES = 2
 GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
 FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
 ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
-# Planes of x that blocks have in shared memory: their threads, bytes that a multiprocessor's shared memory has beside
-# those of blocks, bytes from which on L1 does not hold what samples read, and what it takes to copy a plane beside all
-# of its output pixels.
-PLANE_THREADS, BLOCK_BYTES, LARGE_PLANE, COPY_SHARE = 1024, 1 << 10, 1 << 15, 0.05
-MOST_PARTS = 16  # blocks of a plane
-FORWARD_TILE = 32  # output pixels of a side of a block's tile
-BOX = {"BOX_ROWS": 48, "BOX_COLUMNS": 48, "TILE_BLOCKS": 6}  # of x, for a tile; blocks of a multiprocessor
 MOST_IMAGES = 65536  # in the second dimension of a grid
 
 
@@ -71,12 +64,6 @@ class TransformerProblem(Problem):
         divisors = FastDivmod.of(self.width), FastDivmod.of(self.height)
         return "shape", Shape(self.channels, *source.dims[2:], *divisors)
 
-    def forward_fields(self) -> list[tuple[str, Any]]:
-        """Return the fields that the arguments of all kernels have that sample."""
-        o = self.operation
-        strides = ("in", Strides(*o.x.strides)), ("out", Strides(*o.y.strides))
-        return [*factors(o, alpha=o.alpha, beta=o.beta), self.shape(o.x), *strides]
-
     def launch(
         self, source: str, kernel: str, operands: Sequence[str],
         fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
@@ -85,15 +72,7 @@ class TransformerProblem(Problem):
         """Return the launch of a kernel with ``count`` blocks for each of so many images."""
         constants = {
             GRIDS: {},
-            SAMPLER: {
-                "PLANE_THREADS": PLANE_THREADS,
-                "PLANE_BLOCKS": 1,
-                "LINEAR": 0,
-                "BEHIND": 0,
-                **BOX,
-                "BESIDE": 0,
-                "LEAVES": 0,
-            },
+            SAMPLER: {},
             GRADIENTS: {"CHUNK": CHUNK, "LANE_WIDTH": 0, "FUSED": 0},
         }
         others = {**constants[source], **definitions}
@@ -181,10 +160,12 @@ class SamplerSolver(Solver[TransformerProblem]):
             groups = -(-problem.channels // channels)
             interleaved = o.y.strides[1] == 1 and problem.channels > 1
             fields = [
-                *problem.forward_fields(), ("threads", c_uint(pixels * groups)), ("pixels", FastDivmod.of(pixels)),
-                ("groups", FastDivmod.of(groups)), ("interleaved", c_int(interleaved)),
+                *factors(o, alpha=o.alpha, beta=o.beta), problem.shape(o.x), ("in", Strides(*o.x.strides)),
+                ("out", Strides(*o.y.strides)), ("threads", c_uint(pixels * groups)),
+                ("pixels", FastDivmod.of(pixels)), ("groups", FastDivmod.of(groups)),
+                ("interleaved", c_int(interleaved)),
             ]  # fmt: skip
-            count, operands = blocks(pixels * groups)[0], ("x", "grid", "y", "")
+            count, operands = blocks(pixels * groups)[0], ("x", "grid", "y")
             return [problem.launch(SAMPLER, "sampler_forward", operands, fields, count, CHANNELS=channels)]
         return self._gradients(problem)
 
@@ -269,121 +250,6 @@ class SamplerSolver(Solver[TransformerProblem]):
         return dict.fromkeys(("dx", "dy"), PACK_BYTES)
 
 
-class PlanesSamplerSolver(Solver[TransformerProblem]):
-    """Sampling of contiguous planes that shared memory holds."""
-
-    name = "spatial_transformer.sampler_planes"
-
-    @staticmethod
-    def _plane_bytes(problem: TransformerProblem) -> int:
-        x = problem.operation.x
-        return int(prod(x.dims[2:]) * x.scalar_bytes)
-
-    def serves(self, problem: TransformerProblem) -> bool:
-        o = problem.operation
-        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned:
-            return False
-        (_, _, height, width), strides = o.x.dims, o.x.strides
-        contiguous = (width == 1 or strides[3] == 1) and (height == 1 or strides[2] == width)
-        begin = [strides[d] * o.x.scalar_bytes for d in (0, 1) if o.x.dims[d] > 1]
-        plane = self._plane_bytes(problem)
-        fits = plane <= problem.device.shared_bytes_per_block
-        return contiguous and fits and all(n % PACK_BYTES == 0 for n in (plane, *begin))
-
-    def applies(self, problem: TransformerProblem) -> bool:
-        plane = self._plane_bytes(problem) if self.serves(problem) else 0
-        return plane >= LARGE_PLANE and problem.pixels * problem.operation.x.scalar_bytes >= plane
-
-    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
-        return {"x": PACK_BYTES, "grid": COORDINATES * problem.operation.x.scalar_bytes}
-
-    def launches(self, problem: TransformerProblem, tiles: int = 0) -> list[Launch]:
-        """tiles: of an image, where those that are smooth are sampled without planes before."""
-        o, plane = problem.operation, self._plane_bytes(problem)
-        planes, room = problem.images * problem.channels, problem.device.shared_bytes_per_block + BLOCK_BYTES
-        of_multiprocessor = min(room // (plane + BLOCK_BYTES), 2)
-        slots = of_multiprocessor * problem.device.multiprocessors
-
-        def duration(parts: int) -> float:
-            """Return the duration in planes, of which all blocks take their share."""
-            return -(-planes * parts // slots) * (1 / parts + COPY_SHARE)
-
-        wanted = min(range(1, MOST_PARTS + 1), key=duration)
-        part = -(-problem.pixels // wanted)
-        parts = -(-problem.pixels // part)
-        linear = o.y.strides[2:] == (problem.width, 1)
-        fields = [
-            *problem.forward_fields(), ("parts", FastDivmod.of(parts)), ("channels", FastDivmod.of(problem.channels)),
-            ("pixels", c_uint(problem.pixels)), ("part", c_uint(part)), ("items", c_uint(planes * parts)),
-            ("across", c_uint(-(-problem.width // FORWARD_TILE))), ("tiles", c_uint(tiles)),
-        ]  # fmt: skip
-        launch = problem.launch(
-            SAMPLER, "sampler_forward_planes", ("x", "grid", "y", SCRATCH if tiles else ""), fields,
-            min(planes * parts, slots) if tiles else planes * parts, shared_bytes=plane,
-            scratch_bytes=problem.images * tiles, threads=PLANE_THREADS,
-            CHANNELS=1, PLANE_BLOCKS=of_multiprocessor, LINEAR=int(linear), BEHIND=int(tiles > 0),
-        )  # fmt: skip
-        return [launch]
-
-
-class TilesSamplerSolver(Solver[TransformerProblem]):
-    """Sampling of few channels, all of them together, where neighbours sample neighbours."""
-
-    name = "spatial_transformer.sampler_tiles"
-    planes = PlanesSamplerSolver()
-
-    @staticmethod
-    def _beside(problem: TransformerProblem) -> bool:
-        """Return whether channels lie side by side, of x and of y."""
-        o = problem.operation
-        return problem.channels > 1 and all(t.strides[1] == 1 and t.strides[3] == problem.channels for t in (o.x, o.y))
-
-    @staticmethod
-    def _box_bytes(problem: TransformerProblem) -> int:
-        return BOX["BOX_ROWS"] * BOX["BOX_COLUMNS"] * problem.channels * problem.operation.x.scalar_bytes
-
-    def _has_boxes(self, problem: TransformerProblem) -> bool:
-        """Return whether rows of x are made of packs, and a block has room for a box of them."""
-        if self._box_bytes(problem) > problem.device.shared_bytes_per_block:
-            return False
-        x, step = problem.operation.x, problem.channels if self._beside(problem) else 1
-        begin = [x.strides[d] for d in (0, 1, 2) if x.dims[d] > 1 and not (d == 1 and step > 1)]
-        return all(n * x.scalar_bytes % PACK_BYTES == 0 for n in (x.dims[3] * step, *begin))
-
-    def serves(self, problem: TransformerProblem) -> bool:
-        o = problem.operation
-        if not isinstance(o, SpatialTfSamplerForward) or not problem.aligned or problem.channels > CHANNELS:
-            return False
-        return self._beside(problem) or (o.x.strides[3] == 1 and self._has_boxes(problem))
-
-    def applies(self, problem: TransformerProblem) -> bool:
-        if not self.serves(problem) or problem.images * problem.pixels < MANY_PIXELS:
-            return False
-        # Planes of 16 bits take less, two of them a multiprocessor.
-        return self._beside(problem) or (self.planes.applies(problem) and problem.operation.x.scalar_bytes > 2)
-
-    def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
-        return self.planes.alignment(problem)
-
-    def launches(self, problem: TransformerProblem) -> list[Launch]:
-        across, down = -(-problem.width // FORWARD_TILE), -(-problem.height // FORWARD_TILE)
-        tiles, beside, scalar_bytes = across * down, self._beside(problem), problem.operation.x.scalar_bytes
-        leaves = not beside and self.planes.applies(problem) and tiles <= PLANE_THREADS
-        has_boxes, few = self._has_boxes(problem), problem.channels <= 4 and scalar_bytes <= 4
-        fields = [
-            *problem.forward_fields(), ("across", FastDivmod.of(across)), ("down", FastDivmod.of(down)),
-            ("box_rows", c_int(has_boxes * BOX["BOX_ROWS"])),
-        ]  # fmt: skip
-        launch = problem.launch(
-            SAMPLER, "sampler_forward_tiles", ("x", "grid", "y", SCRATCH if leaves else ""),
-            fields, problem.images * tiles,
-            shared_bytes=has_boxes * self._box_bytes(problem), scratch_bytes=problem.images * tiles * leaves,
-            CHANNELS=problem.channels, BESIDE=int(beside),
-            LEAVES=int(leaves), TILE_BLOCKS=BOX["TILE_BLOCKS"] if few else BOX["TILE_BLOCKS"] // 2,
-        )  # fmt: skip
-        return [launch, *(self.planes.launches(problem, tiles) if leaves else ())]
-
-
 class SortedSamplerSolver(SamplerSolver):
     """Gradients of images with many samples: these are sorted first by the tiles that they reach."""
 
@@ -398,7 +264,7 @@ class SortedSamplerSolver(SamplerSolver):
         return self.serves(problem) and problem.pixels > SORTED_PIXELS
 
 
-SOLVERS = (GridSolver(), TilesSamplerSolver(), PlanesSamplerSolver(), SortedSamplerSolver(), SamplerSolver())
+SOLVERS = (GridSolver(), SortedSamplerSolver(), SamplerSolver())
 OPERATIONS = (
     SpatialTfGridGeneratorForward,
     SpatialTfGridGeneratorBackward,

@@ -28,10 +28,6 @@ struct Cell {
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
   __device__ __forceinline__ bool sound() const { return zero == COMPUTE(0); }
-  // Whether a corner lies inside.
-  __device__ __forceinline__ bool reaches(const Shape& shape) const {
-    return sound() && unsigned(row + 1) <= unsigned(shape.height) && unsigned(column + 1) <= unsigned(shape.width);
-  }
   // Of its first pixel; anywhere, where that lies outside.
   __device__ __forceinline__ unsigned offset(unsigned of_row, unsigned of_column) const {
     return row * of_row + column * of_column;
@@ -77,20 +73,5 @@ struct Around {
     COMPUTE value[2][2];
     read(upper, row, column, value);
     return cell.sum(value);
-  }
-};
-
-// The pixels around some samples, of those with a corner inside.
-struct Bounds {
-  int above, left, below, right;
-  static __device__ __forceinline__ Bounds none() { return {1 << 24, 1 << 24, -1, -1}; }
-  __device__ __forceinline__ void include(const Cell& cell, const Shape& shape) {
-    if (!cell.reaches(shape)) return;
-    above = min(above, cell.row), below = max(below, cell.row + 1);
-    left = min(left, cell.column), right = max(right, cell.column + 1);
-  }
-  __device__ __forceinline__ void merge_lanes() {
-    above = __reduce_min_sync(0xFFFFFFFF, above), below = __reduce_max_sync(0xFFFFFFFF, below);
-    left = __reduce_min_sync(0xFFFFFFFF, left), right = __reduce_max_sync(0xFFFFFFFF, right);
   }
 };

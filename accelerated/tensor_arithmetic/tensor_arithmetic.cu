@@ -53,83 +53,6 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS) tensor_arithmetic_add(
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
-struct AddSmallGrid {
-  const ELEMENT* a;
-  ELEMENT* c;
-  COMPUTE alpha, beta;
-  SmallGrid<2> small_grid;
-};
-
-extern "C" __global__ void __launch_bounds__(256) tensor_arithmetic_add_small_grid(const AddSmallGrid x) {
-  griddepcontrol_wait_deferred();
-  Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run_small_grid(
-      x.small_grid);
-}
-
-// A dense output along rows of which A is one element: a pack has one, or two where it crosses the end of a row.
-struct AddUniformRows {
-  const ELEMENT* a;
-  ELEMENT* c;
-  COMPUTE alpha, beta;
-  unsigned count;    // elements of C
-  Geometry<2> rows;  // (A, C), of single elements
-};
-
-extern "C" __global__ void __launch_bounds__(256, SEVERAL_PACKS_BLOCKS)
-    tensor_arithmetic_add_uniform_rows(const AddUniformRows x) {
-  griddepcontrol_wait_deferred();
-  constexpr int PACKS = 2;  // of a thread, whose reads are in flight together
-  const unsigned index = blockIdx.x * (PACKS * blockDim.x) + threadIdx.x;
-  auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
-  auto full = [&](int u) { return first(u) + WIDTH <= x.count; };
-  const ELEMENT *near[PACKS], *far[PACKS];
-  unsigned left[PACKS];  // to the end of the row
-#pragma unroll
-  for (int u = 0; u < PACKS; u++) {
-    if (first(u) >= x.count) {
-      if (u == 0) return;
-      continue;
-    }
-    unsigned in_row, row = x.rows.packs_per_row.divide(first(u), in_row);
-    left[u] = x.rows.row - in_row;
-    near[u] = far[u] = x.a + x.rows.row_offset(row, 0);
-    if (left[u] < WIDTH && first(u) + left[u] < x.count) far[u] = x.a + x.rows.row_offset(row + 1, 0);
-  }
-  griddepcontrol_wait_before_access(x.c + first(0), far[0]);
-  Pack<ELEMENT, WIDTH> prior[PACKS] = {};
-  ELEMENT of_near[PACKS], of_far[PACKS];
-#pragma unroll
-  for (int u = 0; u < PACKS; u++) {
-    if (first(u) >= x.count) continue;
-    if (x.beta != COMPUTE(0)) {
-      if (full(u)) {
-        prior[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x.c + first(u));
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++)
-          if (first(u) + i < x.count) prior[u].item[i] = x.c[first(u) + i];
-      }
-    }
-    of_near[u] = *near[u], of_far[u] = *far[u];
-  }
-  griddepcontrol_launch_dependents();
-#pragma unroll
-  for (int u = 0; u < PACKS; u++) {
-    if (first(u) >= x.count) continue;
-    Pack<ELEMENT, WIDTH> a;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) a.item[i] = i < left[u] ? of_near[u] : of_far[u];
-    const Pack<ELEMENT, WIDTH> sums = sum<WIDTH>(x.alpha, a, x.beta, prior[u]);
-    if (full(u)) {
-      *reinterpret_cast<Pack<ELEMENT, WIDTH>*>(x.c + first(u)) = sums;
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++)
-        if (first(u) + i < x.count) x.c[first(u) + i] = sums.item[i];
-    }
-  }
-}
-
 // --- cudnnOpTensor ---
 
 struct Formula {
@@ -171,15 +94,13 @@ __device__ __forceinline__ Pack<Out, N> combine(const Formula& formula, const Pa
   return result;
 }
 
-template <template <int> class Layout> struct OpStrided {
+struct OpArguments {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
   Formula formula;
-  Layout<3> layout;
+  Geometry<3> layout;
 };
-using OpArguments = OpStrided<Geometry>;
-using OpSmallGrid = OpStrided<SmallGrid>;
 
 // Elements of a pack: 16 bytes of the wider type, so that a warp's accesses are contiguous on either side.
 template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
@@ -192,21 +113,17 @@ template <class Out> struct Combine {
   }
 };
 
-template <class Out, class Arguments>
-__device__ __forceinline__ Elementwise<ELEMENT, 2, Out, Combine<Out>> job(const Arguments& x) {
-  return {{x.a, x.b},
-          static_cast<Out*>(x.c),
-          x.formula.beta != COMPUTE(0),
-          {x.formula},
-          x.formula.operation < SQRT ? 2 : 1};
-}
 template <class Out> __device__ __forceinline__ void run(const OpArguments& x) {
-  job<Out>(x).template run<PACK<Out>>(x.layout);
+  const Elementwise<ELEMENT, 2, Out, Combine<Out>> job{{x.a, x.b},
+                                                       static_cast<Out*>(x.c),
+                                                       x.formula.beta != COMPUTE(0),
+                                                       {x.formula},
+                                                       x.formula.operation < SQRT ? 2 : 1};
+  job.template run<PACK<Out>>(x.layout);
 }
-template <class Out> __device__ __forceinline__ void run(const OpSmallGrid& x) { job<Out>(x).run_small_grid(x.layout); }
 
 // The destination types that Table 7 has for ELEMENT: itself, for FLOAT three narrower ones, for those FLOAT.
-template <class Arguments> __device__ __forceinline__ void run_to_output(const Arguments& x) {
+__device__ __forceinline__ void run_to_output(const OpArguments& x) {
   if constexpr (sizeof(ELEMENT) == 4) {
     switch (x.formula.output) {
       case TO_FLOAT:
@@ -227,11 +144,6 @@ template <class Arguments> __device__ __forceinline__ void run_to_output(const A
 }
 
 extern "C" __global__ void __launch_bounds__(256, SEVERAL_PACKS_BLOCKS) tensor_arithmetic_op(const OpArguments x) {
-  griddepcontrol_wait_deferred();
-  run_to_output(x);
-}
-
-extern "C" __global__ void __launch_bounds__(256) tensor_arithmetic_op_small_grid(const OpSmallGrid x) {
   griddepcontrol_wait_deferred();
   run_to_output(x);
 }

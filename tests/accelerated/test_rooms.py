@@ -40,7 +40,6 @@ BORROWED = {
     ("convolution", "reduce_tensor"): "the gradient of a bias is a sum over images and positions",
     ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
     ("pooling", "reduce_tensor"): "a small average over a full image is a sum with another factor",
-    ("fused_ops", "normalization"): "the gradient of a batch normalisation behind a bit mask is that of its planes",
 }
 
 # Home-made words and what is said instead. The first expression that matches a line is what the test names.

@@ -7,7 +7,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.normalization import batch_planes, batch_planes_persistent
+from dualdnn.accelerated.normalization import batch_planes
 from dualdnn.accelerated.normalization.batch import BatchProblem
 from dualdnn.accelerated.normalization.batch_columns import batch_columns, together
 from dualdnn.api.enumerations import cudnnBatchNormMode_t
@@ -170,39 +170,3 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
         static = 4 * (columns * (7 + 2 * threads // 32) + 4 * threads)
         assert launch.shared_bytes + static <= H200.shared_bytes_per_block - 1024 and launch.shared_bytes > 0
     assert found > 50 or data_type == DOUBLE
-
-
-@pytest.mark.parametrize("device", [H200, Device(**{**vars(H200), "multiprocessors": 20})], ids=["H200", "part of one"])
-@of_types
-@pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
-def test_teams_keep_their_channels(device, data_type, backward):
-    """The blocks of a team have every pack of a channel once, slots for all of theirs, and no more channels than the
-    exchange buffer has at a time; teams run at once."""
-    found = 0
-    solver = batch_planes_persistent.BatchPlanesPersistentSolver()
-    assert not solver.serves(problem_of(SMALL, data_type, (64, 64, 56, 56), NCHW))
-    room = device.multiprocessors * device.shared_bytes_per_block // 2
-    for images, channels, side in product(IMAGES, CHANNELS, SIDES):
-        problem = problem_of(device, data_type, (images, channels, side, side), NCHW, backward=backward)
-        if backward:
-            assert not solver.serves(problem)
-            problem = BatchProblem(replace(problem.operation, saved=problem.operation.scaleBias), device)
-        d = batch_planes_persistent.division_of(problem)
-        if d is None:
-            assert side * side % problem.width or problem.x.scalar_bytes * problem.count * (1 + backward) > room
-            continue
-        found += 1
-        packs = side * side // problem.width
-        assert (d.rows == 1 or d.parts == 1) and d.rows <= images
-        assert (d.parts - 1) * d.part < packs <= d.parts * d.part
-        assert -(-images // d.rows) * d.parts == d.pieces
-        shares = [len(range(member, d.pieces, d.blocks)) for member in range(d.blocks)]
-        assert sum(shares) == d.pieces and max(shares) == d.of_block <= d.slots <= batch_planes_persistent.MOST_SLOTS
-        # a channel is in shared memory from its first piece to its last one's end
-        assert min(shares) > 0 and d.slots < batch_planes_persistent.OPEN * min(shares)
-        assert d.teams * d.blocks <= device.multiprocessors and d.teams <= channels
-        (launch,) = solver.launches(problem)
-        assert launch.grid == (device.multiprocessors, 1, 1) and launch.cooperative
-        assert launch.shared_bytes == d.slots * d.rows * d.part * 16 * (1 + backward)
-        assert launch.shared_bytes <= device.shared_bytes_per_block - batch_planes_persistent.RESERVED_BYTES
-    assert found > 50

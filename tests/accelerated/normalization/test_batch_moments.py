@@ -49,7 +49,6 @@ def variances(handle, x: TensorSpec, values: np.ndarray, solver: str) -> np.ndar
         ("normalization.batch_planes", "nchw", 4),
         ("normalization.batch_planes", "nchw", 7),
         ("normalization.batch_planes_held", "nchw", 4),
-        ("normalization.batch_planes_persistent", "nchw", 4),
         ("normalization.batch_strided", "nchw", 2),
         ("normalization.batch_strided", "gaps", 4),
         ("normalization.batch_strided", "nhwc", 2),

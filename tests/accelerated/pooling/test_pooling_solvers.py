@@ -115,8 +115,8 @@ SPLIT = [
     ("pooling.max_backward", FLOAT, (1, 2, 70, 132), "nchw"), ("pooling.max_backward", HALF, (1, 3, 64, 33), "nchw"),
     ("pooling.max_backward", HALF, (1, 24, 40, 38), "nhwc"), ("pooling.max_backward", FLOAT, (1, 2, 9, 36, 44), "nchw"),
     ("pooling.max_backward", BFLOAT16, (1, 8, 6, 8, 10), "nhwc"), ("pooling.max_backward", DOUBLE, (2, 3, 12, 14), "nhwc"),
-    ("pooling.small_max_backward", FLOAT, (3, 22, 12, 13), "nchw"), ("pooling.small_max_backward", HALF, (2, 40, 9, 10), "nhwc"),
-    ("pooling.small_max_backward", DOUBLE, (2, 3, 9, 13), "gaps"), ("pooling.static_forward", FLOAT, (1, 2, 33, 9, 20), "nchw"),
+    ("pooling.max_backward", FLOAT, (3, 22, 12, 13), "nchw"), ("pooling.max_backward", HALF, (2, 40, 9, 10), "nhwc"),
+    ("pooling.max_backward", DOUBLE, (2, 3, 9, 13), "gaps"), ("pooling.static_forward", FLOAT, (1, 2, 33, 9, 20), "nchw"),
     ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB: rows that are written together
     ("pooling.static_average_backward", FLOAT, (2, 2, 4, 160, 220), "nchw"),
 ]  # fmt: skip
@@ -202,7 +202,7 @@ def test_what_generic_kernels_alone_serve(operation):
 @pytest.mark.parametrize(
     ("dims", "layout", "kernel"),
     [
-        ((8, 64, 14, 14), "nchw", "small_max_backward_loose"), ((8, 64, 14, 14), "nhwc", "small_max_backward_channels"),
+        ((8, 64, 14, 14), "nchw", "max_backward_loose"), ((8, 64, 14, 14), "nhwc", "max_backward_channels"),
         ((64, 256, 56, 56), "nchw", "max_backward_wide"), ((64, 256, 56, 56), "nhwc", "max_backward_channels"),
         ((8, 24, 16, 56, 56), "nhwc", "max_backward_channels"), ((2, 3, 6, 8, 128), "nchw", "max_backward_wide"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan
-from dualdnn.accelerated.primitives import geometry, small_grid
+from dualdnn.accelerated.primitives import geometry
 from dualdnn.accelerated.solver import plan_by
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
@@ -82,19 +82,15 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
-SMALL_GRIDS = ("bias", "multiply", "scale")  # of MAKERS
-
-
-@pytest.mark.parametrize("solver", ["small_grid", "elementwise"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
-def test_gaps_are_skipped_and_kept(backend, name, dims, shift, solver):
+def test_gaps_are_skipped_and_kept(backend, name, dims, shift):
     """Rows of any pitch move element by element."""
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
-    check(backend, operation, shift, f"tensor_arithmetic.{solver}" if name in SMALL_GRIDS else None)
+    check(backend, operation, shift)
 
 
 def test_gaps_of_other_types_and_blended(backend):
@@ -102,32 +98,6 @@ def test_gaps_of_other_types_and_blended(backend):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, x, x))
     for shift in (0, 1, 3):
         check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
-
-
-@pytest.mark.parametrize(
-    ("dims", "grid"),
-    [
-        ((2, 3, 60, 5), (2, 3, 2)),  # 51 rows fill a block
-        ((4, 67, 3, 5), (1, 34, 4)),  # two channels a thread
-        ((8, 67, 3, 5), (1, 23, 8)),  # three
-        ((2, 67, 53, 5), (2, 34, 2)),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("name", SMALL_GRIDS)
-def test_small_grids_of_several_elements_and_blocks(backend, name, dims, grid):
-    """Blocks of some rows, threads of some channels, both with a rest."""
-    operation = MAKERS[name](HALF, dims, "gaps")
-    ((launch, _),) = plan(operation, backend.device).steps
-    assert launch.function.name.endswith("_small_grid") and launch.grid == grid
-    check(backend, operation)
-
-
-def test_what_is_no_small_grid():
-    """Long rows, many dimensions, many elements."""
-    for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
-        t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
-        assert small_grid.small_grid(t.dims, [t.strides, t.strides]) is None
 
 
 def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
@@ -155,7 +125,7 @@ def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiproces
     most = geometry.packs_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
     assert most == elements
     for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
-        check(backend, operation, only="tensor_arithmetic.elementwise" if name in SMALL_GRIDS else None)
+        check(backend, operation)
 
 
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])

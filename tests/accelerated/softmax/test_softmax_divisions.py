@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.softmax import persistent_tma, persistent_tma_strided, register_resident, row_tiles, small_rows
-from dualdnn.accelerated.softmax.problem import SHORT_ROW, RowShape, SoftmaxProblem, layout_of
+from dualdnn.accelerated.softmax import persistent_tma, register_resident, row_tiles, small_rows
+from dualdnn.accelerated.softmax.problem import SHORT_ROW, RowShape, layout_of
 from dualdnn.accelerated.softmax.register_resident import elements_in_registers, packs_in_registers
 from dualdnn.accelerated.softmax.row_tiles import pair_tile, short_tile, tile_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
@@ -193,30 +193,3 @@ def test_few_rows_run_at_once(rows, packs, values, at_once):
     """Two blocks of a multiprocessor where threads have few values, else one."""
     found = small_rows.divisions(([packs], [[values]] * 2), rows, H200, (4,), values)
     assert any(division.blocks == 8 and division.at_once for division in found) == at_once
-
-
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_column_tiles_hold_every_position_and_are_free_in_time(backward):
-    found, inputs, opened = 0, 1 + backward, persistent_tma_strided.OPEN_TILES
-    queue = persistent_tma_strided.QUEUE_TILES[True][backward]
-    for images, length, side in product(
-        (1, 2, 4, 7, 16, 64, 600), (1030, 3000, 8000, 19001, 32000, 50257, 300000), ((8, 8), (4, 8), (4, 4))
-    ):
-        operation, _ = channels((images, length, *side), "FLOAT", NCHW, backward)
-        division = persistent_tma_strided.division_of(SoftmaxProblem(operation, H200), queue)
-        if division is None:
-            continue
-        found += 1
-        positions = H200.multiprocessors * division.part
-        # of a column tile, the last tile alone may lack positions; a tile is what the compute warps have at a time
-        assert (division.steps - 1) * positions < length <= division.steps * positions
-        most = persistent_tma_strided.COMPUTE_THREADS * persistent_tma_strided.TILE_PACKS
-        assert division.part * division.across * inputs <= most
-        assert division.shared_bytes <= H200.shared_bytes_per_block
-        every = images * division.steps
-        assert queue <= division.delay <= max(every, queue) and 1 <= division.ahead <= division.tiles <= every
-        assert division.tiles == every or division.delay + division.ahead <= division.tiles + queue
-        # what a column tile has left behind is gone when its slots are taken again
-        assert images <= opened or division.tiles + queue < (opened - 1) * division.steps
-        assert images <= opened * persistent_tma_strided.MOST_TURNS
-    assert found > 20
