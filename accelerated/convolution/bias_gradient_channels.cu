@@ -1,10 +1,18 @@
 // Gradients of a bias (6.2.1) of packed dy with channels innermost, as many as there are.
 //
 // A thread reads packs of 16 bytes that are as many apart as lead to the same channels again, and keeps a sum for
-// each of its elements. Blocks add theirs by channel, then clusters; another launch adds what clusters have.
+// each of its elements. Blocks add theirs by channel, then clusters; another launch adds what clusters have
+// (filter_gradient/sum.cu).
 //
 // Roofline bound: bytes, dy read once; 2 flops an element.
-#include "convolution/bias_gradient.cuh"
+#include "primitives/cluster.cuh"
+#include "primitives/dependent_launch.cuh"
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+constexpr unsigned THREADS = 256, WARP = 32, WARPS = THREADS / WARP;
+constexpr unsigned WIDTH = 16 / sizeof(ELEMENT);
+using Elements = Pack<ELEMENT, WIDTH>;
 
 constexpr int BATCH = 8;                          // packs of a thread in flight
 constexpr unsigned MOST_CHANNELS = 512, FEW = 8;  // FEW: threads of a channel, of which the first adds all

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from ctypes import c_uint
 from math import gcd
 
+from dualdnn.api.operations.specs import DOUBLE
+
 from .. import solver
-from ..plans import Launch
+from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from .bias_gradient import BiasProblem
-from .bias_gradient_parts import PACK_BYTES, THREADS, cluster_blocks, has_packed_result, launches_in_parts
+from .filter_gradient.sum import parts_launch
 
 SOURCE = "convolution/bias_gradient_channels.cu"
+PACK_BYTES = 16
+THREADS = 256  # of a block
 MOST_CHANNELS = 512  # as in the kernel
 BLOCKS = 2  # of a multiprocessor
 LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20  # of dy; of one whose pixels are packs
@@ -26,9 +31,9 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     least_packs = 4  # of a thread
 
     def serves(self, problem: BiasProblem) -> bool:
-        dy = problem.operation.dy
+        dy, db = problem.operation.dy, problem.operation.db
         channels = dy.dims[1]
-        packed = dy.is_packed and (channels == 1 or dy.strides[1] == 1) and has_packed_result(problem)
+        packed = dy.is_packed and (channels == 1 or dy.strides[1] == db.strides[1] == 1)
         return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
 
     def applies(self, problem: BiasProblem) -> bool:
@@ -50,15 +55,28 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         return dy.dims[1] // gcd(dy.dims[1], PACK_BYTES // dy.scalar_bytes)
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
-        o, period, cluster = problem.operation, self._period(problem), cluster_blocks(problem.device)
+        o, period = problem.operation, self._period(problem)
+        cluster = CLUSTER_SIZES[0] if has_clusters(problem.device) else 1
         active = THREADS // period * period
         packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
         most = -(-BLOCKS * problem.device.multiprocessors // cluster)
         parts = max(1, min(most, packs // (self.least_packs * active * cluster)))
-        fields = [
+        arguments = structure(
+            *pointers(3),
+            *factors(o, alpha=o.alpha, beta=o.beta),
             ("channels", FastDivmod.of(o.dy.dims[1])),
             ("elements", c_uint(o.dy.count)),
             ("active", c_uint(active)),
             ("parts", c_uint(parts)),
-        ]
-        return launches_in_parts(problem, SOURCE, parts, (parts * cluster, 1, 1), fields, {})
+        )
+        definitions = type_definitions(o.dy.scalar_type, o)
+        function = problem.device.function(SOURCE, "convolution_bias_gradient_channels", definitions)
+        operands = ("dy", "db", SCRATCH if parts > 1 else "db")
+        found = [Launch(function, arguments, operands, (parts * cluster, 1, 1))]
+        if parts > 1:
+            total = parts_launch(o, o.dy.data_type, o.dy.dims[1], parts, problem.device)
+            total.operands = (SCRATCH, "db")
+            found.append(total)
+            for launch in found:
+                launch.scratch_bytes = parts * o.dy.dims[1] * (8 if o.dy.data_type == DOUBLE else 4)
+        return found

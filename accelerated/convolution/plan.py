@@ -21,7 +21,6 @@ from dualdnn.api.operations import (
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .bias_gradient_channels import BiasGradientChannels
-from .bias_gradient_planes import BiasGradientPlanes
 from .data_gradient.direct import DataGradientDirect
 from .data_gradient.folded import DataGradientFolded
 from .data_gradient.grouped import DataGradientGrouped
@@ -110,4 +109,4 @@ serve(
     ),
     ConvolutionBackwardFilter,
 )
-serve(BiasProblem, (BiasGradientPlanes(), BiasGradientChannels(), *BIAS_GRADIENTS), ConvolutionBackwardBias)
+serve(BiasProblem, (BiasGradientChannels(), *BIAS_GRADIENTS), ConvolutionBackwardBias)

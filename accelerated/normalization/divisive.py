@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..plans import Launch
-from ..primitives.geometry import blocks
 from ..solver import Solver
 from .problem import DivisiveProblem
 
@@ -23,8 +22,4 @@ class DivisiveSolver(Solver[DivisiveProblem]):
         kernels = ["terms", "backward"]
         if problem.forward:
             kernels = ["forward"] if problem.aligned else ["factor", "scale"]
-        grid = blocks(problem.x.count, THREADS)
-        return [
-            problem.launch(SOURCE, f"normalization_divisive_{kernel}", {"THREADS": THREADS}, grid, (THREADS, 1, 1), 0)
-            for kernel in kernels
-        ]
+        return [problem.launch(SOURCE, f"normalization_divisive_{kernel}", THREADS) for kernel in kernels]

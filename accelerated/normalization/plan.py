@@ -24,14 +24,13 @@ from .batch_columns.together import BatchColumnsTogetherSolver
 from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
 from .batch_strided import BatchStridedSolver
 from .divisive import DivisiveSolver
-from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
 from .lrn_columns import ColumnsSolver
 from .lrn_rows import RowsSolver
 from .problem import DivisiveProblem, LRNProblem
 
 serve(LRNProblem, (ChannelsSolver(), RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
-serve(DivisiveProblem, (TileSolver(), DivisiveSolver()), DivisiveNormalizationForward, DivisiveNormalizationBackward)
+serve(DivisiveProblem, (DivisiveSolver(),), DivisiveNormalizationForward, DivisiveNormalizationBackward)
 serve(
     BatchProblem,
     (

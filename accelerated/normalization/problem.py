@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ctypes import Structure, c_double, c_float, c_int, c_uint
 from functools import cached_property
 from math import isinf, nan
@@ -12,7 +12,7 @@ from dualdnn.api.operations import DivisiveNormalizationForward, LRNCrossChannel
 from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import FastDivmod
+from ..primitives.geometry import FastDivmod, blocks
 from ..solver import Problem
 
 AXES = 5  # images, channels and three spatial dimensions
@@ -64,7 +64,7 @@ class LRNProblem(Problem):
 
 
 class Box(Structure):
-    """The five dimensions of a tensor, the fastest in memory first, and what a window covers of each (divisive.cuh)."""
+    """The five dimensions of a tensor, the fastest in memory first, and what a window covers of each (divisive.cu)."""
 
     _fields_ = [
         ("extent", FastDivmod * AXES),
@@ -100,21 +100,16 @@ class DivisiveProblem(Problem):
             value.behind[i], value.ahead[i] = (lrn.look_behind, lrn.look_ahead) if d >= 2 else (0, 0)
         return value
 
-    def launch(
-        self, source: str, kernel: str, definitions: Mapping[str, int], grid: Any, block: Any, shared_bytes: int,
-        *others: tuple[str, Any],
-    ) -> Launch:  # fmt: skip
-        """Return the launch of a kernel; ``others`` are its arguments behind those of divisive.cuh."""
+    def launch(self, source: str, kernel: str, threads: int) -> Launch:
+        """Return the launch of a kernel, whose blocks have so many threads, one for each element."""
         operation = self.operation
         value, gradient = power(operation, self.x, self.window**self.spatial)
         kind = c_double if operation.compute_type == DOUBLE else c_float
         names = self.operands if not self.forward else (*self.operands, "dMeans")
-        call = structure(
+        arguments = structure(
             *pointers(len(names)), *factors(operation, alpha=operation.alpha, beta=operation.beta), ("power", value),
             ("gradient", kind(gradient)), ("box", self.box),
         )  # fmt: skip
-        arguments = structure(("call", call), *others)
-        defined = type_definitions(
-            self.x.data_type, operation, **{name: str(number) for name, number in definitions.items()}
-        )
-        return Launch(self.device.function(source, kernel, defined), arguments, names, grid, block, shared_bytes)
+        defined = type_definitions(self.x.data_type, operation, THREADS=str(threads))
+        function = self.device.function(source, kernel, defined)
+        return Launch(function, arguments, names, blocks(self.x.count, threads), (threads, 1, 1))

@@ -13,9 +13,6 @@ struct alignas(64) TensorMap {
 struct Mbarrier {
   unsigned long long state;
 };
-struct L2CachePolicy {
-  unsigned long long bits;
-};  // createpolicy
 
 // Packs the offsets of a tap, of which TMA takes at most 255, for tma_load_im2col().
 __device__ __forceinline__ unsigned tap_offset(unsigned deep, unsigned down, unsigned right) {
@@ -270,8 +267,7 @@ EMULATED_CALL void tma_load_5d(unsigned char* to, const TensorMap& map, Mbarrier
   emulated::begin_load(barrier, emulated::box_of(to, map, {first, second, third, fourth, fifth}, EMULATED_HERE),
                        EMULATED_HERE);
 }
-inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
-EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
+EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16)
     emulated::fail_at(EMULATED_HERE, nullptr,
                       "TMA: a copy of %u bytes from or to an address, or of a size, that is no multiple of 16", bytes);
@@ -279,7 +275,6 @@ EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mba
   map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
   emulated::begin_load(barrier, {static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
 }
-inline void tma_prefetch_l2(const void*, unsigned) {}
 EMULATED_CALL void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::begin_store(from, map, {first, second, third}, EMULATED_HERE);
 }
@@ -372,31 +367,12 @@ __device__ __forceinline__ void tma_load_5d(unsigned char* to, const TensorMap& 
       "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth), "r"(fifth)
       : "memory");
 }
-// evict_normal: the usual policy; else L2::evict_first, but for so many sixteenths of the lines.
-__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool evict_normal, unsigned sixteenths = 0) {
-  L2CachePolicy first, normal;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
-  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
-  else
-    asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;"
-        : "=l"(first.bits)
-        : "f"(sixteenths / 16.0f));
-  return evict_normal ? normal : first;
-}
 // Copies a multiple of 16 bytes between addresses that are multiples of 16.
-__device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier,
-                                              L2CachePolicy policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits)
-      : "memory");
-}
-// Prefetches a multiple of 16 bytes to L2, before the wait (primitives/dependent_launch.cuh).
-__device__ __forceinline__ void tma_prefetch_l2(const void* from, unsigned bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
+__device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
 }
 // Copies a box from rows in shared memory; elements outside the tensor are skipped. The threads that wrote the rows
 // have called fence_proxy_async(). tma_store_commit() closes a group; tma_store_wait() before the rows are written

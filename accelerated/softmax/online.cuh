@@ -54,9 +54,8 @@ template <int INPUTS> struct Arguments {
   unsigned team;  // threads of a block that share a row; strided rows: packs of rows of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
                   // in registers: blocks that prefetch to L2
-  unsigned part, steps, ahead, delay, cache_policy;  // of persistent kernels alone, see problem.py
-  Geometry<INPUTS + 1> rows;                         // strided rows: packs of rows, else single rows
-  Geometry<INPUTS + 1> along;                        // strided rows: single positions, else packs
+  Geometry<INPUTS + 1> rows;   // strided rows: packs of rows, else single rows
+  Geometry<INPUTS + 1> along;  // strided rows: single positions, else packs
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;

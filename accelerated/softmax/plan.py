@@ -5,7 +5,6 @@ from __future__ import annotations
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 
 from ..solver import serve
-from .persistent_tma import PersistentTma
 from .problem import SoftmaxProblem
 from .register_resident import RegisterResident
 from .row_tiles import RowTiles
@@ -16,7 +15,6 @@ SOLVERS = (
     RegisterResident(),
     RowTiles(),
     SmallRows(),
-    PersistentTma(),
     Staged(),
 )
 

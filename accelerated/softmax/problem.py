@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
@@ -36,16 +35,6 @@ EVICTED_BYTES = (60 << 20, 160 << 20)
 
 Softmax = SoftmaxForward | SoftmaxBackward
 Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of every operand, in elements
-
-
-class Persistent(NamedTuple):
-    """Arguments of the persistent kernels alone; 0 for all others."""
-
-    part: int = 0  # packs of a tile
-    steps: int = 0  # tiles of a row that a block takes
-    ahead: int = 0  # tiles in flight
-    delay: int = 0  # tiles between the online-softmax state and the result of one
-    cache_policy: int = 0  # how L2 treats what is read and written
 
 
 @dataclass(frozen=True)
@@ -145,7 +134,6 @@ class SoftmaxProblem(solver.Problem):
         team: int = 1,
         kept: int = 0,
         shared_bytes: int = 0,
-        persistent: Persistent | None = None,
         layout: RowLayout | None = None,
         definitions: dict[str, int] | None = None,
     ) -> Launch:
@@ -161,13 +149,10 @@ class SoftmaxProblem(solver.Problem):
             ("algorithm", c_int(self.operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
-            *((name, c_uint(value)) for name, value in (persistent or Persistent())._asdict().items()),
             ("rows", layout.rows),
             ("along", layout.along),
         )
-        return self._launch(
-            source, kernel, threads, grid, shared_bytes, definitions or {}, others, persistent is not None
-        )
+        return self._launch(source, kernel, threads, grid, shared_bytes, definitions or {}, others)
 
     def small_launch(
         self,
@@ -198,45 +183,13 @@ class SoftmaxProblem(solver.Problem):
         shared_bytes: int,
         definitions: dict[str, int],
         others: Sequence[tuple[str, Any]],
-        cooperative: bool = False,
     ) -> Launch:
         operation = self.operation
         chosen = {name: str(value) for name, value in definitions.items()}
         function = self.device.function(source, kernel, type_definitions(self.output.scalar_type, operation, **chosen))
         scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
         arguments = structure(*pointers(len(operation.operands)), *scalars, *others)
-        return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, cooperative)
-
-
-@dataclass(frozen=True)
-class Division:
-    """How persistent blocks share rows. blocks: of a group that shares a row. part: packs of a row in a tile, of which
-    a block takes so many steps; tiles: that shared memory holds; ahead: of them in flight. delay: tiles between the
-    online-softmax state and the result of one."""
-
-    blocks: int
-    part: int
-    steps: int
-    tiles: int
-    ahead: int
-    delay: int
-    shared_bytes: int
-
-    def launch(
-        self, problem: SoftmaxProblem, source: str, threads: int, cache_policy: int, definitions: dict[str, int]
-    ) -> Launch:
-        """Return the launch of a kernel, one block per multiprocessor."""
-        return problem.launch(
-            source,
-            f"softmax_{PurePosixPath(source).stem}_{problem.direction}",
-            threads=threads,
-            grid=problem.device.multiprocessors,
-            team=self.blocks,
-            kept=self.tiles,
-            shared_bytes=self.shared_bytes,
-            persistent=Persistent(self.part, self.steps, self.ahead, self.delay, cache_policy),
-            definitions=definitions,
-        )
+        return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
 
 
 class SoftmaxSolver(solver.Solver[SoftmaxProblem]):

@@ -1,4 +1,4 @@
-"""Gradients of the bias on the emulated device: planes that begin anywhere and have gaps, channels innermost, in parts."""
+"""Gradients of the bias on the emulated device: channels innermost, in parts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import pytest
 from convolution_operations import check
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.bias_gradient_channels import BiasGradientChannels
-from dualdnn.accelerated.convolution.bias_gradient_planes import BiasGradientPlanes
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionBackwardBias, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
 
-PLANES, CHANNELS = "convolution.bias_gradient_planes", "convolution.bias_gradient_channels"
+CHANNELS = "convolution.bias_gradient_channels"
 TYPES = pytest.mark.parametrize("kind", [FLOAT, HALF, BFLOAT16, DOUBLE], ids=lambda kind: kind.name)
 
 
@@ -21,12 +20,6 @@ def backend(request, monkeypatch):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "multiprocessors", request.param)
     return made
-
-
-class DividedPlanes(BiasGradientPlanes):
-    """Blocks divide small planes."""
-
-    least_packs = 1
 
 
 class DividedChannels(BiasGradientChannels):
@@ -42,21 +35,6 @@ def gradient(kind, dims, layout, alpha=1.5, beta=-0.5):
 
 @TYPES
 @pytest.mark.parametrize(
-    "dims, layout",
-    [((3, 5, 7, 19), "gaps"), ((2, 3, 4, 6, 11), "gaps"), ((2, 4, 17, 11), "nchw"), ((2, 3, 4, 8), "nchw"), ((1, 2, 40), "nchw")],
-    ids=str,
-)  # fmt: skip
-def test_planes(backend, kind, dims, layout):
-    check(backend, gradient(kind, dims, layout), DividedPlanes())
-
-
-def test_planes_at_any_address(backend):
-    for shift in (1, 3, 5):
-        check(backend, gradient(HALF, (2, 3, 5, 21), "gaps"), DividedPlanes(), shift=shift, shifted="dy")
-
-
-@TYPES
-@pytest.mark.parametrize(
     "dims", [(3, 5, 27, 19), (4, 67, 9, 13), (2, 3, 61, 53), (2, 128, 9, 7), (2, 300, 3, 3), (1, 7, 6, 5, 45)], ids=str
 )
 def test_channels(backend, kind, dims):
@@ -64,11 +42,9 @@ def test_channels(backend, kind, dims):
 
 
 def test_what_they_do_not_serve(backend):
-    """Pixels that do not follow each other, more gaps than are divided by, more channels than a block meets again."""
+    """Channels that are no neighbours, and more of them than a block meets again."""
     of = lambda *given: possible_solvers(gradient(*given), backend.device)  # noqa: E731
-    assert PLANES not in of(FLOAT, (2, 3, 4, 5), "nhwc") and CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw")
-    assert PLANES not in of(FLOAT, (2, 3, 3, 3, 3, 3), "gaps") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
-    assert PLANES not in of(HALF, (2, 3, 4, 5), "gaps")  # rows shorter than a pack
+    assert CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
 
 
 def test_nothing_is_read_around_dy(backend):
@@ -80,7 +56,5 @@ def test_nothing_is_read_around_dy(backend):
             backend.device.fill(self.memory.address, spec.nbytes, 0)
             self.address = self.memory.address
 
-    for name, layout in ((PLANES, "nchw"), (CHANNELS, "nhwc")):
-        operation = gradient(HALF, (1, 3, 4, 8), layout)
-        plan = plan_by(operation, backend.device, name)
-        plan([Operand(operation.dy), Operand(operation.db)], None)
+    operation = gradient(HALF, (1, 3, 4, 8), "nhwc")
+    plan_by(operation, backend.device, CHANNELS)([Operand(operation.dy), Operand(operation.db)], None)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.softmax import persistent_tma, register_resident, row_tiles, small_rows
-from dualdnn.accelerated.softmax.problem import SHORT_ROW, RowShape, layout_of
+from dualdnn.accelerated.softmax import register_resident, row_tiles, small_rows
+from dualdnn.accelerated.softmax.problem import SHORT_ROW, layout_of
 from dualdnn.accelerated.softmax.register_resident import elements_in_registers, packs_in_registers
 from dualdnn.accelerated.softmax.row_tiles import pair_tile, short_tile, tile_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
@@ -107,61 +107,6 @@ def test_tiles_of_a_large_tensor_run_at_once():
     rows, length = 31 * 37 * 41, 67
     _, of_tile = tile_of(rows, length, 2, 4, H200)
     assert -(-rows // of_tile) <= row_tiles.TILES_AT_ONCE * H200.multiprocessors < -(-rows // (of_tile // 2))
-
-
-@pytest.mark.parametrize("queue", [0, persistent_tma.QUEUE_TILES])
-@pytest.mark.parametrize(
-    "inputs, lead",
-    sorted({(n, lead) for n in (1, 2) for stays in (0, 1) for lead, _ in persistent_tma.leads_of(n, stays, True)}),
-)
-def test_tiles_of_persistent_blocks_fit_and_cover_every_row(inputs, lead, queue):
-    found, device = 0, H200
-    for rows, packs in product(ROWS, PACKS):
-        stream = persistent_tma.division_of(RowShape(rows, packs, True, 16, inputs), device, 8, lead, queue)
-        if stream is None:
-            continue
-        found += 1
-        # parts of a row: enough, full warps, and no more than the compute warps of a block take
-        assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
-        assert stream.part * inputs <= persistent_tma.COMPUTE_THREADS * persistent_tma.TILE_PACKS
-        # a tile has a slot until it was written, in registers at last, others are in flight meanwhile
-        assert max(stream.steps, queue) <= stream.delay and stream.tiles <= persistent_tma.MOST_TILES
-        assert stream.delay - queue + stream.ahead <= stream.tiles
-        # the rows between reading and writing have slots of their own in the exchange buffer
-        assert stream.delay <= persistent_tma.OPEN_ROWS * stream.steps - 2
-        assert stream.tiles * stream.part * inputs * 16 < stream.shared_bytes <= device.shared_bytes_per_block
-    assert found
-
-
-def test_a_queue_holds_rows_that_shared_memory_does_not():
-    problem = RowShape(8, 802816, True, 16, 2)  # gradients of 8x64x16x56x56 in float
-    assert all(persistent_tma.division_of(problem, H200, 8, lead) is None for lead in persistent_tma.LEADS[2])
-    assert any(
-        persistent_tma.division_of(problem, H200, 8, lead, persistent_tma.QUEUE_TILES)
-        for lead in persistent_tma.LEADS[2]
-    )
-
-
-def test_long_rows_of_floats_lie_in_registers_rather_than_follow_each_other_closely():
-    problem = RowShape(8, 802816, True, 16, 1)  # 8x64x16x56x56 in float
-    found = [
-        (persistent_tma.division_of(problem, H200, 8, lead, queue), queue)
-        for lead, queue in persistent_tma.leads_of(1, False, True)
-    ]
-    stream, queue = next(way for way in found if way[0])
-    assert queue == persistent_tma.QUEUE_TILES
-    assert (stream.delay - stream.steps) * stream.part * 16 >= persistent_tma.QUEUE_LEAD[stream.blocks > 1]
-    assert any(stream and not queue for stream, queue in found)  # a shorter lead would do without
-    assert not any(queue for _, queue in persistent_tma.leads_of(1, False, False))
-    assert all(lead in persistent_tma.LEADS[2] for lead, _ in persistent_tma.leads_of(2, False, True))
-    assert persistent_tma.leads_of(1, True, True)[0] == (persistent_tma.L2_LEAD, 0)
-
-
-def test_what_stays_in_l2_is_less_than_it_holds():
-    for nbytes in (1 << 20, 24 << 20, 38 << 20, 48 << 20, 49 << 20, 1 << 30):
-        sixteenths = persistent_tma.kept_sixteenths(nbytes)
-        assert 0 <= sixteenths <= 16 and sixteenths * nbytes <= 16 * persistent_tma.KEPT_RESULT_BYTES
-        assert (sixteenths > 0) == (nbytes <= persistent_tma.MOST_RESULT_BYTES)
 
 
 @pytest.mark.parametrize("layout", ["gaps", "odd"])

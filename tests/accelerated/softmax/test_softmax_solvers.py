@@ -81,7 +81,6 @@ def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, b
     ("small_rows", "CHANNEL", (2, 5, 4, 4), "nchw"), ("small_rows", "INSTANCE", (1, 5000, 1, 1), "odd"),
     ("register_resident", "INSTANCE", (2, 5000, 1, 1), "nchw"),
     ("row_tiles", "INSTANCE", (2, 300, 1, 1), "nchw"), ("row_tiles", "INSTANCE", (2, 5, 4, 4), "gaps"),
-    ("persistent_tma", "INSTANCE", (2, 5, 3, 3), "nchw"), ("persistent_tma", "INSTANCE", (2, 64, 16, 16), "gaps"),
 ], ids=str)  # fmt: skip
 def test_what_a_solver_does_not_serve(backend, solver, mode, dims, layout):
     operation = operation_of(False, "ACCURATE", FLOAT, dims, layout, 0.0, mode)

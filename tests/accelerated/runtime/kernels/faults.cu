@@ -97,7 +97,7 @@ extern "C" __global__ void forgotten_load(const Arguments arguments) {
     fence_mbarrier_init();
     for (int i = 0; i < 2; i++) {
       mbarrier_arrive_expect_tx(&barriers[i], 128);
-      tma_load_bulk(shared + 32 * i, arguments.values + 32 * i, 128, &barriers[i], {});  // forgotten_load: load
+      tma_load_bulk(shared + 32 * i, arguments.values + 32 * i, 128, &barriers[i]);  // forgotten_load: load
     }
   }
   __syncthreads();
@@ -112,7 +112,7 @@ extern "C" __global__ void expected_bytes(const Arguments arguments) {
   if (threadIdx.x == 0) {
     mbarrier_init(&barrier, 1), fence_mbarrier_init();
     mbarrier_arrive_expect_tx(&barrier, arguments.number);  // expected_bytes: arrival
-    tma_load_bulk(shared, arguments.values, 128, &barrier, {});
+    tma_load_bulk(shared, arguments.values, 128, &barrier);
   }
   __syncthreads();
   mbarrier_wait_parity(&barrier, 0);  // expected_bytes: wait
@@ -126,7 +126,7 @@ extern "C" __global__ void unexpected_load(const Arguments arguments) {
     mbarrier_init(&barrier, 1), fence_mbarrier_init();
     mbarrier_arrive_expect_tx(&barrier, 128);
     for (int i = 0; i < arguments.number; i++)
-      tma_load_bulk(shared + 32 * i, arguments.values, 128, &barrier, {});  // unexpected_load: load
+      tma_load_bulk(shared + 32 * i, arguments.values, 128, &barrier);  // unexpected_load: load
   }
   __syncthreads();
   mbarrier_wait_parity(&barrier, 0);
@@ -165,7 +165,7 @@ extern "C" __global__ void copy_and_load(const Arguments arguments) {
   if (threadIdx.x > 0) return;
   mbarrier_init(&barrier, 1), fence_mbarrier_init();
   mbarrier_arrive_expect_tx(&barrier, 128);
-  tma_load_bulk(shared, arguments.values, 128, &barrier, {});           // copy_and_load: one
+  tma_load_bulk(shared, arguments.values, 128, &barrier);               // copy_and_load: one
   cp_async<4>(shared + arguments.number, arguments.values + 32, true);  // copy_and_load: other
   cp_async_commit();
   cp_async_wait<0>();

@@ -178,7 +178,7 @@ KERNEL(two_phases) {
 // TMA loads 256 bytes.
 __device__ __forceinline__ void load(const Arguments& a) {
   mbarrier_arrive_expect_tx(barrier(), 256);
-  tma_load_bulk(shared_memory, a.values, 256, barrier(), l2_cache_policy(true));
+  tma_load_bulk(shared_memory, a.values, 256, barrier());
 }
 
 KERNEL(brought_and_read) {
