@@ -131,7 +131,6 @@ class Configuration:
     """What a solver makes of a problem: one kernel launch, before its kernel is compiled.
 
     alignment: bytes at multiples of which operands must begin, where that is more than one element.
-    preferred: whether the launch is expected to take less time than those of the solvers behind it.
     operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before
     this one.
     """
@@ -144,7 +143,6 @@ class Configuration:
     block: Grid
     shared_bytes: int = 0
     alignment: Mapping[str, int] = field(default_factory=dict)
-    preferred: bool = True
     operands: tuple[str, ...] = ()
     scratch_bytes: int = 0
     before: Configuration | None = None
@@ -214,10 +212,6 @@ class PoolingSolver(Solver[PoolingProblem]):
 
     def serves(self, problem: PoolingProblem) -> bool:
         return self._configured(problem) is not None
-
-    def applies(self, problem: PoolingProblem) -> bool:
-        found = self._configured(problem)
-        return found is not None and found.preferred
 
     def launches(self, problem: PoolingProblem) -> list[Launch]:
         found = self._configured(problem)

@@ -6,8 +6,7 @@
 // compile time.
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
-// THREADS and BLOCKS (of an SM), TILE1, ROW_CHANNELS (of a position of rows in packs), CHANNEL_BYTES (of a thread),
-// CHANNEL_TILE (windows of a thread along axis 2 of packs of channels).
+// THREADS and BLOCKS (of an SM), TILE1, ROW_CHANNELS (of a position of rows in packs), CHANNEL_BYTES (of a thread).
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -63,7 +62,7 @@ constexpr int CHANNELS_OF_BYTES = CHANNEL_BYTES / sizeof(ELEMENT);
 using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in packs of 16 bytes
 using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // of 8 bytes
 using Loose = Access<true, 1, 1, 1>;                                  // element by element
-using Channels = Access<false, CHANNEL_TILE, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
+using Channels = Access<false, 1, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
 using Scattered = Access<false, 1, 1, 1>;  // channels, one by one
 // A kernel for each way of access. KERNEL(name, type)
 #define FOR_EVERY_ACCESS(KERNEL) \

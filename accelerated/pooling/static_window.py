@@ -32,7 +32,6 @@ class Settings:
     blocks: int  # that an SM should hold, which limits the registers of a thread
     rows: int = 1  # windows of a thread along axis 1, where they overlap
     channel_bytes: int = 8  # of the channels of a thread
-    channel_tile: int = 1  # windows of a thread along axis 2 where it has channels
     row_channels: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of the channels of a block, for gradients of maxima
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
@@ -45,7 +44,6 @@ class Settings:
             "BLOCKS": self.blocks,
             "TILE1": self.rows,
             "CHANNEL_BYTES": self.channel_bytes,
-            "CHANNEL_TILE": self.channel_tile,
             "ROW_CHANNELS": self.row_channels,
             "STAGES": self.stages,
         }
@@ -139,7 +137,7 @@ def access_of(
     if static.channels > 1:
         channels = settings.channel_bytes // static.scalar_bytes
         if channels > 1 and problem.aligned and all(static.divided_by(channels, True)):
-            return Access("channels", settings.channel_tile, channels, 1, False, static.channels // channels)
+            return Access("channels", 1, channels, 1, False, static.channels // channels)
         return Access("scattered", 1, 1, 1, False, static.channels)
     along = static.axes[2]
     if along.y_stride != 1 and along.output > 1:
@@ -170,7 +168,6 @@ class StaticWindowSolver(PoolingSolver):
         block: Grid,
         *fields: tuple[str, Any],
         shared_bytes: int = 0,
-        preferred: bool = True,
     ) -> Configuration:
         """Return the launch of a kernel whose arguments end with ``fields``. window: with the settings that the kernel
         is compiled for."""
@@ -188,7 +185,6 @@ class StaticWindowSolver(PoolingSolver):
             block,
             shared_bytes,
             alignment,
-            preferred,
         )
 
 

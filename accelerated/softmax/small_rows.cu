@@ -1,15 +1,197 @@
 // Softmax of few rows, forward (3.2.96) and backward (4.1.19), in the registers of clusters: packs of 16 bytes, or
 // single elements that lie anywhere.
 //
-// What a thread has lies one step apart along one dimension, so that all reads are in flight at once. The blocks of a
-// cluster exchange states once: every warp sends its state to all blocks. Addresses of operands and of the other
-// blocks are computed before the wait.
+// What a thread has lies one step apart along one dimension, in registers, so that all reads are in flight at once. The
+// blocks of a cluster exchange states once: every warp sends its state to all blocks. Addresses of operands and of the
+// other blocks are computed before the wait.
 //
 // Roofline: a launch and one way to memory and back; bytes (2 or 3 an element) and flops (some 12) hardly matter.
 // Measured (H200), 8 rows of 12544 floats: 1.38 us in a graph, where an empty kernel takes 0.52: 410 to 460 cycles
 // until the values are there, 340 until a warp has its maximum and sum, 300 to 400 for the exchange, 470 to merge,
 // 100 to 180 to write. History: docs/performance/softmax.md.
-#include "softmax/small.cuh"
+#include "softmax/reduce.cuh"
+
+// The compiler computes an address now, before the wait for earlier kernels, not when it is used.
+template <class T> __device__ __forceinline__ void compute_now(T*& address) {
+#ifndef EMULATED_CUDA
+  auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(address);
+  asm volatile("" : "+l"(bytes));
+  __builtin_assume(__isGlobal(bytes));
+  address = reinterpret_cast<T*>(bytes);
+#endif
+}
+
+// One element, or pack, of every so many of the slowest dimension of up to four (the host side is
+// softmax/small_rows.py). In few arguments and instructions, without jumps: those that are not at hand take longer than
+// all there is to compute.
+template <int N> struct Offsets {
+  static constexpr int FASTER = 3;
+  unsigned count;  // without the further ones
+  unsigned items, apart,
+      limit;  // further ones: how many with the first, distance in positions, how many positions there are
+  int item_step[N];
+  FastDivmod extent[FASTER];
+  int step[N][FASTER + 1];  // the fastest first
+
+  // The offsets of one; how many there are with it: only the last may lie beyond the end.
+  __device__ __forceinline__ unsigned locate(unsigned index, unsigned (&offset)[N]) const {
+    unsigned rest = index, position[FASTER + 1];
+#pragma unroll
+    for (int d = 0; d < FASTER; d++) rest = extent[d].divide(rest, position[d]);
+    position[FASTER] = rest;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+      offset[n] = 0;
+#pragma unroll
+      for (int d = 0; d <= FASTER; d++) offset[n] += position[d] * step[n][d];
+    }
+    return index >= count ? 0 : items - (rest + (items - 1) * apart >= limit);
+  }
+};
+
+template <int INPUTS> struct SmallArguments {
+  const ELEMENT* input[INPUTS];
+  ELEMENT* output;
+  COMPUTE alpha, beta;
+  int algorithm;
+  Offsets<INPUTS + 1> rows, along;
+};
+
+// N packs of a thread, of each input, of which the first `count` exist, and the values in them.
+template <class Rule, int N> struct LocatedPacks {
+  static constexpr int INPUTS = Rule::INPUTS;
+  using Held = Elements<WIDTH>;
+  const SmallArguments<INPUTS>& a;
+  const Held* source[INPUTS][N];
+  Held* target[N];
+  unsigned count;
+  Held held[N][INPUTS];
+  COMPUTE values[INPUTS][N * WIDTH];
+
+  // Of a row, what thread `number` along it has.
+  __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
+      : a(arguments) {
+    unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];
+    a.rows.locate(row, row_offset);
+    count = a.along.locate(number, offset);
+    const int (&step)[INPUTS + 1] = a.along.item_step;
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) offset[n] += row_offset[n];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        source[n][k] = reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
+        compute_now(source[n][k]);
+      }
+      target[k] = reinterpret_cast<Held*>(a.output + (offset[INPUTS] + k * step[INPUTS]));
+      compute_now(target[k]);
+    }
+  }
+  __device__ __forceinline__ void wait() const { griddepcontrol_wait_only(source[0][0], target[0]); }
+  // All are in flight before the first is used.
+  __device__ __forceinline__ void start_loads() {
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        if constexpr (NEUTRAL_ELEMENT)
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
+        if (k < count) held[k][n] = *source[n][k];
+      }
+  }
+  __device__ __forceinline__ void take() {
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        unpack(&held[k][n], &values[n][k * WIDTH]);
+        if constexpr (!NEUTRAL_ELEMENT)
+          if (k >= count) values[n][k] = Rule::neutral();
+      }
+  }
+  template <bool BLENDS> __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[1]) const {
+    COMPUTE result[N * WIDTH];
+    rule.template results<true>(state, values, result);
+    if (BLENDS && a.beta != COMPUTE(0))
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        if (k >= count) continue;
+        COMPUTE prior[WIDTH];
+        unpack(target[k], prior);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[k * WIDTH + i] += a.beta * prior[i];
+      }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      COMPUTE of_pack[WIDTH];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+      if (k < count) pack(of_pack, target[k]);
+    }
+  }
+};
+
+// Launches dependents when a value is there: in a stream the launch of one takes away what instructions are at
+// hand, and it comes 0.5 to 0.8 us later. Launched at the wait, it came before this kernel's last instructions, which
+// then took 0.15 us longer; launched at the end, it came too late, 0.3 us.
+__device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
+  constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
+  griddepcontrol_launch_dependents_if(value != NEVER);
+}
+
+// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes
+// 0.15 us. with: is given the rule and whether results are blended.
+template <class Rule, class With>
+__device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
+  const Algorithm algorithm =
+      Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
+  if (a.beta != COMPUTE(0) || algorithm == FAST) with(Rule{algorithm, a.alpha}, std::true_type());
+  else if (algorithm == LOG) with(Rule{LOG, a.alpha}, std::false_type());
+  else with(Rule{ACCURATE, a.alpha}, std::false_type());
+}
+
+// The maximum of a warp, of which none is NaN: integers are compared in one instruction.
+template <class T> __device__ __forceinline__ T maximum_of_warp(T value) {
+  for (unsigned lanes = 1; lanes < 32; lanes *= 2) value = max(value, __shfl_xor_sync(~0u, value, lanes));
+  return value;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ float maximum_of_warp(float value) {
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // and back
+  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
+}
+#endif
+template <class Rule> __device__ __forceinline__ COMPUTE row_maximum_of_warp(const Rule& rule, COMPUTE maximum) {
+  return rule.has_maximum() ? maximum_of_warp(maximum) : maximum;
+}
+
+// Of N parts, a power of two, and `maximum`: the maximum of all, their sums below a maximum; in pairs, which wait for
+// each other least.
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
+  if (!rule.has_maximum()) return maximum;
+  COMPUTE maxima[N];
+#pragma unroll
+  for (int j = 0; j < N; j++) maxima[j] = part[j].maximum;
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) maxima[j] = max(maxima[j], maxima[j + n]);
+  return max(maximum, maxima[0]);
+}
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, OnlineState (&part)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; j++)
+    if (rule.has_maximum()) rule.raise(part[j], maximum);
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) part[j].sum += part[j + n].sum;
+  return part[0].sum;
+}
 
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
 constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane

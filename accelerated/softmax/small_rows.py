@@ -3,20 +3,66 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
-from ..primitives.geometry import merge_dimensions
+from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
-from .small import MOST_THREADS, offsets_of, row_offsets
 
+MOST_THREADS = 512  # per block
+RANK = 4  # dimensions: there are no more along rows, and none more beside them, that strides of tensors keep apart
 # Elements or packs of a thread, as the kernel is compiled for them, by elements of a pack, in order of preference
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_ROW = 1024  # elements; a block or some lanes of a warp serve shorter rows
 FEW_VALUES = 32  # of a thread, with which two blocks of 512 threads find registers on a multiprocessor
 EXCHANGE_BYTES = 16  # of shared memory, for the barrier of a cluster
+
+
+@cache
+def _offsets_type(operands: int) -> type[ctypes.Structure]:
+    class Offsets(ctypes.Structure):
+        _fields_ = [
+            ("count", ctypes.c_uint),
+            ("items", ctypes.c_uint),
+            ("apart", ctypes.c_uint),
+            ("limit", ctypes.c_uint),
+            ("item_step", ctypes.c_int * operands),
+            ("extent", FastDivmod * (RANK - 1)),
+            ("step", ctypes.c_int * RANK * operands),
+        ]
+
+    return Offsets
+
+
+def offsets_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, each: int) -> Any:
+    """Return the kernels' ``Offsets``: of every ``each`` positions of dimension ``d`` one, the others ``apart`` from
+    each other.
+
+    extents: of merged dimensions, the slowest first. steps: for every operand, in elements.
+    """
+    apart = ceiling(extents[d], each)
+    # That dimension comes last.
+    order = [*reversed([i for i in range(len(extents)) if i != d])]
+    value: Any = _offsets_type(len(steps))()
+    value.count = apart * prod(extents[i] for i in order)
+    value.items, value.apart, value.limit = ceiling(extents[d], apart), apart, extents[d]
+    for dimension in range(RANK - 1):
+        value.extent[dimension] = FastDivmod.of(extents[order[dimension]] if dimension < len(order) else 1)
+    for operand, step in enumerate(steps):
+        value.item_step[operand] = apart * step[d]
+        value.step[operand][:] = [*(step[i] for i in order), *[0] * (RANK - 1 - len(order)), step[d]]
+    return value
+
+
+def row_offsets(problem: SoftmaxProblem) -> Any:
+    """Return the offsets at which rows begin."""
+    extents, steps = merge_dimensions(*problem.outer_extents)
+    return offsets_of(extents, steps, 0, 1)
 
 
 class Division(NamedTuple):
