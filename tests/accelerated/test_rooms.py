@@ -39,7 +39,6 @@ BORROWED = {
     ): "operands in another layout than a solver reads are transposed first, by the walks of TransformTensor",
     ("convolution", "reduce_tensor"): "the gradient of a bias is a sum over images and positions",
     ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
-    ("pooling", "reduce_tensor"): "a small average over a full image is a sum with another factor",
 }
 
 # Home-made words and what is said instead. The first expression that matches a line is what the test names.
