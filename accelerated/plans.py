@@ -99,7 +99,7 @@ class BackgroundLaunch(Launch):
     aligned.
 
     module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel.
-    fallback: the other one, of the same operands. alignment: of each operand, bytes of which its address must be a
+    fallback: the other one, of the first operands. alignment: of each operand, bytes of which its address must be a
     multiple.
     """
 
@@ -130,7 +130,7 @@ class BackgroundLaunch(Launch):
         if self.fallback is None or (self.function is not None and aligned):
             return False
         record.final &= self.refused or not aligned
-        self.fallback.record(record, operands)
+        self.fallback.record(record, operands[: len(self.fallback.operands)])
         return True
 
     def _have(self, ask: Callable[[], Any]) -> None:

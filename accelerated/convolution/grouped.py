@@ -177,7 +177,11 @@ class GroupedProduct:
         computing = seconds_of(self.blocks * THREADS, PIXELS * pixel + filters, INSTRUCTIONS * device.multiprocessors)
         return Rates.LAUNCH + max(nbytes / Rates.BANDWIDTH, computing)
 
-    def launch(self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str]) -> Launch:
+    def launch(
+        self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str], noting: int = 0
+    ) -> Launch:
+        """Return the launch. noting: blocks of a product that has computed y before; where the first words of
+        ``workSpace`` say that all were right, the launch does nothing."""
         value, lane, channels = self.value, self.lane, self.channels
         last = channels_last(self.x) and channels_last(self.y)
         value.x_packs = (
@@ -189,7 +193,8 @@ class GroupedProduct:
         c = self.backward.convolution if self.backward else None
         w_filter, w_channel, *w_axis = self.w_steps
         arguments = structure(
-            *pointers(5),
+            *pointers(6),
+            ("noting", c_int(noting)),
             ("convolution", value),
             ("epilogue", epilogue),
             ("lane_blocks", FastDivmod.of(self.lane_blocks)),
@@ -218,6 +223,7 @@ class GroupedProduct:
         definitions = type_definitions(self.x.data_type, operation, **lane.definitions)
         function = device.function(SOURCE, "convolution_grouped", definitions)
         shared_bytes = self.lanes * self.lane_values * self.number_bytes
+        operands = (*operands, "workSpace" if noting else operands[2])
         return Launch(function, arguments, operands, (self.blocks, 1, 1), (THREADS, 1, 1), shared_bytes)
 
 
@@ -229,7 +235,7 @@ class Grouped(ConvolutionSolver):
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         plain = problem.in_one_launch and not problem.filter_row and problem.operation.x.vector_length == 1
-        return plain and _product(problem).is_known
+        return plain and grouped_product(problem).is_known
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         filters, channels = problem.operation.w.dims[0] // problem.groups, problem.operation.w.dims[1]
@@ -241,15 +247,15 @@ class Grouped(ConvolutionSolver):
         return filters <= FEW_OF_ONE and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        return _product(problem).estimated_seconds(problem.device)
+        return grouped_product(problem).estimated_seconds(problem.device)
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o = problem.operation
         operands = ("x", "w", *operand_names(o))
-        return [_product(problem).launch(o, problem.device, problem.epilogue, operands)]
+        return [grouped_product(problem).launch(o, problem.device, problem.epilogue, operands)]
 
 
-def _product(problem: ConvolutionProblem) -> GroupedProduct:
+def grouped_product(problem: ConvolutionProblem) -> GroupedProduct:
     o = problem.operation
     steps, taps = o.w.tensor.strides, prod(o.w.dims[2:])
     return GroupedProduct(problem.groups, o.x, o.w, o.y, operation_product(o), steps, o.w.dims[1], taps)

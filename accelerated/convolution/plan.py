@@ -53,6 +53,7 @@ from .implicit_gemm.small_channels import SMALL_CHANNELS
 from .implicit_gemm.solvers import ImplicitGemm
 from .implicit_gemm.tma import TMA
 from .int8x32_reorder import Int8x32Reorder
+from .pack_groups import PackGroups
 from .tiny import Tiny
 from .transforms.fft import FFT
 from .transforms.winograd import Winograd, WinogradNonfused
@@ -63,6 +64,7 @@ serve(
         DepthwiseTma(),
         Depthwise(),
         Tiny(),
+        PackGroups(),
         Grouped(),
         *SMALL_CHANNELS,
         *map(ImplicitGemm, TMA),

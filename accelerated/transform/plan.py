@@ -9,11 +9,11 @@ from dualdnn.api.operations import TransformFilter, TransformTensor, TransformTe
 
 from ..plans import Launch
 from ..solver import serve
-from .problem import TransformProblem, Walk, WalkSolver, copy, padded, spread_filter, transformed
+from .problem import TransformProblem, Walk, WalkSolver, block_diagonal, copy, padded, spread_filter, transformed
 from .rows import RowsSolver
 from .transpose import TransposeSolver
 
-__all__ = ["copy", "launch", "padded", "spread_filter", "transformed"]
+__all__ = ["block_diagonal", "copy", "launch", "padded", "spread_filter", "transformed"]
 
 WalkSolver.order = (TransposeSolver(), RowsSolver())
 serve(TransformProblem, WalkSolver.order, TransformTensor, TransformTensorEx, TransformFilter)

@@ -151,12 +151,11 @@ class Walk:
 def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: list[Axis]) -> list[int]:
     """Return the coordinates that leave their tensor somewhere on the walk."""
 
-    def last(i: int) -> int:
-        return coordinates[i].base + sum(
-            step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True)
-        )
+    def reach(i: int, sign: int) -> int:
+        far = (step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True))
+        return coordinates[i].base + sum(step for step in far if step * sign > 0)
 
-    return [i for i, c in enumerate(coordinates) if c.base < 0 or last(i) >= c.limit]
+    return [i for i, c in enumerate(coordinates) if reach(i, -1) < 0 or reach(i, 1) >= c.limit]
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Walk:
@@ -187,6 +186,25 @@ def spread_filter(w: TensorSpec, target: TensorSpec, stride: tuple[int, ...]) ->
         axes.append(Axis(target.dims[2 + d], {2 + d: step}, {2 + d: 1}))
     none = [0] * (2 + rank)
     return Walk(axes, _coordinates(w, none), _coordinates(target, none))
+
+
+def block_diagonal(w: TensorSpec, target: TensorSpec, groups: int, together: int) -> Walk:
+    """Return the walk from a filter of ``groups`` groups (K, C, taps ...) to one whose groups are ``together`` of those
+    each, with zeros where filters and channels are of different ones, behind rows of zeros: (rows and K, together * C,
+    taps ...)."""
+    filters, channels, taps = w.dims[0] // groups, w.dims[1], w.dims[2:]
+    before, rows = target.dims[0] - w.dims[0], together * filters
+    same = w.rank  # the group of a channel, counted from that of the filter
+    axes = [
+        Axis(target.dims[0] // rows, {0: rows}, {0: rows}),
+        Axis(together, {0: filters, same: -1}, {0: filters}),
+        Axis(filters, {0: 1}, {0: 1}),
+        Axis(together, {same: 1}, {1: channels}),
+        Axis(channels, {1: 1}, {1: 1}),
+        *(Axis(extent, {2 + d: 1}, {2 + d: 1}) for d, extent in enumerate(taps)),
+    ]
+    source = [*_coordinates(w, [-before, *[0] * (w.rank - 1)]), Coordinate(0, 1, 0)]
+    return Walk(axes, source, _coordinates(target, [0] * w.rank))
 
 
 def _channel_step(spec: TensorSpec, channels: int) -> int:

@@ -42,7 +42,7 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
             if channels <= FEW_CHANNELS and filters <= FEW_FILTERS:
                 return True
             return MARGIN * self.estimated_seconds(problem) < seconds_otherwise(self, problem)
-        if max(filters, channels) > FEW:
+        if max(filters, channels) > FEW or self.estimated_seconds(problem) > seconds_otherwise(self, problem):
             return False
         # Without strides it is one convolution, which has kernels of its own for common windows of one channel.
         one = prod(c.stride) == max(filters, channels) == 1 and Inner(problem.classes[0].forward, problem.device)

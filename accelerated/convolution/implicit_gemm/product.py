@@ -39,7 +39,8 @@ class Product:
     that is [group][K][tap][N], which TMA reads (data_gradient/residue_classes.py). statistics: whether the
     workspace gets the sums of the results and of their squares, by filter (statistics.py). factors: operands that have
     an alpha and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale
-    and bias each channel of x; rectified: whether negative values of x become 0 then.
+    and bias each channel of x; notes: whether the first words of the workspace, zeros before, say which blocks met no
+    NaN (pack_groups.py); rectified: whether negative values of x become 0 then.
     """
 
     device: Any
@@ -58,6 +59,7 @@ class Product:
     statistics: bool = False
     factors: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
+    notes: bool = False
     rectified: bool = False
 
     @property

@@ -38,10 +38,11 @@ constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // read through the maps
-  unsigned char* workspace;             // with STATISTICS: [block of the same filters][sum, of squares][filter]
+  unsigned char* workspace;             // with STATISTICS: [block of the same filters][sum, of squares][filter]; notes
   const ELEMENT *scale, *prior_scale;   // of each filter, with FACTORS; NULL: 1
   const ELEMENT *x_scale, *x_bias;      // of each channel, with PROLOGUE; NULL: 1 and 0
-  int x_rectified, alignment;
+  int x_rectified;
+  int notes;  // 1: the workspace is an int for each block, which becomes 1 where no sum of it is NaN
   long long reserved[5];
   TensorMap image, filter, result, blended;
   Convolution convolution;
@@ -158,6 +159,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   const Arguments& a;
   int warp;  // of those that multiply
   unsigned boxes_written = 0;
+  bool met_nan = false;
   Statistics<ROW_BOXES> statistics = {};
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
@@ -336,6 +338,12 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+      if (a.notes) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+          for (int i = 0; i < COLUMNS / 2; i++) met_nan |= sums[b][i] != sums[b][i];
+      }
 #if MAPPED
       if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
       else if (a.blends) write_tile<BLENDED>(scratch, sums, factors, tile, warp_row);
@@ -640,6 +648,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   } else {
     setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * BOXES * BOX_BYTES);
+  }
+  if (a.notes) {
+    __syncwarp();
+    const int none = __syncthreads_and(!m.met_nan);
+    if (threadIdx.x == 0 && none) reinterpret_cast<int*>(a.workspace)[blockIdx.x] = 1;
   }
   if constexpr (STATISTICS) {
     __syncwarp();

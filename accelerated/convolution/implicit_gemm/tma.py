@@ -179,7 +179,7 @@ class TmaKernel(ProductKernel):
         fields = [
             *pointers(10),
             ("x_rectified", c_int(product.rectified)),
-            ("alignment", c_int()),
+            ("notes", c_int(product.notes)),
             ("reserved", (c_longlong * 5)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
@@ -210,6 +210,8 @@ class TmaKernel(ProductKernel):
         alone = kind or product.walk  # no other kernel takes the product
         function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
         further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
+        if product.notes:
+            further = ("workSpace",)
         grid, operands = (shares.blocks, 1, 1), (*product.operands, *further)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
         x_offset, w_offset, y_offset = product.offsets
@@ -303,7 +305,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
         value.x_channel == 1
         and value.k == channels * prod(taps)
         and value.first_m == 0
-        and (groups == 1 or channels * element_bytes % ROW_BYTES == 0)
+        and (groups == 1 or channels * element_bytes % (COPY_ALIGNMENT if product.notes else ROW_BYTES) == 0)
         and min(value.step) > 0  # the image of a convolution, no matrix
     )
     if not plain:

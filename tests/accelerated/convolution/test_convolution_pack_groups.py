@@ -1,0 +1,81 @@
+"""Groups that share tiles on tensor cores, on the emulated device: forward, data gradients, and groups apart where one has
+infinities."""
+
+from __future__ import annotations
+
+import pytest
+from convolution_operations import PRECOMPUTED, UNALIGNED, backwards, check, convolution, kernels, room_of
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution.forward import ConvolutionProblem
+from dualdnn.accelerated.convolution.pack_groups import Packed, PackGroups
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
+from dualdnn.conformance.cases.convolution.convolution import DEFAULT
+from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient
+
+PACKED = "convolution.pack_groups"
+FORWARD = {  # the convolution, groups that share a tile
+    "eight groups of four": (convolution(PRECOMPUTED, (2, 32, 7, 9), 32, (3, 3), data_type=HALF, layout=NHWC, groups=8), 8),
+    "more filters": (convolution(PRECOMPUTED, (2, 32, 6, 5), 64, (3, 2), data_type=BFLOAT16, layout=NHWC, groups=4, stride=2), 4),
+    "groups of 24": (convolution(PRECOMPUTED, (2, 72, 7, 6), 72, (3, 2), data_type=HALF, layout=NHWC, groups=3), 1),
+    "planes": (backwards(convolution(PRECOMPUTED, (2, 64, 7, 9), 64, (3, 3), data_type=HALF, layout=NCHW, groups=8)), 8),
+    "TF32": (convolution(PRECOMPUTED, (2, 24, 7, 6), 48, (3, 2), layout=NHWC, groups=6, blend=(-1.5, 0.0)), 3),
+    "volumes": (convolution(PRECOMPUTED, (2, 16, 3, 5, 6), 16, (2, 2, 2), data_type=HALF, layout=NHWC, groups=4), 4),
+}  # fmt: skip
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    monkeypatch.setattr(made.device, "multiprocessors", 2)
+    return made
+
+
+@pytest.mark.parametrize("inputs", ["normal", "infinite"])
+@pytest.mark.parametrize("name", FORWARD)
+def test_groups_that_share_tiles(backend, name, inputs):
+    """The last launch computes once more what a zero and an infinity made NaN."""
+    operation, together = FORWARD[name]
+    assert Packed.of(ConvolutionProblem(operation, backend.device)).together == together
+    *_, product, again = kernels(check(backend, operation, PACKED, inputs=inputs))
+    assert "implicit_gemm_tma" in product and again == "convolution_grouped"
+
+
+@pytest.mark.parametrize("shifted", ["x", "w", "y", "workSpace"])
+def test_operands_that_begin_anywhere(backend, shifted):
+    """Where TMA does not read them, no block notes anything, and the last launch computes all."""
+    check(backend, FORWARD["eight groups of four"][0], PACKED, shift=UNALIGNED, shifted=shifted, inputs="infinite")
+
+
+def test_a_rectified_nan_is_noted(backend):
+    """ReLU makes a zero of a NaN, so that sums are asked, not results."""
+    plain = FORWARD["eight groups of four"][0]
+    relu = ActivationSpec(
+        cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
+    )
+    bias = TensorSpec.packed(HALF, (1, 32, 1, 1))
+    fused = ConvolutionBiasActivationForward(
+        plain.convolution, relu, PRECOMPUTED, 0, 0.5, 0.0, plain.x, plain.w, plain.y, bias, plain.y
+    )
+    check(backend, fused, PACKED, inputs="infinite")
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_data_gradients(backend, monkeypatch, stride):
+    monkeypatch.setattr(PackGroups, "applies", PackGroups.serves)
+    operation = gradient(
+        (2, 64, 7, 9), (64, 8, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, math_type=DEFAULT, groups=8, stride=(stride, stride)
+    )  # fmt: skip
+    names = kernels(check(backend, operation, "convolution.data_gradient", inputs="infinite"))
+    assert any("implicit_gemm_tma" in name for name in names) and names.count("convolution_grouped") >= 1, names
+
+
+def test_many_groups_are_served_so_where_sums_take_longer(backend, monkeypatch):
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
+    large = convolution(PRECOMPUTED, (32, 256, 28, 28), 256, (3, 3), data_type=HALF, layout=NHWC, groups=32)
+    small = FORWARD["eight groups of four"][0]
+    room = room_of(large)
+    assert room.solver(room.problem(large, backend.device)).name == PACKED
+    assert room.solver(room.problem(small, backend.device)).name != PACKED
