@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from dualdnn.conformance.suite.collector import Collector
 from dualdnn.conformance.suite.items import OPENED
+from dualdnn.conformance.suite.results import crashed
+from dualdnn.conformance.suite.workers import Ended
 
 PASSED = {
     "id": "pooling/test_formula", "subject": "reference", "clauses": [], "seconds": 0.0, "error_ratio": None,
@@ -45,6 +47,15 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
     ]
     command, message = shown  # at once, and of the case that failed only
     assert command.startswith("failed: dualdnn conformance") and PASSED["id"] in command and "process down" in message
+
+
+@pytest.mark.parametrize("said", ["pooling.py::test_formu", "poo", ""])
+def test_a_case_whose_name_was_cut_is_a_finding_of_the_library(monkeypatch, said):
+    """A library that writes into its process's memory changes what the process says."""
+    monkeypatch.setitem(OPENED, "library:/l.so", SimpleNamespace(name="library-8003"))
+    died = pytest.TestReport(said, ("", 0, ""), {}, "failed", None, "???")
+    found = crashed(died, ["reference", "library:/l.so"], Ended("ended the process by signal 6 (SIGABRT)"))
+    assert (found["subject"], found["outcome"]) == ("library-8003", "failed") and "SIGABRT" in found["message"]
 
 
 def test_a_crash_that_is_expected_does_not_fail_the_run(monkeypatch, tmp_path):

@@ -105,7 +105,9 @@ class ForeignSubject:
         self.description = f"{self.library.name}, version {version}"
         note("cudnnCreate was called")
         try:
-            self.cudnn.cudnnDestroy(self.new_handle())
+            handle = self.new_handle()
+            note("cudnnDestroy was called")
+            self.cudnn.cudnnDestroy(handle)
             self.computes = True
         except (CudnnError, NotRunnable):
             self.computes = False

@@ -13,6 +13,7 @@ from ..expected import REASON as EXPECTED_FAILURE
 from ..expected import Expected, read_expected
 from ..prove import NOTICED
 from ..report import CaseResult, Subject
+from ..subjects import foreign_path
 from .evidence import EVIDENCE, clauses_of
 from .items import OPENED, case_id, described, opened, without_subject
 from .workers import Ended
@@ -100,7 +101,9 @@ def message_of(report: Any) -> str:
 def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) -> dict[str, Any]:
     """Returns the result of a case whose process ended while it ran."""
     path, _, name = report.nodeid.partition("::")
-    subject = next(s for s in (*OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name)
+    named = [s for s in (*OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name]
+    # A library that wrote into its process's memory may have cut what the process said of its case.
+    subject = next(iter((*named, *filter(foreign_path, subjects), *subjects)))
     case = without_subject(Path(path).stem, name, subject)
     return {
         "id": case,
