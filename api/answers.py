@@ -58,7 +58,11 @@ def depends_on_more(name: str) -> bool:
 
 def is_replaced_by(name: str, parameter: Parameter) -> bool:
     """Return whether a function replaces a descriptor as a whole, so that its answer does not depend on what that was."""
-    return name.startswith("cudnnSet") and parameter.direction != "in" and parameter.base_type in REPLACED
+    return (
+        name.startswith(("cudnnSet", "cudnnGetRNNWeightParams"))
+        and parameter.direction != "in"
+        and parameter.base_type in REPLACED
+    )
 
 
 def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:

@@ -48,6 +48,14 @@ class Descriptor:
         made.destroy()
         return made
 
+    @property
+    def named(self) -> tuple[DropoutDescriptor | None, ...]:
+        """The dropout descriptors that it was set with: what they say when it is used counts."""
+        return ()
+
+    def part_from(self, dropout: DropoutDescriptor) -> None:
+        """Name a dropout descriptor no more, which was destroyed."""
+
     def destroy(self) -> None:
         self.spec = None
         self.alive = False
@@ -103,7 +111,7 @@ class RNNDataDescriptor(Descriptor):
 class RNNDescriptor(Descriptor):
     """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got,
     whose probability and states are the network's, whenever they change. Once that is destroyed, the network has its last
-    probability and no states."""
+    probability and no states. ``value`` is without what the dropout descriptor says."""
 
     type_name = "cudnnRNNDescriptor_t"
     _spec: Any = None
@@ -117,20 +125,36 @@ class RNNDescriptor(Descriptor):
 
     @property
     def spec(self) -> Any:
-        if self._spec is not None and (self.dropout is None or self.dropout.alive):
-            probability = self.dropout.said if self.dropout else 0.0
-            if self._spec.dropout != probability:
-                self._spec = replace(self._spec, dropout=probability)
+        if self._spec is not None and self.dropout is not None and self._spec.dropout != self.dropout.said:
+            self._spec = replace(self._spec, dropout=self.dropout.said)
         return self._spec
 
     @spec.setter
     def spec(self, value: Any) -> None:
         self._spec = value
 
+    @property
+    def value(self) -> Any:
+        return replace(self._spec, dropout=0.0) if self.dropout and self._spec.dropout else self._spec
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._spec = value
+
+    @property
+    def named(self) -> tuple[DropoutDescriptor | None, ...]:
+        return (self.dropout,)
+
+    @named.setter
+    def named(self, named: tuple[DropoutDescriptor | None, ...]) -> None:
+        self.dropout = named[0]
+
+    def part_from(self, dropout: DropoutDescriptor) -> None:
+        self.spec, self.dropout = self.spec, None
+
     def configure(self, spec: RNNSpec, dropout: DropoutDescriptor | None) -> None:
         """Replace the specification and the dropout descriptor, whose probability is the network's from now on."""
         self.spec, self.dropout = spec, dropout
-        self._spec = self.spec
 
     def held(self, operand: str) -> Any:
         return self.dropout.held(operand) if self.dropout else None
@@ -159,11 +183,16 @@ class DropoutDescriptor(Descriptor):
     """``memory`` holds the states of the random numbers, once they were set."""
 
     type_name = "cudnnDropoutDescriptor_t"
+    last = 0.0  # the probability that it said when it was destroyed
 
     @property
     def said(self) -> float:
-        """The probability that it says; 0 before any is set."""
-        return self.spec.probability if self.spec else 0.0
+        """The probability that it says; 0 before any is set, the last one after it was destroyed."""
+        return self.spec.probability if self.spec else self.last
+
+    def destroy(self) -> None:
+        self.last = self.said
+        super().destroy()
 
 
 class SpatialTransformerDescriptor(Descriptor):
@@ -196,7 +225,7 @@ class AttnDescriptor(Descriptor):
 
     @property
     def spec(self) -> Any:
-        probability = max((dropout.said for dropout in self.dropouts if dropout), default=0.0)
+        probability = max((dropout.said for dropout in self.dropouts if dropout and dropout.alive), default=0.0)
         if self._spec is not None and self._spec.dropout != probability:
             self._spec = replace(self._spec, dropout=probability)
         return self._spec
@@ -204,6 +233,26 @@ class AttnDescriptor(Descriptor):
     @spec.setter
     def spec(self, value: Any) -> None:
         self._spec = value
+
+    @property
+    def value(self) -> Any:
+        return replace(self._spec, dropout=0.0) if self._spec and self._spec.dropout else self._spec
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._spec = value
+
+    @property
+    def named(self) -> tuple[DropoutDescriptor | None, ...]:
+        return self.dropouts
+
+    @named.setter
+    def named(self, named: tuple[DropoutDescriptor | None, ...]) -> None:
+        self.dropouts = (named[0], named[1])
+
+    def part_from(self, dropout: DropoutDescriptor) -> None:
+        first, second = (None if each is dropout else each for each in self.dropouts)
+        self.dropouts = (first, second)
 
 
 class CTCLossDescriptor(Descriptor):

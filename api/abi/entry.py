@@ -114,7 +114,7 @@ class Border:
                     objects.destroyed(pointer)
             changed = objects.changes()
             if name == "cudnnSetStream":
-                self.lib.object_set_stream(c[0], c[1])
+                self.lib.object_set(c[0], objects.number_of(objects.get(c[0])), c[1], (0, 0))
             if keeper is not None:
                 keeper.answered(c, results if writers else (), changed)
             return 0

@@ -10,7 +10,7 @@ from ..status import NOT_INITIALIZED as STATUS_NOT_INITIALIZED
 from . import memo
 from .c_types import STRUCTURES, border_declaration, border_type, depth, destroys, result_type
 from .faces import Face
-from .memo.keys import key_of
+from .memo.keys import KINDS, NAMING, key_of
 
 NOT_INITIALIZED = {"int": "DUALDNN_NOT_INITIALIZED", "size_t": "0"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
@@ -141,11 +141,7 @@ def export(number: int, function: Function) -> str:
 def _answered(number: int, function: Function, key: Sequence[str], passed: str) -> str:
     """The statements of a function whose calls the memo answers."""
     name, parameters = function.name, function.parameters
-    places = [
-        f"[{i}] = (void *)a{i}"
-        for i, p in enumerate(parameters)
-        if (p.direction == "out" and depth(p)) or p.base_type == "cudaStream_t"
-    ]
+    places = [f"[{i}] = (void *)a{i}" for i, p in enumerate(parameters) if p.direction == "out" and depth(p)]
     statements = "\n        ".join(key)
     return f"""Thread *t = thread();
     if (!t) return ALLOC_FAILED;
@@ -190,6 +186,7 @@ def source(paths: str, home: str, face: Face) -> str:
             f'#define DUALDNN_LIBRARY "{face.library}"',
             f"#define DUALDNN_NOT_INITIALIZED {face.status(STATUS_NOT_INITIALIZED)}",
             f"#define DUALDNN_ALLOC_FAILED {face.status(ALLOC_FAILED)}",
+            f"#define NAMING {sum(1 << KINDS[name] for name in NAMING):#x}u",
             f"#define DUALDNN_INTERNAL_ERROR {face.status(INTERNAL_ERROR)}",
             PREAMBLE,
             STRUCTURES,

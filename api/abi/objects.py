@@ -10,15 +10,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..answers import VALUES
-from ..descriptors import DESCRIPTORS, Descriptor
+from ..descriptors import DESCRIPTORS, Descriptor, DropoutDescriptor
 from ..handle import Handle
 from ..operations.forks import free_in_children
 from ..operations.specs import DOUBLE
 from ..status import ALLOC_FAILED, CudnnError
-from .memo.keys import HANDLE_KIND, KINDS
+from .memo.keys import HANDLE_KIND, KINDS, NUMBERED
 
 LIVES, DESTROYED = 1, 2  # what C says of a pointer
+NAMING_KEPT = 16  # objects that name another one, at a time
 TYPES = {number: DESCRIPTORS[name] for name, number in KINDS.items()}
 
 
@@ -39,7 +39,7 @@ class _Serving(threading.local):
         self.seen: dict[int, Any] = {}  # objects by pointer
         self.values: set[int] = set()  # numbers of values that the call meets
         self.has_new = False  # whether one of them is new
-        self.facts = ffi.new("unsigned long long[3]")
+        self.facts = ffi.new("unsigned long long[5]")
 
 
 class Objects:
@@ -102,15 +102,20 @@ class Objects:
         state = self.lib.object_facts(pointer, facts)
         if not state:
             return STRAY
-        kind, value, stream = facts
+        kind, value, held, *named = facts
         if state == LIVES and pointer in self.kept:
-            return self._current(self.kept[pointer], stream)
+            return self._current(self.kept[pointer], held)
         if kind == HANDLE_KIND:
             return Handle.gone()
         if state == DESTROYED:
             return TYPES[kind].gone()
         self.serving.values.add(value)
-        return self._made(self.values[value])
+        made = self._made(self.values[value])
+        if made.named:
+            made.named = tuple(map(self.get, named))
+        if held:
+            made.memory = {"states": held}
+        return made
 
     def _current(self, kept: Any, stream: int) -> Any:
         """A handle with the stream that C knows."""
@@ -122,8 +127,8 @@ class Objects:
         """The pointer of an object, a new one where it has none yet; NULL of None."""
         if value is None:
             return 0
-        pointer = self.pointers.get(id(value))
-        if pointer is None:
+        pointer = self.pointers.get(id(value)) or self._pointer(value)
+        if not pointer:
             is_handle, number = isinstance(value, Handle), self.number_of(value)
             pointer = self.lib.object_new(HANDLE_KIND if is_handle else KINDS[value.type_name], number)
             if not pointer:
@@ -132,8 +137,18 @@ class Objects:
                 self.kept[pointer], self.pointers[id(value)] = value, pointer
         return int(pointer)
 
+    def _pointer(self, value: Any) -> int:
+        """The pointer of an object that the call has met; 0 of another."""
+        return next((pointer for pointer, met in self.serving.seen.items() if met is value), 0)
+
     def destroyed(self, pointer: int) -> None:
-        """Note that the object behind a pointer was destroyed."""
+        """Note that the object behind a pointer was destroyed. Those that name it have what it said last."""
+        ended, found = self.serving.seen.get(pointer), self.ffi.new("uint64_t[]", NAMING_KEPT)
+        if isinstance(ended, DropoutDescriptor):
+            while count := self.lib.objects_naming(pointer, found, NAMING_KEPT):
+                for each in found[0 : min(count, NAMING_KEPT)]:
+                    self.get(each).part_from(ended)
+                self.changes()
         self.pointers.pop(id(self.kept.pop(pointer, None)), None)
         self.lib.object_free(pointer)
 
@@ -141,11 +156,13 @@ class Objects:
         """Make what the call gave to its descriptors theirs in C; returns the pointers of those that have changed."""
         changed, facts = set(), self.serving.facts
         for pointer, value in self.serving.seen.items():
-            if isinstance(value, Descriptor) and value.alive and value.type_name in VALUES:
-                number = self.number_of(value)
-                if self.lib.object_facts(pointer, facts) == LIVES and facts[1] != number:
-                    self.lib.object_set(pointer, number)
-                    changed.add(pointer)
+            if not (isinstance(value, Descriptor) and value.alive and value.type_name in NUMBERED):
+                continue
+            named = [0 if each is None else self._pointer(each) for each in value.named]
+            what = [self.number_of(value), value.memory.get("states") or 0, *named, 0, 0][: len(facts) - 1]
+            if self.lib.object_facts(pointer, facts) == LIVES and list(facts)[1:] != what:
+                self.lib.object_set(pointer, what[0], what[1], what[2:])
+                changed.add(pointer)
         return changed
 
     # --- values ---
@@ -196,7 +213,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, Handle):
         backend = value.backend
         return (backend.name, getattr(backend, "device", None), value.release) if backend.name != "crosscheck" else None
-    if value.type_name not in VALUES:
+    if value.type_name not in NUMBERED:
         return None
     return type(value), value.value
 

@@ -62,15 +62,15 @@ def pointer_backend() -> Any:
     """The reference backend, to which an int is the address of as many bytes as the operation needs."""
     from dualdnn.reference import ReferenceBackend, run
 
-    sizes_are_known = _address_range() is not None
     of_unknown_size = lru_cache(maxsize=1024)(partial(Pointer, nbytes=None))
 
     class PointerBackend(ReferenceBackend):
         description = "reference, on host pointers"
+        sizes_are_known = _address_range() is not None
 
         def operand(self, value: Any) -> Any:
             if type(value) is int:
-                return Pointer(value, bytes_behind(value)) if sizes_are_known else of_unknown_size(value)
+                return Pointer(value, bytes_behind(value)) if self.sizes_are_known else of_unknown_size(value)
             return super().operand(value)
 
         def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:

@@ -14,7 +14,7 @@ static int memory_suffices(const Entry *e, const Call *k)
     return py_memo_fits(addresses, bytes, count);
 }
 
-/* The status; ASK where Python has to serve the call. places: of outputs, and at 1 the stream of cudnnSetStream. */
+/* The status; ASK where Python has to serve the call. places: of outputs. */
 static int replay(Thread *t, const Entry *e, Call *k, void *const *places)
 {
     if (e->counts[STEPS] && launch_all(e, k)) return ASK;
@@ -25,7 +25,9 @@ static int replay(Thread *t, const Entry *e, Call *k, void *const *places)
     for (unsigned i = 0; i < e->counts[EFFECTS]; i++) {
         const Effect *f = &SECTION(Effect, e, EFFECTS)[i];
         if (f->what == SET) atomic_store_explicit(&k->slots[f->argument]->value, f->value, memory_order_release);
-        else if (f->what == STREAM) atomic_store_explicit(&k->slots[f->argument]->stream, (uint64_t)places[1], memory_order_relaxed);
+        else if (f->what == HOLD) atomic_store_explicit(&k->slots[f->argument]->held, k->addresses[f->kind], memory_order_relaxed);
+        else if (f->what == NAME) atomic_store_explicit(&k->slots[f->argument]->named[f->value], k->addresses[f->kind], memory_order_release);
+        else if (f->what == POINT) *(uint64_t *)places[f->argument] = k->addresses[f->kind] + f->value;
         else if (f->what == DESTROY) object_free(k->addresses[f->argument]);
         else if (!(*(uint64_t *)places[f->argument] = object_new(f->kind, f->value))) return ALLOC_FAILED;
     }

@@ -1,7 +1,8 @@
 /* The memo keeps the answer of each call by its key. An entry is never changed once a thread can find it. */
 typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes that are written behind an argument */
-enum { SET = 1, CREATE, DESTROY, STREAM };
-typedef struct { uint32_t argument, what, kind, value; } Effect;               /* on an object */
+enum { SET = 1, CREATE, DESTROY, HOLD, NAME, POINT };
+/* On an object, or for POINT an address that is written: HOLD, NAME and POINT go by the address of the argument `kind`. */
+typedef struct { uint32_t argument, what, kind, value; } Effect;
 typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* operands of which one is written, and their bytes */
 typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* memory that an operand must have */
 typedef struct { int32_t operand; uint32_t offset, is_map, unused; int64_t delta; } Place; /* an address among a kernel's arguments */

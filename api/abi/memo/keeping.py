@@ -10,6 +10,7 @@ from ctypes import c_double, c_float
 from typing import Any
 
 from ... import api_log
+from ...answers import HANDLE
 from ...descriptors import DESCRIPTORS
 from ...document import Function, Parameter
 from ...functions import computing_of
@@ -17,9 +18,9 @@ from ...operations import replay
 from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
 from ..c_types import destroys
 from ..objects import Objects
-from .keys import KINDS, is_answered, scalars_of
+from .keys import DROPOUT, KINDS, NAMING, SIZED, is_answered, scalars_of
 
-SET, CREATE, DESTROY, STREAM = 1, 2, 3, 4  # effects on objects, as in entries.c
+SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # effects, as in entries.c
 LAUNCH = -7  # C makes the launches that were kept
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # statuses that depend on the arguments alone
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
@@ -70,6 +71,23 @@ class Keeper:
             if p.base_type in DESCRIPTORS and not p.is_pointer
         ]
         self.destroys = destroys(function)
+        names, dropouts = (
+            [p.name for p in self.parameters],
+            [i for i, p in enumerate(self.parameters) if p.base_type == DROPOUT],
+        )
+        self.naming = (
+            [  # an object, which of its names, the argument that it is
+                (i, k, j)
+                for i, p in enumerate(self.parameters)
+                if p.base_type in NAMING
+                for k, j in enumerate(dropouts)
+            ]
+            if function.name.startswith("cudnnSet")
+            else []
+        )
+        self.sized = [names.index(name) for name in SIZED.get(function.name, ())]
+        # the object that holds an address, or a handle its stream, and the argument that it is
+        self.holding = {"cudnnSetStream": (0, 1), "cudnnRestoreDropoutDescriptor": (0, 3)}.get(function.name)
         self.scalars = scalars_of(function)
 
     def asks(self) -> bool:
@@ -78,7 +96,7 @@ class Keeper:
 
     def refused(self, status: int, text: str) -> None:
         """Tell of a refusal, where it depends on the arguments alone: not on memory."""
-        if not self.computes and status in REFUSALS and self.asks() and self.lib.draft_begin():
+        if not self.computes and not self.sized and status in REFUSALS and self.asks() and self.lib.draft_begin():
             self.lib.draft_keep(self.memo.number(status), text.encode())
 
     def answered(self, c: tuple[Any, ...], results: Sequence[Any], changed: set[int]) -> None:
@@ -87,8 +105,10 @@ class Keeper:
         if self.computes or not self.asks() or not self.lib.draft_begin():
             return
         lib = self.lib
+        if self.sized and not self._sized(c):
+            return
         for i, result in zip(self.returned, results, strict=True):
-            if c[i]:
+            if c[i] and not (self.sized and self._pointed(c, i, result)):
                 self._output(i, c[i], result)
         for i, is_set in self.described:
             # Also one that is set to what it was: what it was before need not be in the key.
@@ -96,9 +116,28 @@ class Keeper:
                 lib.draft_effect(i, SET, 0, self.objects.number_of(self.objects.get(c[i])))
         if self.destroys and c[0]:
             lib.draft_effect(0, DESTROY, 0, 0)
-        if self.name == "cudnnSetStream":
-            lib.draft_effect(0, STREAM, 0, 0)
+        for i, which, argument in self.naming:
+            lib.draft_effect(i, NAME, argument, which)
+        if self.holding:
+            lib.draft_effect(self.holding[0], HOLD, self.holding[1], 0)
         lib.draft_keep(0, self.ffi.NULL)
+
+    def _sized(self, c: tuple[Any, ...]) -> bool:
+        """Say how much memory there is behind the address that the call takes; whether C can see to it."""
+        handle = next(self.objects.get(c[i]) for i, p in enumerate(self.parameters) if p.base_type == HANDLE)
+        device, (address, size) = getattr(handle.backend, "device", None), self.sized
+        if device is None:
+            return not getattr(handle.backend, "sizes_are_known", True)
+        if device.knows_extents:
+            self.lib.draft_least(address, c[size])
+        return self.memo.launches.serves(device)
+
+    def _pointed(self, c: tuple[Any, ...], i: int, result: Any) -> bool:
+        """Say that an output is an address in the memory that the call takes, where it is."""
+        delta = -1 if result is None else result - c[self.sized[0]]
+        if 0 <= delta < 2**32:
+            self.lib.draft_effect(i, POINT, self.sized[0], delta)
+        return bool(0 <= delta < 2**32)
 
     def _output(self, i: int, place: Any, result: Any) -> None:
         parameter: Parameter = self.parameters[i]
@@ -159,7 +198,7 @@ class Launches:
         scalars: by the names of fields of the operation, what launches may take from the call."""
         recorded = getattr(prepared.launch, "recorded", None)
         arguments = [position for _, _, position, *_ in prepared.memory]
-        if recorded is None or prepared.held or not self._serves(handle.backend.device):
+        if recorded is None or not self.serves(handle.backend.device):
             return False
         record = recorded([0 if operand is None else operand.address for operand in operands])
         steps = [step for part in record.parts for step in part.steps]
@@ -179,7 +218,7 @@ class Launches:
         self.lib.draft_launches(self.by_driver, scratch_bytes, any_value)
         return all(self._say_step(step, arguments, scalars if any_value else {}) for step in steps)
 
-    def _serves(self, device: Any) -> bool:
+    def serves(self, device: Any) -> bool:
         """Whether calls on a device are kept: those of one, which C has opened."""
         if self.device is None:
             self.by_driver = bool(device.native_context)

@@ -51,6 +51,32 @@ static inline int key_object(Call *k, int i, uint64_t number, int kind_alone)
     return 1;
 }
 
+static inline void key_address(Call *k, int i, uint64_t address)
+{
+    k->addresses[i] = address;
+    key_bits(k, address ? 1 + address % ALIKE : 0);
+}
+
+/* The address that an object holds: an operand, at the index `behind` those of all arguments. */
+static inline void key_held(Call *k, int behind, const Slot *slot)
+{
+    key_address(k, behind, slot ? atomic_load_explicit(&slot->held, memory_order_relaxed) : 0);
+}
+
+/* What an object names, as values, and the address that the first of these holds. 0: Python has to look at them. */
+static inline int key_named(Call *k, int i, int behind)
+{
+    for (int j = 0; j < NAMES; j++) {
+        uint64_t named = k->slots[i] ? atomic_load_explicit(&k->slots[i]->named[j], memory_order_acquire) : 0;
+        Slot *slot = named ? slot_of(named) : NULL;
+        uint32_t value = slot ? atomic_load_explicit(&slot->value, memory_order_acquire) : 0;
+        if (named && !value) return 0;
+        key_bits(k, value);
+        if (j == 0) key_held(k, behind, slot);
+    }
+    return 1;
+}
+
 static inline void key_double(Call *k, double value) { memcpy(&k->words[k->count++], &value, sizeof value); }
 
 static inline void key_float(Call *k, float value)
@@ -115,12 +141,6 @@ static inline int key_array(Call *k, const void *given, long long count, long lo
     memcpy(&k->words[k->count], given, count * size);
     k->count += words;
     return 1;
-}
-
-static inline void key_address(Call *k, int i, uint64_t address)
-{
-    k->addresses[i] = address;
-    key_bits(k, address ? 1 + address % ALIKE : 0);
 }
 
 static inline void key_output(Call *k, int i, const void *place) { k->nulls |= (uint64_t)!place << i; }

@@ -16,6 +16,15 @@ from ..c_types import NUMBERS, RESULTS, depth, destroys
 
 HANDLE_KIND = 31
 KINDS = {name: number for number, name in enumerate(sorted(DESCRIPTORS))}
+DROPOUT = "cudnnDropoutDescriptor_t"
+NAMING = ("cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t")  # they name dropout descriptors, which may change
+NUMBERED = VALUES | {DROPOUT, *NAMING}  # whose values C has by number
+# Functions that compute nothing, but take the address of memory: its parameter, and that of its bytes
+SIZED = {
+    "cudnnRestoreDropoutDescriptor": ("states", "stateSizeInBytes"),
+    "cudnnGetRNNWeightParams": ("weightSpace", "weightSpaceSize"),
+}
+WRITES_STATES = "cudnnSetDropoutDescriptor"  # where it gets memory for them
 BYTES = {
     "int": 4,
     "unsigned": 4,
@@ -29,7 +38,7 @@ BYTES = {
 }
 MOST_ENTRIES = 1 << 20  # entries per array, as many as marshalling.py follows
 FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # bytes of a padding value, by its cudnnDataType_t
-MOST_ARGUMENTS = 40  # ARGUMENTS of keys.c
+MOST_ARGUMENTS = 39  # one less than ARGUMENTS of keys.c: behind them is what a descriptor holds
 WEIGHTS = {"exponentialAverageFactor"}  # doubles that are equally good anywhere between 0 and 1
 
 
@@ -59,8 +68,11 @@ def _part(function: Function, index: int) -> str | None:
     """The statement for one argument: "" where the key needs none, None where there is none."""
     parameter = function.parameters[index]
     base, pointers = parameter.base_type, depth(parameter)
-    if parameter.memory == "device":
-        return f"key_address(&k, {index}, a{index});" if computing_of(function.name) and pointers == 1 else None
+    if parameter.memory == "device" and function.name == WRITES_STATES:
+        return f"if (a{index}) goto ask;"
+    if parameter.memory == "device" and pointers == 1:
+        is_keyed = computing_of(function.name) or parameter.name in SIZED.get(function.name, ())
+        return f"key_address(&k, {index}, a{index});" if is_keyed else None
     if base == "cudnnHandle_t":
         return None if pointers else _handle(function, index)
     if base in DESCRIPTORS:
@@ -71,7 +83,9 @@ def _part(function: Function, index: int) -> str | None:
         return f"key_weight(&k, {index}, a{index});"
     if base in ("double", "float"):
         return f"key_{base}(&k, a{index});"
-    if base in ENUMERATIONS or base in NUMBERS or base == "cudaStream_t":
+    if base == "cudaStream_t":
+        return f"key_bits(&k, k.addresses[{index}] = a{index});"
+    if base in ENUMERATIONS or base in NUMBERS:
         return f"key_bits(&k, (uint64_t)a{index});"
     return None
 
@@ -79,19 +93,24 @@ def _part(function: Function, index: int) -> str | None:
 def _handle(function: Function, index: int) -> str:
     made = f"if (!key_object(&k, {index}, a{index}, 0)) goto ask;\n        k.handle = k.slots[{index}];"
     if function.name == "cudnnGetStream":
-        made += "\n        if (k.handle) key_bits(&k, k.handle->stream);"
+        made += "\n        if (k.handle) key_bits(&k, k.handle->held);"
     return made
 
 
 def _descriptor(function: Function, index: int) -> str | None:
     parameter = function.parameters[index]
     base, pointers = parameter.base_type, depth(parameter)
-    if base not in VALUES or parameter.length is not None:
+    if base not in NUMBERED or parameter.length is not None:
         return None
     if pointers:
-        return f"key_output(&k, {index}, a{index});" if parameter.direction == "out" else None
-    is_ignored = is_replaced_by(function.name, parameter) or destroys(function)
-    return f"if (!key_object(&k, {index}, a{index}, {int(is_ignored)})) goto ask;"
+        is_new = parameter.direction == "out" and function.name.startswith("cudnnCreate")
+        return f"key_output(&k, {index}, a{index});" if is_new else None
+    is_ignored, behind = is_replaced_by(function.name, parameter) or destroys(function), len(function.parameters)
+    made = f"if (!key_object(&k, {index}, a{index}, {int(is_ignored)})"
+    if destroys(function):
+        return f"{made}{f' || objects_naming(a{index}, NULL, 0)' * (base == DROPOUT)}) goto ask;"
+    made += f"{f' || !key_named(&k, {index}, {behind})' * (base in NAMING)}) goto ask;"
+    return made + f"\n        key_held(&k, {behind}, k.slots[{index}]);" * (base == DROPOUT)
 
 
 def _behind_a_pointer(function: Function, index: int) -> str | None:
@@ -103,14 +122,15 @@ def _behind_a_pointer(function: Function, index: int) -> str | None:
         size = FILL_BYTES.format(names.index("dataType"))
         return f"if (!key_array(&k, (const void *)a{index}, 1, 1, 0, {size})) goto ask;"
     if parameter.direction == "out":
-        return f"key_output(&k, {index}, (const void *)a{index});" if _is_copied(parameter) else None
+        is_said = _is_copied(parameter) or function.name in SIZED
+        return f"key_output(&k, {index}, (const void *)a{index});" if is_said else None
     if parameter.direction == "in" and parameter.length is not None and depth(parameter) == 1:
         return _array(function, index)
     return None
 
 
 def _is_copied(parameter: Parameter) -> bool:
-    """Whether the bytes that a call writes behind the pointer say everything, whoever has made them."""
+    """Whether the bytes that a call writes behind the pointer say everything, whoever has made them, or an argument has the address."""
     if parameter.base_type == "cudnnAlgorithm_t" or (parameter.base_type == "void" and parameter.name != "paddingFill"):
         return False
     return depth(parameter) == 1 or parameter.base_type == "cudaStream_t"

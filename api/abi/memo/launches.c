@@ -98,7 +98,7 @@ static int launch_step(const Entry *e, const Step *s, const Call *k, uint64_t st
 /* All steps, on the stream and in the context of the handle. Not 0: Python has to do it, or say why it cannot be done. */
 static int launch_all(const Entry *e, const Call *k)
 {
-    uint64_t stream = atomic_load_explicit(&k->handle->stream, memory_order_relaxed), address = 0;
+    uint64_t stream = atomic_load_explicit(&k->handle->held, memory_order_relaxed), address = 0;
     _Atomic int *busy[2] = {NULL, NULL}; /* steps of two calls do not mix on a handle, nor where they share scratch memory */
     if (e->scratch_bytes && e->by_driver) {
         int capturing = 0; /* a graph has scratch memory of its own, from Python: it may run on any stream */

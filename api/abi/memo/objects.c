@@ -1,15 +1,17 @@
 /* Handles and descriptors. The pointer that a program holds is a number, (generation << 27) | (kind << 22) | (place << 4), by which C finds
    the object without following it. A place keeps its kind, and no generation comes twice, so that destroyed objects are known for ever.
 
-   A descriptor has the number of its value, which Python knows; 0: its state is Python's alone. That of a handle is of its backend. */
-enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31 };
+   A descriptor has the number of its value, which Python knows; 0: its state is Python's alone. That of a handle is of its backend. What
+   changes from one object to the next of a kind is not in the value: the address that it holds, and the objects that it names. */
+enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31, NAMES = 2 };
 #define GENERATION (1ull << 27)
 
 typedef struct {
     _Atomic uint64_t number; /* of the object that is here, or will be next */
     _Atomic uint32_t value, live;
     uint32_t next_free; /* place + 1 */
-    _Atomic uint64_t stream;
+    _Atomic uint64_t held; /* of a handle its stream, of a dropout descriptor its states */
+    _Atomic uint64_t named[NAMES]; /* the dropout descriptors that a network or attention was set with */
     _Atomic int busy; /* a thread launches several kernels of one call */
 } Slot;
 
@@ -65,7 +67,8 @@ static uint64_t object_new(unsigned kind, uint32_t value)
     if (place == PLACES) return 0;
     Slot *slot = slot_at(kind, place);
     atomic_store_explicit(&slot->value, value, memory_order_relaxed);
-    atomic_store_explicit(&slot->stream, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->held, 0, memory_order_relaxed);
+    for (int i = 0; i < NAMES; i++) atomic_store_explicit(&slot->named[i], 0, memory_order_relaxed);
     atomic_store_explicit(&slot->live, 1, memory_order_release);
     return atomic_load_explicit(&slot->number, memory_order_relaxed);
 }
@@ -88,27 +91,40 @@ static void object_free(uint64_t number)
     pthread_mutex_unlock(&objects_lock);
 }
 
-/* Answers Python about a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, stream. */
+/* Answers Python about a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, what
+   it holds, what it names. */
 static int object_facts(uint64_t number, unsigned long long *facts)
 {
     Slot *slot = number % 16 || number < GENERATION ? NULL : slot_at(kind_of(number), place_of(number));
     if (!slot) return 0;
     uint64_t here = atomic_load(&slot->number);
-    facts[0] = kind_of(number), facts[1] = atomic_load(&slot->value), facts[2] = atomic_load(&slot->stream);
+    facts[0] = kind_of(number), facts[1] = atomic_load(&slot->value), facts[2] = atomic_load(&slot->held);
+    for (int i = 0; i < NAMES; i++) facts[3 + i] = atomic_load(&slot->named[i]);
     if (here == number) return atomic_load(&slot->live) ? 1 : 0;
     return number < here ? 2 : 0;
 }
 
-static void object_set(uint64_t number, unsigned value)
+static void object_set(uint64_t number, unsigned value, uint64_t held, const uint64_t *named)
 {
     Slot *slot = slot_of(number);
-    if (slot) atomic_store(&slot->value, value);
+    if (!slot) return;
+    atomic_store(&slot->value, value), atomic_store(&slot->held, held);
+    for (int i = 0; i < NAMES; i++) atomic_store(&slot->named[i], named[i]);
 }
 
-static void object_set_stream(uint64_t number, uint64_t stream)
+/* How many objects name another one. found: room for so many of their numbers. */
+static unsigned objects_naming(uint64_t named, uint64_t *found, unsigned room)
 {
-    Slot *slot = slot_of(number);
-    if (slot) atomic_store(&slot->stream, stream);
+    unsigned count = 0;
+    Slot *slot;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (unsigned place = 0; NAMING >> kind & 1 && place < PLACES && (slot = slot_at(kind, place)); place++)
+            for (int i = 0; i < NAMES; i++)
+                if (atomic_load(&slot->live) && atomic_load(&slot->named[i]) == named) {
+                    if (count < room) found[count] = atomic_load(&slot->number);
+                    count++;
+                }
+    return count;
 }
 
 /* Set a mark for each value that an object has. */
