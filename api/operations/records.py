@@ -38,7 +38,7 @@ def record(cls: type[T]) -> type[T]:
 
     def cached_hash(self: Any) -> int:
         try:
-            return self._hash  # type: ignore[no-any-return]
+            return self._hash
         except AttributeError:
             value = self.__dict__["_hash"] = hash(identity(self))
             return value
