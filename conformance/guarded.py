@@ -16,6 +16,8 @@ from .subjects.probe import LibraryUnusable, describe_subject, ending, same_file
 
 SET_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
+INTERRUPTED = 130  # exit status of a command that somebody stopped, as a shell reports it
+
 
 def foreign_subjects(chosen: argparse.Namespace) -> list[str]:
     """Returns the subjects of a command that this process would load as foreign libraries. The suite loads them in its workers."""

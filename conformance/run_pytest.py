@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-INTERRUPTED = 130  # as a shell reports it
+from .guarded import INTERRUPTED
+
 STATUSES: dict[int, int] = {pytest.ExitCode.OK: 0, pytest.ExitCode.TESTS_FAILED: 1}
 
 

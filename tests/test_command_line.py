@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -374,3 +376,31 @@ def wrong(right):
         return result
 
     return attempt
+
+
+WITHOUT_PYTEST = """
+import sys
+from importlib.abc import MetaPathFinder
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pytest", "_pytest", "xdist", "pluggy", "hypothesis"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from dualdnn.conformance.command_line import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command, status, said",
+    [
+        (["conformance"], 2, "dualdnn conformance: _pytest is missing: pip install 'dualdnn[suite]'"),
+        (["show", "D241"], 0, "IMPLICIT_PRECOMP_GEMM"),
+        (["run", "--help"], 0, "COMMAND"),
+    ],
+    ids=["conformance", "show", "run"],
+)
+def test_users_without_test_tools_get_commands_or_the_name_of_the_extra(command, status, said):
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST, *command], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout + done.stderr

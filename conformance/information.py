@@ -1,0 +1,33 @@
+"""`dualdnn info`: devices, compilers, functions, and how to get what is missing."""
+
+from __future__ import annotations
+
+import argparse
+
+from dualdnn import accelerated
+from dualdnn.api import cudnn, miopen
+from dualdnn.api.document import SPECIFICATION, functions
+from dualdnn.api.miopen.document import functions as miopen_functions
+
+from .subjects import find_vendor_library
+
+
+def add_options(_parser: argparse.ArgumentParser) -> None:
+    """Add no option."""
+
+
+def run(_chosen: argparse.Namespace) -> int:
+    """Print a line for each device, compiler and list of functions; returns 0."""
+    present = [name for name in functions() if hasattr(cudnn, name)]
+    vendor = find_vendor_library()
+    rows = {
+        "specification": SPECIFICATION,
+        "functions": f"{len(present)} of {len(functions())} implemented",
+        "MIOpen guide": f"{sum(hasattr(miopen, name) for name in miopen_functions())} of {len(miopen_functions())} implemented",
+        **accelerated.facts(),
+        "vendor library": vendor.name if vendor else "missing: pip install 'dualdnn[vendor]'",
+    }
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        print(f"{name:{width}}  {value}")
+    return 0
