@@ -31,9 +31,8 @@ pytest_plugins = [
     "dualdnn.conformance.suite.workers",
     "dualdnn.conformance.miopen_cases",
     "dualdnn.conformance.refusals.collecting",
+    "dualdnn.conformance.corpus.collecting",
 ]
-
-CASES = Path(__file__).parent / "cases"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from dualdnn.conformance.refusals import FOLDER
-from dualdnn.conformance.refusals.collecting import module_of
+from dualdnn.conformance.corpus import collecting as corpus
+from dualdnn.conformance.refusals import collecting as refusals
+from dualdnn.conformance.suite.files import case_files
 
 ROOT = Path(__file__).parent.parent
 CASES = ROOT / "conformance/cases"
@@ -22,8 +23,9 @@ DATA = CASES / "clauses.json"
 def shown() -> dict[str, list[str]]:
     """Case -> the clauses that its mark names, for every case of the suite that names some."""
     found = {}
-    for path in [*CASES.rglob("[!_]*.py"), *FOLDER.glob("*.toml")]:
-        module = module_of(path) if path.suffix == ".toml" else imported(path)
+    makers = {".toml": refusals.module_of, ".jsonl": corpus.module_of, ".py": imported}
+    for path in case_files():
+        module = makers[path.suffix](path)
         for name, case in vars(module).items():
             if name.startswith("test_") and case.__module__ == module.__name__:
                 marks = getattr(case, "pytestmark", [])

@@ -423,19 +423,6 @@ def test_every_layout(chain, data_type, layout, dims):
 
 @shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
 @pytest.mark.ours
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_probabilities_that_are_numbers_of_elements(chain, layout):
-    """An element is kept where its number is the probability, and dropped where it is the next smaller one; of numbers so small that a
-    float has them exactly."""
-    x = laid_out(FLOAT, (1, 8, 16, 8), layout)
-    drawn = words(SEED, 0, x.count)
-    for number in drawn[drawn < 2**24].tolist():
-        for threshold in (number, number + 1, number & ~0xFFFF):
-            chain(SetDropoutStates(SEED), forward(threshold / 2**32, x))
-
-
-@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
-@pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
 def test_parts_of_octets(chain, data_type, count):

@@ -24,8 +24,6 @@ from dualdnn.api.operations.specs import (
     NCHW_VECT_C,
     NHWC,
     UINT8,
-    INT8x4,
-    INT8x32,
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
@@ -42,7 +40,6 @@ IGNORE, PROPAGATE = Nan.CUDNN_NOT_PROPAGATE_NAN, Nan.CUDNN_PROPAGATE_NAN
 # (A, C, what is computed in): DOUBLE alone, HALF and INT8 with themselves and with FLOAT
 TYPES = [(FLOAT, FLOAT), (HALF, HALF), (INT8, INT8), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (DOUBLE, DOUBLE)]  # fmt: skip
 DIMS, OVER_CHANNELS = (2, 3, 4, 5), (1, 3, 1, 1)
-BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 
 
 def by_name(value: object) -> str:
@@ -81,69 +78,6 @@ def masked(dims: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(1 if reduce else extent for extent, reduce in zip(dims, mask, strict=True))
 
 
-def reductions_of(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The dimensions of C for every set of reduced dimensions that is not empty."""
-    return [masked(dims, mask) for mask in product((0, 1), repeat=len(dims)) if any(mask)]
-
-
-@shows("cudnnReduceTensor/c01", "cudnnReduceTensor/c02", "cudnnReduceTensor/c03", "cudnnReduceTensor/c12", "cudnnReduceTensor/c13",
-       "cudnnReduceTensor/c18", "cudnnReduceTensor/c19", "cudnnReduceTensor/c20", "cudnnReduceTensor/c22",
-       "cudnnSetReduceTensorDescriptor/c02", "cudnnSetReduceTensorDescriptor/c03", "cudnnReduceTensorOp_t/c01")  # fmt: skip
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("types", TYPES, ids=by_name)
-@pytest.mark.parametrize("op", OPERATIONS, ids=by_name)
-def test_formula(trial, op, types, alpha, beta):
-    to = (2, 3, 4, 1) if INT8 in types else OVER_CHANNELS  # products of few integers are not mostly zero
-    A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], to)
-    trial(reduction(op, A, C, alpha=alpha, beta=beta), inputs=kind(op))
-
-
-@shows("cudnnReduceTensor/c05", "cudnnReduceTensor/c15")
-@pytest.mark.parametrize("dims", [(7, 1, 9), DIMS, (2, 3, 2, 3, 4)], ids=lambda d: f"rank{len(d)}")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_set_of_dimensions(trial, layout, data_type, dims):
-    for to in reductions_of(dims):
-        if to == dims:
-            continue
-        trial(reduction(ADD, laid_out(data_type, dims, layout), laid_out(FLOAT, to, layout), beta=0.5), inputs="ties")
-
-
-@shows("cudnnReduceTensor/c05")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-@pytest.mark.parametrize("to", [(1, 16, 4, 4), (6, 1, 4, 4), (6, 16, 1, 1)], ids=str)
-def test_nothing_but_what_was_there(trial, to, data_type):
-    """alpha is 0, beta is not."""
-    A, C = TensorSpec.packed(data_type, (6, 16, 4, 4)), TensorSpec.packed(data_type, to)
-    trial(reduction(ADD, A, C, alpha=0.0, beta=0.5))
-
-
-@shows("cudnnReduceTensor/c15")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-@pytest.mark.parametrize("strides", [(256, 64, 32, 1), (512, 96, 16, 1)], ids=["rows apart", "planes apart"])
-def test_rows_of_whole_packs_with_gaps(trial, strides, data_type):
-    """Whole packs behind each row, or behind some."""
-    trial(reduction(A=TensorSpec(data_type, (3, 4, 2, 16), strides), C=TensorSpec.packed(data_type, (3, 4, 2, 1))))
-
-
-@shows("cudnnReduceTensor/c05")
-@pytest.mark.parametrize("op", OPERATIONS, ids=by_name)
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-def test_whole_packs_to_one_element(trial, data_type, op):
-    """So many that each thread has several, the last one fewer."""
-    for dims in ((2, 4, 16, 8), (1, 3, 12, 25)):
-        one = TensorSpec.packed(FLOAT, (1, 1, 1, 1))
-        trial(reduction(op, TensorSpec.packed(data_type, dims), one, beta=0.5), inputs=kind(op))
-
-
-@shows("cudnnReduceTensor/c15")
-@pytest.mark.parametrize("to_layout", LAYOUTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_of_input_and_output_are_independent(trial, layout, to_layout):
-    for to in [(1, 3, 1, 1), (2, 1, 4, 5), (2, 3, 4, 1)]:
-        trial(reduction(NORM1, laid_out(INT8, DIMS, layout), laid_out(FLOAT, to, to_layout), alpha=0.5))
-
-
 @shows("cudnnReduceTensor/c15", "cudnnReduceTensor/c23")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
@@ -154,21 +88,6 @@ def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
     descriptor = caller.cudnn.cudnnCreateTensorDescriptor()
     refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptor/c12",
             caller.cudnn.cudnnSetTensorNdDescriptor, descriptor, FLOAT, 9, (1,) * 9, (1,) * 9)  # fmt: skip
-
-
-@shows("cudnnReduceTensor/c15", "cudnnReduceTensor/c13")
-@pytest.mark.parametrize("to_type", [INT8x4, INT8x32, INT8, FLOAT], ids=by_name)
-@pytest.mark.parametrize("data_type", [INT8x4, INT8x32, INT8, FLOAT], ids=by_name)
-def test_vectorised_channels(trial, data_type, to_type):
-    dims = (2, 64, 2, 3)
-    for to in reductions_of(dims):
-        if to[1] % TensorSpec.packed(to_type, dims).vector_length == 0:
-            A, C = (TensorSpec.packed(t, d, layout_of(t)) for t, d in ((data_type, dims), (to_type, to)))
-            trial(reduction(MAX, A, C, indices=True), inputs="ties")
-
-
-def layout_of(data_type: cudnnDataType_t) -> Any:
-    return NCHW_VECT_C if data_type in (INT8x4, INT8x32) else NCHW
 
 
 # NCHW and NHWC, so that long reductions run along rows and across columns; aligned, unaligned, short and single rows; rows that are
@@ -238,15 +157,6 @@ def test_memory_starts_anywhere(caller, data_type, dims, to):
 
 
 # --- NaN, infinities, zeros ---
-
-
-@shows("cudnnSetReduceTensorDescriptor/c04", "cudnnNanPropagation_t/c01")
-@pytest.mark.parametrize("nan", list(Nan), ids=by_name)
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=by_name)
-@pytest.mark.parametrize("op", [op for op in OPERATIONS if op not in (MUL, MUL_NO_ZEROS)], ids=by_name)
-def test_special_values(trial, op, data_type, nan):
-    A, C = TensorSpec.packed(data_type, (50, 3, 1, 6)), TensorSpec.packed(data_type, (50, 3, 1, 1))
-    trial(reduction(op, A, C, nan=nan, indices=op in INDEXED), inputs="special")
 
 
 def rows_of(rows: list[list[float]], op: Any, nan: Nan) -> tuple[ReduceTensor, dict[str, Any]]:
@@ -348,19 +258,6 @@ def test_how_far_off_results_may_be(trial, op, roundings, of_integers):
 
 
 # --- indices ---
-
-
-@shows("cudnnReduceTensor/c06", "cudnnReduceTensor/c09", "cudnnReduceTensor/c10", "cudnnReduceTensor/c16",
-       "cudnnSetReduceTensorDescriptor/c05", "cudnnReduceTensorIndices_t/c01", "cudnnReduceTensorIndices_t/c02")  # fmt: skip
-@pytest.mark.parametrize("kind_of_input", ["normal", "ties"])
-@pytest.mark.parametrize("op", INDEXED, ids=by_name)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_indices(trial, layout, op, kind_of_input):
-    """Row-major inside the reduced dimensions, whatever the layout; the first of equal extrema."""
-    for dims in (DIMS, (3, 9, 2, 17)):
-        for to in reductions_of(dims):
-            operation = reduction(op, laid_out(HALF, dims, layout), laid_out(FLOAT, to, layout), indices=True)
-            trial(operation, inputs=kind_of_input)
 
 
 @shows("cudnnReduceTensor/c06", "cudnnReduceTensorIndices_t/c01")
@@ -546,12 +443,6 @@ def test_output_may_not_overlap_the_input(subject, refused):
 def test_output_strides_may_not_overlap(refused):
     C = TensorSpec(FLOAT, (2, 3, 1, 1), (1, 1, 1, 1))
     refused(reduction(C=C), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-
-
-def test_input_strides_may_overlap(trial):
-    A = TensorSpec(FLOAT, DIMS, (1, 1, 2, 1))
-    for to in reductions_of(DIMS):
-        trial(reduction(MAX, A, TensorSpec.packed(FLOAT, to), indices=True))
 
 
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:

@@ -13,18 +13,16 @@ from dualdnn.api.operations import (
     SpatialTransformerSpec,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step, prepare
+from dualdnn.conformance.trial import prepare
 from dualdnn.reference.view import NUMPY_TYPES
 
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
 INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # another height and width
-SIZES = [(1, 1, 1, 1), (2, 2, 1, 6), (2, 1, 5, 1), (1, 3, 17, 19), (3, 2, 2, 2)]
-BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 BAD = "cudnnStatus_t/c05"
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 
@@ -82,69 +80,7 @@ def test_descriptors(cudnn):
 # --- grids ---
 
 
-@shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorForward/c03", "cudnnSpatialTfGridGeneratorForward/c04",
-       "cudnnSpatialTfGridGeneratorForward/c05", "cudnnSpatialTfGridGeneratorForward/c06",
-       "cudnnSpatialTfGridGeneratorBackward/c01", "cudnnSpatialTfGridGeneratorBackward/c03")  # fmt: skip
-@by_type
-@pytest.mark.parametrize("dims", [OUTPUT, *SIZES], ids=str)
-def test_grids(trial, data_type, dims):
-    """theta and dgrid of every size, also of one row or column, whose only coordinate is -1."""
-    trial(grid_forward(data_type, dims))
-    trial(grid_backward(data_type, dims))
-
-
-@shows("cudnnSpatialTfGridGeneratorForward/c01")
-@by_type
-def test_grids_of_many_pixels(trial, data_type):
-    trial(grid_forward(data_type, (3, 1, 37, 41)))
-    trial(grid_forward(data_type, (3, 1, 48, 50)))
-    trial(grid_backward(data_type, (2, 1, 93, 91)))
-
-
-@shows("cudnnSpatialTfGridGeneratorForward/c01", "cudnnSpatialTfGridGeneratorBackward/c01")
-@pytest.mark.parametrize("inputs", ["special", "huge"])
-def test_grids_of_special_values(trial, inputs):
-    trial(grid_forward(), inputs)
-    trial(grid_backward(), inputs)
-
-
 # --- sampling ---
-
-
-@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerForward/c03", "cudnnSpatialTfSamplerForward/c04",
-       "cudnnSpatialTfSamplerForward/c06")  # fmt: skip
-@by_type
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-def test_forward(trial, data_type, alpha, beta):
-    for dims, source in ((OUTPUT, INPUT), ((2, 9, 3, 3), (2, 9, 1, 5)), ((1, 17, 2, 1), (1, 17, 4, 1))):
-        trial(forward(data_type, dims, source, alpha=alpha, beta=beta))
-
-
-@shows("cudnnSpatialTfSamplerBackward/c01", "cudnnSpatialTfSamplerBackward/c03", "cudnnSpatialTfSamplerBackward/c04",
-       "cudnnSpatialTfSamplerBackward/c06")  # fmt: skip
-@by_type
-@pytest.mark.parametrize(
-    "alphas, betas", [((1.0, 1.0), (0.0, 0.0)), ((0.7, -1.5), (0.3, 2.0)), ((2.0, 1.0), (0.0, -0.5))]
-)
-def test_backward(trial, data_type, alphas, betas):
-    """Several tiles of dx, each with a part; several rounds of output pixels; channels beyond those of a block."""
-    for dims, source in ((OUTPUT, INPUT), ((1, 2, 17, 19), (1, 2, 18, 33)), ((2, 9, 3, 3), (2, 9, 1, 5))):
-        trial(backward(data_type, dims, source, alphas=alphas, betas=betas))
-
-
-@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(trial, layout):
-    for data_type in (FLOAT, HALF):
-        x, y, nhwc = (
-            laid_out(data_type, INPUT, layout),
-            laid_out(data_type, OUTPUT, layout),
-            TensorSpec.packed(data_type, INPUT, NHWC),
-        )
-        trial(forward(data_type, x=x, y=y, beta=0.5))
-        trial(forward(data_type, y=y))
-        trial(backward(data_type, x=x, dy=y, betas=(0.5, 0.5)))
-        trial(backward(data_type, x=nhwc, dx=x))
 
 
 POINTS = [-1.6, -1.5, -1.25, -1.000001, -1.0, -0.75, -0.5, 0.0, 0.5, 1.0, 1.000001, 1.25, 1.5, 1.6, 2.5, -37.5]
@@ -217,26 +153,6 @@ def test_samples_behind_the_last_tile(trial):
     trial(operation, before=with_grid(operation, near))
 
 
-@shows("cudnnSpatialTfSamplerForward/c01")
-@pytest.mark.parametrize("height", [227, 228])
-def test_planes_as_large_as_shared_memory(trial, height):
-    """Exactly, and larger."""
-    trial(forward(FLOAT, (1, 1, 4, 4), (1, 1, height, 256)), {"x": "normal", "grid": "normal"})
-
-
-@shows("cudnnSpatialTfSamplerBackward/c01")
-def test_gradients_of_many_tiles(trial):
-    """Of so wide an input that samples are sorted by larger tiles."""
-    trial(backward(FLOAT, (1, 1, 24, 24), (1, 1, 2, 8210), betas=(0.5, 0.5)), {"grid": "normal"})
-
-
-@shows("cudnnSpatialTfSamplerBackward/c01")
-def test_more_samples_than_blocks_sort_at_once(trial):
-    """A block sorts its samples in several runs, each behind the one before; several blocks sort those of several images."""
-    trial(backward(FLOAT, (1, 1, 257, 512), (1, 1, 12, 12)), {"grid": "normal"})
-    trial(backward(FLOAT, (3, 1, 96, 96), (3, 1, 12, 12)), {"grid": "normal"})
-
-
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_coordinates_that_are_no_numbers(trial, data_type):
@@ -260,17 +176,6 @@ def test_the_largest_coordinates(trial, data_type):
 
 
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
-def test_pixels_that_are_no_numbers(trial, data_type):
-    """A NaN or infinity counts where it has weight, and nowhere else."""
-    for operation in (forward(data_type), backward(data_type)):
-        for operand in ("x", "dy"):
-            if operand in operation.inputs:
-                trial(operation, {operand: "special"})
-    trial(forward(data_type, alpha=0.5, beta=0.5), {"y": "special"})
-
-
-@shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
 def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
@@ -287,19 +192,6 @@ def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
             values = memory[operation.inputs[-2]].view(NUMPY_TYPES[data_type])  # of x, or of dy
             values[3::13], values[8::31] = np.nan, -np.inf
             trial(operation, before=memory)
-
-
-@shows("cudnnSpatialTfSamplerForward/c05", "cudnnSpatialTfSamplerBackward/c05")
-@by_type
-def test_from_theta_to_its_gradient(chain, data_type):
-    """The grid of a generator, sampled; its gradient back to theta."""
-    x, y = TensorSpec.packed(data_type, INPUT), TensorSpec.packed(data_type, OUTPUT)
-    chain(
-        grid_forward(data_type),
-        forward(data_type, x=x, y=y),
-        backward(data_type, x=x, dy=y),
-        Step(grid_backward(data_type)),
-    )
 
 
 @shows("cudnnSpatialTfSamplerBackward/c01")

@@ -34,14 +34,11 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference.view import NUMPY_TYPES
 
 FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
 UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
-TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32]
-BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 DIMS = (2, 3, 5, 7)
 FORMATS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
 
@@ -69,101 +66,6 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
 
 
 # cudnnTransformTensor
-
-
-@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05", "cudnnTransformTensor/c06", "cudnnTransformTensor/c08")
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
-def test_formats(trial, data_type, formats, alpha, beta):
-    x, y = (TensorSpec.packed(data_type, DIMS, tensor_format) for tensor_format in formats)
-    trial(moved(x, y, alpha, beta))
-
-
-@shows("cudnnTransformTensor/c02")
-@pytest.mark.parametrize("to", LAYOUTS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_strides(trial, layout, to):
-    trial(moved(laid_out(HALF, DIMS, layout), laid_out(HALF, DIMS, to)))
-    trial(moved(laid_out(FLOAT, (2, 3, 2, 3, 4), layout), laid_out(FLOAT, (2, 3, 2, 3, 4), to), 2.0, 0.5))
-
-
-@shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize(
-    "dims",
-    [(1, 1, 1, 1), (3, 1, 1, 1), (1, 7, 1, 1), (1, 1, 1, 9), (2, 5, 3), (2, 2, 3, 2, 2, 2), (2, 1, 2, 2, 1, 2, 2, 3)],
-    ids=str,
-)
-@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_shapes(trial, dims, formats):
-    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
-    trial(moved(x, y))
-
-
-@shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize(
-    "dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50), (3, 36, 4, 11)], ids=str
-)
-@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_long_dimensions(trial, dims, data_type, formats):
-    """Larger than anything that an implementation may handle at once, and no multiple of it."""
-    x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
-    trial(moved(x, y))
-    trial(moved(x, y, 0.5, 2.0))
-
-
-@shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27), (1, 257, 127, 1)], ids=str)
-@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_large(trial, dims, formats):
-    """Enough for an implementation to take its largest pieces, aligned and not; a last piece of a single row."""
-    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
-    trial(moved(x, y))
-
-
-@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c02")
-@pytest.mark.parametrize(
-    "data_type, dims, apart",
-    [(FLOAT, (1, 6, 1, 10), (8, 12)), (HALF, (1, 6, 1, 10), (8, 16)), (HALF, (1, 34, 1, 38), (36, 40))],
-    ids=["FLOAT", "HALF", "HALF-long"],
-)
-def test_rows_that_end_within_a_pack(trial, data_type, dims, apart):
-    """They begin at whole packs, on both sides, and have gaps behind them."""
-    _, channels, _, columns = dims
-    x = TensorSpec(data_type, dims, (channels * apart[1], apart[1], apart[1], 1))
-    y = TensorSpec(data_type, dims, (columns * apart[0], 1, columns * apart[0], apart[0]))
-    for alpha, beta in BLENDS:
-        trial(moved(x, y, alpha, beta))
-
-
-@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c02")
-def test_images_that_begin_within_a_pack(trial):
-    """Of few channels that follow each other, whole packs of them to an image."""
-    dims = (2, 3, 4, 8)
-    plain, apart = TensorSpec.packed(FLOAT, dims), TensorSpec(FLOAT, dims, (97, 1, 24, 3))
-    trial(moved(apart, plain))
-    trial(moved(plain, apart))
-
-
-@shows("cudnnTransformTensor/c02")
-@pytest.mark.parametrize("data_type", [FLOAT, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "odd"])
-def test_long_dimensions_with_strides(trial, layout, data_type):
-    """Neighbours two elements apart on one side or on both, and enough of them for any access at once."""
-    dims = (2, 48, 6, 20)
-    plain, odd = laid_out(data_type, dims, layout), laid_out(data_type, dims, "odd")
-    trial(moved(plain, odd))
-    trial(moved(odd, plain))
-
-
-@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05")
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=lambda t: t.name)
-def test_special_values(trial, data_type, alpha, beta):
-    """NaN and infinities pass, and spread through alpha and beta other than beta = 0."""
-    x, y = TensorSpec.packed(data_type, DIMS, NCHW), TensorSpec.packed(data_type, DIMS, NHWC)
-    trial(moved(x, y, alpha, beta), inputs="special")
 
 
 @shows("cudnnTransformTensor/c01")
@@ -200,18 +102,6 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     assert np.array_equal(result.to_host(dtype, vectorised.shape), vectorised)
     caller(moved(y, x), {"x": result, "y": back})
     assert np.array_equal(back.to_host(dtype, stored.shape), stored)
-
-
-@shows("cudnnConvolutionForward/c44", "cudnnTransformTensor/c05")
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, 1.0)])
-@pytest.mark.parametrize(
-    "x, y",
-    [(INT8x4, INT8x32), (INT8x32, INT8x4), (INT8x4, INT8x4), (INT8x32, INT8), (INT8, INT8x4)],
-    ids=lambda t: t.name,
-)
-def test_between_vectors(trial, x, y, alpha, beta):
-    specs = (TensorSpec.packed(kind, (2, 64, 3, 5), NCHW_VECT_C if kind in VECTORS else NCHW) for kind in (x, y))
-    trial(moved(*specs, alpha, beta))
 
 
 @shows("cudnnTransformTensor/c01")
@@ -257,12 +147,6 @@ def test_data_types_must_agree(refused, x, y):
     refused(moved(*specs), BAD_PARAM, "cudnnTransformTensor/c11")
 
 
-@shows("cudnnTransformTensor/c02")
-def test_overlapping_source(trial):
-    """A source may show one element in several places."""
-    trial(moved(TensorSpec(FLOAT, DIMS, (45, 15, 2, 1)), TensorSpec.packed(FLOAT, DIMS)))
-
-
 # cudnnTransformTensorEx and cudnnTransformFilter: their clauses have the same numbers
 
 BOTH = pytest.mark.parametrize("filters", [False, True], ids=["tensor", "filter"])
@@ -276,49 +160,6 @@ def both(*numbers: str) -> Any:
 
 def named(filters: bool, number: str) -> str:
     return f"{'cudnnTransformFilter' if filters else 'cudnnTransformTensorEx'}/{number}"
-
-
-@both("c03", "c04", "c09", "c10", "c12")
-@BOTH
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
-def test_copy(trial, data_type, formats, alpha, beta, filters):
-    trial(
-        applied(
-            changing(tensor_format=formats[1]), DIMS, data_type, formats[0], filters=filters, alpha=alpha, beta=beta
-        )
-    )
-
-
-PADDINGS = [
-    ((0, 0, 1, 2), (0, 0, 0, 1)),
-    ((0, 1, 0, 0), (0, 2, 0, 0)),
-    ((1, 0, 0, 0), (0, 0, 0, 0)),
-    ((1, 1, 1, 1), (0, 1, 1, 0)),
-    ((0, 0, -1, 0), (0, 0, 0, -2)),
-    ((0, -1, 2, -1), (0, 1, -2, 1)),
-    ((0, 0, 0, 0), (0, 1, 0, 0)),
-]
-
-
-@both("c01", "c06")
-@shows("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06")
-@BOTH
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("before, after", PADDINGS, ids=str)
-def test_padding(trial, before, after, formats, filters):
-    """Zeros around, negative amounts crop; the destination is not read."""
-    for data_type in (FLOAT, INT8):
-        trial(
-            applied(
-                changing(before=before, after=after, tensor_format=formats[1]),
-                (2, 4, 5, 6),
-                data_type,
-                formats[0],
-                filters=filters,
-            )
-        )
 
 
 @both("c01", "c06")
@@ -369,115 +210,6 @@ def test_blocks_of_more_elements_than_32_bits_count(refused, filters):
     refused(applied(cropped, (2, 2, 2, 1), filters=filters), NOT_SUPPORTED, named(filters, "c15"))
 
 
-@both("c01", "c06")
-@BOTH
-@pytest.mark.parametrize("formats", FORMATS[:3], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_padding_a_large_tensor(trial, formats, filters):
-    """Large enough for an implementation to copy what is inside apart from the zeros around; one side is cropped, or
-    opposite sides are alike."""
-    for before, after in (((0, 1, 2, -1), (1, 0, 3, 2)), ((1, 2, 1, 1), (1, 2, 1, 1))):
-        transform = changing(before=before, after=after, tensor_format=formats[1])
-        trial(applied(transform, (2, 33, 47, 49), FLOAT, formats[0], filters=filters))
-
-
-@both("c01", "c06")
-@BOTH
-def test_cropping_a_large_tensor_within_a_pack(trial, filters):
-    """What is copied begins at no whole pack, and all that follows whole packs behind it."""
-    transform = changing(before=(0, -1, 0, 0), after=(0, -3, 0, 0), tensor_format=NCHW)
-    trial(applied(transform, (1, 36, 64, 60), FLOAT, NHWC, filters=filters))
-
-
-@both("c01", "c06")
-@shows("cudnnSetTensorTransformDescriptor/c08", "cudnnSetTensorTransformDescriptor/c10")
-@BOTH
-@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("fold", [(2, 2), (3, 2), (1, 2), (2, 0), (4, 5)], ids=str)
-def test_folding(trial, fold, formats, data_type, filters):
-    """Also where the factors do not divide the sizes."""
-    trial(applied(changing(fold=fold, tensor_format=formats[1]), (2, 3, 4, 6), data_type, formats[0], filters=filters))
-    trial(applied(changing(fold=fold, tensor_format=formats[1]), (2, 3, 5, 9), data_type, formats[0], filters=filters))
-
-
-@both("c01", "c07", "c09")
-@shows("cudnnSetTensorTransformDescriptor/c10")
-@BOTH
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("fold, channels", [((2, 2), 8), ((3, 2), 12), ((1, 2), 4), ((2, 2), 6)], ids=str)
-def test_unfolding(trial, fold, channels, formats, alpha, beta, filters):
-    """Also where the channels are no multiple of the factors; any alpha and beta."""
-    transform = changing(fold=fold, direction=UNFOLD, tensor_format=formats[1])
-    trial(applied(transform, (2, channels, 3, 4), FLOAT, formats[0], filters=filters, alpha=alpha, beta=beta))
-
-
-COMBINED = [
-    ((0, 0, 1, 1), (0, 0, 1, 2)),
-    ((0, 0, 1, 0), (0, 1, 0, 1)),
-    ((0, 1, 0, 2), (0, 1, 1, 0)),
-    ((1, 0, 0, 0), (0, -1, -1, 0)),
-    ((0, -1, 0, -1), (0, 0, 1, 0)),
-    ((0, 0, 0, -1), (0, 0, -2, -1)),  # cropped within a block
-]
-
-
-@both("c01")
-@BOTH
-@pytest.mark.parametrize("direction", [FOLD, UNFOLD], ids=lambda d: d.name)
-@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("before, after", COMBINED, ids=str)
-def test_folding_and_padding(trial, before, after, formats, direction, filters):
-    transform = changing(before=before, after=after, fold=(2, 3), direction=direction, tensor_format=formats[1])
-    trial(applied(transform, (2, 14, 5, 7), HALF, formats[0], filters=filters))
-
-
-@both("c07", "c09")
-@BOTH
-def test_unfolding_and_padding_blends(trial, filters):
-    transform = changing(before=(0, 0, 1, 0), after=(0, 0, 0, 1), fold=(2, 2), direction=UNFOLD, tensor_format=NHWC)
-    trial(applied(transform, (2, 8, 3, 4), filters=filters, alpha=2.0, beta=0.5))
-
-
-@both("c01")
-@BOTH
-@pytest.mark.parametrize("fold, direction", [((2, 2, 2), FOLD), ((2, 1, 3), UNFOLD), ((0, 0, 0), FOLD)], ids=str)
-@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_five_dimensions(trial, fold, direction, formats, filters):
-    for before, after in (((0, 0, 1, 0, 1), (0, 0, 0, 0, 1)), ((0, 0, 0, 1, 0), (0, 0, 0, -2, -1))):
-        transform = changing(5, before, after, fold, direction, formats[1])
-        trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
-
-
-@both("c01")
-@BOTH
-@pytest.mark.parametrize("rank", [3, 6])
-@pytest.mark.parametrize("kind", ["pad", "fold", "unfold", "unfold and pad"])
-@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
-def test_transforms_of_other_ranks(trial, formats, kind, rank, filters):
-    dims = (2, 16, 3, 2, 4, 3)[:rank]
-    before, after = ((0, 1, 0, 1, 0, 0)[:rank], (0, 0, 1, 0, 0, 1)[:rank]) if "pad" in kind else ((), ())
-    fold = (2, 1, 2, 2)[: rank - 2] if "fold" in kind else ()
-    direction = UNFOLD if "unfold" in kind else FOLD
-    trial(applied(changing(rank, before, after, fold, direction, formats[1]), dims, FLOAT, formats[0], filters=filters))
-
-
-@both("c01")
-@shows("cudnnSetTensorTransformDescriptor/c11")
-@BOTH
-@pytest.mark.parametrize("fold", [(0, 0), (1, 1), (0, 1)], ids=str)
-def test_direction_without_folding(trial, fold, filters):
-    for direction in (FOLD, UNFOLD):
-        trial(applied(changing(after=(0, 1, 0, 0), fold=fold, direction=direction), DIMS, filters=filters))
-
-
-@both("c01")
-@BOTH
-@pytest.mark.parametrize("rank", [3, 6, 8])
-def test_copy_of_other_ranks(trial, rank, filters):
-    trial(applied(changing(rank, tensor_format=NHWC), (2, 3, 4, 2, 1, 3, 2, 2)[:rank], filters=filters))
-
-
 @pytest.mark.ours
 @both("c09")
 @BOTH
@@ -497,25 +229,6 @@ def test_factors_beside_other_types(caller, source, into, filters):
     assert np.abs(found - exact).max() <= exact * 2.0 ** (-52 if into == DOUBLE else -24)
 
 
-@both("c01")
-@BOTH
-@pytest.mark.parametrize("source, into", [(FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (FLOAT, BFLOAT16), (DOUBLE, FLOAT), (FLOAT, DOUBLE)],
-                         ids=lambda t: t.name)  # fmt: skip
-def test_conversion(trial, source, into, filters):
-    """Also on the way through a transform, and rounded or saturated once."""
-    # 0.1 and 0.3 beside a DOUBLE destination are no floats; in C a FLOAT destination has factors that are floats
-    first = ("normal", 0.1, 0.3) if into == DOUBLE or source != DOUBLE else ("normal", 0.125, 0.375)
-    for inputs, alpha, beta in (first, ("wide", 1.5, 0.5), ("ties", 1.5, 0.5)):
-        scaled = {"alpha": alpha, "beta": beta}
-        trial(
-            applied(changing(tensor_format=NHWC), (2, 5, 9, 4), source, into=into, filters=filters, **scaled),
-            inputs,
-        )
-    trial(applied(changing(), DIMS, source, into=into, filters=filters), "special")
-    trial(applied(changing(fold=(2, 2), tensor_format=NHWC), (2, 5, 4, 6), source, into=into, filters=filters))
-    trial(applied(changing(before=(0, 0, 1, 1)), DIMS, source, NHWC, into=into, filters=filters))
-
-
 @both("c15")
 @BOTH
 @pytest.mark.parametrize(
@@ -525,25 +238,6 @@ def test_conversion(trial, source, into, filters):
 )
 def test_other_conversions_are_not_supported(refused, source, into, filters):
     refused(applied(changing(), DIMS, source, into=into, filters=filters), NOT_SUPPORTED, named(filters, "c15"))
-
-
-def test_strided_copy(trial):
-    """The strides of a copy's destination need not follow transDesc's format."""
-    for layout in LAYOUTS:
-        source, destination = laid_out(FLOAT, DIMS, "gaps"), laid_out(FLOAT, DIMS, layout)
-        trial(TransformTensorEx(changing(tensor_format=NHWC), 2.0, 0.5, source, destination))
-
-
-@shows("cudnnTransformTensorEx/c01")
-def test_strided_transform(trial):
-    """Sources of any layout, destinations with gaps, and with any stride of a dimension of size 1."""
-    one = TensorSpec(FLOAT, (2, 1, 5, 6), (30, 3, 6, 1))
-    trial(TransformTensorEx(changing(before=(0, 0, 1, 0)), 1.0, 0.0, TensorSpec.packed(FLOAT, (2, 1, 4, 6)), one))
-    for transform in (changing(fold=(2, 2)), changing(before=(0, 0, 1, 1)), changing(fold=(1, 2), direction=UNFOLD)):
-        dims = (2, 4, 4, 6)
-        results = destination_dims(transform, dims)
-        for layout in LAYOUTS:
-            trial(TransformTensorEx(transform, 1.0, 0.0, laid_out(HALF, dims, layout), laid_out(HALF, results, "gaps")))
 
 
 @both("c15", "c06", "c11", "c16")

@@ -1,26 +1,67 @@
-"""Pinned operations: what a fuzzer found once, run by the suite ever since (cases/pinned_operations.py).
+"""Pinned operations: what cases and a fuzzer found worth keeping, run by the suite ever since.
 
-<family>.jsonl beside this file has an entry a line: its id, why it is there in a sentence, and what ``dualdnn fuzz --again`` takes.
+A line of <module>.jsonl is an operation, or a chain of them, with everything that it takes to run it:
+
+id          test_name[parameter] of the case that runs it, with all lines of this id; or family-number of what a fuzzer found
+why         what it shows, in a sentence
+clauses     the clauses that the case shows
+ours        true where only our own backends have the call
+workspace   "given" where the operations keep their own workspace, instead of getting what the subject asks for
+
+The other fields are those of ``dualdnn fuzz --again``; one without a family has no operands whose numbers depend on each other.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..fuzz.entries import Entry, entry_of
+from ..fuzz.entries import FIELDS, Entry, entry_of
 
 FOLDER = Path(__file__).parent
+OF_CASES = "test_"  # what the ids of cases begin with
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A line that belongs to a case."""
+
+    why: str
+    clauses: tuple[str, ...]
+    ours: bool
+    workspace: str
+    line: dict[str, Any]
+
+    @cached_property
+    def entry(self) -> Entry:
+        """Return what is called."""
+        return entry_of(_without_reason(self.line), frozenset({"operations"}))
 
 
 def pinned() -> dict[str, Entry]:
-    """Return the entries by id: family-number."""
+    """Return what a fuzzer found by id: family-number."""
     return {
-        values.pop("id"): entry_of(_without_reason(values))
+        values["id"]: entry_of(_without_reason(values))
         for path in sorted(FOLDER.glob("*.jsonl"))
         for values in _lines(path)
+        if not values["id"].startswith(OF_CASES)
     }
+
+
+def cases(path: Path) -> dict[str, dict[str, list[Pinned]]]:
+    """Return the lines of a file that belong to cases: test -> parameter -> lines in their order. The parameter of a case without one is
+    empty text."""
+    found: dict[str, dict[str, list[Pinned]]] = {}
+    for values in _lines(path):
+        test, _, parameter = values["id"].partition("[")
+        if test.startswith(OF_CASES):
+            clauses, ours = tuple(values.get("clauses", ())), values.get("ours", False)
+            line = Pinned(values["why"], clauses, ours, values.get("workspace", ""), values)
+            found.setdefault(test, {}).setdefault(parameter.removesuffix("]"), []).append(line)
+    return found
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -28,11 +69,13 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _without_reason(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in ("id", "why")}
+    return {name: value for name, value in values.items() if name in FIELDS}
 
 
 def pin(entry: Entry, why: str) -> str:
     """Append an entry to the corpus of its family, and return its id. ``ValueError`` where it has no reason or is there already."""
+    if not entry.family:
+        raise ValueError("an entry is pinned in its family, this one has none")
     if len(why.split()) < 3:
         raise ValueError(f"--why is {why!r}: say in a sentence what the entry shows")
     path = FOLDER / f"{entry.family}.jsonl"
@@ -40,7 +83,7 @@ def pin(entry: Entry, why: str) -> str:
     values = json.loads(str(entry))
     if same := next((line["id"] for line in there if _without_reason(line) == values), None):
         raise ValueError(f"the entry is pinned already, as {same}")
-    name = f"{entry.family}-{1 + max((int(line['id'].rpartition('-')[2]) for line in there), default=0)}"
+    name = f"{entry.family}-{1 + max((int(line['id'].rpartition('-')[2]) for line in there if not line['id'].startswith(OF_CASES)), default=0)}"
     path.parent.mkdir(exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"id": name, "why": why, **values}) + "\n")

@@ -12,11 +12,12 @@ from dualdnn.api.operations import Operation, parse
 from ..domains import DOMAINS, Drawn
 
 FIELDS = {"family", "operations", "inputs", "seed", "offsets", "aliases"}
+REQUIRED = frozenset({"family", "operations"})
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Hold what was drawn in a family, and the seed of the inputs' values."""
+    """Hold what was drawn in a family, and the seed of the inputs' values. family: empty where no domain draws it."""
 
     family: str
     drawn: Drawn
@@ -37,7 +38,7 @@ class Entry:
     @property
     def before(self) -> dict[str, Any]:
         """The bytes of operands whose numbers depend on each other."""
-        return DOMAINS[self.family].before(self.drawn, self.seed)
+        return DOMAINS[self.family].before(self.drawn, self.seed) if self.family else {}
 
 
 def parse_entry(text: str) -> Entry:
@@ -49,18 +50,16 @@ def parse_entry(text: str) -> Entry:
     return entry_of(values)
 
 
-def entry_of(values: Any) -> Entry:
-    """Return the entry of JSON values."""
-    if not isinstance(values, Mapping) or not {"family", "operations"} <= values.keys() <= FIELDS:
-        raise ValueError(
-            f"an entry has family and operations, and some of {', '.join(sorted(FIELDS))}; this is {values!r:.80}"
-        )
-    if values["family"] not in DOMAINS:
-        raise ValueError(f"family is {values['family']!r}, there are {', '.join(DOMAINS)}")
+def entry_of(values: Any, required: frozenset[str] = REQUIRED) -> Entry:
+    """Return the entry of JSON values; ``ValueError`` names what is wrong with them."""
+    if not isinstance(values, Mapping) or not required <= values.keys() <= FIELDS:
+        needed = " and ".join(sorted(required))
+        raise ValueError(f"an entry has {needed}, and some of {', '.join(sorted(FIELDS))}; this is {values!r:.80}")
+    family = values.get("family", "")
+    if family and family not in DOMAINS:
+        raise ValueError(f"family is {family!r}, there are {', '.join(DOMAINS)}")
     steps = tuple(parse(text) for text in values["operations"])
     if not steps or not all(isinstance(step, Operation) for step in steps):
         raise ValueError(f"operations are {values['operations']!r:.80}, expected texts of operations")
     offsets, aliases = (tuple(values.get(name, {}).items()) for name in ("offsets", "aliases"))
-    return Entry(
-        values["family"], Drawn(steps, values.get("inputs", "normal"), offsets, aliases), values.get("seed", 0)
-    )
+    return Entry(family, Drawn(steps, values.get("inputs", "normal"), offsets, aliases), values.get("seed", 0))

@@ -29,6 +29,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from dualdnn.conformance.suite.files import case_files
+
 NOT_COMPILED = "errors.CompileError"
 FLOORS = ("api", "reference", "accelerated", "conformance")
 SUBJECTS = {
@@ -155,7 +157,7 @@ class Copy:
         them. ordered: ids of those that run in this order until the first failure.
         """
         (subject, settings), folder = judged_on, self.package / "conformance/cases"
-        files = sorted(str(path) for path in folder.rglob("[!_]*.py") if path.stem in selected)
+        files = [str(path) for path in case_files(self.package / "conformance") if path.stem in selected]
         options = ["-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider", "--no-header", "--rootdir"]
         options += [str(folder), "-c", os.devnull, "--subject", *subject]
         options += [part for case in cases for part in ("--case", case)]

@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from dualdnn.conformance.suite.files import case_files
+
 from . import FLOORS, Bug, source_of
 
 # What the suite does not judge: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's own interfaces.
@@ -300,11 +302,11 @@ def cases_of(file: str) -> tuple[str, ...]:
     shared those of every family."""
     parts = Path(file).with_suffix("").parts[1:]
     found = []
-    for path in source_of("conformance/cases").rglob("[!_]*.py"):
+    for path in case_files():
         room, stem = path.parent.name, path.stem
         if room in parts or stem.startswith(parts) or any(part.startswith(f"{room}_") for part in parts):
             found.append(stem)
-    return tuple(sorted(found)) or SHARED
+    return tuple(sorted({*found})) or SHARED
 
 
 def planted(file: str, edit: Edit) -> Bug:

@@ -49,7 +49,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
-        _failed.add(report.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py"))
+        _failed.add(Path(report.nodeid.partition("::")[0]).stem)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -18,15 +18,14 @@ from dualdnn.api.operations import Operation, parse
 from ..calls import Caller
 from ..expected import read_expected
 from ..inputs import KINDS
-from ..plugin import CASES
 from ..progress import Progress
-from ..refusals import FOLDER as REFUSALS
 from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
 from ..subjects import SPELLINGS, Subject, default_subjects, foreign_path, is_recorded, open_subject
 from ..tiers import FULL, SMOKE, STANDARD, TIERS
 from ..trial import Step, attempt_chain
+from .files import CASES, case_files
 from .items import described
 from .selection import shard_of
 from .workers import CASE_SECONDS
@@ -176,7 +175,7 @@ def run(chosen: argparse.Namespace) -> int:
             raise ValueError(f"--record takes one --subject whose calls can be made, not {chosen.subject}")
         options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
-    files = sorted(map(str, [*CASES.rglob("[!_]*.py"), *REFUSALS.glob("*.toml")]))
+    files = sorted(map(str, case_files()))
     # A wrong name is an error before anything runs. A foreign library may end its process: workers come anew, as often as they have to.
     subjects = chosen.subject or default_subjects()
     for name in subjects:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
 from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights, MultiHeadAttnForward
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
-    AXES,
     BIASES,
     DEFAULT,
     LAYOUTS_OF_TENSOR_CORES,
@@ -22,8 +21,6 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     OF_TENSOR_CORES,
     ONE_TO_ONE,
     TENSOR,
-    TYPES,
-    WINDOWS,
     attention,
     changed,
     fill_padding,
@@ -81,39 +78,6 @@ def test_projections(chain, q, k, v, o):
         chain(training, data, weights)
     else:
         chain(training, data)
-
-
-@shows(f"{DATA}/c20", f"{DATA}/c21", f"{WEIGHTS}/c11", f"{WEIGHTS}/c12")
-@pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
-def test_types(chain, data_type, math):
-    """Every row of table 40."""
-    chain(*steps(attn=plain(data_type=data_type, math=math), low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
-
-
-@shows(f"{DATA}/c03", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
-@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
-def test_layouts(chain, order, mode):
-    """The six orders of axes; beams that share keys and values add up in their gradients."""
-    axes = (*(AXES[i] for i in order), AXES[3])
-    lengths, keys = (4, 1, 3, 2, 4, 3), (5, 2, 3, 4, 1, 5) if mode else (5, 2, 3)
-    chain(*steps(attn=plain(mode=mode), batches=3, lengths=lengths, key_lengths=keys, axes=axes))
-
-
-@shows(f"{DATA}/c11")
-@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
-@pytest.mark.parametrize("name", WINDOWS)
-def test_windows(chain, name, o):
-    low, high = WINDOWS[name]
-    attn = with_projections(1, 1, 1, o, mode=0)
-    chain(*steps(attn=attn, key_lengths=(5, 3), low=low, high=high, lengths=(4, 4, 4, 3)))
-
-
-@shows(f"{DATA}/c04", f"{DATA}/c05")
-def test_residuals_add_nothing(chain):
-    """dout is not in dqueries, although it went to the queries through the residuals as well."""
-    attn = plain(projected=(2, 2, 2, 6), sizes=(6, 5, 4))
-    chain(*steps(attn=attn, residuals=True))
 
 
 @shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
@@ -174,13 +138,6 @@ def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
 
 
 @shows(f"{DATA}/c01")
-@pytest.mark.parametrize("scaler", [0.0, 1.0, 20.0])
-def test_scalers(chain, scaler):
-    """Where the softmax is flat, and where it is one-hot and passes nearly nothing back."""
-    chain(*steps(attn=plain(scaler=scaler), lengths=None))
-
-
-@shows(f"{DATA}/c01")
 def test_infinite_gradients(chain):
     """No formula is printed: where a product of infinities is infinite in one order it may be NaN in another."""
     training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=0), lengths=None)
@@ -193,32 +150,6 @@ def test_products_that_overflow_before_the_scaler(chain):
     """A scaler of zero makes no number of them; nothing is determined."""
     training, data, _ = steps(attn=plain(scaler=0.0), lengths=None)
     chain(Step(training, {}, {"keys": "huge", "values": "huge"}), data)
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
-def test_many_tiles(chain, data_type):
-    """More queries, keys and elements than a tile of any kernel has."""
-    attn = attention((0, 70, 67, 3), (70, 20, 5), heads=2, mode=0, scaler=0.05, data_type=data_type, longest=(70, 140))
-    low = [max(0, 2 * t - 90) for t in range(70)]
-    high = [min(140, 2 * t + 1) for t in range(70)]
-    chain(*steps(attn=attn, steps=(70, 140), batches=1, beams=1, lengths=(69,), key_lengths=(137,), low=low, high=high))
-
-
-@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
-@pytest.mark.parametrize("data_type, size", [(FLOAT, 5), (HALF, 10), (DOUBLE, 3)], ids=lambda v: getattr(v, "name", v))
-def test_last_vectors_that_end_within_a_pack(chain, data_type, size):
-    """Five vectors without projections, the last of which begins at 16 bytes and ends within 16: nothing is written beyond."""
-    attn = attention((0, 0, 0, 0), (size, size, size), 1, 0, data_type=data_type, longest=(5, 5), batches=1, beams=1)
-    chain(*steps(attn=attn, steps=(5, 5), batches=1, beams=1, lengths=(5,))[:2])
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-def test_gradients_that_are_longer_than_tiles_and_begin_anywhere(chain, data_type):
-    """Gradients of queries and keys whose vectors fill a tile and begin within a pack: projected ones and weights are whole packs."""
-    attn = attention((8, 8, 8, 16), (70, 75, 16), 1, 0, 0.2, data_type, longest=(12, 9), batches=1, beams=1)
-    chain(*steps(attn=attn, steps=(12, 9), batches=1, beams=1, lengths=(11,)))
 
 
 @shows(f"{DATA}/c01", f"{DATA}/c11")
@@ -257,18 +188,6 @@ def test_more_tiles_than_multiprocessors(chain, caller):
         chain(*steps(attn=attn, steps=(66, 70), lengths=(66, 65, 3, 66), key_lengths=(70, 69, 66, 2))[:2])
 
 
-@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
-@pytest.mark.parametrize(
-    "data_type, size, value_size",
-    [(HALF, 40, 72), (HALF, 72, 40), (HALF, 16, 12), (FLOAT, 20, 64), (FLOAT, 64, 10)],
-    ids=lambda v: getattr(v, "name", v),
-)
-def test_values_of_other_sizes_than_keys(chain, data_type, size, value_size):
-    """One of them has more tiles than the other, or is no whole packs."""
-    attn = attention((0, 0, 0, 0), (size, size, value_size), 1, 0, 0.2, data_type, longest=(5, 7), batches=1, beams=1)
-    chain(*steps(attn=attn, steps=(5, 7), batches=1, beams=1, lengths=(5,))[:2])
-
-
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
 def test_padding_beside_full_tiles(chain):
     """Queries that are padding, in a tile whose others have all keys of another: what is made of them goes into no sum."""
@@ -286,13 +205,6 @@ def test_long_sequences_of_tensor_cores(chain, steps):
     training = long_of_tensor_cores(steps, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     chain(training, backward_data(training))
-
-
-@shows(f"{DATA}/c01")
-def test_long_sequences_in_two_parts(chain):
-    """Of float, as many queries as blocks of half data take more of at a time."""
-    attn = attention((0, 0, 0, 0), (4, 4, 4), 1, 0, 0.3, FLOAT, longest=(2048, 2), batches=1, beams=1)
-    chain(*steps(attn=attn, steps=(2048, 2), batches=1, beams=1, lengths=None)[:2])
 
 
 @shows(f"{WEIGHTS}/c03")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -67,15 +67,6 @@ def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
     return attention((met * q, met * k, 3 * v, 5 * o), sizes, **others)
 
 
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c32", "cudnnGetMultiHeadAttnWeights/c02", "cudnnGetMultiHeadAttnWeights/c06",
-       *(f"cudnnSetAttnDescriptor/c{i:02}" for i in (4, 5, 6, 7, 8, 14, 15, 34, 35)))  # fmt: skip
-@pytest.mark.parametrize("mode", [0, BIASES], ids=["plain", "biases"])
-@pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
-def test_projections(trial, q, k, v, o, mode):
-    """Any of the four projections, with and without biases; each head has weights of its own."""
-    trial(forward(with_projections(q, k, v, o, mode=mode), key_lengths=(5, 3), low=(0, 1, 0, 2), high=(5, 4, 2, 5)))
-
-
 @shows(*(f"cudnnSetAttnDescriptor/c{i}" for i in (30, 36, 37, 38)), f"{FORWARD}/c33", f"{FORWARD}/c31",
        *(f"cudnnGetMultiHeadAttnBuffers/c0{i}" for i in (4, 5, 6)))  # fmt: skip
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
@@ -96,95 +87,6 @@ def test_long_sums_of_projections(trial, caller, data_type, math):
         trial(forward(attn, current=1, lengths=None, axes=axes))
 
 
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c32")
-def test_biases_of_whole_tiles(trial):
-    """Of products on tensor cores."""
-    attn = attention((64, 64, 64, 128), (64, 64, 64), 2, data_type=HALF, math=TENSOR, longest=(64, 64))
-    trial(forward(attn, (64, 64), 2, 1, lengths=None))
-
-
-@shows(f"{FORWARD}/c23", *(f"cudnnSetSeqDataDescriptor/c{i:02}" for i in (5, 10, 14, 15, 18, 19)),
-       "cudnnSeqDataDescriptor_t/c02", "cudnnSeqDataDescriptor_t/c03", "cudnnGetSeqDataDescriptor/c17",
-       "cudnnGetSeqDataDescriptor/c18")  # fmt: skip
-@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
-@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
-def test_layouts(trial, order, mode):
-    """The six orders of time, batch and beam; lengths are batch-major in all of them."""
-    axes = (*(AXES[i] for i in order), AXES[3])
-    lengths, keys = (4, 1, 3, 2, 4, 3), (5, 2, 3, 4, 1, 5) if mode else (5, 2, 3)
-    trial(forward(attention(mode=mode), batches=3, lengths=lengths, key_lengths=keys, axes=axes))
-
-
-@shows("cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33", "cudnnSetAttnDescriptor/c06")
-@pytest.mark.parametrize("mode", [0, ONE_TO_ONE], ids=["all-to-one", "one-to-one"])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_query_maps(trial, mode, beams):
-    """Candidates of a beam have common keys and values, or each its own."""
-    key_lengths = None if mode == 0 else (5, 4, 3, 2, 1, 5)[: 2 * beams]
-    trial(forward(attention(mode=mode), beams=beams, lengths=None, key_lengths=key_lengths))
-
-
-WINDOWS = {
-    "causal": ((0, 0, 0, 0), (0, 1, 2, 3)),
-    "with itself": ((0, 0, 0, 0), (1, 2, 3, 4)),
-    "sliding": ((0, 1, 2, 3), (2, 3, 4, 5)),
-    "maximal": ((0,) * 4, (INT_MAX,) * 4),
-    "negative": ((-5, -(2**31), 1, 0), (2, 3, -1, 5)),
-    "inverted": ((3, 2, 0, 4), (1, 2, 5, 3)),
-    "beyond": ((0, 4, 5, INT_MAX), (5, 5, 9, INT_MAX)),
-    "far apart": ((-INT_MAX - 1, -1, INT_MAX, 0), (INT_MAX, 2, -INT_MAX - 1, 4)),
-    "rising steeply": ((-INT_MAX - 1, -1, INT_MAX - 1, 0), (2, 3, 4, 5)),
-}
-
-
-@shows(f"{FORWARD}/c09", *(f"{FORWARD}/c{i}" for i in (11, 12, 15, 16, 17)), "cudnnSetSeqDataDescriptor/c06")
-@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
-@pytest.mark.parametrize("name", WINDOWS)
-def test_windows(trial, name, o):
-    """The end is exclusive; keys beyond the sequence's length do not exist. A query without keys has zeros for its heads (D327)."""
-    low, high = WINDOWS[name]
-    attn = with_projections(1, 1, 1, o)
-    operation = forward(attn, key_lengths=(5, 3), low=low, high=high, lengths=None)
-    trial(operation)
-
-
-@shows(f"{FORWARD}/c25", f"{FORWARD}/c26", f"{FORWARD}/c27", f"{FORWARD}/c28")
-@pytest.mark.parametrize("o", [0, 6])
-def test_residuals(trial, o):
-    """They are added to what the output projection, or the heads, make."""
-    trial(forward(attention((2, 2, 2, o), sizes=(6, 5, 4)), residuals=True))
-    trial(forward(attention((2, 2, 2, o), sizes=(6, 5, 4)), residuals=True, current=2, lengths=None))
-
-
-@shows(f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c14", f"{FORWARD}/c02")
-@pytest.mark.parametrize("current", range(4))
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
-def test_one_step(trial, current, order):
-    """One time-step of every sequence, by its own window; the others of the output stay."""
-    axes = (*(AXES[i] for i in order), AXES[3])
-    for o in (0, 1):
-        attn = with_projections(1, 0, 1, o, mode=BIASES)
-        trial(forward(attn, current=current, low=(0, 1, 0, 2), high=(2, 5, 3, 4), axes=axes, lengths=(4, 2, 4, 3)))
-
-
-@shows(f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c14")
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
-@pytest.mark.parametrize("residuals", [False, True], ids=["alone", "residuals"])
-def test_one_step_of_tensor_cores(trial, residuals, order):
-    """Of queries that are read as they lie, in whole packs."""
-    axes, windows = (*(AXES[i] for i in order), AXES[3]), {"low": (0, 1, 0, 2), "high": (2, 5, 3, 4)}
-    attn = attention((0, 0, 0, 0), (16, 16, 8), 2, 0, 0.3, HALF)
-    for current in (1, 3):
-        trial(forward(attn, current=current, axes=axes, lengths=(4, 2, 4, 3), residuals=residuals, **windows))
-
-
-@shows(f"{FORWARD}/c08", f"{FORWARD}/c18", f"{FORWARD}/c19", f"{FORWARD}/c20")
-def test_steps_one_after_the_other(chain):
-    """All steps of an output, one call each, on the same memory."""
-    windows = {"low": (0, 0, 0, 1), "high": (0, 1, 2, 3)}
-    chain(*(forward(current=step, lengths=None, **windows) for step in range(4)))
-
-
 @shows(f"{FORWARD}/c03", f"{FORWARD}/c09")
 def test_training_and_inference_have_one_result(trial):
     """The output does not depend on whether gradients follow."""
@@ -192,16 +94,6 @@ def test_training_and_inference_have_one_result(trial):
     memory = {name: held for name, held in prepare(operations[0], "normal", 3).items() if name not in operations[0].raw}
     first, second = (trial(operation, before=memory).after["out"].view(np.float32) for operation in operations)
     np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
-
-
-@shows(f"{FORWARD}/c29", f"{FORWARD}/c30")
-def test_one_memory_for_all_inputs(trial):
-    """Self-attention: queries, keys, values and residuals are one input."""
-    attn = attention((4, 4, 3, 5), sizes=(5, 5, 5))
-    operation = forward(
-        attn, steps=(5, 5), beams=1, batches=3, lengths=(5, 2, 4), key_lengths=(5, 2, 4), residuals=True
-    )
-    trial(operation, aliases={"keys": "queries", "values": "queries", "residuals": "queries"})
 
 
 @shows("cudnnSetSeqDataDescriptor/c06", "cudnnSetSeqDataDescriptor/c07", "cudnnSetSeqDataDescriptor/c09",
@@ -231,32 +123,6 @@ def test_numbers_outside_of_windows_are_not_read(trial):
         array = before[name].view(np.float32).reshape(getattr(operation, name).dims)
         array[1, 0] = value if name == "values" else np.nan
         trial(operation, before=before)
-
-
-@shows(f"{FORWARD}/c01")
-@pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
-def test_infinite_values(trial, o):
-    """Probabilities that underflow beside them: infinite or NaN; sequences without them are numbers."""
-    operation = forward(attention((2, 2, 2, 5 * o)), batches=3, lengths=None)
-    for seed in range(3):
-        trial(operation, {**dict.fromkeys(operation.operands, "positive"), "values": "infinite"}, seed)
-
-
-@shows("cudnnSetAttnDescriptor/c16", "cudnnSetAttnDescriptor/c17", "cudnnSetAttnDescriptor/c20")
-@pytest.mark.parametrize("scaler", [0.0, 0.2, 1.0, 30.0])
-def test_scalers(trial, scaler):
-    """From means of all values to the value of the largest score; no exponential overflows."""
-    trial(forward(attention(scaler=scaler), lengths=None))
-
-
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c16")
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
-def test_many_tiles(trial, data_type):
-    """More queries, keys and elements than a tile of any kernel has, with windows that begin and end within tiles."""
-    attn = attention((0, 70, 67, 3), (70, 20, 5), heads=2, mode=0, scaler=0.05, data_type=data_type, longest=(70, 140))
-    low = [max(0, 2 * t - 90) for t in range(70)]
-    high = [min(140, 2 * t + 1) for t in range(70)]
-    trial(forward(attn, (70, 140), 1, 1, (69,), (137,), low, high))
 
 
 OF_TENSOR_CORES = ["half 64", "half 128", "float"]
@@ -381,12 +247,6 @@ def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
     return forward(attn, steps, 1, 1, None, None, **others)
 
 
-@shows(f"{FORWARD}/c01")
-@pytest.mark.parametrize("steps", LONG_OF_TENSOR_CORES, ids=str)
-def test_long_sequences_of_tensor_cores(trial, steps):
-    trial(long_of_tensor_cores(steps))
-
-
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
 def test_factors_keep_eleven_bits(trial):
     """The mean of equal values, whose last bits a shorter factor would lose: no errors cancel."""
@@ -395,19 +255,6 @@ def test_factors_keep_eleven_bits(trial):
     before = prepare(operation, "normal", 0)
     before["values"].view(np.float32)[:] = 1 + 2.0**-9
     trial(operation, before=before)
-
-
-@shows(f"{FORWARD}/c16")
-def test_many_sequences(trial):
-    """More of them than a block has threads, some of no vectors."""
-    attn = attention((0, 0, 0, 0), (2, 2, 2), 1, 0, data_type=DOUBLE, longest=(2, 2), batches=259, beams=1)
-    trial(forward(attn, (2, 2), 259, 1, tuple(i % 3 for i in range(259)), tuple(2 - i % 2 for i in range(259))))
-
-
-def test_many_windows(trial):
-    """More time-steps than the arguments of one kernel hold."""
-    attn = attention((1, 1, 1, 0), (1, 1, 1), heads=1, longest=(900, 3))
-    trial(forward(attn, (900, 3), 1, 1, None, None, [t % 3 for t in range(900)], [1 + t % 4 for t in range(900)]))
 
 
 # --- refusals ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.reference import judge
@@ -120,17 +119,6 @@ def test_formula(run, refused, algo, configuration, alpha, beta):
         run(operation)
 
 
-@shows(
-    f"{F}/c01",
-    "cudnnConvolutionMode_t/c02",
-    "cudnnSetConvolution2dDescriptor/c09",
-)
-@pytest.mark.parametrize("algo", GEMM_ALGORITHMS, ids=by_name)
-@pytest.mark.parametrize("mode", list(Mode), ids=by_name)
-def test_modes(run, mode, algo):
-    run(convolution(algo=algo, mode=mode, w=(3, 4, 2, 3)))
-
-
 @shows("cudnnConvolutionMode_t/c02")
 def test_convolution_is_correlation_with_the_filter_turned(caller):
     """By two calls of the subject: no reference is asked."""
@@ -155,37 +143,6 @@ def called(caller, operation, x, w, y=None):
     return memory["y"].to_host(np.float32, operation.y.dims)
 
 
-GEOMETRIES = {
-    "padding": {"padding": (2, 1)},
-    "no padding": {"padding": (0, 0)},
-    "stride": {"stride": (2, 3)},
-    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
-    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
-    "padding beyond the filter": {"padding": (4, 5)},
-    "1x1": {"w": (6, 4, 1, 1), "padding": (0, 0)},
-    "1x1 with stride": {"w": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
-    "one row": {"w": (6, 4, 1, 5), "padding": (0, 2)},
-    "one pixel": {"x": (1, 1, 1, 1), "w": (1, 1, 1, 1), "padding": (0, 0)},
-    "one output": {"w": (6, 4, 7, 6), "padding": (0, 0)},
-    "odd channels": {"x": (3, 5, 6, 5), "w": (7, 5, 3, 2)},
-    "many channels": {"x": (1, 37, 4, 5), "w": (19, 37, 3, 3)},
-    "one channel": {"x": (3, 1, 9, 8), "w": (5, 1, 3, 3)},
-    "even filter": {"w": (6, 4, 2, 4)},
-}
-
-
-@shows(f"{F}/c01", f"{F}/c04", f"{F}/c24", *(f"cudnnSetConvolution2dDescriptor/c{n:02}" for n in range(5, 9)))
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries(run, geometry, formats):
-    operation = convolution(**GEOMETRIES[geometry], formats=formats, alpha=0.5, beta=-2.0)
-    run(operation)
-    if max(operation.convolution.dilation) == 1:
-        run(replace(operation, algo=PRECOMP))
-        if formats == NCHW:
-            run(replace(operation, algo=GEMM))
-
-
 @shows(*(f"cudnnSetConvolutionNdDescriptor/c{n:02}" for n in range(5, 9)))
 @pytest.mark.parametrize("mode", list(Mode), ids=by_name)
 def test_volumes(run, mode):
@@ -205,29 +162,6 @@ def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, .
     return (x[0], c, *x[2:]), (k, c, *w[2:])
 
 
-@shows(f"{F}/c01", f"{F}/c24", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries_on_tensor_cores(run, geometry):
-    plain = convolution(**GEOMETRIES[geometry])
-    x, w = in_whole_packs(plain.x.dims, plain.w.dims)
-    algo = PRECOMP if max(plain.convolution.dilation) == 1 else IMPLICIT
-    for options in ON_TENSOR_CORES:
-        run(convolution(**{**GEOMETRIES[geometry], "x": x, "w": w, **options}, algo=algo))
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
-@pytest.mark.parametrize(
-    "formats, algo",
-    [*((NCHW, algo) for algo in Algo if algo != DIRECT), (NHWC, IMPLICIT), (NHWC, PRECOMP)],
-    ids=by_name,
-)
-@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (4, 1, 12), (3, 5, 3)])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_groups(run, groups, per_group, filters, formats, algo, configuration):
-    x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
-    run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
-
-
 # Groups, channels and filters of each, and options: groups of several blocks, parts of packs, windows that fill shared memory.
 SMALL_GROUPS: dict[str, tuple[int, int, int, dict[str, Any]]] = {
     "fours": (32, 4, 4, {}),
@@ -239,51 +173,6 @@ SMALL_GROUPS: dict[str, tuple[int, int, int, dict[str, Any]]] = {
     "large windows": (4, 4, 8, {"x": (1, 16, 12, 13), "w": (32, 4, 11, 12), "padding": (3, 2)}),
     "volumes": (4, 4, 4, {"x": (2, 16, 3, 4, 5), "w": (16, 4, 2, 3, 2), "padding": (1, 0, 1), "stride": (1, 2, 1)}),
 }
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
-@pytest.mark.parametrize(
-    "configuration, formats", [*product(("FLOAT", "PSEUDO_HALF"), (NCHW, NHWC)), ("DOUBLE", NCHW)], ids=by_name
-)
-@pytest.mark.parametrize("kind", SMALL_GROUPS)
-def test_small_groups(run, kind, configuration, formats):
-    groups, channels, filters, options = SMALL_GROUPS[kind]
-    x, w = options.get("x", (2, groups * channels, 5, 7)), options.get("w", (groups * filters, channels, 3, 3))
-    geometry = {name: value for name, value in options.items() if name not in ("x", "w")}
-    algo = PRECOMP if len(w) == 5 else IMPLICIT
-    for mode, beta in zip(Mode, (0.0, 0.5), strict=True):
-        run(
-            convolution(
-                x,
-                w,
-                groups=groups,
-                configuration=configuration,
-                formats=formats,
-                algo=algo,
-                mode=mode,
-                beta=beta,
-                **geometry,
-            )
-        )
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c24", f"{F}/c25", f"{F}/c26")
-@pytest.mark.parametrize("x_layout, y_layout", [("nhwc", "odd"), ("odd", "nhwc"), ("chwn", "gaps"), ("gaps", "chwn")])
-def test_layouts_of_small_groups(run, x_layout, y_layout):
-    for channels in (4, 6):
-        x, w = (2, 3 * channels, 5, 6), (12, channels, 3, 2)
-        run(convolution(x, w, groups=3, configuration="PSEUDO_HALF", x_layout=x_layout, y_layout=y_layout, beta=0.5))
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
-@pytest.mark.parametrize("taps", [1, 3])
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_groups_do_not_meet(run, configuration, formats, taps):
-    """NaN and infinity of one group reach no result of another, though tensor cores read more channels at once."""
-    operation = convolution((2, 16, 8, 8), (32, 8, taps, taps), configuration=configuration, groups=2, formats=formats,
-                            padding=(taps // 2,) * 2, math_type=DEFAULT)  # fmt: skip
-    run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
 
 
 # Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
@@ -308,36 +197,6 @@ def depthwise(window: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], d
         yield x, w, {**options, "groups": channels, "formats": formats, "mode": mode, "beta": 0.5}
 
 
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-@pytest.mark.parametrize("window", DEPTHWISE)
-def test_depthwise_windows(run, window, configuration):
-    for x, w, options in depthwise(window):
-        run(convolution(x, w, **options, configuration=configuration))
-
-
-@shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
-@pytest.mark.parametrize("x_layout", LAYOUTS)
-@pytest.mark.parametrize("y_layout", LAYOUTS)
-@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP, GEMM, WINOGRAD, NONFUSED], ids=by_name)
-def test_layouts_with_a_plain_filter(run, algo, x_layout, y_layout):
-    """All except NCHW_VECT_C, for x and y independently."""
-    run(convolution(algo=algo, x_layout=x_layout, y_layout=y_layout, beta=0.5))
-
-
-@shows(f"{F}/c24", f"{F}/c25", f"{F}/c26")
-@pytest.mark.parametrize(
-    "x_layout, y_layout",
-    [("nhwc", "odd"), ("nhwc", "gaps"), ("odd", "nhwc"), ("chwn", "gaps"), ("gaps", "chwn"), ("odd", "nchw")],
-)
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_layouts_on_tensor_cores(run, configuration, x_layout, y_layout):
-    """Of few channels and of whole packs, under several taps and one."""
-    for x, w in (((2, 3, 7, 6), (6, 3, 3, 3)), ((2, 16, 5, 6), (24, 16, 3, 3)), ((2, 16, 5, 7), (24, 16, 1, 1))):
-        run(convolution(x, w, configuration=configuration, algo=PRECOMP, x_layout=x_layout, y_layout=y_layout, beta=0.5,
-                        math_type=DEFAULT))  # fmt: skip
-
-
 @shows(f"{F}/c38", f"{F}/c39", f"{F}/c40", f"{F}/c42", f"{F}/c43")
 @pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
 @pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
@@ -351,128 +210,6 @@ def test_3d(run, refused, algo, configuration):
         run(channels_last)
     else:
         refused(channels_last, NOT_SUPPORTED, f"{F}/c58")
-
-
-@shows(*(f"{F}/c{n:02}" for n in (12, 13, 16, 18, 35, 36)))
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.0078125, 0.5)])
-@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
-@pytest.mark.parametrize("configuration", INTEGER)
-def test_integers(run, configuration, algo, alpha, beta):
-    """Exact sums, then alpha and beta in float, rounded to even and saturated (docs/errata.md, D221)."""
-    for groups, w in ((1, (4, 8, 3, 3)), (2, (8, 4, 3, 3))):
-        operation = convolution((2, 8, 5, 4), w, configuration=configuration, formats=NHWC, algo=algo, groups=groups,
-                                alpha=alpha, beta=beta)  # fmt: skip
-        run(operation)
-        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
-
-
-@shows(*(f"{F}/c{n:02}" for n in (14, 15, 17, 19, 32, 33)))
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.0078125, 0.5)])
-@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
-@pytest.mark.parametrize("configuration", [name for name in VECTORISED if name != "INT8x32"])
-def test_vectorised_integers(run, configuration, algo, alpha, beta):
-    formats = (NCHW_VECT_C, NCHW_VECT_C, NCHW if configuration.endswith("EXT") else NCHW_VECT_C)
-    for groups, w in ((1, (4, 8, 3, 3)), (2, (8, 4, 3, 3))):
-        operation = convolution((2, 8, 5, 4), w, configuration=configuration, formats=formats, algo=algo,
-                                groups=groups, alpha=alpha, beta=beta)  # fmt: skip
-        run(operation)
-        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
-
-
-@shows(f"{F}/c20", f"{F}/c34", "cudnnReorderFilterAndBias/c02", "cudnnSetConvolutionReorderType/c01")
-@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
-def test_vectors_of_32(run, reorder_type):
-    """With CUDNN_NO_REORDER the filter is read as cudnnReorderFilterAndBias wrote it (docs/errata.md, D253)."""
-    for w in ((64, 32, 1, 1), (32, 64, 3, 2)):
-        operation = convolution((2, w[1], 4, 3), w, configuration="INT8x32", formats=NCHW_VECT_C, algo=PRECOMP,
-                                alpha=0.0078125, beta=0.5, reorder_type=reorder_type)  # fmt: skip
-        run(operation)
-        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
-
-
-@shows("cudnnMathType_t/c01", "cudnnSetConvolutionMathType/c01")
-@pytest.mark.parametrize("math_type", list(cudnnMathType_t), ids=by_name)
-@pytest.mark.parametrize("configuration", FLOATING)
-def test_math_types(run, configuration, math_type):
-    for algo in (IMPLICIT, PRECOMP):
-        run(convolution((1, 40, 5, 4), (9, 40, 3, 3), configuration=configuration, math_type=math_type, algo=algo))
-
-
-@shows(f"{F}/c01")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
-def test_cancellation_and_special_values(run, configuration):
-    """NaN and infinity reach exactly the outputs whose windows meet them."""
-    for algo in GEMM_ALGORITHMS:
-        run(convolution(configuration=configuration, algo=algo), inputs="wide")
-        run(
-            convolution(configuration=configuration, algo=algo, beta=0.5),
-            inputs={"x": "special", "w": "near_one", "y": "special"},
-        )
-
-
-FEW_CHANNELS = {
-    "first layer": {"x": (2, 3, 11, 13), "w": (8, 3, 7, 7), "stride": (2, 2), "padding": (3, 3)},
-    "one channel": {"x": (2, 1, 6, 9), "w": (5, 1, 3, 3)},
-    "four channels": {"x": (1, 4, 7, 8), "w": (6, 4, 3, 3), "padding": (0, 2)},
-    "groups": {"x": (1, 6, 6, 7), "w": (4, 3, 3, 2), "groups": 2},
-    "dilation": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 3), "dilation": (2, 3), "padding": (2, 3)},
-    "turned": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 4), "stride": (1, 3), "mode": Mode.CUDNN_CONVOLUTION},
-    "padding beyond the filter": {"x": (1, 2, 4, 5), "w": (6, 2, 3, 3), "padding": (4, 5), "stride": (1, 2)},
-    "volume": {"x": (1, 2, 4, 5, 6), "w": (3, 2, 2, 3, 3), "stride": (1, 1, 2)},
-    "two channels": {"x": (2, 2, 8, 8), "w": (40, 2, 3, 3), "stride": (2, 1)},
-    "five channels": {"x": (1, 5, 7, 6), "w": (33, 5, 2, 3), "stride": (1, 2), "padding": (1, 3)},
-    "six channels, turned": {"x": (1, 6, 7, 5), "w": (4, 6, 2, 3), "mode": Mode.CUDNN_CONVOLUTION},
-    "seven channels": {"x": (1, 7, 6, 8), "w": (72, 7, 3, 2), "stride": (2, 2)},
-    "stride beyond the filter": {"x": (2, 3, 9, 12), "w": (6, 3, 2, 2), "stride": (3, 3), "padding": (0, 1)},
-    "one tap": {"x": (3, 3, 5, 8), "w": (8, 3, 1, 1), "padding": (0, 0)},
-    "wide": {"x": (1, 1, 3, 1300), "w": (3, 1, 3, 5), "stride": (1, 2), "padding": (1, 2)},
-}
-
-
-@shows(f"{F}/c01", f"{F}/c03", f"{F}/c24", "cudnnConvolutionMode_t/c02", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize(
-    "geometry, formats",
-    [(geometry, NHWC) for geometry in FEW_CHANNELS]
-    + [
-        (geometry, formats)
-        for geometry in FEW_CHANNELS
-        for formats in (NCHW, (NHWC, NCHW, NHWC))
-        if geometry != "dilation"
-    ],
-    ids=by_name,
-)
-def test_few_channels(run, geometry, configuration, formats):
-    """On tensor cores, which take several values at once: what those are beyond a window, NaN and infinity too, is
-    nobody's business."""
-    operation = convolution(**FEW_CHANNELS[geometry], configuration=configuration, formats=formats, algo=PRECOMP,
-                            math_type=DEFAULT, alpha=0.5, beta=-2.0)  # fmt: skip
-    run(operation)
-    run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
-
-
-@shows(f"{F}/c01")
-@pytest.mark.parametrize("columns", [6, 7])
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
-def test_few_channels_with_gaps_after_rows(run, configuration, columns):
-    """Rows that begin at whole packs and end within one: what lies in the gap is no padding."""
-    operation = convolution((2, 3, 9, columns), (5, 3, 3, 3), configuration=configuration, algo=PRECOMP, padding=(1, 1),
-                            math_type=DEFAULT)  # fmt: skip
-    apart = TensorSpec(operation.x.data_type, operation.x.dims, (3 * 9 * 8, 9 * 8, 8, 1))
-    run(replace(operation, x=apart))
-
-
-@shows(f"{F}/c01", f"{F}/c02", f"{F}/c24", "cudnnConvolutionMode_t/c02")
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, -2.0)])
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", FLOATING)
-def test_few_products(run, configuration, formats, alpha, beta):
-    """Fewer than a device has threads."""
-    blended: Any = {"configuration": configuration, "formats": formats, "alpha": alpha, "beta": beta}
-    run(convolution((1, 3, 5, 4), (2, 3, 3, 3), **blended, padding=(2, 1)))
-    run(convolution((2, 4, 5, 4), (4, 2, 3, 2), **blended, groups=2, stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION))
-    special = {"x": "special", "w": "near_one", "y": "special"}
-    run(convolution((1, 2, 4, 5), (2, 2, 3, 3), **blended, dilation=(1, 2), padding=(0, 1)), inputs=special)
 
 
 # One for each way to make the sums: few products, few channels, one filter a channel, matrices of each layout
@@ -530,13 +267,6 @@ def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout)
         run(operation)
 
 
-@shows(f"{F}/c23")
-def test_groups_that_end_within_a_block(run):
-    """More groups than the sums of any subject are made for at once, and not a multiple of them."""
-    run(convolution((1, 200, 4, 4), (15, 40, 3, 3), groups=5))
-    run(convolution((1, 21, 4, 4), (14, 3, 3, 3), groups=7))
-
-
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
 @pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
@@ -546,73 +276,12 @@ def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
         run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
 
 
-@shows(f"{F}/c01", f"{F}/c02")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
-@pytest.mark.parametrize(
-    "formats",
-    [(NCHW,) * 3, (NHWC,) * 3, (NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW)],
-    ids=lambda f: f"{f[0].name[-4:]}-{f[2].name[-4:]}",
-)
-def test_factors_in_every_format(run, configuration, formats):
-    """alpha and beta, with more filters and pixels than a tile of the smallest kernels has, and not a multiple of them."""
-    run(convolution((2, 8, 9, 10), (77, 8, 3, 3), configuration=configuration, formats=formats, alpha=-1.75, beta=0.5))
-
-
-@shows(f"{F}/c01", f"{F}/c02")
-@pytest.mark.parametrize("taps", [(2, 4), (4, 3), (5, 2), (1, 6)], ids=lambda taps: "x".join(map(str, taps)))
-def test_tiles_of_transforms(run, taps):
-    """Several tiles down and across, whose results are even and odd in number, the last of them cut off."""
-    run(convolution((2, 3, 67, 71), (2, 3, *taps), algo=FFT_TILING, padding=(0, 1), alpha=0.5, beta=-1.0))
-
-
-@shows(f"{F}/c01", f"{F}/c02")
-@pytest.mark.parametrize("size", [9, 33])
-def test_many_filters_of_transformed_tiles(run, size):
-    """Fewer tiles than the products take at once, and more."""
-    run(convolution((1, 3, size, size), (20, 3, 3, 3), algo=NONFUSED, alpha=0.5, beta=-1.0))
-
-
-@shows(f"{F}/c01", f"{F}/c02", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
-@pytest.mark.parametrize("formats, taps", [(NCHW, 1), ((NHWC, NHWC, NCHW), 3)], ids=["as they lie", "of the result"])
-def test_planes_that_fill_rows_of_128_bytes(run, formats, taps, configuration):
-    """64 pixels of an image side by side, of x and y or of y alone, blended or not."""
-    for alpha, beta in ((1.0, 0.0), (0.5, -2.0)):
-        run(convolution((2, 64, 8, 8), (72, 64, taps, taps), configuration=configuration, formats=formats, math_type=DEFAULT,
-                        padding=(taps // 2,) * 2, alpha=alpha, beta=beta))  # fmt: skip
-
-
 @shows(f"{F}/c02", "cudnnMathType_t/c01")
 @pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
 def test_many_results_are_blended_once(run, subject, formats):
     """Some 3 M of them, for which a GPU takes its largest tiles in float, the last of which are cut off."""
     images = 32 if subject.has_gpu else 1
     run(convolution((images, 8, 14, 14), (512, 8, 1, 1), padding=(0, 0), formats=formats, alpha=0.5, beta=-2.0))
-
-
-@shows(f"{F}/c02", "cudnnMathType_t/c01")
-def test_last_tiles_are_blended_once(run):
-    """More of them than one of the blocks has that begin when others have ended."""
-    run(
-        convolution(
-            (10, 16, 16, 16),
-            (144, 16, 1, 1),
-            padding=(0, 0),
-            configuration="PSEUDO_HALF",
-            formats=NHWC,
-            alpha=0.5,
-            beta=-2.0,
-            math_type=DEFAULT,
-        )
-    )
-
-
-@shows(f"{F}/c02")
-@pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_beta_zero_does_not_read_y(run, alpha):
-    """The output's memory holds NaN before the call."""
-    for algo in GEMM_ALGORITHMS:
-        run(convolution(algo=algo, alpha=alpha))
 
 
 @shows(f"{F}/c21", "cudnnConvolutionFwdAlgoPerf_t/c07")

@@ -20,14 +20,10 @@ from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import (
-    DEPTHWISE,
     FLOATING,
-    ON_TENSOR_CORES,
     by_name,
     convolution_spec,
-    depthwise,
     formats_of,
-    in_whole_packs,
 )
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
@@ -79,165 +75,6 @@ def test_formula(run, refused, algo, configuration):
     run(gradient((2, 4, 3, 3), (6, 4, 3, 3), algo=algo, configuration=configuration, padding=(0, 0)))
 
 
-GEOMETRIES: dict[str, dict[str, Any]] = {
-    "padding": {"padding": (2, 1)},
-    "no padding": {"padding": (0, 0)},
-    "stride": {"stride": (2, 3)},
-    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
-    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
-    "stride and dilation share a divisor": {"dx": (1, 3, 12, 9), "stride": (4, 6), "dilation": (2, 4), "padding": (1, 4), "w": (5, 3, 3, 3)},
-    "stride beyond the filter": {"dx": (2, 3, 9, 12), "w": (6, 3, 2, 1), "stride": (3, 3), "padding": (0, 1)},
-    "inputs behind the last window": {"dx": (1, 4, 9, 8), "w": (5, 4, 2, 2), "stride": (4, 5), "padding": (0, 0)},
-    "padding beyond the filter": {"padding": (4, 5)},
-    "nothing but padding": {"dx": (1, 3, 1, 2), "w": (4, 3, 1, 1), "padding": (2, 1), "stride": (5, 4)},
-    "1x1": {"w": (6, 4, 1, 1), "padding": (0, 0)},
-    "1x1 with stride": {"w": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
-    "one row": {"w": (6, 4, 1, 5), "padding": (0, 2)},
-    "one pixel": {"dx": (1, 1, 1, 1), "w": (1, 1, 1, 1), "padding": (0, 0)},
-    "one output": {"w": (6, 4, 7, 6), "padding": (0, 0)},
-    "odd channels": {"dx": (3, 5, 6, 5), "w": (7, 5, 3, 2)},
-    "many channels": {"dx": (1, 19, 4, 5), "w": (37, 19, 3, 3)},
-    "one channel": {"dx": (3, 1, 9, 8), "w": (5, 1, 3, 3)},
-    "one filter": {"dx": (2, 5, 6, 7), "w": (1, 5, 3, 3), "stride": (1, 2)},
-}  # fmt: skip
-
-
-@shows(f"{D}/c01", f"{D}/c10", f"{D}/c11", f"{D}/c12")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries(run, geometry, formats):
-    for mode in Mode:
-        for algo in DIRECT_SUMS:
-            run(gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0))
-
-
-@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries_on_tensor_cores(run, geometry):
-    plain = gradient(**GEOMETRIES[geometry])
-    dx, w = in_whole_packs(plain.dx.dims, plain.w.dims)
-    for options in ON_TENSOR_CORES:
-        run(gradient(**{**GEOMETRIES[geometry], "dx": dx, "w": w, **options}, algo=ALGO_1))
-
-
-# Strides are as large as the filter, smaller or larger in each dimension; dx ends or begins within one.
-STRIDES: dict[str, dict[str, Any]] = {
-    "patches": {"dx": (2, 3, 8, 12), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
-    "patches and a rest": {"dx": (2, 3, 9, 14), "w": (16, 3, 4, 4), "padding": (0, 0), "stride": (4, 4)},
-    "padded patches": {"dx": (2, 8, 7, 9), "w": (16, 8, 3, 2), "padding": (2, 1), "stride": (3, 2)},
-    "overlapping": {"dx": (2, 8, 9, 8), "w": (24, 8, 4, 6), "padding": (1, 3), "stride": (2, 3)},
-    "overlapping in part": {"dx": (2, 8, 9, 8), "w": (24, 8, 3, 4), "padding": (1, 1), "stride": (2, 2)},
-    "padding of several strides": {"dx": (2, 5, 6, 7), "w": (9, 5, 7, 5), "padding": (5, 4), "stride": (2, 3)},
-    "gaps": {"dx": (2, 8, 7, 9), "w": (16, 8, 1, 2), "padding": (0, 1), "stride": (2, 3)},
-    "one dimension": {"dx": (1, 24, 6, 8), "w": (40, 24, 3, 3), "padding": (1, 0), "stride": (1, 3)},
-    "volume": {"dx": (1, 8, 4, 5, 6), "w": (16, 8, 2, 3, 2), "padding": (0, 1, 1), "stride": (2, 2, 2)},
-}
-
-
-@shows(f"{D}/c01", f"{D}/c10")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-@pytest.mark.parametrize("strides", STRIDES)
-def test_strides_without_blending(run, strides, configuration, formats):
-    """Prior values of dx are not read, also of elements that no tap meets."""
-    for math_type in (DEFAULT, FMA):
-        run(gradient(**STRIDES[strides], configuration=configuration, formats=formats, math_type=math_type, alpha=-1.5))
-
-
-@shows(f"{D}/c01")
-@pytest.mark.parametrize(
-    "inputs", [{"dy": "infinite", "w": "near_one"}, {"dy": "near_one", "w": "special"}], ids=("dy", "w")
-)
-@pytest.mark.parametrize("strides", STRIDES)
-def test_strides_of_numbers_that_are_not_finite(run, strides, inputs):
-    """NaN and infinities reach the elements of which they are a term; taps between strides add none."""
-    for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
-        run(gradient(**STRIDES[strides], configuration=configuration, math_type=math_type), inputs=inputs)
-
-
-@shows(f"{D}/c10")
-@pytest.mark.parametrize("dx_layout", LAYOUTS)
-def test_strides_into_every_layout(run, dx_layout):
-    for strides in ("padded patches", "overlapping", "gaps"):
-        run(gradient(**STRIDES[strides], dx_layout=dx_layout))
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{D}/c10")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-@pytest.mark.parametrize("window", DEPTHWISE)
-def test_depthwise_windows(run, window, configuration):
-    for x, w, options in depthwise(window):
-        run(gradient(x, w, **options, configuration=configuration))
-
-
-@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", ["TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize("stride", [(1, 1), (2, 1)], ids=str)
-def test_tensor_cores(run, stride, configuration, formats):
-    """Channels that fill packs, and such that do not, of several taps and of one."""
-    options: dict[str, Any] = {
-        "stride": stride,
-        "configuration": configuration,
-        "formats": formats,
-        "math_type": DEFAULT,
-    }
-    run(gradient((1, 24, 5, 6), (40, 24, 3, 3), **options, beta=0.5))
-    run(gradient((1, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2)))
-    run(gradient((2, 136, 7, 8), (21, 136, 1, 1), **options, padding=(0, 0), alpha=-1.5))
-
-
-@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
-@pytest.mark.parametrize(
-    "dx, stride", [((1, 24, 6, 32), (2, 2)), ((3, 24, 4, 16), (2, 1)), ((2, 24, 5, 24), (2, 1))], ids=str
-)
-def test_rows_of_whole_boxes_with_others_between(run, dx, stride):
-    """Of the products for each second row, or pixel: of 16, or of 8 pixels."""
-    run(
-        gradient(
-            dx, (72, 24, 3, 3), configuration="PSEUDO_HALF", formats=NHWC, padding=(1, 1), stride=stride,
-            math_type=DEFAULT,
-        )
-    )  # fmt: skip
-
-
-@shows(f"{D}/c10", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize(
-    "dx, dw, stride", [((2, 3, 37, 34), (40, 3, 7, 7), (2, 2)), ((1, 8, 18, 35), (72, 8, 3, 5), (1, 3))], ids=str
-)
-def test_few_channels_on_tensor_cores(run, dx, dw, stride, configuration, formats):
-    """More than one tile, the last one not full; several K-blocks."""
-    options: dict[str, Any] = {
-        "stride": stride,
-        "configuration": configuration,
-        "formats": formats,
-        "math_type": DEFAULT,
-    }
-    for mode in (Mode.CUDNN_CROSS_CORRELATION, Mode.CUDNN_CONVOLUTION):
-        run(gradient(dx, dw, **options, padding=(dw[2] // 2, dw[3] // 2), beta=-3.0, mode=mode))
-
-
-@shows(f"{D}/c10", *(f"{D}/c{n:02}" for n in range(11, 17)))
-@pytest.mark.parametrize(
-    "algo, formats", [*((algo, NCHW) for algo in Algo), *((algo, NHWC) for algo in DIRECT_SUMS)], ids=by_name
-)
-@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (4, 1, 12), (3, 5, 3)])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_groups(run, groups, per_group, filters, formats, algo, configuration):
-    options: dict[str, Any] = {"configuration": configuration, "groups": groups, "formats": formats, "algo": algo}
-    run(gradient((2, groups * per_group, 5, 4), (filters, per_group, 3, 3), **options))
-
-
-@shows(f"{D}/c01")
-def test_groups_with_dilation_in_half(run):
-    for stride in ((1, 1), (2, 3)):
-        for algo in DIRECT_SUMS:
-            run(gradient((2, 6, 9, 8), (9, 2, 3, 3), configuration="PSEUDO_HALF", groups=3, dilation=(2, 2), padding=(2, 1),
-                         stride=stride, algo=algo, beta=1.0))  # fmt: skip
-
-
 @shows(*(f"{D}/c{n:02}" for n in (11, 12, 13, 14, 15, 16)))
 @pytest.mark.parametrize("dx_layout", LAYOUTS)
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
@@ -252,19 +89,6 @@ def test_layouts(run, refused, algo, dx_layout):
         run(operation)
         if algo in DIRECT_SUMS:
             run(gradient(algo=algo, dx_layout=dx_layout, stride=(2, 3), beta=-0.5))
-
-
-@shows(f"{D}/c11", f"{D}/c12")
-@pytest.mark.parametrize("dx_layout", ["nhwc", "chwn", "gaps", "odd"])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_layouts_on_tensor_cores(run, configuration, dx_layout):
-    """Of few channels and of whole packs, under several taps and one, with strides and without."""
-    for dx, w, options in (
-        ((2, 3, 7, 6), (16, 3, 3, 3), {}),
-        ((2, 16, 5, 6), (24, 16, 3, 3), {"stride": (2, 2)}),
-        ((2, 16, 5, 6), (20, 16, 1, 1), {"padding": (0, 0)}),
-    ):
-        run(gradient(dx, w, configuration=configuration, dx_layout=dx_layout, beta=0.5, math_type=DEFAULT, **options))
 
 
 @shows(f"{D}/c12", f"{D}/c31")
@@ -339,24 +163,6 @@ def test_limits_of_the_tables(caller, run, refused, refuses, limit):
     refused(operation, NOT_SUPPORTED, f"{D}/c31")
     query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
     refuses(NOT_SUPPORTED, f"{D}/c31", query, caller.handle, *described(caller, operation), algo)
-
-
-@shows(f"{D}/c01")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
-def test_cancellation_and_special_values(run, configuration):
-    """NaN and infinity reach exactly the elements that they are a term of; over zeros outside dy they give NaN."""
-    for algo in DIRECT_SUMS:
-        run(gradient(configuration=configuration, algo=algo, stride=(2, 1)), inputs="wide")
-        blended = gradient(configuration=configuration, algo=algo, stride=(1, 2), padding=(1, 3), beta=0.5)
-        run(blended, inputs={"dy": "special", "w": "near_one", "dx": "special"})
-        run(replace(blended, beta=0.0), inputs={"dy": "near_one", "w": "special"})
-
-
-@shows(f"{D}/c01")
-@pytest.mark.parametrize("w, dy", [("normal", "infinite"), ("infinite", "normal"), ("huge", "huge")])
-def test_many_products_of_doubles_far_apart(run, w, dy):
-    """Infinities, and numbers of which some vanish beside others, in sums that are too large for NumPy's loops."""
-    run(gradient((1040, 64, 1, 1), (64, 64, 1, 1), configuration="DOUBLE", padding=(0, 0)), inputs={"w": w, "dy": dy})
 
 
 @shows(f"{D}/c02")

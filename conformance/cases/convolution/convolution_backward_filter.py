@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,10 @@ from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import (
-    DEPTHWISE,
     FLOATING,
-    ON_TENSOR_CORES,
-    SMALL_GROUPS,
     by_name,
     convolution_spec,
-    depthwise,
     formats_of,
-    in_whole_packs,
 )
 
 F, SIZE, KINDS = (
@@ -102,162 +96,6 @@ def test_formula(run, refused, algo, configuration):
     run(gradient(**shape, algo=algo, configuration=configuration, mode=Mode.CUDNN_CONVOLUTION))
 
 
-GEOMETRIES: dict[str, dict[str, Any]] = {
-    "padding": {"padding": (2, 1)},
-    "no padding": {"padding": (0, 0)},
-    "stride": {"stride": (2, 3)},
-    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
-    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
-    "stride beyond the filter": {"x": (2, 3, 9, 12), "dw": (6, 3, 2, 1), "stride": (3, 3), "padding": (0, 1)},
-    "inputs behind the last window": {"x": (1, 4, 9, 8), "dw": (5, 4, 2, 2), "stride": (4, 5), "padding": (0, 0)},
-    "padding beyond the filter": {"padding": (4, 5)},
-    "nothing but padding": {"x": (1, 3, 1, 2), "dw": (4, 3, 1, 1), "padding": (2, 1), "stride": (5, 4)},
-    "1x1": {"dw": (6, 4, 1, 1), "padding": (0, 0)},
-    "1x1 with stride": {"dw": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
-    "one row": {"dw": (6, 4, 1, 5), "padding": (0, 2)},
-    "one pixel": {"x": (1, 1, 1, 1), "dw": (1, 1, 1, 1), "padding": (0, 0)},
-    "one output": {"dw": (6, 4, 7, 6), "padding": (0, 0)},
-    "eight images": {"x": (8, 3, 6, 5), "dw": (7, 3, 3, 2)},
-    "many channels": {"x": (4, 37, 4, 5), "dw": (19, 37, 3, 3)},
-    "one channel": {"x": (16, 1, 5, 4), "dw": (5, 1, 3, 3), "stride": (1, 2)},
-    "one filter": {"x": (2, 5, 6, 7), "dw": (1, 5, 3, 3)},
-}  # fmt: skip
-
-
-@shows(f"{F}/c01", f"{F}/c13", f"{F}/c14", f"{F}/c15", f"{F}/c17")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries(run, geometry, formats):
-    for mode in Mode:
-        for algo in DIRECT_SUMS:
-            operation = gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0)
-            if algo != ALGO_3 or (formats == NCHW and max(operation.convolution.dilation) == 1):
-                run(operation)
-
-
-@shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_geometries_on_tensor_cores(run, geometry):
-    plain = gradient(**GEOMETRIES[geometry])
-    x, dw = in_whole_packs(plain.x.dims, plain.dw.dims)
-    for options in ON_TENSOR_CORES:
-        run(gradient(**{**GEOMETRIES[geometry], "x": x, "dw": dw, **options}, algo=ALGO_1))
-
-
-@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c13")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-@pytest.mark.parametrize("window", DEPTHWISE)
-def test_depthwise_windows(run, window, configuration):
-    for x, w, options in depthwise(window):
-        run(gradient(x, w, **options, configuration=configuration))
-
-
-@shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize("images", [2, 16])
-def test_tensor_cores(run, images, configuration, formats):
-    options: dict[str, Any] = {"configuration": configuration, "formats": formats, "math_type": DEFAULT}
-    run(gradient((images, 24, 5, 6), (40, 24, 3, 3), **options, beta=0.5))
-    run(
-        gradient(
-            (images, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2), stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION
-        )
-    )
-    run(gradient((images, 3, 6, 7), (10, 3, 3, 5), **options, padding=(1, 2), stride=(1, 2)))
-    if images == 2:  # fewer channels than filters, of which nothing lies in a padding
-        run(gradient((images, 24, 7, 8), (40, 24, 3, 3), **options, padding=(0, 0)))
-
-
-@shows(f"{F}/c13", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize("x, filters", [((3, 24, 7, 8), 40), ((2, 72, 12, 10), 136)], ids=str)
-def test_one_tap_on_tensor_cores(run, configuration, x, filters):
-    """Planes whose last pixels do not fill a box of 128 bytes; more channels and filters than a tile has, blended only."""
-    options: dict[str, Any] = {"configuration": configuration, "math_type": DEFAULT, "padding": (0, 0)}
-    for blended in ({}, {"alpha": 0.5, "beta": -3.0})[filters > 128 :]:
-        run(gradient(x, (filters, x[1], 1, 1), **options, **blended))
-
-
-@shows(f"{F}/c13", *(f"{F}/c{n:02}" for n in range(14, 20)))
-@pytest.mark.parametrize(
-    "algo, formats", [*((algo, NCHW) for algo in SERVED), (ALGO_0, NHWC), (ALGO_1, NHWC)], ids=by_name
-)
-@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (3, 5, 3), (2, 12, 40)])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_groups(run, groups, per_group, filters, formats, algo, configuration):
-    options: dict[str, Any] = {"configuration": configuration, "groups": groups, "formats": formats, "algo": algo}
-    rows, padding = (1, (0, 1)) if algo == FFT_TILING else (5, (1, 1))
-    taps = (1, 3) if algo == FFT_TILING else (3, 3)
-    for mode in Mode:
-        run(
-            gradient(
-                (2, groups * per_group, rows, 4),
-                (filters, per_group, *taps),
-                **options,
-                padding=padding,
-                mode=mode,
-                beta=1.0,
-            )
-        )
-
-
-# Volumes have ALGO_1 in NHWC alone, DOUBLE in NCHW alone.
-SMALL = [
-    (kind, configuration, formats)
-    for kind, configuration, formats in product(
-        [*SMALL_GROUPS, "many pixels"], ("FLOAT", "PSEUDO_HALF", "DOUBLE"), (NCHW, NHWC)
-    )
-    if formats != (NCHW if kind == "volumes" else NHWC if configuration == "DOUBLE" else None)
-    and (kind, configuration) != ("volumes", "DOUBLE")
-]
-
-
-@shows("cudnnSetConvolutionGroupCount/c01")
-@pytest.mark.parametrize("kind, configuration, formats", SMALL, ids=by_name)
-def test_small_groups(run, kind, configuration, formats):
-    """One block adds up all pixels, or several blocks add up parts of them."""
-    many = (2, 4, 4, {"x": (3, 8, 21, 22)})
-    groups, channels, filters, options = SMALL_GROUPS.get(kind, many)
-    x, w = options.get("x", (2, groups * channels, 5, 7)), options.get("w", (groups * filters, channels, 3, 3))
-    geometry = {name: value for name, value in options.items() if name not in ("x", "w")}
-    for mode, beta in zip(Mode, (0.0, 0.5), strict=True):
-        run(
-            gradient(
-                x,
-                w,
-                groups=groups,
-                configuration=configuration,
-                formats=formats,
-                algo=ALGO_1,
-                mode=mode,
-                beta=beta,
-                **geometry,
-            )
-        )
-
-
-@shows(f"{F}/c01")
-def test_groups_with_dilation_in_half(run):
-    for images, stride in ((2, (1, 1)), (8, (2, 3))):
-        for algo in (ALGO_0, ALGO_1):
-            run(gradient((images, 6, 9, 8), (9, 2, 3, 3), configuration="PSEUDO_HALF", groups=3, dilation=(2, 2), padding=(2, 1),
-                         stride=stride, algo=algo, beta=1.0))  # fmt: skip
-            run(
-                gradient(
-                    (images, 40, 5, 4), (36, 20, 3, 3), configuration="PSEUDO_HALF", groups=2, algo=algo, stride=stride
-                )
-            )
-
-
-@shows(f"{F}/c01")
-@pytest.mark.parametrize("channels, filters", [(8, 12), (12, 8)])
-def test_groups_of_which_one_side_is_whole_packs(run, channels, filters):
-    """Channels of a group that begin at multiples of 16 bytes, and filters that do not; or the other way round."""
-    x, dw = (1, 2 * channels, 5, 4), (2 * filters, channels, 3, 3)
-    run(gradient(x, dw, configuration="PSEUDO_HALF", groups=2, formats=NHWC, algo=ALGO_1))
-
-
 @shows(*(f"{F}/c{n:02}" for n in range(14, 20)))
 @pytest.mark.parametrize("dy_layout", LAYOUTS)
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
@@ -271,20 +109,6 @@ def test_layouts(run, refused, algo, dy_layout):
         refused(operation, NOT_SUPPORTED, f"{F}/c49")
     else:
         run(operation)
-
-
-@shows(f"{F}/c14", f"{F}/c15")
-@pytest.mark.parametrize("dy_layout", ["nhwc", "chwn", "gaps", "odd"])
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_layouts_on_tensor_cores(run, configuration, dy_layout):
-    """Of few channels and of whole packs, under several taps, and under one beside padding or strides."""
-    for x, dw, options in (
-        ((2, 3, 7, 6), (8, 3, 3, 3), {}),
-        ((2, 16, 5, 6), (24, 16, 3, 3), {}),
-        ((2, 12, 5, 6), (20, 12, 1, 1), {}),
-        ((2, 12, 7, 8), (20, 12, 1, 1), {"stride": (2, 2), "padding": (0, 0)}),
-    ):
-        run(gradient(x, dw, configuration=configuration, dy_layout=dy_layout, beta=0.5, math_type=DEFAULT, **options))
 
 
 @shows(f"{F}/c13", f"{F}/c15", f"{F}/c49")
@@ -354,19 +178,6 @@ def test_limits_of_the_tables(caller, run, refused, refuses, limit):
     refused(operation, NOT_SUPPORTED, f"{F}/c49")
     query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
     refuses(NOT_SUPPORTED, f"{F}/c49", query, caller.handle, *described(caller, operation), algo)
-
-
-@shows(f"{F}/c01")
-@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
-def test_cancellation_and_special_values(run, configuration):
-    """NaN and infinity reach exactly the elements that they are a term of; over the padding they give NaN."""
-    for algo in DIRECT_SUMS:
-        run(gradient(configuration=configuration, algo=algo, stride=(2, 1)), inputs="wide")
-        few = gradient(
-            (1, 3, 4, 5), (4, 3, 2, 3), configuration=configuration, algo=algo, stride=(2, 3), padding=(0, 0)
-        )
-        run(replace(few, beta=0.5), inputs={"dy": "near_one", "x": "special", "dw": "special"})
-        run(few, inputs={"dy": "special", "x": "near_one"})
 
 
 @shows(f"{F}/c03")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnMathType_t, cudnnNanPropagation_t, cudnnReorderType_t
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
@@ -77,50 +77,6 @@ def run(trial, caller):
     return go
 
 
-@shows(f"{B}/c01", f"{B}/c02", f"{B}/c07", f"{B}/c10", f"{B}/c25", *(f"{B}/{clause}" for _, clause in TABLE.values()),
-       "cudnnActivationMode_t/c02", "cudnnActivationMode_t/c03")  # fmt: skip
-@pytest.mark.parametrize("alpha1, alpha2", [(1.0, 0.0), (0.5, 1.0), (-2.0, -0.5), (0.0078125, 0.75)])
-@pytest.mark.parametrize("mode", [RELU, IDENTITY], ids=by_name)
-@pytest.mark.parametrize("configuration", TABLE)
-def test_formula(run, configuration, mode, alpha1, alpha2):
-    run(fused(configuration, mode=mode, alpha1=alpha1, alpha2=alpha2, algo=PRECOMP))
-    if mode == RELU and configuration != "INT8x32":
-        run(fused(configuration, mode=mode, alpha1=alpha1, alpha2=alpha2, algo=IMPLICIT))
-
-
-@shows(f"{B}/c01", f"{B}/c10")
-@pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
-def test_algorithms(run, algo):
-    run(fused(algo=algo, alpha1=0.5, alpha2=-1.0))
-    run(fused("PSEUDO_HALF", algo=algo, alpha1=0.5, alpha2=-1.0))
-
-
-@shows(f"{B}/c03")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"stride": (2, 1), "padding": (0, 2)}, {"dilation": (2, 2), "padding": (2, 2)}, {"w": (4, 2, 3, 3), "groups": 2},
-        {"x": (1, 3, 5, 5), "w": (7, 3, 1, 1), "padding": (0, 0)}, {"formats": NHWC, "stride": (2, 2)},
-        {"formats": (NHWC, NHWC, NCHW)}, {"x_layout": "gaps", "y_layout": "odd"},
-        {"x": (1, 3, 4, 4, 3), "w": (5, 3, 2, 2, 2)}, {"x": (1, 4, 4, 4, 3), "w": (6, 2, 2, 2, 2), "groups": 2},
-    ],
-    ids=["stride", "dilation", "groups", "1x1", "NHWC", "NHWC to NCHW", "gaps", "3-D", "3-D groups"],
-)  # fmt: skip
-def test_geometries(run, options):
-    run(fused(**options, alpha1=0.5, alpha2=2.0))
-
-
-@shows(f"{B}/c01", f"{B}/c03")
-@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
-@pytest.mark.parametrize("formats", [NCHW, NHWC, (NHWC, NHWC, NCHW)], ids=by_name)
-@pytest.mark.parametrize("x, w", [((2, 3, 11, 9), (70, 3, 3, 3)), ((1, 1, 6, 10), (5, 1, 3, 3))], ids=["three", "one"])
-def test_few_channels(run, configuration, formats, x, w):
-    """On tensor cores, where z and y end within a pack."""
-    for alpha2, stride in ((0.0, (1, 1)), (-0.5, (2, 2))):
-        run(fused(configuration, x=x, w=w, formats=formats, stride=stride, alpha1=0.5, alpha2=alpha2, algo=PRECOMP,
-                  math_type=cudnnMathType_t.CUDNN_DEFAULT_MATH))  # fmt: skip
-
-
 @shows(f"{B}/c01", f"{B}/c30")
 def test_an_infinity_over_the_padding(caller):
     """By hand: zero times an infinite weight is NaN, which ReLU turns into 0; elsewhere the sum is infinite."""
@@ -146,42 +102,9 @@ def test_z_is_not_read_where_alpha2_is_0(run):
         assert np.isfinite(run(fused(algo=algo)).after["y"].view(np.float32)).all()
 
 
-@shows(f"{B}/c05")
-@pytest.mark.parametrize("layout", ["nchw", "gaps"])
-def test_z_may_be_y(run, layout):
-    for algo in (IMPLICIT, PRECOMP, GEMM):
-        run(fused(algo=algo, alpha1=0.5, alpha2=1.5, y_layout=layout), aliases={"y": "z"})
-
-
 def test_x_must_not_be_y_or_z(refused):
     for aliases in ({"y": "x"}, {"y": "x", "z": "x"}):
         refused(fused(), BAD_PARAM, "cudnnStatus_t/c05", aliases=aliases)
-
-
-@shows(f"{B}/c30", "cudnnNanPropagation_t/c01")
-def test_relu_turns_nan_into_0(run):
-    for algo in (IMPLICIT, PRECOMP):
-        run(
-            fused(x=(2, 1, 6, 5), w=(12, 1, 1, 1), padding=(0, 0), algo=algo),
-            inputs={"x": "special", "w": "near_one", "bias": "normal"},
-        )
-
-
-@pytest.mark.ours
-@pytest.mark.parametrize("configuration", ["INT8", "INT8x4"])
-def test_bias_that_no_integer_holds(run, configuration):
-    """Results of 8 bits: infinities saturate, and NaN gives 0, as all conversions of our own backends do it."""
-    operation = fused(configuration, x=(1, 4, 3, 4), w=(72, 4, 1, 1), padding=(0, 0), mode=IDENTITY, algo=PRECOMP)
-    run(operation, inputs={"x": "normal", "w": "normal", "bias": "ties_and_nan"})
-
-
-@shows(f"{B}/c23", "cudnnReorderFilterAndBias/c01")
-@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
-def test_reordered_filter_and_bias(run, reorder_type):
-    """With CUDNN_NO_REORDER both are as cudnnReorderFilterAndBias wrote them (docs/errata.md, D253)."""
-    operation = fused("INT8x32", algo=PRECOMP, alpha1=0.0078125, alpha2=0.5, reorder_type=reorder_type, mode=IDENTITY)
-    run(operation)
-    run(operation, inputs={"x": "ties", "w": "ties", "z": "ties", "bias": "wide"})
 
 
 @pytest.mark.parametrize("mode", [m for m in cudnnActivationMode_t if m not in (RELU, IDENTITY)], ids=by_name)
@@ -221,12 +144,6 @@ def test_true_half_is_not_in_the_table(refused):
 def test_bias_must_fit(refused, bias, clause):
     for algo in (IMPLICIT, PRECOMP):
         refused(fused(bias=bias, algo=algo), NOT_SUPPORTED, f"{B}/{clause}")
-
-
-@shows(f"{B}/c31")
-@pytest.mark.parametrize("strides", [(12, 1, 1, 1), (1, 1, 1, 1), (12, 1, 12, 12), (99, 1, 7, 5)], ids=str)
-def test_bias_strides_that_do_not_matter(run, strides):
-    run(fused(bias=TensorSpec(FLOAT, (1, 12, 1, 1), strides)))
 
 
 @shows(f"{B}/c34")

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
-from dualdnn.api.operations import FilterSpec, Im2Col, ReorderFilter, ReorderFilterAndBias, TensorSpec
+from dualdnn.api.operations import FilterSpec, Im2Col, ReorderFilter, TensorSpec
 from dualdnn.api.operations.specs import (
-    BFLOAT16,
-    DOUBLE,
     FLOAT,
     HALF,
     INT8,
@@ -27,7 +25,7 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
 from .convolution import PRECOMP, by_name, convolution
@@ -45,33 +43,6 @@ def im2col(x: tuple[int, ...] = (2, 3, 5, 4), w: tuple[int, ...] = (4, 3, 3, 2),
     return Im2Col(spec, FilterSpec(w_type, w_format, w), source, TensorSpec(data_type, (rows, columns), (columns, 1)))
 
 
-@shows(f"{I}/c01", f"{I}/c02", f"{I}/c03", f"{I}/c04", f"{I}/c05", f"{I}/c06", f"{I}/c11")
-@pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=by_name)
-@pytest.mark.parametrize("options", [{}, {"padding": (1, 0), "stride": (2, 1)}, {"padding": (2, 1), "stride": (1, 2), "dilation": (2, 1)}],
-                         ids=["plain", "stride", "everything"])  # fmt: skip
-def test_im2col(trial, options, data_type, mode):
-    trial(im2col(data_type=data_type, mode=mode, **options))
-
-
-@shows(f"{I}/c03", f"{I}/c05", f"{I}/c06")
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("w_format", [NCHW, NHWC], ids=by_name)
-def test_im2col_layouts(trial, layout, w_format):
-    """The matrix does not depend on the layout of source or filter."""
-    trial(im2col(layout=layout, w_format=w_format))
-    trial(im2col((1, 1, 1, 1), (1, 1, 1, 1), padding=(0, 0), layout=layout))
-    trial(im2col((3, 5, 4, 7), (1, 5, 4, 9), layout=layout))
-
-
-@shows(f"{I}/c02", f"{I}/c03")
-@pytest.mark.parametrize("channels", [1, 2, 7])
-def test_im2col_has_the_channels_of_the_source(trial, channels):
-    """Of the filter only height and width count: no status is listed for a filter of other channels (D252)."""
-    base = im2col(padding=(1, 0))
-    trial(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, channels, 3, 2))))
-
-
 DIVISIONS = {
     "rows of whole packs": {"x": (2, 24, 9, 11), "w": (1, 24, 3, 3), "padding": (1, 1)},
     "chunks of channels": {"x": (2, 40, 9, 11), "w": (1, 40, 3, 3), "padding": (1, 1)},
@@ -82,14 +53,6 @@ DIVISIONS = {
     "chunks of fewer channels than make whole packs": {"x": (1, 8, 63, 65), "w": (1, 8, 63, 65), "padding": (0, 0)},
     "a filter that no shared memory holds": {"x": (1, 1, 150, 160), "w": (1, 1, 149, 158), "padding": (0, 0)},
 }
-
-
-@shows(f"{I}/c01", f"{I}/c06")
-@pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=by_name)
-@pytest.mark.parametrize("name", DIVISIONS)
-def test_im2col_divisions(trial, name, data_type):
-    """Channels and rows that fill packs and blocks of threads, and those that do not."""
-    trial(im2col(data_type=data_type, **DIVISIONS[name]))
 
 
 @shows(f"{I}/c01")
@@ -161,14 +124,6 @@ def filters(*dims: int) -> FilterSpec:
 
 def bias(filter_count: int) -> TensorSpec:
     return TensorSpec.packed(FLOAT, (1, filter_count, 1, 1))
-
-
-@shows(f"{R}/c01", f"{R}/c03", f"{R}/c04", f"{R}/c05", f"{R}/c06", f"{R}/c07", f"{R}/c08")
-@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
-@pytest.mark.parametrize("dims", [(32, 32, 1, 1), (64, 32, 1, 1), (64, 64, 3, 2), (96, 32, 1, 3)], ids=str)
-def test_reorder(trial, dims, reorder_type):
-    trial(ReorderFilter(reorder_type, filters(*dims), filters(*dims)))
-    trial(ReorderFilterAndBias(reorder_type, filters(*dims), filters(*dims), bias(dims[0]), bias(dims[0])))
 
 
 @shows(f"{R}/c01")

@@ -10,13 +10,12 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import ConvolutionBackwardBias, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, INT8x4
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 B = "cudnnConvolutionBackwardBias"
 DIMS = (2, 3, 5, 7)
-TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 
 def by_name(value: Any) -> str:
@@ -34,78 +33,6 @@ def bias_gradient(
 ) -> ConvolutionBackwardBias:
     db = db or TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
     return ConvolutionBackwardBias(alpha, beta, laid_out(data_type, dims, layout), db)
-
-
-@shows(f"{B}/c01", f"{B}/c02", f"{B}/c03", f"{B}/c04", f"{B}/c05")
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (-1.75, 0.5), (0.5, -3.0)])
-@pytest.mark.parametrize("data_type", TYPES, ids=by_name)
-def test_bias_gradient_formula(trial, data_type, alpha, beta):
-    trial(bias_gradient(data_type=data_type, alpha=alpha, beta=beta))
-
-
-@shows(f"{B}/c01")
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dims", [(3, 17, 5, 3), (2, 64, 6, 6), (5, 1, 3, 1), (2, 3, 2, 3, 5)], ids=by_name)
-def test_bias_gradient_of_layouts(trial, dims, layout):
-    trial(bias_gradient(dims, HALF, layout, beta=0.5))
-
-
-@shows(f"{B}/c01")
-@pytest.mark.parametrize(
-    "dims, strides",
-    [
-        ((5, 3, 24, 40), (960, 4800, 40, 1)),
-        ((2, 3, 3, 4, 7), (390, 130, 41, 9, 1)),
-        ((3, 4, 2, 5, 6), (93, 310, 44, 8, 1)),
-        ((4, 9, 1, 1), (1, 4, 4, 4)),
-        ((4, 8, 1, 1), (2, 8, 8, 2)),
-        ((3, 7, 2, 1), (2, 6, 1, 1)),
-        ((2, 6, 3, 5), (96, 1, 32, 6)),
-    ],
-    ids=[
-        "images inside channels",
-        "gaps after rows and slices",
-        "gaps, images inside channels",
-        "images innermost",
-        "images innermost, with gaps",
-        "two pixels, images innermost",
-        "channels innermost, gaps after rows",
-    ],
-)
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-def test_bias_gradient_of_gaps_and_orders(trial, data_type, dims, strides):
-    """Behind the last image of a channel lies the next channel; a gap may follow a row and a slice."""
-    db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
-    trial(ConvolutionBackwardBias(0.75, 0.5, TensorSpec(data_type, dims, strides), db))
-
-
-@shows(f"{B}/c01")
-@pytest.mark.parametrize(
-    "dims", [(1, 1, 1, 1), (1, 5, 1, 1), (7, 3, 1, 1), (1, 2, 1, 9), (2, 3, 2, 2, 2, 2)], ids=by_name
-)
-def test_bias_gradient_of_few_terms(trial, dims):
-    """One term for each channel is a copy; more dimensions than a convolution has work as well."""
-    trial(bias_gradient(dims, beta=0.5))
-
-
-@shows(f"{B}/c01")
-@pytest.mark.parametrize("tensor_format", ["nchw", "nhwc"])
-@pytest.mark.parametrize("data_type", [FLOAT, BFLOAT16], ids=by_name)
-def test_bias_gradient_of_many_terms(trial, data_type, tensor_format):
-    """6 * 41 * 43 of them for each of 24 channels."""
-    trial(bias_gradient((6, 24, 41, 43), data_type, tensor_format))
-
-
-@shows(f"{B}/c01")
-@pytest.mark.parametrize("dims", [(2, 130, 3, 5), (2, 300, 3, 5), (2, 512, 3, 5), (1, 17, 31, 43)], ids=by_name)
-def test_bias_gradient_of_many_channels(trial, dims):
-    """Side by side: more than half of the threads of a block, more than all; few of many pixels, whose last ones make no pack."""
-    trial(bias_gradient(dims, HALF, "nhwc", beta=0.5))
-
-
-@shows(f"{B}/c03")
-def test_bias_gradient_with_gaps_in_db(trial):
-    trial(bias_gradient(beta=-3.0, db=TensorSpec(FLOAT, (1, 3, 1, 1), (12, 4, 2, 2))))
 
 
 @shows(f"{B}/c03")

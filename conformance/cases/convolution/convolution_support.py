@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
-from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
@@ -45,41 +44,6 @@ TYPES_2D = {
     NONFUSED: ("TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"),
 }
 
-# Shapes that a row allows at its limits: (algorithm, what is at its limit, arguments)
-ALLOWED = [
-    (IMPLICIT, "any dilation", {**SMALL, "dilation": (3, 2), "padding": (3, 2)}),
-    (IMPLICIT, "3-D any dilation", {**SMALL_3D, "dilation": (2, 3, 1), "padding": (2, 2, 1)}),
-    (PRECOMP, "3-D any dilation", {**SMALL_3D, "dilation": (2, 3, 1), "padding": (2, 2, 1)}),
-    (PRECOMP, "3-D any dilation NHWC", {**SMALL_3D, "dilation": (2, 3, 1), "padding": (2, 2, 1), "formats": NHWC}),
-    (IMPLICIT, "NHWC any dilation", {**SMALL, "dilation": (3, 2), "padding": (3, 2), "formats": NHWC}),
-    (PRECOMP, "NHWC any dilation", {**SMALL, "dilation": (3, 2), "padding": (3, 2), "formats": NHWC}),
-    (IMPLICIT, "NHWC to NCHW", {**SMALL, "formats": (NHWC, NHWC, NCHW)}),
-    (PRECOMP, "NHWC to NCHW", {**SMALL, "formats": (NHWC, NHWC, NCHW)}),
-    (FFT, "padded input 256", {"x": (1, 1, 252, 4), "w": (1, 1, 3, 3), "padding": (2, 2)}),
-    (FFT, "padded width 256", {"x": (1, 1, 4, 254), "w": (1, 1, 3, 3)}),
-    (FFT, "filter just above the padding", {**SMALL, "padding": (2, 2)}),
-    (FFT, "1x1", {"x": (2, 3, 8, 9), "w": (4, 3, 1, 1), "padding": (0, 0)}),
-    (FFT_TILING, "filter 32", {"x": (1, 1, 33, 35), "w": (2, 1, 32, 32)}),
-    (FFT_TILING, "filter 1 x 256", {"x": (1, 1, 2, 260), "w": (2, 1, 1, 256), "padding": (0, 1)}),
-    (FFT_TILING, "filter 256 x 1", {"x": (1, 1, 260, 2), "w": (2, 1, 256, 1), "padding": (1, 0)}),
-    (FFT_TILING, "stride 2", {**SMALL, "stride": (2, 2)}),
-    (FFT_TILING, "stride 2 and 1", {**SMALL, "stride": (2, 1)}),
-    (FFT_TILING, "padded input beyond 256", {"x": (1, 1, 300, 4), "w": (1, 1, 3, 3), "padding": (2, 2)}),
-    (FFT_TILING, "DOUBLE in 1-D", {"x": (2, 3, 8, 9), "w": (4, 3, 1, 5), "padding": (0, 2), "configuration": "DOUBLE"}),
-    (FFT_TILING, "DOUBLE in the other dimension", {"x": (2, 3, 8, 9), "w": (4, 3, 5, 1), "padding": (2, 0), "configuration": "DOUBLE"}),
-    (FFT_TILING, "3-D", SMALL_3D),
-    (FFT_TILING, "3-D filter 16", {"x": (1, 1, 16, 17, 16), "w": (1, 1, 16, 16, 16)}),
-    (FFT_TILING, "3-D HALF", {**SMALL_3D, "configuration": "PSEUDO_HALF"}),
-    (FFT_TILING, "3-D DOUBLE", {**SMALL_3D, "configuration": "DOUBLE"}),
-    (WINOGRAD, "odd sizes", {"x": (1, 5, 7, 5), "w": (3, 5, 3, 3), "padding": (0, 2)}),
-    (WINOGRAD, "one tile", {"x": (1, 1, 3, 3), "w": (1, 1, 3, 3), "padding": (0, 0)}),
-    (NONFUSED, "odd sizes", {"x": (1, 5, 7, 5), "w": (3, 5, 3, 3), "padding": (0, 2)}),
-    (NONFUSED, "5x5", {"x": (2, 3, 9, 8), "w": (4, 3, 5, 5), "padding": (2, 1)}),
-    (NONFUSED, "5x5 PSEUDO_HALF", {"x": (2, 3, 9, 8), "w": (4, 3, 5, 5), "configuration": "PSEUDO_HALF"}),
-    (NONFUSED, "5x5 PSEUDO_BFLOAT16", {"x": (2, 3, 9, 8), "w": (4, 3, 5, 5), "configuration": "PSEUDO_BFLOAT16"}),
-    (IMPLICIT, "INT8_EXT any output channels", {**BY_4, "w": (3, 8, 3, 3), "configuration": "INT8_EXT", "formats": NHWC}),
-    (PRECOMP, "UINT8_EXT any output channels", {**BY_4, "w": (5, 8, 3, 3), "configuration": "UINT8_EXT", "formats": NHWC}),
-]  # fmt: skip
 
 # Neighbours that no row has
 REFUSED = [
@@ -162,12 +126,6 @@ def run(trial, caller):
     return go
 
 
-@shows(*(f"{F}/c{n:02}" for n in (24, 27, 28, 29, 30, 33, 34, 36, 37, 39, 40, 41, 43)))
-@pytest.mark.parametrize("algo, arguments", named(ALLOWED))
-def test_limits_are_allowed(run, algo, arguments):
-    run(convolution(algo=algo, **arguments, alpha=0.5, beta=1.0))
-
-
 @shows(
     *(f"{F}/c{n:02}" for n in (25, 26, 27, 28, 29, 30, 33, 34, 36, 37, 39, 41, 43)),
     f"{F}/c58",
@@ -204,38 +162,6 @@ def test_integers_have_two_algorithms(refused, algo, configuration):
         formats = (NCHW_VECT_C, NCHW_VECT_C, NCHW)
     operation = convolution(**{**shapes, "configuration": configuration, "formats": formats}, algo=algo)
     refused(operation, NOT_SUPPORTED, f"{F}/c58")
-
-
-@shows(f"{F}/c37")
-@pytest.mark.parametrize("configuration", FLOATING)
-@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
-@pytest.mark.parametrize("y_format", [NCHW, NHWC], ids=by_name)
-def test_channels_last(run, configuration, algo, y_format):
-    run(
-        convolution(
-            **SMALL, configuration=configuration, algo=algo, formats=(NHWC, NHWC, y_format), stride=(2, 1), beta=0.5
-        )
-    )
-    if y_format == NHWC:
-        row = convolution((2, 3, 1, 9), SMALL["w"], configuration=configuration, algo=algo, formats=NHWC)
-        run(replace(row, x=TensorSpec(row.x.data_type, row.x.dims, (27, 1, 5, 3))))  # any stride of a size of 1
-
-
-@shows(f"{F}/c23", f"{F}/c38", f"{F}/c32", f"{F}/c35", f"{F}/c42")
-def test_every_format_takes_groups(run):
-    """Each table says so once for all its rows."""
-    x, w = (1, 8, 4, 5), (8, 4, 3, 3)
-    for algo in TYPES_2D:
-        run(convolution(x, w, algo=algo, groups=2))
-    for algo in (IMPLICIT, PRECOMP):
-        run(convolution(x, w, algo=algo, groups=2, formats=NHWC))
-        run(convolution(x, w, algo=algo, groups=2, formats=NCHW_VECT_C, configuration="INT8x4"))
-        run(convolution((*x, 3), (*w, 2), algo=algo, groups=2))
-    run(convolution((*x, 3), (*w, 2), algo=FFT_TILING, groups=2))
-    run(convolution((*x, 3), (*w, 2), algo=PRECOMP, groups=2, formats=NHWC))
-    run(
-        convolution((1, 64, 3, 3), (64, 32, 1, 1), algo=PRECOMP, groups=2, formats=NCHW_VECT_C, configuration="INT8x32")
-    )
 
 
 @shows("cudnnConvolutionFwdAlgo_t/c05")

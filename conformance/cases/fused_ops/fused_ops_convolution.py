@@ -22,11 +22,11 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, apart, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, vector
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PER_ACTIVATION,
@@ -34,7 +34,7 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     VARIANT_LABELS,
     clauses_of,
 )
-from dualdnn.conformance.cases.fused_ops.fused_ops_residual import KEEPING_NAN, RELU
+from dualdnn.conformance.cases.fused_ops.fused_ops_residual import RELU
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
@@ -47,10 +47,8 @@ BNSTATS, WGRAD, ADD = (
 ALL = f"^({BNSTATS}|{WGRAD}|{ADD})"
 UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"
 PRECOMP = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-IMPLICIT = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 FILTER_0, FILTER_1 = (cudnnConvolutionBwdFilterAlgo_t[f"CUDNN_CONVOLUTION_BWD_FILTER_ALGO_{n}"] for n in (0, 1))
 TENSOR_OP, FMA = cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnMathType_t.CUDNN_FMA_MATH
-TF32 = cudnnMathType_t.CUDNN_DEFAULT_MATH
 IMAGES, CHANNELS, FILTERS = 2, 8, 32
 
 
@@ -107,45 +105,6 @@ def added(activation=RELU, without=(), algo=PRECOMP, **shape):
 MAKERS = (statistics, filter_gradient, added)
 ONE_TAP = dict(taps=(1, 1), padding=(0, 0))
 makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-PROBLEMS = {
-    "float": dict(),
-    "float nhwc": dict(tensor_format=NHWC),
-    "half nhwc 3x3, the conditions of the fast path": dict(kind=HALF, tensor_format=NHWC, math=TENSOR_OP),
-    "half nhwc 1x1, the conditions of the fast path": dict(
-        kind=HALF, tensor_format=NHWC, math=TENSOR_OP, taps=(1, 1), padding=(0, 0)
-    ),
-    "half nhwc, several tiles": dict(kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=64, sizes=(19, 17)),
-    "bfloat16 nhwc, stride 2": dict(
-        kind=BFLOAT16, tensor_format=NHWC, math=TENSOR_OP, channels=72, sizes=(13, 11), stride=(2, 2)
-    ),
-    "TF32 nhwc 1x1": dict(tensor_format=NHWC, math=TF32, channels=32, sizes=(13, 11), taps=(1, 1), padding=(0, 0)),
-    "half nhwc 1x1, several boxes of channels": dict(
-        kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=72, sizes=(13, 11), taps=(1, 1), padding=(0, 0)
-    ),
-    "half, stride 2, odd channels": dict(kind=HALF, channels=5, stride=(2, 2), taps=(2, 3)),
-    "bfloat16": dict(kind=BFLOAT16),
-    "double": dict(kind=DOUBLE),
-    "two groups": dict(groups=2),
-    "volume": dict(sizes=(4, 3, 5), taps=(3, 1, 2)),
-}
-problems = pytest.mark.parametrize("problem", PROBLEMS)
-
-
-def algorithm(make, problem):
-    """The algorithm that is chosen: the first of the preferred ones that takes the problem."""
-    if make is not filter_gradient:
-        return IMPLICIT if problem.get("groups") and problem.get("kind") == DOUBLE else PRECOMP
-    volume = len(problem.get("sizes", (1, 1))) == 3
-    return FILTER_0 if volume else FILTER_1
-
-
-@shows(*clauses_of(VARIANT_LABELS, rf"{ALL}: CUDNN_(PTR|SCALAR)_\w+ \("), f"{CONST_LABELS}/c163")
-@makers
-@problems
-def test_sequences(trial, caller, make, problem):
-    """All steps, with the workspace that the plan asks for."""
-    given = PROBLEMS[problem]
-    trial(sized(caller, make(algo=algorithm(make, given), **given)))
 
 
 @pytest.mark.parametrize(
@@ -157,49 +116,6 @@ def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, o
     operation = make(kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=channels, sizes=(19, 17), **ONE_TAP)
     with divided_among(caller.handle, 16):
         trial(sized(caller, operation), offsets={operand: 2})
-
-
-@makers
-@pytest.mark.parametrize("problem", ["float", "half nhwc 1x1, the conditions of the fast path"])
-def test_numbers_of_channels_lie_apart(trial, caller, make, problem):
-    """Each as far as no other, or all alike."""
-    given = PROBLEMS[problem]
-    operation = make(algo=algorithm(make, given), **given)
-    trial(sized(caller, apart(operation)))
-    trial(sized(caller, apart(operation, alike=2)))
-
-
-@problems
-def test_nothing_is_scaled(trial, caller, problem):
-    given = PROBLEMS[problem]
-    trial(
-        sized(
-            caller,
-            added(None if given.get("groups") else RELU, ("eqScale", "zEqScale"), algorithm(added, given), **given),
-        )
-    )
-
-
-@shows(*clauses_of(CONST_LABELS, f"{ALL}.*becomes a NOP"))
-@pytest.mark.parametrize("make, without", [
-    *((make, names) for make in MAKERS[:2] for names in (("eqScale",), ("eqBias",), ("eqScale", "eqBias"))),
-    (statistics, ("ySum", "ySqSum")), (statistics, ("eqScale", "eqBias", "ySum", "ySqSum")),
-    *((added, names) for names in (("eqScale",), ("z", "zEqScale"), ("zEqScale",), ("zEqBias",), ("zEqScale", "zEqBias"),
-                                   ("eqScale", "z", "zEqScale", "zEqBias"), ("eqScale", "zEqScale"), ("eqScale", "z", "zEqScale")))])  # fmt: skip
-@pytest.mark.parametrize("activation", [None, RELU], ids=["none", "relu"])
-def test_steps_that_are_left_out(trial, caller, make, without, activation):
-    """What is left out is as if it were not in the sequence: a convolution alone needs no copy of x or y."""
-    trial(sized(caller, make(activation, without)))
-
-
-@shows(*clauses_of(CONST_LABELS, "CONV_SCALE_BIAS_ADD_ACTIVATION.*ZDESC"))
-@pytest.mark.parametrize("problem", ["float", "half nhwc 1x1, several boxes of channels"])
-def test_z_has_another_layout(trial, caller, problem):
-    operation = added(**PROBLEMS[problem])
-    other = NCHW if PROBLEMS[problem].get("tensor_format") == NHWC else NHWC
-    z = TensorSpec.packed(operation.y.data_type, operation.y.dims, other)
-    trial(sized(caller, replace(operation, z=z)))
-    trial(sized(caller, replace(operation, z=z, eqScale=None, zEqScale=None)))
 
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
@@ -261,20 +177,6 @@ def test_identity_is_no_activation(caller, make):
     identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
     sizes = {made(caller, make(None), ACTIVATION_DESC=spec)[1] for spec in (None, identity)}
     assert len(sizes) == 1
-
-
-@makers
-@pytest.mark.parametrize(
-    "activation, seed", [(RELU, 0), (KEEPING_NAN, 0), (RELU, 11)], ids=["relu", "relu-nan", "relu-11"]
-)
-def test_special_values(trial, caller, make, activation, seed):
-    """With the second seed NaN, which a ReLU stops, is a bias beside one of 60000, whose sums err by more than their result."""
-    operation = sized(caller, make(activation))
-    read = "z" if make is added else "eqBias"
-    trial(operation, {**dict.fromkeys(operation.operands, "normal"), read: "special"}, seed)
-    if make is added:
-        operation = sized(caller, added(activation, ("eqScale", "zEqScale")))
-        trial(operation, {**dict.fromkeys(operation.operands, "normal"), read: "special"}, seed)
 
 
 def made(caller, operation, **attributes):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnFusedOpsPointerPlaceHolder_t
 from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls.fused_ops import const_pack, plan, variant_pack
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
@@ -22,11 +22,8 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 TRAINING, INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING", "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
-POINTERS = r": CUDNN_PTR_BN_\w+ \(void \*|: CUDNN_PTR_YS\w+ \(void \*"
-SCALARS = r": CUDNN_SCALAR_(INT64|DOUBLE)\w+ \("
 NOPS = r"becomes a NOP|may be NULL"
 INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
-TYPES = ((FLOAT, FLOAT), (FLOAT, HALF), (FLOAT, BFLOAT16), (DOUBLE, DOUBLE))
 
 
 def by_name(value):
@@ -34,30 +31,12 @@ def by_name(value):
     return value.__name__ if callable(value) else str(value)
 
 
-types = pytest.mark.parametrize("kind, eq_kind", TYPES, ids=lambda kind: kind.name.removeprefix("CUDNN_DATA_"))
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
 
 
 def vector(kind=FLOAT, channels=37, step=1, rank=4):
     """One number for each channel, ``step`` elements apart."""
     return TensorSpec(kind, (1, channels, *(1,) * (rank - 2)), (channels * step, step, *(step,) * (rank - 2)))
-
-
-# elements from one channel to the next: another number for each of an operation's descriptors
-STEPS = {
-    **dict.fromkeys(("eqScale", "eqBias"), 2),
-    **dict.fromkeys(("zEqScale", "zEqBias", "ySum", "ySqSum"), 3),
-    **dict.fromkeys(("scale", "savedMean", "savedInvStd", "dScale", "dBias"), 4),
-}
-
-
-def apart(operation, alike=0):
-    """The operation with gaps between the numbers of channels, everywhere the same ones or not."""
-    given = {name: getattr(operation, name, None) for name in STEPS}
-    vectors = {
-        name: vector(s.data_type, s.dims[1], alike or STEPS[name], len(s.dims)) for name, s in given.items() if s
-    }
-    return replace(operation, **vectors)
 
 
 def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
@@ -97,30 +76,6 @@ def kinds(operation, **others):
     return {**dict.fromkeys(operation.operands, "normal"), **INPUTS, **others}
 
 
-@shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}({POINTERS}|{SCALARS})"), "cudnnFusedOpsExecute/c01", "cudnnMakeFusedOpsPlan/c06",
-       *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_PTR_WORKSPACE.*may be NULL"),
-       *clauses_of(VARIANT_LABELS, f"^{TRAINING}: CUDNN_SCALAR_SIZE_T.*at least"),
-       "cudnnMakeFusedOpsPlan/c02", "cudnnMakeFusedOpsPlan/c03", "cudnnFusedOps_t/c01", "cudnnCreateFusedOpsConstParamPack/c01",
-       "cudnnCreateFusedOpsVariantParamPack/c01")  # fmt: skip
-@types
-@pytest.mark.parametrize("count", [1, 2, 50, 10**6])
-def test_training(trial, kind, eq_kind, count):
-    """The workspace that is asked for is 0 and NULL. Of one element no unbiased variance follows: it is NaN."""
-    operation = training(kind, eq_kind, count)
-    trial(operation, kinds(operation))
-
-
-@shows(*clauses_of(VARIANT_LABELS, f"^{INFERENCE}({POINTERS}|{SCALARS})"),
-       *clauses_of(VARIANT_LABELS, f"^{INFERENCE}: CUDNN_PTR_WORKSPACE.*may be NULL"),
-       *clauses_of(VARIANT_LABELS, f"^{INFERENCE}: CUDNN_SCALAR_SIZE_T.*at least"))  # fmt: skip
-@types
-@pytest.mark.parametrize("inputs", ["positive", "special"])
-def test_inference(trial, kind, eq_kind, inputs):
-    """NaN, infinite and negative variances too, as the formula has them."""
-    operation = inference(kind, eq_kind)
-    trial(operation, kinds(operation, runningVar=inputs, runningMean=inputs))
-
-
 @shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"), "cudnnFusedOps_t/c03")
 @pytest.mark.parametrize("outputs", [*((name,) for name in OUTPUTS), ("savedMean", "runningVar"), ("savedInvStd", "eqBias"), OUTPUTS[:4]],
                          ids="-".join)  # fmt: skip
@@ -151,32 +106,6 @@ def test_nothing_is_wanted_of_inference(caller):
     caller(operation, memory)
     for buffer in memory.values():
         assert np.array_equal(buffer.to_host(np.float32, 37), np.full(37, -9, np.float32))
-
-
-@shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
-@pytest.mark.parametrize("without", [("eqScale",), ("eqBias", "bias", "runningMean"), ("eqBias",)], ids="-".join)
-def test_inference_without_an_output(trial, without):
-    """Trained bias and running mean may be given though no bias is wanted."""
-    operation = inference(without=without)
-    if without == ("eqBias",):
-        operation = replace(operation, bias=None, runningMean=None)
-    trial(operation, kinds(operation))
-
-
-@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): the shape"))
-@pytest.mark.parametrize("shape", [dict(channels=1), dict(channels=300, rank=5), dict(channels=5, rank=3), dict(channels=129, step=3)],
-                         ids=str)  # fmt: skip
-@pytest.mark.parametrize("make", [training, inference])
-def test_shapes(trial, make, shape):
-    """1 x C x 1 x 1 of any rank; numbers that do not lie side by side."""
-    operation = make(eq_kind=HALF, **shape)
-    trial(operation, kinds(operation))
-
-
-@pytest.mark.parametrize("inputs", ["special", "wide", "huge"])
-def test_special_sums(trial, inputs):
-    operation = training()
-    trial(operation, kinds(operation, ySum=inputs, scale=inputs))
 
 
 def test_a_variance_is_not_negative(trial):

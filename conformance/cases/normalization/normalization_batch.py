@@ -14,10 +14,10 @@ from dualdnn.api.operations import (
     NormalizationForwardInference,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED
 from dualdnn.conformance.calls.descriptors import made
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
 DIMS = (2, 3, 5, 7)
@@ -35,8 +35,6 @@ STANDARD, PERSIST = cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD, cudnnNormAlgo_t.CU
 STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
 BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 EPSILON = 1e-3
-# A variance is positive; means and factors are of both signs.
-INPUTS = {"x": "normal", "scale": "normal", "bias": "normal", "mean": "normal", "variance": "positive", "y": "normal"}
 both_generations = pytest.mark.parametrize("generation", ["batch", "norm"])
 in_modes = pytest.mark.parametrize(
     "mode", [ACTIVATION, SPATIAL, PERSISTENT], ids=lambda m: m.name.removeprefix("CUDNN_BATCHNORM_")
@@ -115,82 +113,6 @@ def test_derived_norm_descriptors(cudnn, dims, mode):
 
 
 # --- inference ---
-
-
-@shows(f"{BN}/c01", f"{BN}/c06", f"{BN}/c07", f"{BN}/c08", f"{BN}/c09", f"{BN}/c10", f"{BN}/c11", f"{BN}/c12", f"{BN}/c15",
-       f"{BN}/c17", f"{BN}/c18", f"{BN}/c19", f"{BN}/c20", f"{NORM}/c01", f"{NORM}/c07", f"{NORM}/c09", f"{NORM}/c10",
-       f"{NORM}/c11", f"{NORM}/c12", f"{NORM}/c14", f"{NORM}/c16", f"{NORM}/c17", f"{NORM}/c18", f"{NORM}/c22",
-       "cudnnDeriveBNTensorDescriptor/c02", "cudnnDeriveNormTensorDescriptor/c03", "cudnnBatchNormMode_t/c04",
-       "cudnnBatchNormMode_t/c07", "cudnnNormMode_t/c04", "cudnnNormAlgo_t/c02")  # fmt: skip
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
-@in_modes
-@both_generations
-def test_inference_formula(trial, generation, mode, data_type, alpha, beta):
-    trial(
-        inference(TensorSpec.packed(data_type, DIMS), mode=mode, generation=generation, alpha=alpha, beta=beta), INPUTS
-    )
-
-
-@shows(f"{BN}/c16")
-@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (3.0, 0.0), (0.5, 0.25)])
-@in_modes
-def test_inference_int8(trial, mode, alpha, beta):
-    """Rounded to the nearest even, saturated."""
-    for layout, generation in (("nchw", "batch"), ("nhwc", "norm")):
-        x = laid_out(INT8, (2, 8, 4, 8), layout)
-        trial(inference(x, mode=mode, generation=generation, alpha=alpha, beta=beta), INPUTS)
-
-
-def test_inference_bfloat16(trial):
-    trial(inference(TensorSpec.packed(BFLOAT16, DIMS), generation="norm"), INPUTS)
-
-
-@shows(f"{BN}/c02", f"{NORM}/c03")
-@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_inference_layouts(trial, layout, dims):
-    for mode in (ACTIVATION, SPATIAL):
-        for data_type in (FLOAT, HALF):
-            trial(inference(laid_out(data_type, dims, layout), mode=mode, beta=0.5), INPUTS)
-
-
-@pytest.mark.parametrize("data_type, dims", [(FLOAT, (3, 1101, 5, 1)), (HALF, (3, 1221, 9, 1))], ids=str)
-def test_inference_of_many_packs(trial, data_type, dims):
-    """Of which a thread has several, the last ones few; a block more planes than threads."""
-    trial(inference(TensorSpec.packed(data_type, dims), beta=0.5), INPUTS)
-
-
-@shows(f"{BN}/c12")
-@in_modes
-def test_inference_mixed_layouts(trial, mode):
-    """x, y, scale and mean of different strides; scale and mean of the newer call have descriptors of their own."""
-    x, y = laid_out(HALF, (2, 16, 2, 3), "nhwc"), laid_out(HALF, (2, 16, 2, 3), "nchw")
-    trial(inference(x, y, mode), INPUTS)
-    scale = statistics(x, mode)
-    spread = TensorSpec(scale.data_type, scale.dims, tuple(3 * stride for stride in scale.strides))
-    turned = TensorSpec.packed(scale.data_type, scale.dims, NHWC)
-    trial(inference(x, x, mode, generation="norm", scale=spread, mean=turned), INPUTS)
-
-
-@both_generations
-@in_modes
-def test_inference_in_place(trial, generation, mode):
-    for layout in LAYOUTS:
-        x = laid_out(FLOAT, (2, 8, 3, 4), layout)
-        trial(inference(x, mode=mode, generation=generation, beta=0.25), INPUTS, aliases={"y": "x"})
-
-
-@shows(f"{BN}/c01", f"{NORM}/c01")
-@pytest.mark.parametrize("epsilon", [0.0, 1e-5, 0.5])
-def test_inference_special_values(trial, epsilon):
-    """NaN and infinities in all operands; large means, whose differences from x are small."""
-    for data_type in (FLOAT, DOUBLE, HALF):
-        trial(inference(TensorSpec.packed(data_type, (2, 32, 3, 5)), epsilon=epsilon), {**INPUTS, "x": "special"})
-        trial(
-            inference(TensorSpec.packed(data_type, (2, 32, 3, 5)), epsilon=epsilon),
-            {**INPUTS, "variance": "special", "scale": "special"},
-        )
 
 
 # --- what is refused ---

@@ -24,7 +24,7 @@ from dualdnn.api.operations import (
     NormalizationForwardTraining,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.derived import arguments
@@ -35,9 +35,7 @@ from dualdnn.reference.view import strided
 
 from .normalization_batch import (
     ACTIVATION,
-    BLENDS,
     DIMS,
-    DIMS_5D,
     EPSILON,
     NORM_MODES,
     PERSIST,
@@ -62,10 +60,6 @@ NAN, NO_NAN = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, cudnnNanPropagation_t.C
 RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
 ALONE, ACTIVATED, ADDED = range(3)
 fused = pytest.mark.parametrize("ops", [ACTIVATED, ADDED], ids=["activation", "add_activation"])
-FUSED_TYPES: dict[str, dict[int, tuple[Any, ...]]] = {"batch": {ACTIVATED: (HALF, FLOAT, DOUBLE), ADDED: (HALF,)}, "norm": dict.fromkeys((ACTIVATED, ADDED), (HALF, FLOAT, DOUBLE, BFLOAT16))}  # fmt: skip
-fused_types = pytest.mark.parametrize("generation, ops, data_type", [
-    pytest.param(generation, ops, kind, id=f"{generation}-{('activation', 'add_activation')[ops - 1]}-{kind.name.removeprefix('CUDNN_DATA_')}")
-    for generation, of in FUSED_TYPES.items() for ops, kinds in of.items() for kind in kinds])  # fmt: skip
 
 
 def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
@@ -122,70 +116,6 @@ def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNorm
 # --- normalization alone ---
 
 
-@shows(f"{EX}/c10", f"{EX}/c13", f"{EX}/c14", f"{EX}/c18", f"{EX}/c19", f"{EX}/c21", f"{EX}/c23", f"{EX}/c24", f"{EX}/c26", f"{EX}/c30",
-       f"{EX}/c33", f"{EX}/c43", f"{NORM}/c01", f"{NORM}/c16", f"{NORM}/c17", f"{NORM}/c19", f"{NORM}/c22", f"{NORM}/c23", f"{NORM}/c25",
-       f"{NORM}/c26", f"{NORM}/c27", f"{NORM}/c30", f"{NORM}/c33", f"{NORM}/c37", f"{BACKWARD_EX}/c10", f"{BACKWARD_EX}/c13",
-       f"{BACKWARD_EX}/c14", f"{BACKWARD_EX}/c18", f"{BACKWARD_EX}/c20", f"{BACKWARD_EX}/c21", f"{BACKWARD_EX}/c22", f"{BACKWARD_EX}/c23",
-       f"{BACKWARD_EX}/c25", f"{BACKWARD_EX}/c26", f"{BACKWARD_EX}/c28", f"{BACKWARD_EX}/c30", f"{BACKWARD_EX}/c36", f"{BACKWARD_EX}/c42",
-       f"{BACKWARD_NORM}/c01", f"{BACKWARD_NORM}/c06", f"{BACKWARD_NORM}/c07", f"{BACKWARD_NORM}/c18", f"{BACKWARD_NORM}/c19",
-       f"{BACKWARD_NORM}/c20", f"{BACKWARD_NORM}/c22", f"{BACKWARD_NORM}/c24", f"{BACKWARD_NORM}/c26", f"{BACKWARD_NORM}/c28",
-       f"{BACKWARD_NORM}/c33", f"{BACKWARD_NORM}/c37", "cudnnBatchNormOps_t/c01", "cudnnNormOps_t/c01",
-       f"{BACKWARD_NORM}/c23", f"{BACKWARD_NORM}/c29", "cudnnDeriveNormTensorDescriptor/c04", "cudnnDeriveNormTensorDescriptor/c03", "cudnnNormAlgo_t/c02", "cudnnNormAlgo_t/c03",
-       "cudnnNormAlgo_t/c04")  # fmt: skip
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
-@in_modes
-@both_generations
-def test_normalization_alone(trial, generation, mode, data_type):
-    """As the calls that fuse nothing: no z, no activation, no workspace, no reserve space."""
-    for alpha, beta in BLENDS:
-        for layout in ("nchw", "gaps"):
-            x = laid_out(data_type, DIMS, layout)
-            trial(forward(x, ALONE, mode, generation=generation, alpha=alpha, beta=beta))
-            trial(backward(x, ALONE, mode, generation=generation, data=(alpha, beta), parameters=(beta, alpha)))
-
-
-@shows(
-    f"{EX}/c29",
-    f"{EX}/c35",
-    f"{BACKWARD_EX}/c32",
-    f"{BACKWARD_EX}/c34",
-    f"{BACKWARD_NORM}/c30",
-    f"{NORM}/c26",
-    f"{NORM}/c30",
-)
-@both_generations
-def test_statistics_may_be_missing(trial, generation):
-    for ops in (ALONE, ACTIVATED):
-        for running, saved in ((False, False), (True, False), (False, True)):
-            trial(
-                forward(FAST, ops, PERSISTENT, generation=generation, running=running, saved=saved),
-                {"x": "normal", "bias": "positive"},
-            )
-            trial(backward(FAST, ALONE, PERSISTENT, generation=generation, saved=saved))
-
-
-@shows(f"{NORM}/c02", f"{BACKWARD_NORM}/c02", f"{NORM}/c28")
-def test_descriptors_of_their_own(trial):
-    """Five dimensions; scale and bias, and the statistics of the newer calls, of different strides; bfloat16."""
-    for data_type, layout in ((FLOAT, "nchw"), (BFLOAT16, "nhwc")):
-        x = laid_out(data_type, DIMS_5D, layout)
-        s = statistics(x, ACTIVATION)
-        spread = TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))
-        trial(forward(x, ALONE, ACTIVATION, generation="norm", described=spread, means=s))
-        trial(backward(x, ALONE, ACTIVATION, generation="norm", described=s, means=spread))
-
-
-@pytest.mark.ours
-@pytest.mark.parametrize("layout, ops", [("nchw", ALONE), ("nhwc", ALONE), ("nhwc", ADDED)], ids=str)
-def test_statistics_with_gaps_of_packed_tensors(chain, layout, ops):
-    """Of tensors whose packs fast kernels take: scale and bias apart, mean and variance apart."""
-    x = laid_out(HALF, (2, 32, 3, 8), layout)
-    s = statistics(x, SPATIAL)
-    spread = TensorSpec(s.data_type, s.dims, tuple(3 * stride for stride in s.strides))
-    for own in ({"described": spread, "means": s}, {"described": s, "means": spread}):
-        chain(forward(x, ops, generation="norm", **own), backward(x, ops, generation="norm", **own))
-
-
 @shows("cudnnNormAlgo_t/c05", "cudnnNormAlgo_t/c07", "cudnnNormAlgo_t/c09")
 def test_persistent_algorithm(trial, cudnn, caller):
     """Infinities and NaN as in the standard algorithm; nothing overflows, so that the query answers SUCCESS."""
@@ -196,43 +126,6 @@ def test_persistent_algorithm(trial, cudnn, caller):
 
 
 # --- with an activation ---
-
-
-@shows(f"{EX}/c14", f"{EX}/c16", f"{EX}/c20", f"{EX}/c37", f"{EX}/c40", f"{EX}/c41", f"{EX}/c42", f"{NORM}/c03", f"{NORM}/c17", f"{NORM}/c20", f"{NORM}/c33")  # fmt: skip
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("dims", [DIMS, (2, 16, 2, 4)], ids=str)
-@fused_types
-@in_modes
-def test_fused_forward(trial, mode, generation, ops, data_type, dims, alpha, beta):
-    """y = alpha * relu(n + z) + beta * y; what workspaces hold does not matter."""
-    operation = forward(nhwc(data_type, dims), ops, mode, generation=generation, alpha=alpha, beta=beta)
-    trial(operation, {**dict.fromkeys(operation.operands, "normal"), "bias": "positive"})  # most of y is above 0
-
-
-@shows(f"{EX}/c09", f"{EX}/c16", f"{EX}/c34", f"{EX}/c01", f"{EX}/c02", f"{EX}/c03", f"{EX}/c04", f"{EX}/c05", f"{EX}/c06",
-       f"{EX}/c07", f"{EX}/c08", f"{EX}/c38", f"{EX}/c17", f"{NORM}/c13", f"{NORM}/c15", f"{NORM}/c31", f"{NORM}/c05", f"{NORM}/c06", f"{NORM}/c07",
-       f"{NORM}/c08", f"{NORM}/c09", f"{NORM}/c10", f"{NORM}/c11", f"{NORM}/c12", f"{NORM}/c34", f"{BACKWARD_EX}/c01", f"{BACKWARD_EX}/c02",
-       f"{BACKWARD_EX}/c03", f"{BACKWARD_EX}/c04", f"{BACKWARD_EX}/c05", f"{BACKWARD_EX}/c06", f"{BACKWARD_EX}/c07", f"{BACKWARD_EX}/c08",
-       f"{BACKWARD_EX}/c09", f"{BACKWARD_EX}/c16", f"{BACKWARD_EX}/c17", f"{BACKWARD_EX}/c24",
-       f"{BACKWARD_EX}/c29", f"{BACKWARD_EX}/c33", f"{BACKWARD_EX}/c37", f"{BACKWARD_EX}/c39", f"{BACKWARD_EX}/c40", f"{BACKWARD_EX}/c41",
-       f"{BACKWARD_NORM}/c03", f"{BACKWARD_NORM}/c05", f"{BACKWARD_NORM}/c08", f"{BACKWARD_NORM}/c09",
-       f"{BACKWARD_NORM}/c10", f"{BACKWARD_NORM}/c11", f"{BACKWARD_NORM}/c12", f"{BACKWARD_NORM}/c13", f"{BACKWARD_NORM}/c14",
-       f"{BACKWARD_NORM}/c15", f"{BACKWARD_NORM}/c16", f"{BACKWARD_NORM}/c20", f"{BACKWARD_NORM}/c21", f"{BACKWARD_NORM}/c25",
-       f"{BACKWARD_NORM}/c31", f"{BACKWARD_NORM}/c34", f"{EX_RESERVE}/c02", f"{NORM_RESERVE}/c02")  # fmt: skip
-@pytest.mark.ours
-@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
-@fused
-@in_modes
-@both_generations
-def test_fused_forward_and_backward(chain, generation, mode, ops, saved):
-    """The backward call undoes the activation by the reserve space that forward left, or computes its argument again. The layouts,
-    types and algorithms that NVIDIA's fast kernel demands, and others."""
-    for data_type in FUSED_TYPES[generation][ops]:
-        row = TensorSpec(data_type, (2, 3, 1, 5), (15, 1, 7, 3))  # any stride of a dimension of size 1
-        for x in (nhwc(data_type, DIMS), nhwc(data_type, (2, 16, 2, 4)), row):
-            first = forward(x, ops, mode, generation=generation, saved=saved)
-            second = backward(x, ops, mode, generation=generation, saved=saved, data=(0.5, -1.5), parameters=(2.0, 0.5))
-            chain(first, second)
 
 
 @shows(f"{EX}/c11", f"{EX}/c12", f"{NORM}/c14", f"{BACKWARD_EX}/c11", f"{BACKWARD_EX}/c12", f"{BACKWARD_NORM}/c04")
@@ -278,31 +171,12 @@ def test_running_statistics_of_fused_calls_serve_inference(chain, generation):
     chain(Step(first, inputs={"runningVariance": "positive"}), Step(inference, names))
 
 
-@pytest.mark.parametrize("propagation", [NAN, NO_NAN], ids=["propagated", "not_propagated"])
-def test_fused_special_values(trial, propagation):
-    relu = replace(RELU, relu_nan=propagation)
-    x = nhwc(HALF, (2, 64, 2, 2))
-    for ops in (ACTIVATED, ADDED):
-        trial(forward(x, ops, PERSISTENT, activation=relu), {"x": "special"})
-        trial(forward(x, ops, PERSISTENT, activation=relu), {"z": "special", "bias": "special"})
-
-
 @both_generations
 def test_fused_gradients_behind_what_is_added(chain, generation):
     """An infinity of z decides alone what the activation passes, an infinity of dy too."""
     x = nhwc(HALF, (2, 64, 2, 2))
     first, second = forward(x, ADDED, generation=generation), backward(x, ADDED, generation=generation)
     chain(Step(first, inputs={"z": "infinite"}), Step(second, inputs={"dy": "infinite"}))
-
-
-@both_generations
-@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
-def test_fused_gradients_beside_infinities(trial, generation, saved):
-    """What no order of the products leaves open: an element that is infinite makes none finite that depends on it."""
-    for data_type in (HALF, FLOAT) if generation == "norm" else (HALF,):
-        operation = backward(nhwc(data_type, (2, 64, 2, 2)), ACTIVATED, generation=generation, saved=saved)
-        for name in filter(operation.has, ("x", "scale", "bias", "savedInvVariance")):
-            trial(operation, {**dict.fromkeys(operation.operands, "near_one"), name: "infinite"})
 
 
 @pytest.mark.ours
@@ -320,15 +194,6 @@ def test_fused_in_place(chain):
     for mode in (ACTIVATION, SPATIAL):
         first, second = forward(mode=mode), backward(mode=mode)
         chain(Step(first, {"y": "other x", "x": "other x"}), Step(second, {"dx": "dy"}))
-
-
-@pytest.mark.ours
-@fused
-@pytest.mark.parametrize("dims", [(1, 8, 90, 90), (1, 32, 26, 27), (1, 32, 47, 45)], ids=str)
-def test_fused_channels_that_shared_memory_does_not_hold(chain, ops, dims):
-    """What is read again has the activation, too, and not twice; registers hold some of it."""
-    x = nhwc(HALF, dims)
-    chain(forward(x, ops), backward(x, ops))
 
 
 # --- sizes ---

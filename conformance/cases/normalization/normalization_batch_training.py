@@ -16,15 +16,13 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import by_each_solver
 from dualdnn.conformance.trial import Step, prepare
 
 from .normalization_batch import (
     ACTIVATION,
-    AWKWARD,
-    BLENDS,
     DIMS,
     DIMS_5D,
     EPSILON,
@@ -36,9 +34,6 @@ from .normalization_batch import (
 )
 
 FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
-TYPES = [FLOAT, DOUBLE, HALF]
-of_types = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
-blended = pytest.mark.parametrize("alpha, beta", BLENDS)
 
 
 def forward(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
@@ -65,56 +60,6 @@ def backward(x: TensorSpec | None = None, dy: TensorSpec | None = None, dx: Tens
 # --- forward ---
 
 
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c06", f"{FORWARD}/c07", f"{FORWARD}/c08", f"{FORWARD}/c09", f"{FORWARD}/c10",
-       f"{FORWARD}/c12", f"{FORWARD}/c15", f"{FORWARD}/c17", f"{FORWARD}/c21", f"{FORWARD}/c26", f"{FORWARD}/c27", f"{FORWARD}/c28",
-       f"{FORWARD}/c29", "cudnnBatchNormMode_t/c04", "cudnnBatchNormMode_t/c07", "cudnnBatchNormMode_t/c08")  # fmt: skip
-@blended
-@of_types
-@in_modes
-def test_training_formula(trial, mode, data_type, alpha, beta):
-    trial(forward(TensorSpec.packed(data_type, DIMS), mode=mode, alpha=alpha, beta=beta))
-
-
-@shows(f"{FORWARD}/c16", f"{FORWARD}/c24")
-@in_modes
-def test_training_without_statistics(trial, mode):
-    """The running ones and the saved ones may be NULL, each pair alone, in any order on one handle."""
-    for running, saved in ((False, False), (True, False), (True, True), (False, True), (False, False)):
-        trial(forward(mode=mode, running=running, saved=saved))
-
-
-@shows(f"{FORWARD}/c05")
-@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D, (1, 1, 40, 64)], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_training_layouts(trial, layout, dims):
-    """Packs of channels and of positions, and neither; one element for a statistic."""
-    for mode in (ACTIVATION, SPATIAL):
-        for data_type in (FLOAT, HALF):
-            # A biased variance of one element times 1 / 0 is no number (docs/errata.md, D158).
-            many = dims[0] > 1 or (mode == SPATIAL and max(dims[2:]) > 1)
-            trial(forward(laid_out(data_type, dims, layout), mode=mode, beta=0.5, running=many))
-
-
-def test_training_mixed_layouts(trial):
-    x, y = laid_out(HALF, (2, 16, 2, 3), "nhwc"), laid_out(HALF, (2, 16, 2, 3), "nchw")
-    for mode in (ACTIVATION, SPATIAL):
-        s = statistics(x, mode)
-        trial(forward(x, y, mode, described=TensorSpec.packed(s.data_type, s.dims, NHWC)))
-        trial(forward(y, x, mode, described=TensorSpec(s.data_type, s.dims, tuple(2 * stride for stride in s.strides))))
-
-
-def test_several_channels_of_more_packs_than_threads(trial):
-    x = TensorSpec.packed(FLOAT, (2, 12, 7, 49))
-    trial(forward(x, beta=0.5))
-    trial(backward(x))
-
-
-@in_modes
-def test_training_in_place(trial, mode):
-    for layout in LAYOUTS:
-        trial(forward(laid_out(FLOAT, (2, 8, 3, 4), layout), mode=mode, beta=0.25), aliases={"y": "x"})
-
-
 @shows(f"{FORWARD}/c12", f"{FORWARD}/c13", f"{FORWARD}/c14")
 @in_modes
 def test_cumulative_average(cudnn, caller, mode):
@@ -130,13 +75,6 @@ def test_cumulative_average(cudnn, caller, mode):
     for name, wanted in (("runningMean", exact.mean(axes)), ("runningVariance", exact.var(axes, ddof=1))):
         found = buffers[name].to_host(np.float32, wanted[0].size)
         assert np.abs(found - wanted.mean(0).ravel()).max() < 1e-5
-
-
-@shows(f"{FORWARD}/c13", f"{FORWARD}/c17")
-@pytest.mark.parametrize("factor", [0.0, 1.0, -0.5, 2.0, 1 / 3])
-def test_training_factors(trial, factor):
-    trial(forward(factor=factor))
-    trial(forward(factor=factor), {"runningMean": "special", "runningVariance": "special"})
 
 
 @shows(f"{FORWARD}/c17")
@@ -180,16 +118,6 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
     by_each_solver(caller.handle, operation, judged)
 
 
-@shows(f"{FORWARD}/c01", "cudnnBatchNormMode_t/c12")
-@in_modes
-def test_training_special_values(trial, mode):
-    """NaN and infinities: a channel with one is no number everywhere, in both spatial modes; others are as ever."""
-    for data_type in (FLOAT, DOUBLE, HALF):
-        for layout in ("nchw", "nhwc"):
-            trial(forward(laid_out(data_type, (2, 64, 2, 2), layout), mode=mode), {"x": "special", "scale": "normal"})
-    trial(forward(TensorSpec.packed(FLOAT, (3, 40, 1, 2)), mode=mode), {"scale": "special", "bias": "special"})
-
-
 @shows("cudnnBatchNormMode_t/c10", "cudnnBatchNormMode_t/c14")
 def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
     """The same bits twice; the query of the run-time error answers SUCCESS."""
@@ -221,22 +149,6 @@ def test_running_statistics_serve_inference(chain, mode):
 # --- backward ---
 
 
-@shows(f"{BACKWARD}/c01", f"{BACKWARD}/c05", f"{BACKWARD}/c06", f"{BACKWARD}/c07", f"{BACKWARD}/c08", f"{BACKWARD}/c09",
-       f"{BACKWARD}/c11", f"{BACKWARD}/c16", f"{BACKWARD}/c18", f"{BACKWARD}/c19", f"{BACKWARD}/c20", f"{BACKWARD}/c21",
-       "cudnnDeriveBNTensorDescriptor/c03", "cudnnBatchNormMode_t/c09")  # fmt: skip
-@pytest.mark.parametrize("saved", [True, False], ids=["saved", "from_x"])
-@pytest.mark.parametrize(
-    "data, parameters", [((1.0, 0.0), (1.0, 0.0)), ((-1.75, 0.5), (0.5, -2.0))], ids=["plain", "blended"]
-)
-@of_types
-@in_modes
-def test_backward_formula(trial, mode, data_type, data, parameters, saved):
-    """Whatever is saved is used; where nothing is, the statistics are computed again, with epsilon."""
-    operation = backward(TensorSpec.packed(data_type, DIMS), mode=mode, data=data, parameters=parameters, saved=saved)
-    trial(operation)
-    trial(replace(operation, epsilon=0.5))
-
-
 @shows(f"{BACKWARD}/c14", f"{BACKWARD}/c15", f"{FORWARD}/c23", f"{FORWARD}/c21", f"{BACKWARD}/c03", f"{FORWARD}/c03")
 @in_modes
 def test_saved_statistics_serve_backward(chain, mode):
@@ -245,43 +157,6 @@ def test_saved_statistics_serve_backward(chain, mode):
         chain(
             forward(x, mode=mode), backward(x, mode=mode), Step(backward(x, mode=mode, saved=False), {"dx": "dx again"})
         )
-
-
-@shows(f"{BACKWARD}/c04")
-@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_backward_layouts(trial, layout, dims):
-    for mode in (ACTIVATION, SPATIAL):
-        for data_type, saved in ((FLOAT, True), (HALF, False)):
-            trial(backward(laid_out(data_type, dims, layout), mode=mode, data=(1.0, 0.5), saved=saved))
-
-
-def test_backward_mixed_layouts(trial):
-    x, dy, dx = (laid_out(HALF, (2, 16, 2, 3), layout) for layout in ("nhwc", "nchw", "gaps"))
-    for mode in (ACTIVATION, SPATIAL):
-        s = statistics(x, mode)
-        trial(backward(x, dy, dx, mode, described=TensorSpec.packed(s.data_type, s.dims, NHWC)))
-
-
-@pytest.mark.parametrize("saved", [True, False])
-@pytest.mark.parametrize("other", ["x", "dy"])
-@in_modes
-def test_backward_in_place(trial, mode, other, saved):
-    for layout in LAYOUTS:
-        trial(
-            backward(laid_out(FLOAT, (2, 8, 3, 4), layout), mode=mode, data=(1.5, 0.25), saved=saved),
-            aliases={"dx": other},
-        )
-
-
-@pytest.mark.parametrize("saved", [True, False])
-@in_modes
-def test_backward_special_values(trial, mode, saved):
-    for data_type in (FLOAT, DOUBLE, HALF):
-        x = TensorSpec.packed(data_type, (2, 64, 2, 2))
-        trial(backward(x, mode=mode, saved=saved), {"x": "special", "dy": "normal"})
-        trial(backward(x, mode=mode, saved=saved), {"x": "normal", "dy": "special"})
-        trial(backward(x, mode=mode, saved=saved), {"scale": "infinite"})
 
 
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
@@ -297,47 +172,6 @@ def test_channels_near_the_ends_of_the_range(trial, layout):
         if "savedInvVariance" in operation.reads:
             memory["savedInvVariance"].view(np.float32)[2] = 1 / np.float32(of_channel)
         trial(operation, before=memory)
-
-
-@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
-@pytest.mark.parametrize(
-    "dims, layout",
-    [
-        ((2, 1, 130, 130), "nchw"),
-        ((1, 4, 90, 90), "nhwc"),
-        ((1, 16, 67, 61), "nhwc"),
-        ((1, 1, 181, 181), "nchw"),
-        ((1, 40, 47, 30), "nhwc"),
-    ],
-    ids=str,
-)
-def test_channels_that_shared_memory_does_not_hold(trial, dims, layout):
-    """What a block cannot keep between the statistics and the results it reads again; one of several writes the statistics."""
-    x = laid_out(FLOAT, dims, layout)
-    trial(forward(x))
-    trial(backward(x, saved=False, parameters=(1.0, 0.5)))
-    trial(backward(x), aliases={"dx": "dy"})
-
-
-@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
-@pytest.mark.parametrize("data_type, dims", [(FLOAT, (3, 5, 64, 64)), (HALF, (40, 3, 24, 24))], ids=str)
-def test_large_channels(trial, data_type, dims):
-    """Parts of planes, and several planes together, more than shared memory holds: it is written again."""
-    x = TensorSpec.packed(data_type, dims)
-    trial(forward(x, beta=0.5))
-    trial(backward(x), aliases={"dx": "dy"})
-
-
-@shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
-@pytest.mark.parametrize(
-    "data_type, dims", [(HALF, (70, 8, 5, 5)), (FLOAT, (33, 4, 7, 7)), (DOUBLE, (9, 2, 9, 9))], ids=str
-)
-def test_small_planes_of_many_images(trial, data_type, dims):
-    """Planes that are made of packs together alone, of more images than a block has at a time."""
-    x = TensorSpec.packed(data_type, dims)
-    trial(forward(x))
-    trial(backward(x))
-    trial(backward(x, saved=False, data=(1.5, 0.5)))
 
 
 # --- what is refused ---

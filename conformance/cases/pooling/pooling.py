@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +16,11 @@ from dualdnn.api.operations.specs import (
     HALF,
     INT8,
     INT32,
-    NCHW_VECT_C,
     NHWC,
     UINT8,
-    INT8x4,
-    INT8x32,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference.engine import run
@@ -33,10 +28,6 @@ from dualdnn.reference.view import strided
 
 MAXIMA = [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC]
 AVERAGES = [Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING]
-FORWARD_TYPES = [FLOAT, DOUBLE, HALF, INT8]
-BACKWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16]
-BACKWARD_LAYOUTS = ["nchw", "nhwc", "gaps"]  # the layouts with a contiguous row or contiguous channels
-BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 
 
 class Geometry(NamedTuple):
@@ -134,101 +125,6 @@ def numbers_of(result: Any, name: str) -> list[float]:
 # Forward
 
 
-@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c15", "cudnnPoolingMode_t/c01", "cudnnPoolingMode_t/c02",
-       "cudnnPoolingMode_t/c03", "cudnnSetPooling2dDescriptor/c02", "cudnnSetPoolingNdDescriptor/c02",
-       "cudnnSetPoolingNdDescriptor/c06")  # fmt: skip
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_forward_formula(trial, mode, geometry):
-    for inputs in ("normal", "ties", "wide"):
-        trial(forward(mode, GEOMETRIES[geometry]), inputs)
-
-
-@shows("cudnnPoolingForward/c09", "cudnnPoolingForward/c10", "cudnnPoolingForward/c11", "cudnnPoolingForward/c12")
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_forward_types_and_blending(trial, mode, data_type, alpha, beta):
-    trial(forward(mode, data_type=data_type, alpha=alpha, beta=beta))
-
-
-@shows("cudnnPoolingForward/c02")
-@pytest.mark.parametrize("geometry", ["3x3s2", "3d"])
-@pytest.mark.parametrize("y", LAYOUTS)
-@pytest.mark.parametrize("x", LAYOUTS)
-def test_forward_takes_every_layout(trial, x, y, geometry):
-    for mode in (MAXIMA[0], AVERAGES[1]):
-        trial(forward(mode, GEOMETRIES[geometry], HALF, x, y, alpha=-0.75, beta=0.5))
-
-
-@shows("cudnnPoolingForward/c02")
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("size", SIZES)
-def test_forward_sizes(trial, size, layout):
-    for mode in (MAXIMA[0], AVERAGES[0]):
-        trial(forward(mode, SIZES[size], FLOAT, layout, layout))
-    trial(forward(AVERAGES[1], SIZES[size], HALF, layout, layout, beta=-1.0))
-
-
-@shows("cudnnPoolingForward/c02", "cudnnPoolingForward/c11", "cudnnPoolingForward/c12")
-@pytest.mark.parametrize("geometry", ["3x3s2", "global", "3d", "large-window"])
-@pytest.mark.parametrize("data_type", [INT8x4, INT8x32], ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
-def test_forward_vectors(trial, mode, data_type, geometry):
-    """NCHW_VECT_C is a format, and every format is supported (docs/errata.md, D092)."""
-    shape = (GEOMETRIES | SIZES)[geometry]
-    shape = shape._replace(dims=(2, 64 if data_type == INT8x32 else 12, *shape.dims[2:]))
-    x, y = (TensorSpec.packed(data_type, dims, NCHW_VECT_C) for dims in (shape.dims, shape.outputs))
-    spec = PoolingSpec(mode, Nan.CUDNN_PROPAGATE_NAN, shape.window, shape.padding, shape.stride)
-    trial(PoolingForward(spec, 1.0, 0.0, x, y))
-    trial(PoolingForward(spec, 1.5, -0.5, x, y))
-
-
-@shows("cudnnPoolingForward/c05")
-@pytest.mark.parametrize("output", [(3, 4), (5, 6), (4, 6), (7, 9), (1, 1)], ids=str)
-@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
-def test_forward_output_of_any_size(trial, mode, output):
-    """Advised are (5, 6). Windows past the padding have no position to average (docs/errata.md, D091)."""
-    for layout in ("nchw", "nhwc"):
-        trial(forward(mode, STANDARD._replace(output=output), FLOAT, layout, layout), "positive")
-
-
-BEYOND = {
-    "no-padding": Geometry((1, 2, 5, 5), (2, 2), (0, 0), (2, 2), (3, 3)),
-    "padding-1": Geometry((1, 2, 5, 6), (4, 4), (1, 1), (2, 2), (3, 4)),
-    "negative-padding": Geometry((1, 2, 6, 7), (3, 2), (-1, -2), (2, 2), (3, 4)),
-    "3d": Geometry((1, 2, 3, 4, 3), (2, 2, 2), (0, 1, 0), (2, 2, 2), (2, 3, 2)),
-}
-
-
-@shows("cudnnPoolingForward/c05", "cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03", "cudnnPoolingBackward/c01")
-@pytest.mark.parametrize("geometry", BEYOND)
-@pytest.mark.parametrize("mode", AVERAGES, ids=lambda m: m.name)
-def test_average_partly_beyond_the_padding(trial, mode, geometry):
-    """What lies beyond the padding is no location of it and does not count (docs/errata.md, D091)."""
-    for layout in ("nchw", "nhwc"):
-        trial(forward(mode, BEYOND[geometry], FLOAT, layout, layout), "positive")
-        operation = backward(mode, BEYOND[geometry], FLOAT, layout, layout, beta=1.0)
-        trial(operation, before=pooled(operation))
-
-
-PADDED = {
-    "padding-of-a-window": Geometry((1, 2, 4, 4), (2, 2), (2, 2), (1, 1)),
-    "padding-beyond-a-window": Geometry((1, 2, 3, 3), (2, 2), (3, 3), (2, 2)),
-    "padding-of-one": Geometry((1, 1, 2, 2), (1, 1), (1, 1), (1, 1)),
-}
-
-
-@shows("cudnnPoolingForward/c01", "cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
-@pytest.mark.parametrize("geometry", PADDED)
-@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
-def test_forward_windows_in_the_padding(trial, mode, data_type, geometry):
-    """They hold no value: the lowest finite number, 0 of the counted padding, or 0/0 (docs/errata.md, D091)."""
-    for nan, layout in product(Nan, ("nchw", "nhwc")):
-        trial(forward(mode, PADDED[geometry], data_type, layout, layout, nan=nan))
-
-
 @shows("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
 @pytest.mark.parametrize(
     "mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"]
@@ -256,21 +152,6 @@ def test_integer_average(trial, mode, layout, alpha, expected):
     operation = forward(mode, Geometry((1, 1, 1, 16), (1, 2), (0, 0), (1, 2)), INT8, layout, layout, alpha=alpha)
     result = trial(operation, before={"x": pairs.view(np.uint8), "y": np.full(8, 0xFF, np.uint8)})
     assert numbers_of(result, "y") == expected
-
-
-@shows("cudnnPoolingForward/c06", "cudnnPoolingForward/c07")
-@pytest.mark.parametrize("data_type", [INT8, HALF], ids=lambda t: t.name)
-def test_average_is_rounded_once(trial, data_type):
-    trial(forward(AVERAGES[0], Geometry((3, 8, 12, 12), (4, 4), (0, 0), (2, 2)), data_type), "ties")
-
-
-@shows("cudnnSetPooling2dDescriptor/c03", "cudnnSetPoolingNdDescriptor/c03", "cudnnNanPropagation_t/c01")
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_forward_special_values(trial, mode, data_type, nan):
-    for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
-        trial(forward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan), "special")
 
 
 @shows("cudnnSetPooling2dDescriptor/c03")
@@ -303,13 +184,6 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
         assert np.array_equal(numbers_of(result, "y"), expected, equal_nan=True)
 
 
-def test_forward_in_place(trial):
-    """A window of one input at its own place may be written over it (docs/errata.md, D059)."""
-    for layout in LAYOUTS:
-        operation = forward(MAXIMA[0], GEOMETRIES["1x1"], FLOAT, layout, layout, alpha=3.0, beta=0.5)
-        trial(operation, aliases={"y": "x"})
-
-
 @pytest.mark.parametrize("x, y", [(FLOAT, HALF), (HALF, FLOAT), (INT8, FLOAT), (FLOAT, DOUBLE)], ids=lambda t: t.name)
 def test_forward_types_must_agree(refused, x, y):
     operation = forward(AVERAGES[0], data_type=x)
@@ -339,168 +213,6 @@ def test_forward_positions_of_32_bits(subject, trial, mode):
 # Backward
 
 
-@shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c08", "cudnnPoolingMode_t/c01", "cudnnPoolingMode_t/c02",
-       "cudnnPoolingMode_t/c03")  # fmt: skip
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_backward_formula(trial, mode, geometry):
-    for inputs in ("normal", "ties"):
-        operation = backward(mode, GEOMETRIES[geometry], beta=-1.0)
-        trial(operation, before=pooled(operation, inputs))
-
-
-@shows("cudnnPoolingBackward/c07")
-@pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("data_type", BACKWARD_TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_backward_types_and_blending(trial, mode, data_type, alpha, beta):
-    for geometry, layout in (("overlapping-pairs", "nchw"), ("overlapping-pairs", "nhwc"), ("pairs", "nchw")):
-        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, alpha=alpha, beta=beta)
-        trial(operation, before=pooled(operation))
-
-
-@shows("cudnnPoolingBackward/c04")
-@pytest.mark.parametrize("geometry", ["3x3s2", "3d"])
-@pytest.mark.parametrize("y", BACKWARD_LAYOUTS)
-@pytest.mark.parametrize("x", BACKWARD_LAYOUTS)
-def test_backward_takes_every_format(trial, x, y, geometry):
-    for mode in (MAXIMA[1], AVERAGES[1]):
-        operation = backward(mode, GEOMETRIES[geometry], HALF, x, y, alpha=-0.75, beta=0.5)
-        trial(operation, before=pooled(operation))
-
-
-def channels_with_a_gap(tensor: TensorSpec, axis: int) -> TensorSpec:
-    """Channels that are neighbours, with one more element behind each image (axis 0), row (2) or column (3)."""
-    _, channels, rows, columns = tensor.dims
-    column = channels + (axis == 3)
-    row = columns * column + (axis == 2)
-    return TensorSpec(tensor.data_type, tensor.dims, (rows * row + (axis == 0), 1, row, column))
-
-
-@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
-@pytest.mark.parametrize("axis", [0, 2, 3])
-@pytest.mark.parametrize("wide", [True, False], ids=["x", "y"])
-def test_gaps_that_are_no_packs(trial, wide, axis):
-    """Channels side by side in whole packs, which begin at no multiple of a pack in one of the tensors."""
-    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 8, 4, 8))
-    for mode in (MAXIMA[1], AVERAGES[1]):
-        call = forward(mode, geometry, FLOAT, "nhwc", "nhwc")
-        names = ("x",) if wide else ("y",)
-        trial(replace(call, **{name: channels_with_a_gap(getattr(call, name), axis) for name in names}))
-        gradient = backward(mode, geometry, FLOAT, "nhwc", "nhwc", beta=0.5)
-        names = ("x", "dx") if wide else ("y", "dy")
-        gradient = replace(gradient, **{name: channels_with_a_gap(getattr(gradient, name), axis) for name in names})
-        trial(gradient, before=pooled(gradient))
-
-
-@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
-def test_no_distance_is_a_pack(trial):
-    """Of pixels, of rows, and of images, in any tensor."""
-    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 8, 4, 6))
-    wide, narrow = (
-        TensorSpec(FLOAT, dims, (9 * rows * columns, 1, 9 * columns, 9))
-        for dims, rows, columns in ((geometry.dims, 5, 7), (geometry.outputs, 3, 5))
-    )
-    for mode in (MAXIMA[1], AVERAGES[1]):
-        trial(replace(forward(mode, geometry), x=wide, y=narrow))
-        gradient = backward(mode, geometry, x=wide, dx=wide, y=narrow, dy=narrow)
-        trial(gradient, before=pooled(gradient))
-
-
-@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c02")
-def test_global_planes_whose_elements_lie_apart(trial):
-    """Every other element of one row, and of rows that follow each other."""
-    for dims in ((2, 3, 1, 12), (2, 3, 4, 6)):
-        geometry = Geometry(dims, dims[2:], (0, 0), (1, 1))
-        x = TensorSpec(FLOAT, dims, tuple(2 * stride for stride in TensorSpec.packed(FLOAT, dims).strides))
-        for mode in (MAXIMA[0], AVERAGES[0]):
-            trial(replace(forward(mode, geometry), x=x))
-
-
-@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c02")
-def test_global_planes_of_rows_shorter_than_a_pack(trial):
-    """A pack reaches over several gaps, or over one."""
-    for columns in (2, 3):
-        geometry = Geometry((2, 3, 6, columns), (6, columns), (0, 0), (1, 1))
-        x = TensorSpec(FLOAT, geometry.dims, (18 * columns + 18, 6 * columns + 6, columns + 1, 1))
-        for mode in (MAXIMA[0], AVERAGES[0]):
-            trial(replace(forward(mode, geometry), x=x))
-
-
-@shows("cudnnPoolingForward/c01", "cudnnPoolingBackward/c01")
-def test_global_planes_of_more_packs_than_threads(trial):
-    """Packs of neighbouring channels."""
-    geometry = Geometry((1, 4096, 2, 1), (2, 1), (0, 0), (1, 1))
-    for mode in (MAXIMA[0], AVERAGES[0]):
-        trial(forward(mode, geometry, FLOAT, "nhwc", "nhwc"))
-    trial(backward(AVERAGES[0], geometry, FLOAT, "nhwc", "nhwc"))
-    trial(backward(AVERAGES[0], SIZES["larger-global"]))  # of a row
-
-
-@shows("cudnnPoolingBackward/c04")
-def test_many_images_with_gaps(trial):
-    """A mebibyte of results, in images that do not follow each other."""
-    geometry = GEOMETRIES["2x2s2"]._replace(dims=(2, 170, 28, 28))
-    gradient = backward(AVERAGES[0], geometry)
-    dx = TensorSpec(FLOAT, geometry.dims, (170 * 788, 788, 28, 1))
-    trial(replace(gradient, dx=dx, x=dx))
-
-
-@shows("cudnnPoolingForward/c02", "cudnnPoolingBackward/c04")
-@pytest.mark.parametrize("dims, layout", [((1, 5, 28, 28), "nchw"), ((1, 20, 12, 12), "nhwc")], ids=["planes", "packs"])
-def test_the_last_block_has_fewer_planes(trial, dims, layout):
-    """Behind the last one there is no memory."""
-    geometry = GEOMETRIES["2x2s2"]._replace(dims=dims)
-    for mode in (MAXIMA[1], AVERAGES[1]):
-        trial(forward(mode, geometry, FLOAT, layout, layout))
-        gradient = backward(mode, geometry, FLOAT, layout, layout)
-        trial(gradient, before=pooled(gradient))
-
-
-@shows("cudnnPoolingBackward/c04")
-@pytest.mark.parametrize("layout", BACKWARD_LAYOUTS)
-@pytest.mark.parametrize("size", SIZES)
-def test_backward_sizes(trial, size, layout):
-    for mode, data_type in ((MAXIMA[0], FLOAT), (AVERAGES[0], HALF)):
-        operation = backward(mode, SIZES[size], data_type, layout, layout, alpha=-0.75, beta=0.5)
-        trial(operation, before=pooled(operation, "ties"))
-
-
-@shows("cudnnPoolingBackward/c01")
-@pytest.mark.parametrize("output", [(3, 4), (4, 6), (7, 9), (1, 1)], ids=str)
-@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
-def test_backward_output_of_any_size(trial, mode, output):
-    for layout in ("nchw", "nhwc"):
-        operation = backward(mode, STANDARD._replace(output=output), FLOAT, layout, layout, alpha=-0.75, beta=0.5)
-        trial(operation, before=pooled(operation))
-
-
-@shows("cudnnPoolingBackward/c01")
-@pytest.mark.parametrize("beta", [0.0, -0.5])
-def test_average_gradients_of_many_narrow_images(trial, beta):
-    """Rows that are no whole sectors of memory, of a gradient that is one piece."""
-    geometry = Geometry((2, 168, 28, 28), (2, 2), (0, 0), (2, 2))
-    trial(backward(AVERAGES[0], geometry, beta=beta))
-
-
-@shows("cudnnPoolingBackward/c01")
-@pytest.mark.parametrize("geometry", PADDED)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_backward_windows_in_the_padding(trial, mode, geometry):
-    operation = backward(mode, PADDED[geometry])
-    trial(operation, before=pooled(operation))
-
-
-@shows("cudnnSetPooling2dDescriptor/c03", "cudnnSetPoolingNdDescriptor/c03")
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
-def test_backward_special_values(trial, mode, data_type, nan):
-    for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
-        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan, beta=1.0)
-        trial(operation, before=pooled(operation, "special"))
-
-
 @shows("cudnnSetPooling2dDescriptor/c03")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("size", ["large-window", "larger-windows", "larger-global-channels"])
@@ -512,21 +224,6 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
             x = prepare(operation, "normal", 0)["x"].view(np.float32).copy().reshape(operation.x.dims)
             x.reshape(-1)[np.arange(len(values)) * x.size // 3 + x.size // 4] = values
             trial(operation, before=pooled(operation, x=x))
-
-
-@shows("cudnnPoolingBackward/c01")
-def test_gradient_of_large_windows_of_packs(trial):
-    """Of neighbouring channels, whose maxima are found before they are gathered."""
-    geometry = Geometry((2, 8, 20, 19), (17, 17), (1, 1), (2, 1))
-    operation = backward(MAXIMA[0], geometry, FLOAT, "nhwc", "nhwc", alpha=-0.75, beta=0.5)
-    trial(operation, before=pooled(operation, "ties"))
-
-
-@shows("cudnnSetPooling2dDescriptor/c03")
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-def test_gradient_of_wide_rows_with_nan(trial, nan):
-    operation = backward(MAXIMA[0], SIZES["wide"], FLOAT, nan=nan, beta=1.0)
-    trial(operation, before=pooled(operation, "special"))
 
 
 @shows("cudnnSetPooling2dDescriptor/c03")

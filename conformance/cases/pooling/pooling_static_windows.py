@@ -124,12 +124,6 @@ def test_forward_of_large_windows_with_ties(trial, data_type, shape):
         trial(operation, before=with_ties(operation))
 
 
-@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c05")
-def test_averages_of_large_windows_that_end_beyond_x(trial):
-    for mode in AVERAGES:
-        trial(forward(mode, Geometry((1, 2, 15, 16), (7, 7), (0, 0), (7, 7), (3, 3))), "positive")
-
-
 @shows("cudnnPoolingForward/c01", "cudnnSetPooling2dDescriptor/c03")
 @pytest.mark.parametrize("shape", MANY_WINDOWS)
 def test_forward_of_many_windows(trial, shape):

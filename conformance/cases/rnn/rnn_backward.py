@@ -8,28 +8,20 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNDataLayout_t, cudnnRNNMode_t
 from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, TensorSpec
-from dualdnn.api.operations.rnn import RNNClipSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     DEFAULT,
-    DOUBLE_BIAS,
     DYNAMIC,
     GRU,
-    INPUT_BIAS,
     LSTM,
-    MINMAX,
-    NO_BIAS,
     ONE_WAY,
-    PROPAGATE,
-    RECURRENT_BIAS,
     RELU,
     SKIP,
     STATIC,
     TANH,
-    TWO_WAYS,
 )  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import (
     BATCH_MAJOR,
@@ -70,45 +62,6 @@ def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=Non
     """Forward, gradients of inputs and states, gradients of weights."""
     first = forward(spec, layout, lengths, longest, fill, null=null)
     return first, *backward(first, null)
-
-
-@shows(*(f"{DATA}/c{i:02}" for i in (1, 2, 3, 4, 6, 24, 25, 27, 28, 40, 47, 48)),
-       *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 5, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19, 20)),
-       "cudnnGetRNNTempSpaceSizes/c06", "cudnnWgradMode_t/c01")  # fmt: skip
-@pytest.mark.parametrize("bias", [NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS], ids=label)
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_cells(chain, cell, bias):
-    """Every cell with every bias mode, in both directions, from matrices and from the input itself."""
-    chain(*training(network(cell, bias)))
-    chain(*training(network(cell, bias, ONE_WAY, SKIP)), seed=1)
-
-
-@shows(*(f"{DATA}/c{i:02}" for i in (15, 16, 17, 18, 19, 20, 21, 22, 23, 26, 29, 32)), f"{WEIGHTS}/c11")
-@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
-@pytest.mark.parametrize("fill", [None, -1.5])
-def test_layouts(chain, layout, fill):
-    """Sequences of several lengths, some of none; the padding of dx gets the fill of its descriptor."""
-    lengths = (3, 2, 2, 1) if layout == PACKED else (1, 3, 0, 2)
-    longest = None if layout == PACKED else 4
-    for spec in (network(GRU), network(LSTM, direction=ONE_WAY)):
-        chain(*training(spec, layout, lengths, longest, fill))
-
-
-@shows(*(f"{DATA}/c{i:02}" for i in (8, 9, 10, 11, 12, 39, 46)))
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
-def test_states_that_are_null(chain, cell):
-    """NULL counts as zeros, or is not written, in any combination."""
-    for null in (("hx", "dhx", "dcy"), ("cx", "dhy"), ("hx", "cx", "dcx"), ("hx", "cx", *GRADIENTS)):
-        chain(*training(network(cell), null=null))
-
-
-@shows(*(f"{DATA}/c{i:02}" for i in (8, 9, 10, 11, 12, 39, 46)))
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
-def test_states_that_are_null_on_tensor_cores(chain, cell):
-    """Of layers one after the other, and of layers that overlap."""
-    spec = network(cell, direction=ONE_WAY, data_type=HALF, width=8, hidden=8, math_type=DEFAULT)
-    for null in (("hx", "cy", "dhx", "dcy"), ("cx", "hy", "dhy", "dcx"), ("hx", "cx", "hy", "cy", *GRADIENTS)):
-        chain(*training(spec, lengths=(3, 1, 0), null=null)[:2])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
@@ -162,114 +115,6 @@ def test_states_that_short_sequences_end_with(chain, layout, layers):
     ]  # the second vector of the shortest sequence
     strided(first.x.tensor, before["x"])[last] = np.nan
     chain(first, *gradients, before={"x": before["x"]})
-
-
-@shows(f"{DATA}/c37", f"{DATA}/c38", f"{DATA}/c45")
-def test_projection(chain):
-    for direction, projected in ((TWO_WAYS, 3), (ONE_WAY, 1)):
-        chain(*training(network(direction=direction, projected=projected), fill=2.0))
-
-
-@shows(f"{DATA}/c01")
-def test_clipping(chain):
-    """No gradient passes where the state is limited."""
-    for lower, upper in ((-0.3, 0.2), (-0.05, 1.0)):
-        chain(*training(network(clip=RNNClipSpec(MINMAX, PROPAGATE, lower, upper))))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "data_type, precision, math_type",
-    [(HALF, FLOAT, DEFAULT), (FLOAT, FLOAT, DEFAULT), (DOUBLE, DOUBLE, DEFAULT)],
-    ids=label,
-)
-def test_types(chain, data_type, precision, math_type):
-    for cell in (TANH, LSTM, GRU):
-        for width in (5, 8):  # 8: rows of packs, in matrices of the other direction that begin anywhere
-            chain(*training(network(cell, width=width, data_type=data_type, precision=precision, math_type=math_type)))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
-def test_larger_networks(chain, cell):
-    """More than one tile of every product and of its sums."""
-    chain(*training(network(cell, width=70, hidden=37, layers=1), lengths=tuple(2 - i % 3 for i in range(35))))
-    if cell == GRU:  # sums over so many vectors that few matrices are split
-        chain(*training(network(cell, direction=ONE_WAY, layers=1), lengths=(2,) * 70))
-    if cell == LSTM:
-        chain(
-            *training(
-                network(cell, DOUBLE_BIAS, ONE_WAY, width=3, hidden=70, projected=67, layers=1), lengths=(2,) * 66
-            )
-        )
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_networks_in_packs_of_16_bytes(chain, cell):
-    """States that are packs, which persistent kernels take: several slices of units, groups of sequences, tails of both; ragged in both
-    directions; without states; clipped."""
-    ragged = (3, 1, 0, 2, 3, 3, 1, 2, 3)
-    spec = network(cell, data_type=HALF, hidden=24, math_type=DEFAULT, clip=RNNClipSpec(MINMAX, PROPAGATE, -0.4, 0.3))
-    chain(*training(spec, lengths=ragged, fill=0.5))
-    chain(
-        *training(network(cell, direction=ONE_WAY, hidden=20, layers=1, math_type=DEFAULT), BATCH_MAJOR, lengths=(2, 2))
-    )
-    if cell == LSTM:
-        chain(
-            *training(
-                network(cell, hidden=136, width=3, layers=1, data_type=HALF),
-                lengths=(2,),
-                null=("hx", "cx", "dhy", "dcy"),
-            )
-        )
-    if cell == TANH:  # products of more than 64 rows and columns
-        for data_type in (HALF, FLOAT):
-            wide = network(
-                cell, direction=ONE_WAY, width=72, hidden=72, layers=1, data_type=data_type, math_type=DEFAULT
-            )
-            chain(*training(wide, lengths=(2,)))
-    if cell == GRU:
-        chain(
-            *training(
-                network(cell, hidden=12, math_type=DEFAULT), PACKED, lengths=(4, 4, 2), null=("hx", "dhx", "cx", "dcx")
-            )
-        )
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_layers_that_overlap(chain, cell):
-    """Several layers in one direction, whose steps need not wait for all of the layer before; ragged, and alike. Inputs as wide as
-    states, so that both kinds of matrices are alike, and not."""
-    ragged = (3, 1, 0, 2, 3, 3, 1, 2, 3)
-    for data_type, layers, width, layout, lengths in (
-        (HALF, 3, 8, SEQ_MAJOR, ragged), (FLOAT, 4, 8, SEQ_MAJOR, (2, 2)), (HALF, 2, 24, BATCH_MAJOR, ragged),
-        (FLOAT, 3, 24, SEQ_MAJOR, (2, 2)),
-    ):  # fmt: skip
-        spec = network(
-            cell, direction=ONE_WAY, data_type=data_type, width=width, hidden=24, layers=layers, math_type=DEFAULT
-        )
-        chain(*training(spec, layout, lengths=lengths, fill=0.5))
-
-
-@shows(f"{DATA}/c01")
-@pytest.mark.parametrize(
-    "cell, data_type, hidden, lengths",
-    [
-        (LSTM, HALF, 200, (2, 1)),
-        (TANH, HALF, 24, (2, 3, 1) * 7),
-        (GRU, FLOAT, 132, (2, 1) * 10),
-        (LSTM, FLOAT, 132, (1, 2) * 10),
-        (TANH, FLOAT, 392, (2, 1)),
-    ],
-    ids=label,
-)
-def test_wide_layers_that_overlap(chain, cell, data_type, hidden, lengths):
-    """Gradients of as many gates as fill some of the registers that a warp may keep weights in; units, and gates, of which registers do not hold
-    all, of few and of many sequences, which the next layer waits for before it multiplies them."""
-    spec = network(cell, direction=ONE_WAY, data_type=data_type, width=8, hidden=hidden, layers=2, math_type=DEFAULT)
-    chain(*training(spec, lengths=lengths, fill=0.5)[:2])
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
@@ -334,34 +179,6 @@ def test_layers_without_room_for_each_other(caller, evidence):
     assert found.passed, found.explanation()
 
 
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "cell, data_type, direction, hidden",
-    [(GRU, FLOAT, ONE_WAY, 4), (GRU, FLOAT, TWO_WAYS, 4), (TANH, HALF, ONE_WAY, 5)],
-    ids=label,
-)
-def test_more_sequences_than_a_launch_passes(chain, cell, data_type, direction, hidden):
-    """Their lengths are arguments of several kernels; biases are sums over more vectors than a block takes at once, which begin anywhere or not."""
-    spec = network(
-        cell, RECURRENT_BIAS, direction, data_type=data_type, width=4, hidden=hidden, layers=2, math_type=DEFAULT
-    )
-    chain(*training(spec, lengths=tuple(1 + i % 7 % 2 for i in range(259)), fill=0.5))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-def test_long_vectors(chain):
-    """Longer than the threads that copy them, or that sum the gradients of an input that is taken as it is."""
-    chain(*training(network(TANH, direction=ONE_WAY, input_mode=SKIP, hidden=260, layers=1), lengths=(2, 1)))
-    spec = network(TANH, direction=ONE_WAY, width=140, hidden=4, layers=1)
-    chain(*training(spec, BATCH_MAJOR, lengths=(2, 1), longest=3, fill=0.5))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-def test_more_layers_than_a_launch_has(chain):
-    spec = network(LSTM, direction=ONE_WAY, data_type=HALF, width=8, hidden=8, layers=9, math_type=DEFAULT)
-    chain(*training(spec, lengths=(2, 1)))
-
-
 @shows(f"{DATA}/c01")
 def test_gates_of_many_units(chain, handle):
     """Sums of so many terms that blocks of a GPU share them, of more steps than buffers that they exchange them in."""
@@ -369,13 +186,6 @@ def test_gates_of_many_units(chain, handle):
     hidden = 256 if device is not None and device.kind == "gpu" else 16
     spec = network(LSTM, direction=ONE_WAY, width=8, hidden=hidden, layers=1, math_type=DEFAULT)
     chain(*training(spec, lengths=(3, 3, 3, 2, 2, 1, 0, 3))[:2])
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-def test_wide_layers(chain):
-    """More hidden units than the registers of a warp hold a part of."""
-    wide = network(TANH, direction=ONE_WAY, data_type=HALF, width=8, hidden=776, math_type=DEFAULT)
-    chain(*training(wide, lengths=(2, 1)))
 
 
 @shows(f"{DATA}/c48", f"{WEIGHTS}/c20", f"{DATA}/c49", f"{WEIGHTS}/c21")

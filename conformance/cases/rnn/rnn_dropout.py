@@ -189,13 +189,6 @@ def test_layers_that_overlap(chain, cell, data_type, hidden):
     chain(*training(spec, lengths=(3, 1, 2) * 3), before=states(SEED, 7))
 
 
-@shows(f"{V8}/c28")
-def test_inference_of_layers_that_overlap(trial):
-    """They drop nothing."""
-    spec = dropping(0.4, LSTM, direction=ONE_WAY, layers=3, width=16, hidden=24, data_type=HALF, math_type=DEFAULT)
-    trial(forward(spec, lengths=(3, 1, 2) * 3, training=False))
-
-
 @shows(f"{V6}/c05")
 @pytest.mark.ours
 def test_generations_draw_alike(cudnn, handle):

@@ -15,20 +15,16 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.rnn.rnn_descriptors import (
-    CONVERSION,
     DEFAULT,
     DOUBLE_BIAS,
     DYNAMIC,
     GRU,
-    INPUT_BIAS,
     LINEAR,
     LSTM,
     MINMAX,
-    NO_BIAS,
     NOT_PROPAGATE,
     ONE_WAY,
     PROPAGATE,
-    RECURRENT_BIAS,
     RELU,
     SKIP,
     STANDARD,
@@ -89,18 +85,6 @@ def label(value):
     return getattr(value, "name", None) or str(value)
 
 
-@shows(f"{NAME}/c01", f"{NAME}/c03", f"{NAME}/c04", f"{NAME}/c05", f"{NAME}/c06", f"{NAME}/c07", f"{NAME}/c08", f"{NAME}/c10", f"{NAME}/c23", f"{NAME}/c32", f"{NAME}/c40",
-       *(f"cudnnRNNMode_t/c{i:02}" for i in (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)),
-       "cudnnDirectionMode_t/c02", "cudnnRNNInputMode_t/c02", "cudnnRNNInputMode_t/c03",
-       *(f"cudnnSetRNNDescriptor_v8/c{i:02}" for i in (4, 6, 7, 8, 9, 21, 26)))  # fmt: skip
-@pytest.mark.parametrize("bias", [NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS], ids=label)
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_cells(trial, cell, bias):
-    """Every cell with every bias mode, directions, input modes and both forward modes."""
-    trial(forward(network(cell, bias)))
-    trial(forward(network(cell, bias, ONE_WAY, SKIP), training=False), seed=1)
-
-
 @shows(f"{NAME}/c19", f"{NAME}/c22", f"{NAME}/c12", f"{NAME}/c14", "cudnnSetRNNDataDescriptor/c10", "cudnnSetRNNDataDescriptor/c12",
        "cudnnSetRNNDescriptor_v8/c30")  # fmt: skip
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
@@ -124,14 +108,6 @@ def not_a_number(operation, steps):
     )
     ordered = values.swapaxes(0, 1) if spec.layout == BATCH_MAJOR else values
     return np.frombuffer(np.ascontiguousarray(ordered.astype(np.float32)).tobytes(), np.uint8)
-
-
-@shows(f"{NAME}/c29", f"{NAME}/c30", f"{NAME}/c31", f"{NAME}/c37", f"{NAME}/c38")
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
-def test_states_that_are_null(trial, cell):
-    """NULL initial states are zeros, NULL final states are not written."""
-    for null in (("hx",), ("cx", "hy"), ("cy",), OPTIONAL):
-        trial(forward(network(cell), null=null))
 
 
 def infinite_recurrent(operation, pseudo_layer=3):
@@ -167,20 +143,6 @@ def test_infinite_states_that_gates_forget(trial):
 
 
 @shows(
-    "cudnnSetRNNDescriptor_v8/c23",
-    "cudnnSetRNNDescriptor_v8/c24",
-    f"{NAME}/c20",
-    f"{NAME}/c21",
-)
-@pytest.mark.parametrize("direction", [ONE_WAY, TWO_WAYS], ids=label)
-def test_projection(trial, direction):
-    """The projected output goes to the next layer and step; the state keeps its length."""
-    for projected in (1, 3, 6):
-        trial(forward(network(direction=direction, projected=projected), fill=2.0))
-    trial(forward(network(direction=direction, projected=3), training=False))
-
-
-@shows(
     *(f"cudnnRNNSetClip_v8/c{i:02}" for i in (3, 6, 7, 8)),
     "cudnnRNNClipMode_t/c01",
 )
@@ -197,42 +159,6 @@ def test_clipping(trial, nan):
     states = np.random.default_rng(1).standard_normal((6, 7)).astype(np.float32)
     states[0, :3], states[3, 2], states[4, 5] = np.nan, np.inf, -np.inf
     trial(operation, before={"cx": np.frombuffer(states.tobytes(), np.uint8)})
-
-
-@shows("cudnnSetRNNDescriptor_v8/c17", "cudnnSetRNNMatrixMathType/c04")
-@pytest.mark.parametrize("data_type, precision, math_type", [(HALF, FLOAT, DEFAULT), (HALF, HALF, DEFAULT), (FLOAT, FLOAT, DEFAULT),
-                                                             (FLOAT, FLOAT, CONVERSION), (DOUBLE, DOUBLE, DEFAULT)], ids=label)  # fmt: skip
-def test_types(trial, data_type, precision, math_type):
-    """Every data type; states may be rounded to it between steps, and factors of products to 11 bits where the math type allows."""
-    for cell in cudnnRNNMode_t:
-        trial(forward(network(cell, data_type=data_type, precision=precision, math_type=math_type), fill=0.5))
-
-
-@shows(f"{NAME}/c01")
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_larger_networks(trial, cell):
-    """More hidden units, sequences and gates than a block has, several blocks of the sum; more lengths than a launch passes."""
-    trial(forward(network(cell, width=70, hidden=37, layers=1), lengths=tuple(2 - i % 3 for i in range(35))))
-    if cell == LSTM:
-        trial(forward(network(cell, width=3, hidden=70, projected=67, layers=1), lengths=(2,) * 70))
-        trial(
-            forward(
-                network(cell, direction=ONE_WAY, width=1, hidden=2, layers=1), PACKED, lengths=(2,) * 130 + (1,) * 150
-            )
-        )
-
-
-@shows(f"{NAME}/c01", f"{NAME}/c03")
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_inference_in_packs_of_16_bytes(trial, cell):
-    """Of three layers, which keep nothing: in both directions, from the input itself, and in one, where steps of a layer need not wait for all
-    of the layer before, from longer vectors than states; with one bias, and none; clipped."""
-    lengths, clip = (3, 1, 0, 2, 3, 3, 1, 2, 3), RNNClipSpec(MINMAX, PROPAGATE, -0.2, 0.1)
-    for bias, direction, input_mode in ((RECURRENT_BIAS, TWO_WAYS, SKIP), (NO_BIAS, ONE_WAY, LINEAR)):
-        spec = network(
-            cell, bias, direction, input_mode, HALF, width=72, hidden=24, layers=3, math_type=DEFAULT, clip=clip
-        )
-        trial(forward(spec, BATCH_MAJOR, lengths, longest=4, fill=0.5, training=False))
 
 
 @shows(f"{NAME}/c01", f"{NAME}/c40")
@@ -258,11 +184,6 @@ def test_descriptors_that_do_not_fit(refused):
         {"x": replace(x, layout=PACKED), "y": replace(y, layout=PACKED)},
     ):  # fmt: skip
         refused(replace(good, **change), BAD_PARAM, f"{NAME}/c45")
-
-
-@pytest.mark.parametrize("layout", [SEQ_MAJOR, BATCH_MAJOR], ids=label)
-def test_sequences_of_one_length_need_no_padding(trial, layout):
-    trial(forward(network(padded=False, layers=1), layout, (3, 3)))
 
 
 @shows(f"{NAME}/c30")

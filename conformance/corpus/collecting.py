@@ -1,0 +1,70 @@
+"""Makes cases of the pinned operations that have a case's name: each line of <module>.jsonl is called and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ..calls import Caller, sized
+from ..fuzz.entries import Entry
+from ..trial import Step
+from . import FOLDER, Pinned, cases
+
+GIVEN = "given"  # a workspace that the operations of a line say
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Collect a file of pinned operations as if it were a module of cases."""
+    if file_path.suffix != ".jsonl" or file_path.parent != FOLDER:
+        return None
+    module: pytest.Module = Pins.from_parent(parent, path=file_path)
+    return module
+
+
+class Pins(pytest.Module):
+    """The cases of a file."""
+
+    def _getobj(self) -> ModuleType:
+        return module_of(self.path)
+
+
+@pytest.fixture
+def pin() -> str:
+    """The parameter of a case that has none."""
+    return ""
+
+
+def module_of(path: Path) -> ModuleType:
+    """Return a module with a test for each test that the pinned operations of a file name."""
+    module = ModuleType(f"{__package__}.{path.stem}")
+    for name, pins in cases(path).items():
+        test = _test(pins)
+        test.__module__ = module.__name__
+        setattr(module, name, test)
+    return module
+
+
+def _test(pins: dict[str, list[Pinned]]) -> Any:
+    def test(chain: Any, caller: Any, pin: str) -> None:
+        for one in pins[pin]:
+            run_entry(one.entry, chain, None if one.workspace == GIVEN else caller)
+
+    every = [one for several in pins.values() for one in several]
+    test.__doc__ = every[0].why
+    if list(pins) != [""]:
+        test = pytest.mark.parametrize("pin", list(pins))(test)
+    clauses = dict.fromkeys(clause for one in every for clause in one.clauses)
+    test = pytest.mark.shows(*clauses)(test) if clauses else test
+    return pytest.mark.ours(test) if every[0].ours else test
+
+
+def run_entry(entry: Entry, chain: Callable[..., Any], caller: Caller | None) -> None:
+    """Run what an entry says by the fixture ``chain``. caller: asks for the workspaces, None where the operations say them."""
+    drawn = entry.drawn
+    operations = drawn.steps if caller is None else [sized(caller, step) for step in drawn.steps]
+    steps = [Step(operation, dict(drawn.aliases), drawn.inputs) for operation in operations]
+    chain(*steps, seed=entry.seed, before=entry.before, offsets=dict(drawn.offsets))

@@ -1,0 +1,84 @@
+"""Pinned operations: lines of one id are one case, and the reducer keeps what only one of them shows."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from dualdnn.api.operations import parse
+from dualdnn.conformance import corpus
+from dualdnn.conformance.corpus import FOLDER, cases
+from dualdnn.conformance.corpus.collecting import module_of
+from dualdnn.conformance.corpus.reducing import Planner, chosen, main, shown_by
+from dualdnn.conformance.suite.files import case_files
+
+TENSOR = "TensorSpec(data_type=CUDNN_DATA_{}, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1))"
+SCALE = f"ScaleTensor(alpha={{}}, y={TENSOR})"
+
+
+def line(name, operation, **more):
+    return json.dumps({"id": name, "why": "It shows a factor.", "operations": [operation], **more})
+
+
+@pytest.fixture
+def file(tmp_path):
+    def written(*lines):
+        path = tmp_path / "tensor_arithmetic.jsonl"
+        path.write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_lines_of_one_id_are_one_case(file, monkeypatch):
+    ran = []
+    module = module_of(file(
+        line("test_scale[a]", SCALE.format(0.5, "FLOAT"), clauses=["cudnnScaleTensor/c01"], inputs="wide"),
+        line("test_scale[a]", SCALE.format(2.0, "FLOAT"), seed=3, offsets={"y": 4}),
+        line("test_scale[b]", SCALE.format(1.0, "HALF")),
+    ))  # fmt: skip
+    marks = {mark.name: mark.args for mark in module.test_scale.pytestmark}
+    assert marks == {"shows": ("cudnnScaleTensor/c01",), "parametrize": ("pin", ["a", "b"])}
+    module.test_scale(lambda *steps, **how: ran.append((steps, how)), SimpleNamespace(), "a")
+    assert [(step.operation.alpha, step.inputs, how["seed"], how["offsets"]) for (step,), how in ran] == [
+        (0.5, "wide", 0, {}),
+        (2.0, "normal", 3, {"y": 4}),
+    ]
+
+
+def test_what_a_fuzzer_found_has_no_test_of_its_own(file):
+    path = file(line("tensor_arithmetic-1", SCALE.format(0.5, "FLOAT"), family="tensor_arithmetic"))
+    assert cases(path) == {} and not hasattr(module_of(path), "test_scale")
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_every_line_says_why_and_is_there_once(path):
+    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    assert all(len(one["why"].split()) > 2 for one in lines)
+    assert len({json.dumps(one) for one in lines}) == len(lines)
+    assert path in case_files()
+    known = {"id", "why", "clauses", "ours", "workspace", *corpus.FIELDS}
+    assert [one["id"] for one in lines if not {"id", "why", "operations"} <= one.keys() <= known] == []
+
+
+def test_the_reducer_keeps_what_only_one_shows():
+    shown = {"a": frozenset("xy"), "b": frozenset("yz"), "c": frozenset("xz"), "d": frozenset("x"), "e": frozenset("w")}
+    assert chosen(shown) == ["a", "b", "e"]
+    assert chosen(shown, ["d"]) == ["d", "b", "e"]
+
+
+def test_operations_show_their_kernels_types_and_factors():
+    planner = Planner()
+    half, single = (shown_by(planner, [parse(SCALE.format(0.5, kind))], "normal") for kind in ("HALF", "FLOAT"))
+    assert {one[1] for one in half if isinstance(one, tuple) and one[0] == "solver"}
+    assert any(str(one[0]).endswith(".cu") for one in half - single), "a kernel of another type"
+    assert single != shown_by(planner, [parse(SCALE.format(1.0, "FLOAT"))], "normal")
+    assert single < shown_by(planner, [parse(SCALE.format(0.5, "FLOAT"))], "normal", [("offsets", "y")])
+
+
+def test_a_line_that_shows_nothing_more_is_told(file, capsys):
+    lines = [line(f"test_scale[{i}]", SCALE.format(factor, "FLOAT")) for i, factor in enumerate((0.5, 0.25, 1.0))]
+    assert main([str(file(*lines))]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("2 of 3 entries show all") and len(told) == 2 and told[1].startswith("superfluous")
