@@ -7,7 +7,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.conformance.layouts import NOT_SPATIALLY_PACKED, laid_out
 from dualdnn.conformance.marks import shows
@@ -62,11 +62,3 @@ def test_every_other_element_of_one_buffer(caller, handle):
     expected = before.copy()
     expected[1::2] = np.maximum(before[::2], 0)
     np.testing.assert_array_equal(memory.to_host(np.float32, before.shape), expected)
-
-
-@pytest.mark.parametrize("name", ["y", "dy", "x", "dx"])
-def test_backward_operands_must_agree(refused, name):
-    refused(backward(**{name: TensorSpec.packed(FLOAT, (2, 3, 5, 6))}), NOT_SUPPORTED, "cudnnActivationBackward/c13")
-    refused(backward(**{name: TensorSpec.packed(HALF, DIMS)}), NOT_SUPPORTED, "cudnnActivationBackward/c14")
-    clause = "cudnnActivationBackward/c15" if name.endswith("y") else "cudnnActivationBackward/c16"
-    refused(backward(**{name: TensorSpec.packed(FLOAT, DIMS, NHWC)}), NOT_SUPPORTED, clause)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
@@ -291,25 +291,6 @@ def test_special_values(cudnn, handle, probability):
 
 
 # --- refusals of the computing calls ---
-
-
-@shows("cudnnDropoutForward/c10", "cudnnDropoutForward/c11", "cudnnDropoutForward/c12", "cudnnDropoutForward/c13",
-       "cudnnDropoutBackward/c07", "cudnnDropoutBackward/c08", "cudnnDropoutBackward/c09", "cudnnDropoutBackward/c10")  # fmt: skip
-def test_tensors_that_do_not_fit(refused):
-    """Counts, types, in place with other strides, unsupported types and layouts."""
-    plain, nhwc = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, NHWC)
-    overlapping = TensorSpec(FLOAT, DIMS, (105, 35, 3, 1))
-    for make, call, names, clauses in (
-        (forward, "cudnnDropoutForward", ("x", "y"), ("c11", "c12", "c13", "c10")),
-        (backward, "cudnnDropoutBackward", ("dy", "dx"), ("c08", "c09", "c10", "c07")),
-    ):
-        count, kind, in_place, unsupported = (f"{call}/{clause}" for clause in clauses)
-        refused(make(0.5, plain, TensorSpec.packed(FLOAT, (2, 3, 5, 8))), BAD_PARAM, count)
-        refused(make(0.5, plain, TensorSpec.packed(HALF, DIMS)), BAD_PARAM, kind)
-        refused(make(0.5, plain, nhwc), BAD_PARAM, in_place, aliases={names[1]: names[0]})
-        for data_type in (INT8, INT32, BFLOAT16):
-            refused(make(0.5, TensorSpec.packed(data_type, DIMS)), NOT_SUPPORTED, unsupported)
-        refused(make(0.5, plain, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
 
 
 @shows("cudnnDropoutForward/c06", "cudnnDropoutForward/c07", "cudnnDropoutForward/c14", "cudnnDropoutForward/c15",

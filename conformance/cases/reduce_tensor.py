@@ -21,10 +21,8 @@ from dualdnn.api.operations.specs import (
     INT8,
     INT32,
     NCHW,
-    NCHW_VECT_C,
     NHWC,
     UINT8,
-    UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
@@ -311,23 +309,6 @@ def counting(operation: ReduceTensor) -> dict[str, Any]:
 # --- what is refused ---
 
 
-@shows("cudnnReduceTensor/c26")
-@pytest.mark.parametrize("dims", [DIMS, (2, 1, 4, 5), (1, 1, 1, 1)], ids=lambda d: "x".join(map(str, d)))
-def test_nothing_to_reduce(refused, dims):
-    refused(
-        reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, dims)),
-        BAD_PARAM,
-        "cudnnReduceTensor/c26",
-    )
-
-
-@shows("cudnnReduceTensor/c04", "cudnnReduceTensor/c27")
-@pytest.mark.parametrize("to", [(2, 3, 2, 1), (4, 1, 1, 1), (1, 3, 1, 6), (2, 6, 1, 1), (1, 1, 1), (1, 1, 1, 1, 1)],
-                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-def test_dimensions_must_fit(refused, to):
-    refused(reduction(C=TensorSpec.packed(FLOAT, to)), BAD_PARAM, "cudnnReduceTensor/c27")
-
-
 @shows("cudnnReduceTensor/c07", "cudnnReduceTensor/c28", "cudnnReduceTensor/c06")
 @pytest.mark.parametrize("op", [op for op in OPERATIONS if op not in INDEXED], ids=by_name)
 def test_indices_of_other_operations(refused, op):
@@ -357,12 +338,6 @@ def refusal_of(types: tuple[Any, ...]) -> tuple[Any, str] | None:
 def test_data_types_that_do_not_work(refused, types):
     A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], OVER_CHANNELS)
     refused(reduction(A=A, C=C), *refusal_of(types))
-
-
-@shows("cudnnReduceTensor/c25")
-def test_unsigned_vectors_do_not_work(refused):
-    A, C = TensorSpec.packed(UINT8x4, (2, 8, 2, 2), NCHW_VECT_C), TensorSpec.packed(FLOAT, (2, 8, 1, 1))
-    refused(reduction(A=A, C=C), NOT_SUPPORTED, "cudnnReduceTensor/c25")
 
 
 @shows("cudnnReduceTensor/c12", "cudnnReduceTensor/c14", "cudnnReduceTensor/c24")
@@ -438,11 +413,6 @@ def test_output_may_not_overlap_the_input(subject, refused):
     if not subject.cites_clauses:
         pytest.skip("the document does not say so; what another library does with it is undefined")
     refused(reduction(), BAD_PARAM, "cudnnStatus_t/c05", aliases={"C": "A"})
-
-
-def test_output_strides_may_not_overlap(refused):
-    C = TensorSpec(FLOAT, (2, 3, 1, 1), (1, 1, 1, 1))
-    refused(reduction(C=C), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
 
 
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:

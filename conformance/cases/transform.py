@@ -17,7 +17,6 @@ from dualdnn.api.operations import (
     TransformTensorEx,
 )
 from dualdnn.api.operations.specs import (
-    BFLOAT16,
     DOUBLE,
     FLOAT,
     HALF,
@@ -27,7 +26,6 @@ from dualdnn.api.operations.specs import (
     NCHW_VECT_C,
     NHWC,
     UINT8,
-    VECTORS,
     INT8x4,
     INT8x32,
     UINT8x4,
@@ -137,16 +135,6 @@ def test_partial_overlap_is_refused(caller, refuses):
     caller(moved(x, y), {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes, y.nbytes)})
 
 
-@pytest.mark.parametrize(
-    "x, y",
-    [(FLOAT, HALF), (FLOAT, DOUBLE), (INT8, UINT8), (FLOAT, INT32), (INT8x4, UINT8x4), (INT8x32, UINT8)],
-    ids=lambda t: t.name,
-)
-def test_data_types_must_agree(refused, x, y):
-    specs = (TensorSpec.packed(kind, (2, 32, 3, 5), NCHW_VECT_C if kind in VECTORS else NCHW) for kind in (x, y))
-    refused(moved(*specs), BAD_PARAM, "cudnnTransformTensor/c11")
-
-
 # cudnnTransformTensorEx and cudnnTransformFilter: their clauses have the same numbers
 
 BOTH = pytest.mark.parametrize("filters", [False, True], ids=["tensor", "filter"])
@@ -201,15 +189,6 @@ def test_the_largest_padding(caller, first, last, d, fold, filters):
     makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), DIMS, filters=filters))
 
 
-@both("c15")
-@pytest.mark.ours
-@BOTH
-def test_blocks_of_more_elements_than_32_bits_count(refused, filters):
-    """Refuse unfolded positions that 31 bits do not count, also where cropping makes the result small."""
-    cropped = changing(after=(0, 0, 0, 3 - 2**29), fold=(1, 2**29), direction=UNFOLD)
-    refused(applied(cropped, (2, 2, 2, 1), filters=filters), NOT_SUPPORTED, named(filters, "c15"))
-
-
 @pytest.mark.ours
 @both("c09")
 @BOTH
@@ -227,17 +206,6 @@ def test_factors_beside_other_types(caller, source, into, filters):
     exact = 0.1 + 0.3 if into == DOUBLE else float(np.float32(0.1)) + float(np.float32(0.3))
     found = memory["destData"].to_host(second, count).astype(np.float64)
     assert np.abs(found - exact).max() <= exact * 2.0 ** (-52 if into == DOUBLE else -24)
-
-
-@both("c15")
-@BOTH
-@pytest.mark.parametrize(
-    "source, into",
-    [(HALF, BFLOAT16), (BFLOAT16, HALF), (FLOAT, INT32), (INT32, FLOAT), (UINT8, INT8), (FLOAT, UINT8)],
-    ids=lambda t: t.name,
-)
-def test_other_conversions_are_not_supported(refused, source, into, filters):
-    refused(applied(changing(), DIMS, source, into=into, filters=filters), NOT_SUPPORTED, named(filters, "c15"))
 
 
 @both("c15", "c06", "c11", "c16")
@@ -263,37 +231,6 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
     for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # the last two of as many elements
         spec = FilterSpec(FLOAT, NCHW, wrong) if filters else TensorSpec.packed(FLOAT, wrong)
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
-
-
-@both("c13")
-@BOTH
-def test_rank_of_the_transform_must_agree(refused, filters):
-    right = applied(changing(), DIMS, filters=filters)
-    refused(type(right)(changing(5), 1.0, 0.0, right.srcData, right.destData), BAD_PARAM, named(filters, "c13"))
-
-
-@both("c15")
-@BOTH
-@pytest.mark.parametrize("rank", [7, 8])
-def test_other_ranks_are_not_transformed(refused, rank, filters):
-    dims = (2, 3, 4, 4, 2, 2, 1, 2)[:rank]
-    refused(
-        applied(changing(rank, before=(1, *(0,) * (rank - 1))), dims, filters=filters),
-        NOT_SUPPORTED,
-        named(filters, "c15"),
-    )
-
-
-@both("c05")
-@BOTH
-@pytest.mark.parametrize("transform", [changing(), changing(fold=(2, 2))], ids=["copy", "fold"])
-def test_transform_in_place_is_refused(refused, transform, filters):
-    refused(
-        applied(transform, (2, 3, 4, 6), filters=filters),
-        BAD_PARAM,
-        named(filters, "c05"),
-        aliases={"destData": "srcData"},
-    )
 
 
 # Transform descriptors

@@ -150,31 +150,6 @@ def test_volumes(run, mode):
     run(convolution((2, 3, 5, 6, 4), (4, 3, 2, 3, 2), dilation=(2, 1, 3), mode=mode))
 
 
-ON_TENSOR_CORES: list[dict[str, Any]] = [
-    {"configuration": "PSEUDO_HALF", "math_type": DEFAULT, "formats": formats, "mode": mode, "beta": 0.5}
-    for formats, mode in zip((NCHW, NHWC), Mode, strict=True)
-]
-
-
-def in_whole_packs(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """An input and a filter of the same window whose channels fill packs of 16 bytes in half: 8 instead of up to 4, or else 16."""
-    c, k = (8 if count <= 4 else 16 for count in (w[1], w[0]))
-    return (x[0], c, *x[2:]), (k, c, *w[2:])
-
-
-# Groups, channels and filters of each, and options: groups of several blocks, parts of packs, windows that fill shared memory.
-SMALL_GROUPS: dict[str, tuple[int, int, int, dict[str, Any]]] = {
-    "fours": (32, 4, 4, {}),
-    "fours of several blocks": (40, 4, 4, {"x": (1, 160, 3, 9), "stride": (1, 2)}),
-    "eights": (3, 8, 8, {"dilation": (2, 1)}),
-    "parts of packs": (5, 3, 6, {"stride": (2, 1)}),
-    "several filters for each channel": (9, 1, 3, {"padding": (0, 2)}),
-    "one filter for several channels": (4, 5, 1, {"padding": (2, 0)}),
-    "large windows": (4, 4, 8, {"x": (1, 16, 12, 13), "w": (32, 4, 11, 12), "padding": (3, 2)}),
-    "volumes": (4, 4, 4, {"x": (2, 16, 3, 4, 5), "w": (16, 4, 2, 3, 2), "padding": (1, 0, 1), "stride": (1, 2, 1)}),
-}
-
-
 # Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
 DEPTHWISE: dict[str, dict[str, Any]] = {
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
@@ -291,79 +266,8 @@ def test_repeated_calls_are_equal_bit_by_bit(run, algo):
     assert np.array_equal(first, second)
 
 
-@shows(f"{F}/c04", f"{F}/c57", "cudnnGetConvolution2dForwardOutputDim/c05", "cudnnGetConvolutionNdForwardOutputDim/c04")
-@pytest.mark.parametrize(
-    "y, status, clause",
-    [
-        ((2, 6, 6, 6), NOT_SUPPORTED, "c57"), ((2, 6, 8, 6), NOT_SUPPORTED, "c57"), ((2, 6, 7, 5), NOT_SUPPORTED, "c57"),
-        ((2, 6, 7, 7), NOT_SUPPORTED, "c57"), ((1, 6, 7, 6), BAD_PARAM, "c04"), ((3, 6, 7, 6), BAD_PARAM, "c04"),
-        ((2, 5, 7, 6), BAD_PARAM, "c04"), ((2, 7, 7, 6), BAD_PARAM, "c04"),
-    ],
-)  # fmt: skip
-def test_output_of_another_size(refused, y, status, clause):
-    refused(convolution(y=y), status, f"{F}/{clause}")
-
-
 def tensor(data_type: cudnnDataType_t, *dims: int) -> TensorSpec:
     return TensorSpec.packed(data_type, dims)
-
-
-def test_ranks_must_agree(refused):
-    base = convolution()
-    refused(replace(base, y=tensor(FLOAT, 2, 6, 7, 6, 1)), BAD_PARAM, f"{F}/c47")
-    refused(replace(base, w=FilterSpec(FLOAT, NCHW, (6, 4, 3, 3, 1))), BAD_PARAM, f"{F}/c48")
-    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
-    refused(replace(base, convolution=three), BAD_PARAM, f"{F}/c50")
-    one = replace(base.convolution, padding=(1,), stride=(1,), dilation=(1,))
-    refused(replace(base, convolution=one), BAD_PARAM, f"{F}/c50")
-
-
-@pytest.mark.parametrize("rank", [1, 4])
-def test_other_ranks_are_not_supported(refused, rank):
-    for algo in (IMPLICIT, PRECOMP):
-        refused(convolution((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{F}/c56")
-
-
-def test_channels_must_agree(refused):
-    for channels, groups in ((3, 1), (5, 1), (4, 2), (1, 2)):
-        refused(convolution(w=(6, channels, 3, 3), groups=groups), BAD_PARAM, f"{F}/c51")
-
-
-def test_groups_must_divide_the_filters(refused):
-    for filters in (5, 7):
-        refused(convolution(w=(filters, 2, 3, 3), groups=2), BAD_PARAM, f"{F}/c52")
-    base = convolution(w=(6, 2, 3, 3), groups=2)
-    refused(replace(convolution(w=(5, 2, 3, 3), groups=2), y=base.y), BAD_PARAM, f"{F}/c52")
-    refused(replace(base, y=tensor(FLOAT, 2, 5, 7, 6)), BAD_PARAM, f"{F}/c52")
-
-
-@pytest.mark.parametrize(
-    "x, w, y",
-    [(FLOAT, HALF, FLOAT), (HALF, FLOAT, HALF), (HALF, HALF, FLOAT), (FLOAT, FLOAT, HALF), (BFLOAT16, HALF, BFLOAT16),
-     (DOUBLE, DOUBLE, FLOAT), (INT8, INT8, UINT8), (INT8, INT8, HALF), (INT8, UINT8, INT8), (UINT8, UINT8, INT8),
-     (INT8, INT8, INT32)],
-    ids=by_name,
-)  # fmt: skip
-def test_data_types_must_match(refused, x, w, y):
-    base = convolution()
-    changed = replace(
-        base, x=replace(base.x, data_type=x), w=replace(base.w, data_type=w), y=replace(base.y, data_type=y)
-    )
-    refused(changed, BAD_PARAM, f"{F}/c53")
-
-
-@pytest.mark.parametrize(
-    "configuration, compute",
-    [("FLOAT", HALF), ("FLOAT", DOUBLE), ("FLOAT", INT32), ("DOUBLE", FLOAT), ("TRUE_HALF", DOUBLE), ("PSEUDO_BFLOAT16", HALF),
-     ("INT8", FLOAT), ("INT8_EXT", FLOAT)],
-    ids=by_name,
-)  # fmt: skip
-def test_compute_types_are_those_of_the_configurations(refused, configuration, compute):
-    formats = NHWC if configuration in INTEGER else NCHW
-    base = convolution((2, 4, 7, 6), (4, 4, 3, 3), configuration=configuration, formats=formats)
-    for algo in (IMPLICIT, PRECOMP):
-        changed = replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute))
-        refused(changed, NOT_SUPPORTED, f"{F}/c58")
 
 
 def test_filter_larger_than_the_padded_input(refused, run):
@@ -382,23 +286,6 @@ def test_unknown_algorithms(caller, refuses, algo):
     output = caller.handle.to_device(np.ones(operation.y.count, np.float32))
     refuses(NOT_SUPPORTED, f"{F}/c58", caller.cudnn.cudnnConvolutionForward, caller.handle, 1.0, x, memory, w, memory, descriptor,
             algo, None, 0, 0.0, y, output, unchanged=(output,))  # fmt: skip
-
-
-@shows(f"{F}/c31", f"{F}/c58")
-@pytest.mark.parametrize("configuration", FLOATING)
-def test_direct_is_not_implemented(refused, configuration):
-    refused(convolution(configuration=configuration, algo=DIRECT), NOT_SUPPORTED, f"{F}/c58")
-
-
-def test_outputs_cannot_overlap_themselves(refused):
-    base = convolution()
-    overlapping = TensorSpec(FLOAT, base.y.dims, (252, 42, 6, 6))
-    refused(replace(base, y=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-
-
-def test_in_place_is_refused(refused):
-    base = convolution((2, 4, 7, 6), (4, 4, 3, 3))
-    refused(base, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
 
 
 @shows(f"{F}/c46")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
+from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardData, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, HALF, INT8, INT32, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
@@ -89,17 +89,6 @@ def test_layouts(run, refused, algo, dx_layout):
         run(operation)
         if algo in DIRECT_SUMS:
             run(gradient(algo=algo, dx_layout=dx_layout, stride=(2, 3), beta=-0.5))
-
-
-@shows(f"{D}/c12", f"{D}/c31")
-def test_layouts_of_dy_and_w(refused):
-    """Tables 12 and 13: dy is CHW-packed, or HWC-packed with a filter in NHWC."""
-    for algo in DIRECT_SUMS:
-        for formats in ((NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW), (NCHW, NHWC, NHWC), (NCHW, NHWC, NCHW)):
-            refused(gradient(algo=algo, formats=formats), NOT_SUPPORTED, f"{D}/c31")
-        operation = gradient(algo=algo)
-        gaps = TensorSpec(FLOAT, operation.dy.dims, (300, 49, 7, 1))
-        refused(replace(operation, dy=gaps), NOT_SUPPORTED, f"{D}/c31")
 
 
 @shows(*(f"{D}/c{n:02}" for n in (17, 18, 19, 20)), "cudnnSetConvolutionNdDescriptor/c03")
@@ -217,39 +206,6 @@ def test_transforms_beside_direct_sums(caller, algo, options):
     beside_direct_sums(caller, gradient(**grouped, algo=algo, groups=2), ALGO_0)
 
 
-@shows(f"{D}/c28")
-@pytest.mark.parametrize(
-    "dy", [(2, 6, 6, 6), (2, 6, 8, 6), (2, 6, 7, 7), (1, 6, 7, 6), (3, 6, 7, 6), (2, 5, 7, 6), (2, 7, 7, 6)], ids=str
-)
-def test_dy_of_another_size(refused, dy):
-    for algo in DIRECT_SUMS:
-        refused(gradient(dy=dy, algo=algo), BAD_PARAM, f"{D}/c28")
-
-
-@shows(f"{D}/c28")
-def test_convolution_that_does_not_fit(refused):
-    base = gradient()
-    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
-    refused(replace(base, convolution=three), BAD_PARAM, f"{D}/c28")
-    refused(gradient(w=(6, 4, 10, 8), dy=(2, 6, 1, 1)), BAD_PARAM, f"{D}/c28")
-    refused(gradient(w=(6, 4, 4, 3), dilation=(3, 1), dy=(2, 6, 1, 1)), BAD_PARAM, f"{D}/c28")
-
-
-@shows(f"{D}/c23", f"{D}/c24")
-def test_ranks_must_agree(run, refused):
-    base = gradient()
-    run(base)
-    refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{D}/c23")
-    refused(replace(base, dx=TensorSpec.packed(FLOAT, (2, 4, 7, 6, 1))), BAD_PARAM, f"{D}/c24")
-
-
-@shows(f"{D}/c30")
-@pytest.mark.parametrize("rank", [1, 4])
-def test_other_ranks_are_not_supported(refused, rank):
-    for algo in DIRECT_SUMS:
-        refused(gradient((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{D}/c30")
-
-
 @shows(f"{D}/c26", f"{SIZE}/c07")
 @pytest.mark.parametrize("operand", ["w", "dy", "dx"])
 @pytest.mark.parametrize("data_type", [HALF, DOUBLE, BFLOAT16, INT8, INT32], ids=by_name)
@@ -260,45 +216,6 @@ def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
     query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
     query(caller.handle, *described(caller, base), ALGO_1)
     refuses(BAD_PARAM, f"{SIZE}/c07", query, caller.handle, *described(caller, changed), ALGO_1)
-
-
-@shows(f"{D}/c31")
-@pytest.mark.parametrize(
-    "data_type, compute", [(FLOAT, HALF), (FLOAT, DOUBLE), (FLOAT, INT32), (DOUBLE, FLOAT), (BFLOAT16, HALF), (HALF, DOUBLE), (INT8, INT32)], ids=by_name
-)  # fmt: skip
-def test_types_that_no_configuration_has(refused, data_type: cudnnDataType_t, compute: cudnnDataType_t):
-    base = gradient()
-    types = {name: replace(getattr(base, name), data_type=data_type) for name in ("w", "dy", "dx")}
-    for algo in DIRECT_SUMS:
-        refused(
-            replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute), **types),
-            NOT_SUPPORTED,
-            f"{D}/c31",
-        )
-
-
-@shows(f"{D}/c31")
-def test_vectorised_channels(refused):
-    base = gradient((2, 4, 5, 5), (4, 4, 3, 3))
-    types = {name: TensorSpec.packed(INT8x4, getattr(base, name).dims, NCHW_VECT_C) for name in ("dy", "dx")}
-    changed = replace(base, w=FilterSpec(INT8x4, NCHW_VECT_C, base.w.dims), **types)
-    refused(changed, NOT_SUPPORTED, f"{D}/c31")
-
-
-@shows(f"{D}/c27", f"{SIZE}/c06")
-@pytest.mark.parametrize("channels, groups", [(3, 1), (5, 1), (4, 2), (1, 2)])
-def test_channels_must_agree(caller, refused, refuses, channels, groups):
-    operation = gradient(w=(6, channels, 3, 3), groups=groups)
-    refused(operation, BAD_PARAM, f"{D}/c27")
-    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
-    refuses(BAD_PARAM, f"{SIZE}/c06", query, caller.handle, *described(caller, operation), ALGO_1)
-
-
-@shows(f"{D}/c32")
-@pytest.mark.parametrize("filters", [5, 7])
-def test_groups_must_divide_the_filters(refused, filters):
-    for algo in DIRECT_SUMS:
-        refused(gradient(w=(filters, 2, 3, 3), groups=2, algo=algo), NOT_SUPPORTED, f"{D}/c32")
 
 
 @shows(f"{D}/c31", f"{SIZE}/c08", f"{SIZE}/c03")
@@ -312,16 +229,6 @@ def test_unknown_algorithms(caller, refuses, algo):
             algo, None, 0, 0.0, dx, output, unchanged=(output,))  # fmt: skip
     query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
     refuses(NOT_SUPPORTED, f"{SIZE}/c08", query, caller.handle, w, dy, convolution, dx, algo)
-
-
-def test_outputs_cannot_overlap_themselves(refused):
-    base = gradient()
-    overlapping = TensorSpec(FLOAT, base.dx.dims, (168, 42, 5, 1))
-    refused(replace(base, dx=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-
-
-def test_in_place_is_refused(refused):
-    refused(gradient((2, 4, 7, 6), (4, 4, 3, 3), algo=ALGO_0), BAD_PARAM, "cudnnStatus_t/c05", aliases={"dx": "dy"})
 
 
 @shows(f"{D}/c22")

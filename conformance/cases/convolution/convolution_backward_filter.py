@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
@@ -255,28 +255,6 @@ def test_dy_of_another_size(refused, dy):
         refused(gradient(dy=dy, algo=algo), BAD_PARAM, "cudnnStatus_t/c05")
 
 
-def test_convolution_that_does_not_fit(refused):
-    base = gradient()
-    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
-    refused(replace(base, convolution=three), BAD_PARAM, "cudnnStatus_t/c05")
-    refused(gradient(dw=(6, 4, 10, 8), dy=(2, 6, 1, 1)), BAD_PARAM, "cudnnStatus_t/c05")
-
-
-@shows(f"{F}/c41", f"{F}/c42")
-def test_ranks_must_agree(run, refused):
-    base = gradient()
-    run(base)
-    refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{F}/c41")
-    refused(replace(base, dw=FilterSpec(FLOAT, NCHW, (6, 4, 3, 3, 1))), BAD_PARAM, f"{F}/c42")
-
-
-@shows(f"{F}/c48")
-@pytest.mark.parametrize("rank", [1, 4])
-def test_other_ranks_are_not_supported(refused, rank):
-    for algo in DIRECT_SUMS:
-        refused(gradient((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{F}/c48")
-
-
 @shows(f"{F}/c44", f"{SIZE}/c06")
 @pytest.mark.parametrize("operand", ["x", "dy", "dw"])
 @pytest.mark.parametrize("data_type", [HALF, DOUBLE, BFLOAT16, INT8, INT32], ids=by_name)
@@ -304,23 +282,6 @@ def test_types_that_no_configuration_has(refused, data_type: cudnnDataType_t, co
         )
 
 
-@shows(f"{F}/c49")
-def test_vectorised_channels(refused):
-    base = gradient((2, 4, 5, 5), (4, 4, 3, 3))
-    types = {name: TensorSpec.packed(INT8x4, getattr(base, name).dims, NCHW_VECT_C) for name in ("dy", "x")}
-    changed = replace(base, dw=FilterSpec(INT8x4, NCHW_VECT_C, base.dw.dims), **types)
-    refused(changed, NOT_SUPPORTED, f"{F}/c49")
-
-
-@shows(f"{F}/c45", f"{SIZE}/c05")
-@pytest.mark.parametrize("channels, groups", [(3, 1), (5, 1), (4, 2), (1, 2)])
-def test_channels_must_agree(caller, refused, refuses, channels, groups):
-    operation = gradient(dw=(6, channels, 3, 3), groups=groups)
-    refused(operation, BAD_PARAM, f"{F}/c45")
-    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
-    refuses(BAD_PARAM, f"{SIZE}/c05", query, caller.handle, *described(caller, operation), ALGO_1)
-
-
 @shows(f"{F}/c46")
 @pytest.mark.parametrize("filters", [5, 7])
 def test_groups_must_divide_the_filters(refused, filters):
@@ -345,10 +306,6 @@ def test_unknown_algorithms(caller, refuses, algo):
     query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
     clause = f"{F}/c49" if algo == WINOGRAD else f"{SIZE}/c07"
     refuses(NOT_SUPPORTED, clause, query, caller.handle, x, dy, convolution, dw, algo)
-
-
-def test_in_place_is_refused(refused):
-    refused(gradient((4, 4, 3, 3), (4, 4, 3, 3), algo=ALGO_0), BAD_PARAM, "cudnnStatus_t/c05", aliases={"dw": "x"})
 
 
 @shows(f"{F}/c40")

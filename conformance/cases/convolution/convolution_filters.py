@@ -9,26 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
-from dualdnn.api.operations import FilterSpec, Im2Col, ReorderFilter, TensorSpec
+from dualdnn.api.operations import FilterSpec, Im2Col, TensorSpec
 from dualdnn.api.operations.specs import (
     FLOAT,
-    HALF,
-    INT8,
-    INT32,
     NCHW,
     NCHW_VECT_C,
-    NHWC,
-    UINT8,
-    INT8x4,
     INT8x32,
-    UINT8x4,
 )
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
-from .convolution import PRECOMP, by_name, convolution
+from .convolution import PRECOMP, convolution
 
 I, R = "cudnnIm2Col", "cudnnReorderFilterAndBias"  # noqa: E741 (as in the clause ids)
 REORDER, COPY = cudnnReorderType_t
@@ -72,36 +65,6 @@ def test_im2col_times_filter_is_the_convolution(caller):
         caller(forward, {"x": source, "w": caller.handle.to_device(w), "y": y, "workSpace": workspace})
         expected = np.moveaxis((matrix @ w.reshape(4, -1).T).reshape(2, *forward.y.dims[2:], 4), -1, 1)
         assert np.array_equal(y.to_host(np.float32, forward.y.dims), expected)
-
-
-@pytest.mark.parametrize("data_type", [INT8, UINT8, INT32], ids=by_name)
-def test_im2col_of_integers(refused, data_type):
-    refused(im2col((1, 4, 4, 4), (4, 4, 2, 2), data_type=data_type), NOT_SUPPORTED, f"{I}/c08")
-    if data_type == INT8:
-        refused(im2col((1, 4, 4, 4), (4, 4, 2, 2), w_type=data_type), NOT_SUPPORTED, f"{I}/c08")
-
-
-@pytest.mark.parametrize("data_type", [INT8x4, UINT8x4, INT8x32], ids=by_name)
-def test_im2col_of_vectors(refused, data_type):
-    base = im2col((1, 32, 4, 4), (4, 32, 2, 2))
-    refused(replace(base, srcData=TensorSpec.packed(data_type, (1, 32, 4, 4))), NOT_SUPPORTED, f"{I}/c08")
-    if data_type != UINT8x4:
-        refused(replace(base, filter=FilterSpec(data_type, NCHW_VECT_C, (4, 32, 2, 2))), NOT_SUPPORTED, f"{I}/c08")
-
-
-def test_im2col_refuses_groups_and_other_ranks(refused):
-    base = im2col()
-    refused(replace(base, convolution=replace(base.convolution, group_count=3)), NOT_SUPPORTED, f"{I}/c09")
-    refused(im2col((1, 2, 4, 3, 4), (2, 2, 2, 2, 2)), NOT_SUPPORTED, f"{I}/c05")
-    refused(im2col((1, 2, 4), (2, 2, 2)), NOT_SUPPORTED, f"{I}/c05")
-
-
-def test_im2col_refuses_what_does_not_fit(refused):
-    base, name = im2col(), "cudnnGetConvolutionNdForwardOutputDim"
-    refused(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, 3, 8, 2))), BAD_PARAM, f"{name}/c10")
-    refused(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, 3, 3, 2, 1))), BAD_PARAM, f"{name}/c07")
-    one = replace(base.convolution, padding=(1,), stride=(1,), dilation=(1,))
-    refused(replace(base, convolution=one), BAD_PARAM, f"{name}/c08")
 
 
 @shows(f"{I}/c07")
@@ -157,16 +120,6 @@ def test_the_bias_is_left_alone(caller, asked):
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, given, written)
     assert np.array_equal(written.to_host(np.float32, 32), np.full(32, 7, np.float32))
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, None, None)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [FilterSpec(FLOAT, NCHW, (32, 32, 1, 1)), FilterSpec(HALF, NCHW, (32, 32, 1, 1)), FilterSpec(INT8, NHWC, (32, 32, 1, 1)),
-     FilterSpec(INT8x4, NCHW_VECT_C, (32, 32, 1, 1)), filters(33, 32, 1, 1), filters(16, 32, 1, 1), filters(32, 32, 1, 1, 1)],
-    ids=["FLOAT", "HALF", "INT8", "INT8x4", "K=33", "K=16", "3-D"],
-)  # fmt: skip
-def test_other_filters_are_not_reordered(refused, spec):
-    refused(ReorderFilter(REORDER, spec, spec), NOT_SUPPORTED, f"{R}/c03")
 
 
 def test_reorder_type_is_checked(caller, refuses):

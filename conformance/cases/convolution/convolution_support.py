@@ -12,7 +12,6 @@ from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import (
-    DIRECT,
     FFT,
     FFT_TILING,
     FLOATING,
@@ -171,9 +170,3 @@ def test_tiling_needs_less_workspace_than_fft_for_large_images(caller):
     assert large.x.data_type == FLOAT
     needed = {algo: query(caller.handle, *described(caller, large), algo) for algo in (FFT, FFT_TILING)}
     assert needed[FFT_TILING] < needed[FFT] or needed[FFT] == 0
-
-
-@shows(f"{F}/c31")
-@pytest.mark.parametrize("arguments", [SMALL, SMALL_3D, {**SMALL, "formats": NHWC}], ids=["2-D", "3-D", "NHWC"])
-def test_direct_is_in_no_table(refused, arguments):
-    refused(convolution(**arguments, algo=DIRECT), NOT_SUPPORTED, f"{F}/c58")

@@ -14,8 +14,8 @@ from dualdnn.api.operations import (
     BatchNormalizationForwardTraining,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import by_each_solver
@@ -24,7 +24,6 @@ from dualdnn.conformance.trial import Step, prepare
 from .normalization_batch import (
     ACTIVATION,
     DIMS,
-    DIMS_5D,
     EPSILON,
     PERSISTENT,
     SPATIAL,
@@ -204,26 +203,6 @@ def test_one_of_two_statistics_null(caller, refuses, missing, clause):
             refuses(BAD_PARAM, cited, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
 
 
-@shows(f"{FORWARD}/c32", f"{BACKWARD}/c24", f"{FORWARD}/c02", f"{BACKWARD}/c02")
-@pytest.mark.parametrize("dims", [(2, 3, 7), (2, 3, 2, 2, 2, 2)], ids=str)
-def test_training_other_ranks(refused, dims):
-    x = TensorSpec.packed(FLOAT, dims)
-    refused(forward(x), BAD_PARAM, f"{FORWARD}/c32")
-    refused(backward(x), BAD_PARAM, f"{BACKWARD}/c24")
-
-
-@shows(f"{FORWARD}/c38", f"{FORWARD}/c39", f"{BACKWARD}/c29", f"{BACKWARD}/c30")
-def test_training_tensors_agree(refused):
-    x = TensorSpec.packed(FLOAT, DIMS)
-    for other, clause, gradient in (
-        (TensorSpec.packed(FLOAT, (2, 3, 7, 5)), "c38", "c29"), (TensorSpec.packed(FLOAT, DIMS_5D), "c38", "c29"),
-        (TensorSpec.packed(HALF, DIMS), "c39", "c30"),
-    ):  # fmt: skip
-        refused(forward(x, other), BAD_PARAM, f"{FORWARD}/{clause}")
-        refused(backward(x, other), BAD_PARAM, f"{BACKWARD}/{gradient}")
-        refused(backward(x, x, other), BAD_PARAM, f"{BACKWARD}/{gradient}")
-
-
 @shows(f"{FORWARD}/c33", f"{FORWARD}/c34", f"{BACKWARD}/c25", f"{BACKWARD}/c26", f"{BACKWARD}/c10")
 @in_modes
 def test_training_statistics_of_other_shape_or_type(refused, mode):
@@ -238,24 +217,3 @@ def test_training_statistics_of_other_shape_or_type(refused, mode):
     for wrong in others:
         refused(forward(x, mode=mode, described=wrong), BAD_PARAM, f"{FORWARD}/{first}")
         refused(backward(x, mode=mode, described=wrong), BAD_PARAM, f"{BACKWARD}/{second}")
-
-
-@shows(f"{FORWARD}/c20", f"{FORWARD}/c37", f"{BACKWARD}/c13", f"{BACKWARD}/c28")
-@pytest.mark.parametrize("epsilon", [-1.0, -1e-300, float("nan")])
-def test_training_epsilon(refused, epsilon):
-    refused(forward(epsilon=epsilon), BAD_PARAM, f"{FORWARD}/c37")
-    refused(backward(epsilon=epsilon), BAD_PARAM, f"{BACKWARD}/c28")
-
-
-@shows(f"{FORWARD}/c30", f"{BACKWARD}/c22")
-@pytest.mark.parametrize("data_type", [INT8, BFLOAT16], ids=lambda t: t.name)
-def test_training_other_types(refused, data_type):
-    x = TensorSpec.packed(data_type, DIMS)
-    refused(forward(x), NOT_SUPPORTED, f"{FORWARD}/c30")
-    refused(backward(x), NOT_SUPPORTED, f"{BACKWARD}/c22")
-
-
-def test_training_overlapping_output(refused):
-    wrong = TensorSpec(FLOAT, DIMS, (105, 35, 6, 1))
-    refused(forward(y=wrong), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
-    refused(backward(dx=wrong), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")

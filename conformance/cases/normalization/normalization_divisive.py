@@ -16,9 +16,8 @@ from dualdnn.api.operations import (
     PoolingSpec,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, INT8
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import laid_out
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
 
@@ -106,26 +105,6 @@ def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
     if subject.survives_stray_pointers:
         cudnn.cudnnDestroyLRNDescriptor(descriptor)
         refuses(BAD_PARAM, f"{FORWARD}/c07", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 0))
-
-
-@pytest.mark.parametrize("dims", [(3, 3, 7, 9), (2, 2, 7, 9), (2, 3, 8, 9), (2, 3, 7, 8), (2, 3, 7, 9, 1)])
-def test_dimensions_must_agree(refused, dims):
-    other = TensorSpec.packed(FLOAT, dims)
-    refused(forward(y=other), BAD_PARAM, f"{FORWARD}/c21")
-    refused(backward(dx=other), BAD_PARAM, f"{BACKWARD}/c16")
-
-
-def test_strides_and_types_must_agree(refused):
-    for other in (laid_out(FLOAT, DIMS, "nhwc"), TensorSpec.packed(HALF, DIMS)):
-        refused(forward(y=other), NOT_SUPPORTED, f"{FORWARD}/c26")
-        refused(backward(dx=other), NOT_SUPPORTED, f"{BACKWARD}/c19")
-
-
-@pytest.mark.parametrize("data_type", [BFLOAT16, INT8], ids=lambda t: t.name)
-def test_other_types_are_not_supported(refused, data_type):
-    spec = TensorSpec.packed(data_type, DIMS)
-    refused(forward(spec), NOT_SUPPORTED, f"{FORWARD}/c26")
-    refused(backward(spec), NOT_SUPPORTED, f"{BACKWARD}/c19")
 
 
 @shows("cudnnDivisiveNormalizationForward/c15", "cudnnDivisiveNormalizationBackward/c09")

@@ -12,8 +12,8 @@ from dualdnn.api.enumerations import (
     cudnnLRNMode_t,
 )
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -146,17 +146,3 @@ def test_five_dimensions_are_dhw_packed(refused, call, strides):
 
 
 # --- what is refused ---
-
-
-@pytest.mark.parametrize("name", ["y", "dy", "x", "dx"])
-def test_backward_operands_must_agree(refused, name):
-    refused(backward(**{name: TensorSpec.packed(DOUBLE, DIMS)}), NOT_SUPPORTED, f"{BACKWARD}/c14")
-    refused(backward(**{name: TensorSpec.packed(FLOAT, (2, 11, 3, 7))}), NOT_SUPPORTED, f"{BACKWARD}/c15")
-
-
-@shows("cudnnLRNCrossChannelForward/c20")
-@pytest.mark.parametrize("data_type", [BFLOAT16, INT8, INT32], ids=lambda t: t.name)
-def test_other_types_are_not_supported(refused, data_type):
-    spec = TensorSpec.packed(data_type, DIMS)
-    refused(forward(spec), NOT_SUPPORTED, f"{FORWARD}/c20")
-    refused(backward(spec), NOT_SUPPORTED, f"{BACKWARD}/c04")

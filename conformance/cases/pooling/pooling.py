@@ -15,9 +15,7 @@ from dualdnn.api.operations.specs import (
     FLOAT,
     HALF,
     INT8,
-    INT32,
     NHWC,
-    UINT8,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import laid_out
@@ -184,13 +182,6 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
         assert np.array_equal(numbers_of(result, "y"), expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("x, y", [(FLOAT, HALF), (HALF, FLOAT), (INT8, FLOAT), (FLOAT, DOUBLE)], ids=lambda t: t.name)
-def test_forward_types_must_agree(refused, x, y):
-    operation = forward(AVERAGES[0], data_type=x)
-    y = TensorSpec.packed(y, operation.y.dims)
-    refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), BAD_PARAM, "cudnnPoolingForward/c17")
-
-
 @shows("cudnnPoolingForward/c18")
 @pytest.mark.parametrize("rank", [1, 4])
 def test_forward_spatial_dimensions(trial, refused, rank):
@@ -307,18 +298,6 @@ DIFFERENT = {
 def test_backward_tensors_must_agree(refused, different):
     name, spec, clause = DIFFERENT[different]
     refused(backward(MAXIMA[0], **{name: spec}), BAD_PARAM, f"cudnnPoolingBackward/{clause}")
-
-
-@pytest.mark.parametrize("data_type", [INT8, UINT8, INT32], ids=lambda t: t.name)
-def test_backward_integers_are_not_supported(refused, data_type):
-    for mode in (MAXIMA[0], AVERAGES[0]):
-        refused(backward(mode, data_type=data_type), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
-
-
-@pytest.mark.parametrize("x, y", [("chwn", "nchw"), ("nchw", "chwn"), ("odd", "nchw"), ("nchw", "odd")])
-def test_backward_needs_contiguous_rows_or_channels(refused, x, y):
-    """wStride is 1 but for NHWC, a format, where cStride is (docs/errata.md, D189)."""
-    refused(backward(AVERAGES[0], wide=x, narrow=y), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
 
 
 # Descriptors

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNDataLayout_t, cudnnRNNMode_t
@@ -19,7 +17,6 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     LSTM,
     ONE_WAY,
     RELU,
-    SKIP,
     STATIC,
     TANH,
 )  # fmt: skip
@@ -196,25 +193,6 @@ def test_persistent_algorithms(chain, refused, algo):
         training(network(LSTM, algo=algo), lengths=(3, 2))[1:], (f"{DATA}/c49", f"{WEIGHTS}/c21"), strict=True
     ):
         refused(operation, NOT_SUPPORTED, clause)
-
-
-@shows(f"{DATA}/c53", f"{DATA}/c55", f"{WEIGHTS}/c23", f"{WEIGHTS}/c26", f"{DATA}/c31")
-def test_descriptors_that_do_not_fit(refused):
-    """Every field of the sequences, one at a time."""
-    _, data, weights = training(network(projected=3))
-    x, y = weights.x, weights.y
-    for name, change in (
-        ("x", {"vector": 6}), ("y", {"vector": 7}), ("y", {"layout": BATCH_MAJOR}), ("y", {"max_length": 5}), ("y", {"lengths": (3, 2, 2)}),
-        ("x", {"data_type": DOUBLE}), ("x", {"lengths": (3, 2, 2)}),
-    ):  # fmt: skip
-        one = replace(x, **change) if name == "x" else x
-        other = replace(y, **change) if name == "y" else y
-        refused(replace(data, dx=one, y=other, dy=other), BAD_PARAM, f"{DATA}/c53")
-        refused(replace(weights, x=one, y=other), BAD_PARAM, f"{WEIGHTS}/c23")
-    for change in ({"padded": False}, {"input_size": 6}, {"input_mode": SKIP}):
-        spec = replace(data.network, **change)
-        refused(replace(data, network=spec), BAD_PARAM, f"{DATA}/c53")
-        refused(replace(weights, network=spec), BAD_PARAM, f"{WEIGHTS}/c23")
 
 
 def calls_of(caller, operation, name):

@@ -11,7 +11,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnForwardMode_t, cudnnRNNDataLayout_t, cudnnRNNMode_t
 from dualdnn.api.operations import RNNForward, TensorSpec
 from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases.rnn.rnn_descriptors import (
@@ -168,22 +168,6 @@ def test_persistent_algorithms(trial, refused, algo):
         spec = network(cell, algo=algo)
         trial(forward(spec, lengths=(3, 3)))
         refused(forward(spec, lengths=(3, 2)), NOT_SUPPORTED, f"{NAME}/c41")
-
-
-@shows(f"{NAME}/c41", f"{NAME}/c45", *(f"{NAME}/c{i:02}" for i in (11, 17, 18, 24, 25, 26, 27, 28, 33, 34, 35, 36)),
-       "cudnnRNNInputMode_t/c04")  # fmt: skip
-def test_descriptors_that_do_not_fit(refused):
-    """Every field of the sequences and of the states, one at a time."""
-    good = forward(network(projected=3))
-    x, y = good.x, good.y
-    for change in (
-        {"x": replace(x, vector=6)}, {"y": replace(y, vector=7)}, {"y": replace(y, vector=3)}, {"y": replace(y, layout=BATCH_MAJOR)},
-        {"y": replace(y, max_length=4)}, {"y": replace(y, lengths=(3, 2, 2))}, {"y": replace(y, data_type=DOUBLE)},
-        {"x": replace(x, data_type=HALF), "y": replace(y, data_type=HALF)}, {"network": replace(good.network, input_size=6)},
-        {"network": replace(good.network, padded=False)}, {"network": replace(good.network, input_mode=SKIP)},
-        {"x": replace(x, layout=PACKED), "y": replace(y, layout=PACKED)},
-    ):  # fmt: skip
-        refused(replace(good, **change), BAD_PARAM, f"{NAME}/c45")
 
 
 @shows(f"{NAME}/c30")
