@@ -10,7 +10,7 @@
 // Roofline: bytes, each moves once; some 12 flops an element forward, 10 backward. Blocks that start together read,
 // compute and write together, so nothing comes between the reads, pairs are compared as they are, and nothing is
 // selected element by element. Measured (H200): 64x256x56x56 float over channels, NHWC 98.6 us (99 % of the copy's
-// throughput), NCHW 99.5 us. History: docs/performance/softmax.md.
+// throughput), NCHW 99.5 us. See docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
 using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;

@@ -8,7 +8,7 @@
 //
 // Roofline: bytes. Forward moves 2 elements, backward 3, some 12 and 10 flops an element: at 4.2 TB/s a float costs
 // 1.9 ps forward, the arithmetic 0.4 ps on 132 multiprocessors. Measured (H200): 31x67x37x41 float forward 10.6 us,
-// 56 % of the copy's throughput. History: docs/performance/softmax.md.
+// 56 % of the copy's throughput. See docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
 // Gradients in float of many single elements took 1.2 times as long with blocks of the next kernel beside theirs
