@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,14 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
-from dualdnn.conformance.breaks.border import parameters_of
+from dualdnn.conformance.breaks.border import is_filled, parameters_of
+from dualdnn.conformance.breaks.proofs import of_part
 from dualdnn.conformance.breaks.rules import NUMBERED, OF_MEMORY
 from dualdnn.conformance.breaks.runs import Case
 from dualdnn.conformance.breaks.values import others
+from dualdnn.conformance.prove import Faulty
 from dualdnn.conformance.suite.proofs import PATH, PROVEN, SHOWN, UNLISTED, differing, evidence, joined, unproven
+from dualdnn.conformance.suite.selection import names_part, proven_elsewhere
 
 RELU, TANH = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_TANH
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
@@ -208,3 +212,28 @@ def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
     clause = next(c for c in scope.in_scope() if c not in unproven("reference"))
     result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [], "noticed": []}
     assert differing([result], "1/1", [clause])[0] == [f"reference: 1 clauses are not proven and not listed: {clause}"]
+
+
+def test_two_clauses_may_forbid_one_thing():
+    """Where one argument is all that a refused call differs in from one that succeeded; what a setter fills does not count."""
+    faulty = Faulty(cudnn)
+    faulty.succeeded["cudnnScaleTensor"] = [["a", "b", "c"]]
+    assert faulty._has_one_defect("cudnnScaleTensor", ["a", "x", "c"])
+    assert not faulty._has_one_defect("cudnnScaleTensor", ["a", "x", "y"])
+    assert not faulty._has_one_defect("cudnnAddTensor", ["a", "x", "c"])
+    assert is_filled("cudnnSetTensor4dDescriptor", 0) and not is_filled("cudnnSetTensor4dDescriptor", 1)
+
+
+def test_the_proofs_of_another_subject_are_its_proven_clauses(tmp_path):
+    proven = {"evidence": PROVEN, "by": "nothing", "case": "a/test"}
+    path = tmp_path / "proofs.json"
+    path.write_text(json.dumps({"reference": {"a": proven, "b": {"evidence": SHOWN}}}))
+    config = SimpleNamespace(getoption=lambda name: {"--proofs": str(path)}[name])
+    assert proven_elsewhere(config) == {"a": proven}
+    assert proven_elsewhere(SimpleNamespace(getoption=lambda name: None)) is None
+
+
+def test_rows_of_a_table_count_for_the_part_of_their_clauses():
+    item = SimpleNamespace(function=SimpleNamespace(cited={"a/c01"}), iter_markers=lambda name: [])
+    parts = [f"{i}/7" for i in range(1, 8)]
+    assert [names_part(item, part) for part in parts] == [of_part("a/c01", part) for part in parts]

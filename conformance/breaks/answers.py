@@ -134,7 +134,7 @@ def unordered(border: Border, broken: Break, name: str, function: Call, values: 
 
 def stored(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
     """Leave other contents in the descriptors that the call fills, or in the one that the break names."""
-    filled = [
+    filled: list[Any] = [
         getattr(value, "cudnn", value)
         for parameter, value in zip(parameters_of(name), values, strict=True)
         if parameter.direction == "out" and isinstance(value, OBJECTS) and broken.point in ("", parameter.name)

@@ -93,7 +93,8 @@ class Border:
         kind = ENUMERATIONS[name]
         last = list(kind)[-1]
         numbers = {member.name: member.value + (member is last) for member in kind}
-        ENUMERATIONS[name] = IntEnum(name, numbers)  # type: ignore[misc]
+        made: Any = IntEnum  # whose class nobody has written
+        ENUMERATIONS[name] = made(name, numbers)
         self.made.append(_Undo(lambda: ENUMERATIONS.__setitem__(name, kind)))
         self.applied = True
 

@@ -294,8 +294,9 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         if demands:
             yield Break("accepted", other.name)
     if function.name in SPACES_OF and "reserveSpace" in words:
-        for how, other in (("unread", SPACES_OF[function.name][-1]), ("unwritten", SPACES_OF[function.name][0])):
-            yield Break(how, other, "reserveSpace")
+        first, last = SPACES_OF[function.name]
+        yield Break("unread", last, "reserveSpace")
+        yield Break("unwritten", first, "reserveSpace")
     if any(word.startswith("CUDNN_ATTN_") for word in words):
         yield Break("meaning", "cudnnSetAttnDescriptor", "attnMode")
     setter = functions().get(function.name.replace("Get", "Set"))
