@@ -111,7 +111,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         called = [name for name in names if not is_recorded(name)]
         if any(metafunc.definition.iter_markers("ours")):  # calls that no foreign library has
             called = [name for name in called if opened(name).ours]
-        metafunc.parametrize("subject", called, indirect=True, scope="session")
+        # pytest shortens the names of long values, and the path of a library may be long.
+        metafunc.parametrize("subject", called, ids=called, indirect=True, scope="session")
         return
     fixture, values = mark.args
     pairs = [(name, key, value) for name in names for key, value in values(name)]

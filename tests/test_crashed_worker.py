@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dualdnn.conformance import plugin
 from dualdnn.conformance.suite.collector import Collector
 from dualdnn.conformance.suite.items import OPENED
 from dualdnn.conformance.suite.results import crashed
@@ -56,6 +57,21 @@ def test_a_case_whose_name_was_cut_is_a_finding_of_the_library(monkeypatch, said
     died = pytest.TestReport(said, ("", 0, ""), {}, "failed", None, "???")
     found = crashed(died, ["reference", "library:/l.so"], Ended("ended the process by signal 6 (SIGABRT)"))
     assert (found["subject"], found["outcome"]) == ("library-8003", "failed") and "SIGABRT" in found["message"]
+
+
+def test_the_long_path_of_a_library_is_in_the_names_of_its_cases():
+    """pytest leaves long values out of names that it makes itself, and no case would be found, nor the library of one that crashed."""
+    path, given = f"library:/{'long/' * 40}l.so", {}
+    definition = SimpleNamespace(iter_markers=lambda _: iter(()))
+    config = SimpleNamespace(getoption=lambda _: [path])
+    metafunc: Any = SimpleNamespace(
+        fixturenames=["subject"],
+        config=config,
+        definition=definition,
+        parametrize=lambda *_, **named: given.update(named),
+    )
+    plugin.pytest_generate_tests(metafunc)
+    assert given["ids"] == [path]
 
 
 def test_a_crash_that_is_expected_does_not_fail_the_run(monkeypatch, tmp_path):
