@@ -93,7 +93,7 @@ VARIANTS = {
     "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
 # Variants that any shape may need, whichever of them the operations that are planned have
-CLOSED = {
+CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
@@ -290,6 +290,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--arch", metavar="TARGET", help="of the wheel: sm_80 (for 8.6 and 8.9, too), sm_90a or sm_100f"
     )
     parser.add_argument(
+        "--choices", type=Path, action="append", default=[], metavar="FILE",
+        help="of the wheel: times that searches measured on a device, from the folder choices of its kernel cache; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
         "--out", type=Path, default=Path("wheels"), metavar="DIR", help="where the wheel goes (default: %(default)s)"
     )
 
@@ -321,11 +325,12 @@ def build_wheel(chosen: argparse.Namespace) -> int:
 
     if chosen.arch not in kernel_wheel.TARGETS:
         raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
+    kernel_wheel.check_choices(chosen.choices)
     find_nvcc(), host_compiler()  # listing modules does not need them
     gpus = kernel_wheel.TARGETS[chosen.arch][1]
     modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
     modules = of_sources(modules, chosen.k)
-    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, show_progress)
+    kernel_wheel.build(chosen.arch, modules, chosen.out, chosen.jobs, show_progress, chosen.choices)
     return 0
 
 

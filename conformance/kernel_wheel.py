@@ -23,6 +23,8 @@ from typing import Any
 
 from dualdnn.accelerated import __version__
 from dualdnn.accelerated.runtime import sources
+from dualdnn.accelerated.runtime.choices import FOLDER as CHOICES
+from dualdnn.accelerated.runtime.choices import lines_of
 from dualdnn.accelerated.runtime.compiler import built_at
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.shipped import PACKAGE, key_of, sealed
@@ -137,12 +139,13 @@ def archive(entries: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
-def packed(data: bytes, target: str, out: Path) -> Path:
-    """Write the wheel that has an archive, and return its path."""
+def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) -> Path:
+    """Write the wheel that has an archive, and return its path. choices: files of times that devices measured."""
     distribution = f"dualdnn_kernels_{TARGETS[target][0]}"
     info = f"{distribution}-{__version__}.dist-info"
     files = {
         f"{PACKAGE}/{target}.zip": data,
+        **{f"{PACKAGE}/{CHOICES}/{path.name}": path.read_bytes() for path in choices},
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {distribution.replace('_', '-')}\nVersion: {__version__}\n"
         f"Summary: Compiled kernels of dualdnn for {target}\nLicense: Apache-2.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: dualdnn build\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -162,13 +165,27 @@ def _recorded(name: str, content: bytes) -> str:
     return f"{name},sha256={digest},{len(content)}\n"
 
 
-def build(target: str, modules: Sequence[Module], out: Path, jobs: int | None, progress: Progress) -> Path:
+def check_choices(paths: Sequence[Path]) -> None:
+    """Raise ValueError for a file that has no time of an operation of this release."""
+    for path in paths:
+        if not any(lines_of(path.read_text(encoding="utf-8"))):
+            raise ValueError(f"--choices {path}: no time that a search measured is in it")
+
+
+def build(
+    target: str,
+    modules: Sequence[Module],
+    out: Path,
+    jobs: int | None,
+    progress: Progress,
+    choices: Sequence[Path] = (),
+) -> Path:
     """Build the wheel of a target from these modules. Raises DeviceUnavailable without a compiler."""
     started = time.perf_counter()
     folder = out / f"build-{target}"
     folder.mkdir(parents=True, exist_ok=True)
     parts = [Part(sources.module(*module), folder) for module in modules]
-    path = packed(archive(dict(compiled(parts, target, jobs, progress))), target, out)
+    path = packed(archive(dict(compiled(parts, target, jobs, progress))), target, out, choices)
     nbytes, seconds = path.stat().st_size, time.perf_counter() - started
     print(f"\n{path}: {len(parts)} modules, {nbytes / 1e6:.1f} MB, in {seconds:.0f} s")
     if nbytes > LARGEST_WHEEL:

@@ -17,6 +17,7 @@ from dualdnn.api.operations.forks import free_in_children
 
 from .arguments import Field, difference, host_fields
 from .background import Background, Task
+from .choices import Choices
 from .compiler import Definitions, build, existing, is_built, module, obstacle, policy
 from .errors import CompileError, DeviceError, DeviceUnavailable, NotBuilt
 from .scratch import Scratch
@@ -229,6 +230,8 @@ class Device(ABC):
     knows_extents = False  # the device cannot say how large the memory behind an address is
     native_context = 0  # the driver's context in which C launches kernels; 0: Python alone launches
     compiles_in_background = True  # for whoever has another kernel meanwhile
+    choices: Choices | None = None  # times that searches measured, where those of other processes count
+    measures_anew = False  # searches measure whatever is known, for whoever judges or reports times
 
     def __init__(self) -> None:
         self.background = Background()

@@ -24,6 +24,7 @@ from dualdnn.api.operations.answers import Answers
 
 from . import contexts
 from . import tensor_map as tensor_maps
+from .choices import Choices
 from .device import (
     Device,
     Dimensions,
@@ -232,6 +233,7 @@ class GpuDevice(Device):
         self.native_context = self.gpu.context
         self.name, self.architecture = self.gpu.name, self.gpu.architecture
         self.multiprocessors, self.shared_bytes_per_block = self.gpu.multiprocessors, self.gpu.shared_bytes_per_block
+        self.choices = Choices(self.name)
         self.closed = False
         self.captured: list[memoryview] = []  # memory of the host that graphs read each time they run
         self.default_stream: GpuStream = GpuStream(self, 0)

@@ -61,14 +61,15 @@ def unsealed(target: str, key: str, data: bytes) -> bytes | None:
     return content if content and _digest(target, key, content) == digest else None
 
 
-def _folders() -> list[Path]:
+def package_folders() -> list[Path]:
+    """Return the folders that installed wheels put their files into."""
     spec = importlib.util.find_spec(PACKAGE)
     return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
 
 
 def archives() -> dict[Path, int]:
     """Return the installed archives that can be read, of every target, with the number of modules in each."""
-    targets = sorted({path.stem for folder in _folders() for path in folder.glob("sm_*.zip")})
+    targets = sorted({path.stem for folder in package_folders() for path in folder.glob("sm_*.zip")})
     return {path: len(names) for target in targets for path, _, names in _opened(target, os.getpid())}
 
 
@@ -76,7 +77,7 @@ def archives() -> dict[Path, int]:
 def _opened(target: str, process: int) -> list[tuple[Path, zipfile.ZipFile, frozenset[str]]]:
     """Return the archives of a target, open in one process: its children would share the offsets of the files."""
     found = []
-    for path in (folder / f"{target}.zip" for folder in _folders()):
+    for path in (folder / f"{target}.zip" for folder in package_folders()):
         with contextlib.suppress(*DAMAGE):
             archive = zipfile.ZipFile(path)
             found.append((path, archive, frozenset(archive.namelist())))

@@ -48,6 +48,7 @@ class OwnSubject:
         self.backend, self.device = backend, device or None
         self.cudnn: Any = cudnn
         Device.compiles_in_background = False  # or another kernel serves, and that of the plan is never judged
+        Device.measures_anew = True  # or searches would not run what they are judged by
         handle = self.new_handle()
         self.description = handle.backend.description
         cudnn.cudnnDestroy(handle)
