@@ -79,7 +79,9 @@ def test_a_crash_that_is_expected_does_not_fail_the_run(monkeypatch, tmp_path):
     listed.write_text("reference pooling/test_formula\n")
     monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     config = SimpleNamespace(
-        pluginmanager=SimpleNamespace(getplugin=lambda _: None), stash=pytest.Stash(), getoption=lambda _: str(listed)
+        pluginmanager=SimpleNamespace(getplugin=lambda _: None),
+        stash=pytest.Stash(),
+        getoption={"--expected": str(listed)}.get,
     )
     collector, died = Collector(config), report("???")
     collector.pytest_runtest_logreport(died)
