@@ -53,6 +53,11 @@ class Descriptor:
         """The dropout descriptors that it was set with: what they say when it is used counts."""
         return ()
 
+    @named.setter
+    def named(self, named: tuple[DropoutDescriptor | None, ...]) -> None:
+        if named:
+            raise TypeError(f"{self.type_name} names no dropout descriptor")
+
     def part_from(self, dropout: DropoutDescriptor) -> None:
         """Name a dropout descriptor no more, which was destroyed."""
 

@@ -166,7 +166,7 @@ class SoftmaxProblem(solver.Problem):
         shared_bytes: int,
         definitions: dict[str, int],
     ) -> Launch:
-        """Return the launch of a kernel that takes the arguments of softmax/small_rows.cu. rows, along: its ``Offsets``."""
+        """Return the launch of a kernel with the arguments of softmax/small_rows.cu. rows, along: its ``Offsets``."""
         others = (
             ("algorithm", c_int(self.operation.algorithm)),
             ("rows", rows),

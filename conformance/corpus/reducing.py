@@ -75,7 +75,7 @@ class Planner:
             values = [*members(arguments), *((f"grid {i}", extent) for i, extent in enumerate(grid))]
             self.seen |= {(function.name, name, size_of(value)) for name, value in values}
 
-        plans.Launch.__init__ = noted  # type: ignore[method-assign]
+        plans.Launch.__init__ = noted  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
@@ -84,7 +84,7 @@ class Planner:
 
 def members(arguments: ctypes.Structure, before: str = "") -> Iterator[tuple[str, float]]:
     """Yield the numbers of an argument structure by name, those of structures in it as well."""
-    for name, *_ in arguments._fields_:  # type: ignore[misc]  # a bit field has three parts
+    for name, *_ in arguments._fields_:  # a bit field has three parts
         value = getattr(arguments, name)
         parts = value if hasattr(value, "__len__") else [value]
         for i, part in enumerate(parts):

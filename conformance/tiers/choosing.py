@@ -103,7 +103,7 @@ def needed(known: Mapping[str, Candidate], picked: Iterable[str], wanted: set[Ai
     return left
 
 
-def union(sets: Iterable[set[T]]) -> set[T]:
+def union(sets: Iterable[Iterable[T]]) -> set[T]:
     """Return what is in any of the sets."""
     return {each for one in sets for each in one}
 
