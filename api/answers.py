@@ -1,8 +1,9 @@
-"""Remembers what calls answered. A repeated host-side call costs a look-up where its answer follows from its arguments' values.
+"""Cache the answers of host-side calls. A repeated call costs one look-up if its answer depends only on its arguments'
+values.
 
-``NEVER`` declares the functions of which that does not hold although their parameters look as if it did: those that ask the clock, the
-driver or another call, or change what belongs to no argument. The memo of the C library (``abi/memo``) goes by the same declarations.
-``DUALDNN_MEMO=check`` answers each repeated call anew and compares.
+``NEVER`` and ``BEGINNINGS_NEVER`` declare the exceptions: functions that read the clock, the driver or another call's
+state, or change state outside their arguments. The C library's memo (``abi/memo``) follows the same declarations.
+``DUALDNN_MEMO=check`` recomputes each repeated call and compares.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .operations import replay
 from .operations.answers import Answers
 from .status import CHECKS, INTERNAL_ERROR, CudnnError
 
-# Descriptors that are their specification and options: nothing that another object says, and no memory.
+# These descriptors consist of a specification and options only. They hold no memory and refer to no other object.
 VALUES = {
     f"cudnn{kind}Descriptor_t"
     for kind in (
@@ -26,7 +27,7 @@ VALUES = {
         "SpatialTransformer", "CTCLoss",
     )
 }  # fmt: skip
-REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # by their setters as a whole, whatever they were
+REPLACED = VALUES - {"cudnnConvolutionDescriptor_t"}  # Setters of these types overwrite the complete state.
 NEVER = {
     "cudnnCreate": "opens a device",
     "cudnnDestroy": "waits for the device",
@@ -36,7 +37,7 @@ NEVER = {
     "cudnnSetTensor": "takes a value of a type that the tensor decides",
 }
 BEGINNINGS_NEVER = {"cudnnFind": "runs algorithms by the clock", "cudnnBackend": "changes attributes one by one"}
-# C type -> (lowest, highest) value
+# INTEGERS maps a C type to its (lowest, highest) value.
 INTEGERS = {
     "int": (-(2**31), 2**31 - 1),
     "int32_t": (-(2**31), 2**31 - 1),
@@ -48,16 +49,17 @@ INTEGERS = {
 }
 HANDLE = "cudnnHandle_t"
 FLOATS = ("float", "double")
-PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # types of numbers that nobody can change
+PLAIN = frozenset({bool, float, int, *ENUMERATIONS.values()})  # These types are immutable.
 
 
 def depends_on_more(name: str) -> bool:
-    """Return whether the answer of a function is declared to depend on more than its arguments say."""
+    """Return whether a function is declared to depend on more than its arguments."""
     return name in NEVER or name.startswith(tuple(BEGINNINGS_NEVER))
 
 
 def is_replaced_by(name: str, parameter: Parameter) -> bool:
-    """Return whether a function replaces a descriptor as a whole, so that its answer does not depend on what that was."""
+    """Return whether a function overwrites a descriptor completely, so that its answer does not depend on the old
+    state."""
     return (
         name.startswith(("cudnnSet", "cudnnGetRNNWeightParams"))
         and parameter.direction != "in"
@@ -66,8 +68,13 @@ def is_replaced_by(name: str, parameter: Parameter) -> bool:
 
 
 def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what answers the calls of a host-side function, from what earlier ones answered and gave to descriptors. anew: answers a call
-    that is not known, whose refusals are not kept; it is returned where an answer depends on more than the values of arguments."""
+    """Return a caching version of a host-side function, or ``anew`` itself if its answers depend on more than argument
+    values.
+
+    A cached answer holds the result and the new values of the descriptors that the call changes. Errors are not cached.
+
+    anew: computes the answer from the tuple of arguments.
+    """
     parameters = function.arguments
     has_handle = bool(parameters) and parameters[0].base_type == HANDLE
     rest = parameters[has_handle:]
@@ -87,7 +94,7 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
             key = key_of(*arguments)
             kept = arguments[0].answers if has_handle else own
             found = kept.get(key)
-        except Exception:  # a wrong argument, which the checks name
+        except Exception:  # The checks name the wrong argument.
             return anew(arguments)
         if found is None or replay.compares:
             return made(arguments, key, kept, found)
@@ -96,7 +103,7 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
         return found[0]
 
     def made(arguments: tuple[Any, ...], key: Any, kept: Answers, found: Any) -> Any:
-        """Return the answer that is new, or compared with the one that was kept."""
+        """Compute the answer; cache it, or compare it with ``found`` and raise INTERNAL_ERROR if they differ."""
         result = anew(arguments)
         answer = (result, [(i, arguments[i].value) for i in changed])
         if found is not None and repr(found) != repr(answer):
@@ -113,10 +120,11 @@ def repeating(function: Function, anew: Callable[[tuple[Any, ...]], Any]) -> Cal
 def key_maker(
     function: Function, computes: bool = False, optional: Collection[str] = ()
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return a function that makes the key of a call of its arguments: what they are, each behind its type, with which it is compared first.
-    Raises any exception where there is no key.
+    """Return a function that maps a call's arguments to its cache key, in which a type precedes each value. It raises
+    any exception if there is no key.
 
-    computes: whether the function takes memory. optional: names of parameters that may be NULL although the function table does not say so.
+    computes: says whether the function takes device memory.
+    optional: names parameters that may be NULL although the function table does not say so.
     """
     names = [f"a{i}" for i in range(len(function.arguments))]
     parts = [f"{function.name!r}"]
@@ -133,7 +141,7 @@ def key_maker(
                 parts.append(f"seen({a})" if optional or p.is_pointer or p.nullable else f"{a}.spec")
         elif p.is_pointer and p.typed_by is None and p.base_type != "void":
             parts.append(f"*entries({a})")
-        elif p.base_type in (*FLOATS, "void"):  # -0.0 equals 0.0, NaN does not equal itself: their texts tell
+        elif p.base_type in (*FLOATS, "void"):  # Their text distinguishes -0.0 from 0.0 and lets NaN equal itself.
             parts.append(f"type({a}), {a} if {a} == {a} != 0 else repr({a})")
         else:
             parts.append(f"type({a}), {a}")
@@ -142,7 +150,8 @@ def key_maker(
 
 
 def seen(value: Any) -> Any:
-    """Return an argument as a body gets it: the specification of a descriptor, those of an array of them, others as they are."""
+    """Return an argument as a body gets it: a descriptor becomes its specification, an array of them a tuple; other
+    values are unchanged."""
     if isinstance(value, Descriptor):
         return value.spec
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
@@ -151,8 +160,9 @@ def seen(value: Any) -> Any:
 
 
 def _entries(array: Any) -> list[Any]:
-    """Return what the key of a call has of an array."""
-    if type(array) not in (tuple, list):  # what else is a sequence may change, or have no end
+    """Return the part of a call's key that describes an array: its length, types and values. Raise TypeError for other
+    sequences."""
+    if type(array) not in (tuple, list):  # Other sequences may be mutable or endless.
         raise TypeError
     return [len(array), *map(type, array), *array]
 
@@ -162,5 +172,5 @@ def _is_value(parameter: Parameter) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether nobody can change a value."""
+    """Return whether a value is immutable."""
     return value is None or type(value) in PLAIN or (isinstance(value, tuple) and all(map(_is_plain, value)))

@@ -157,14 +157,14 @@ def _described(parameter: Parameter, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers as the document shows them, whatever holds them."""
+    """Return the numbers as the document shows them, whatever holds them."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist() if value.size <= 64 else value
     return [*map(_plain, value)] if isinstance(value, list | tuple) and len(value) <= 64 else value
 
 
 def _enumerator_text(enumeration: type[IntEnum], value: Any) -> str:
-    """The enumerator's name and number, whether it was given as itself or as an integer."""
+    """Return the enumerator's name and number, whether it was given as itself or as an integer."""
     try:
         if isinstance(value, Enum) and type(value) is not enumeration:
             raise TypeError("an enumerator of another type")

@@ -118,7 +118,7 @@ class CrosscheckBackend:
         return launch
 
     def _contents(self, operation: Operation, names: Sequence[str], operands: Sequence[Any]) -> dict[str, Array]:
-        """The bytes of every operand; operands at one address are one array."""
+        """Return the bytes of every operand; operands at one address are one array."""
         by_address: dict[tuple[int, int], Array] = {}
         contents = {}
         for name, operand in zip(names, operands, strict=True):
@@ -133,7 +133,7 @@ class CrosscheckBackend:
 
 
 def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
-    """The file of a call, in the working folder or where temporary files go; None where neither takes it."""
+    """Return the file of a call, in the working folder or where temporary files go; None where neither takes it."""
     for find in (Path.cwd, lambda: Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
             return saved(operation, memory, find())
@@ -141,7 +141,7 @@ def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
 
 
 def saved(operation: Operation, memory: dict[str, Array], folder: Path) -> Path:
-    """A new file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
+    """Return a new file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
     path = next(path for n in range(10**6) if _made(path := folder / f"disagreement-{n}.npz"))
     shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
     arrays: dict[str, Any] = {f"operand_{name}": contents for name, contents in memory.items()}
@@ -154,7 +154,7 @@ def saved(operation: Operation, memory: dict[str, Array], folder: Path) -> Path:
 
 
 def _made(path: Path) -> bool:
-    """Whether the file is new and ours: another thread or process may save a call, too."""
+    """Return whether the file is new and ours: another thread or process may save a call, too."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The opaque descriptors: a holder for a specification that the setters replace and the calls snapshot."""
+"""Define the opaque descriptors: each holds a specification that setters replace and calls snapshot."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ if TYPE_CHECKING:
 
 
 class Descriptor:
-    """An opaque object of the document. ``spec`` is None until a setter initialises it, and again once destroyed."""
+    """Represent an opaque object of the document. ``spec`` is None before a setter initialises it and after it is
+    destroyed."""
 
     type_name: ClassVar[str]
 
     def __init__(self) -> None:
         self.spec: Any = None
         self.alive = True
-        # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
+        # This maps an operand to device memory that the caller passed and later calls use.
         self.memory: dict[str, Any] = {}
 
     def held(self, operand: str) -> Any:
-        """The memory that the descriptor has for an operand of the calls that take it, None where it has none."""
+        """Return the memory that the descriptor holds for an operand of a later call, or None."""
         return self.memory.get(operand)
 
     def take(self, spec: Any) -> None:
-        """Hold what another descriptor of the type holds."""
+        """Copy the state of another descriptor of the same type."""
         self.spec = spec
 
     @property
     def value(self) -> Any:
-        """All that a descriptor of a type without memory or other objects is, as a key."""
+        """Return the complete state as a hashable key, for a type that holds neither memory nor other objects."""
         return self.spec
 
     @value.setter
@@ -42,7 +43,7 @@ class Descriptor:
 
     @classmethod
     def gone(cls) -> Self:
-        """A descriptor that was destroyed, of which nothing else is known."""
+        """Return a destroyed descriptor, about which nothing else is known."""
         made = cls.__new__(cls)
         Descriptor.__init__(made)
         made.destroy()
@@ -50,7 +51,7 @@ class Descriptor:
 
     @property
     def named(self) -> tuple[DropoutDescriptor | None, ...]:
-        """The dropout descriptors that it was set with: what they say when it is used counts."""
+        """Return the dropout descriptors that a setter was given; a call uses their state at the time of the call."""
         return ()
 
     @named.setter
@@ -59,7 +60,7 @@ class Descriptor:
             raise TypeError(f"{self.type_name} names no dropout descriptor")
 
     def part_from(self, dropout: DropoutDescriptor) -> None:
-        """Name a dropout descriptor no more, which was destroyed."""
+        """Drop the reference to a dropout descriptor that was destroyed."""
 
     def destroy(self) -> None:
         self.spec = None
@@ -100,7 +101,7 @@ class PoolingDescriptor(Descriptor):
 
 
 class LRNDescriptor(Descriptor):
-    """A new one has the preset parameters (3.2.83)."""
+    """Represent LRN parameters; a new descriptor has the preset parameters (3.2.83)."""
 
     type_name = "cudnnLRNDescriptor_t"
 
@@ -114,9 +115,12 @@ class RNNDataDescriptor(Descriptor):
 
 
 class RNNDescriptor(Descriptor):
-    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got,
-    whose probability and states are the network's, whenever they change. Once that is destroyed, the network has its last
-    probability and no states. ``value`` is without what the dropout descriptor says."""
+    """Represent a recurrent network. A new descriptor has the preset bias mode and zeros otherwise.
+
+    ``dropout`` is the descriptor that a setter was given. The network always uses its current probability and states.
+    After it is destroyed, the network keeps its last probability and has no states. ``value`` excludes the dropout
+    descriptor's state.
+    """
 
     type_name = "cudnnRNNDescriptor_t"
     _spec: Any = None
@@ -158,23 +162,23 @@ class RNNDescriptor(Descriptor):
         self.spec, self.dropout = self.spec, None
 
     def configure(self, spec: RNNSpec, dropout: DropoutDescriptor | None) -> None:
-        """Replace the specification and the dropout descriptor, whose probability is the network's from now on."""
+        """Replace the specification and the dropout descriptor, which supplies the network's dropout probability."""
         self.spec, self.dropout = spec, dropout
 
     def held(self, operand: str) -> Any:
         return self.dropout.held(operand) if self.dropout else None
 
     def change(self, **fields: Any) -> None:
-        """Replace fields of the specification; a plan for what it was is none for what it is."""
+        """Replace fields of the specification, and drop the plan, because it belongs to the old fields."""
         self._spec = replace(self._spec, plan=None, **fields)
 
     def plan(self, plan: RNNPlanSpec | None) -> None:
-        """Let calls run by a plan."""
+        """Set the plan that calls run."""
         self._spec = replace(self._spec, plan=plan)
 
 
 class PersistentRNNPlan(Descriptor):
-    """A plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC for ``network``."""
+    """Represent a plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC for ``network``."""
 
     type_name = "cudnnPersistentRNNPlan_t"
     network: RNNSpec | None = None
@@ -185,14 +189,14 @@ class SeqDataDescriptor(Descriptor):
 
 
 class DropoutDescriptor(Descriptor):
-    """``memory`` holds the states of the random numbers, once they were set."""
+    """Represent a dropout; ``memory`` holds the states of the random number generator after they are set."""
 
     type_name = "cudnnDropoutDescriptor_t"
-    last = 0.0  # the probability that it said when it was destroyed
+    last = 0.0  # It is the probability at the time of destruction.
 
     @property
     def said(self) -> float:
-        """The probability that it says; 0 before any is set, the last one after it was destroyed."""
+        """Return the probability: 0 before it is set, and the last one after the descriptor is destroyed."""
         return self.spec.probability if self.spec else self.last
 
     def destroy(self) -> None:
@@ -209,7 +213,7 @@ class AlgorithmDescriptor(Descriptor):
 
 
 class AlgorithmPerformance(Descriptor):
-    """Figures of one algorithm; ``algorithm`` is the descriptor that a setter got, not a copy of it."""
+    """Represent the performance of one algorithm; ``algorithm`` is the descriptor that a setter was given, not a copy."""
 
     type_name = "cudnnAlgorithmPerformance_t"
 
@@ -219,7 +223,8 @@ class AlgorithmPerformance(Descriptor):
 
 
 class AttnDescriptor(Descriptor):
-    """``dropouts``: the descriptors of the softmax output and of the result that a setter got; what they say when it is used counts."""
+    """Represent multi-head attention. ``dropouts`` holds the dropout descriptors of the softmax output and of the
+    result; a call uses their state at the time of the call."""
 
     type_name = "cudnnAttnDescriptor_t"
     _spec: Any = None
@@ -265,7 +270,8 @@ class CTCLossDescriptor(Descriptor):
 
 
 class ConvolutionDescriptor(Descriptor):
-    """Group count, math type and reorder type may be set before the convolution itself and outlive setting it again."""
+    """Represent a convolution. Group count, math type and reorder type may be set first; setting the convolution again
+    keeps them."""
 
     type_name = "cudnnConvolutionDescriptor_t"
 
@@ -297,29 +303,29 @@ class ConvolutionDescriptor(Descriptor):
 
 
 class FusedOpsConstParamPack(Descriptor):
-    """Copies of descriptors and values; of an attribute that has not been set, the preset."""
+    """Hold copies of descriptors and values; an attribute that was not set has its preset."""
 
     type_name = "cudnnFusedOpsConstParamPack_t"
 
 
 class FusedOpsVariantParamPack(Descriptor):
-    """Device pointers, as they were given, and copies of scalars."""
+    """Hold device pointers as the caller passed them, and copies of scalars."""
 
     type_name = "cudnnFusedOpsVariantParamPack_t"
 
 
 class FusedOpsPlan(Descriptor):
-    """A sequence of fused operations, ``ops``, that cudnnMakeFusedOpsPlan makes a plan."""
+    """Represent a plan for the sequence ``ops`` of fused operations; cudnnMakeFusedOpsPlan fills it."""
 
     type_name = "cudnnFusedOpsPlan_t"
     ops: Any = None
 
 
 class BackendDescriptor(Descriptor):
-    """A descriptor of the backend API (chapter 9) of one type. Its ``spec`` is what finalising made of the attributes."""
+    """Represent a backend API descriptor (chapter 9) of one type; finalising sets ``spec`` from the attributes."""
 
     type_name = "cudnnBackendDescriptor_t"
-    kind: Any = None  # a cudnnBackendDescriptorType_t, but for one that is gone
+    kind: Any = None  # This is a cudnnBackendDescriptorType_t, or None for a destroyed descriptor.
 
     def __init__(self, kind: cudnnBackendDescriptorType_t, spec: Any = None) -> None:
         super().__init__()
@@ -327,9 +333,9 @@ class BackendDescriptor(Descriptor):
         self.spec = spec
 
     def begin(self, kind: cudnnBackendDescriptorType_t) -> None:
-        """Become a descriptor of this type without attributes, not finalised."""
+        """Reset to an unfinalised descriptor of this type, without attributes."""
         self.kind = kind
-        self.elements: dict[Any, tuple[Any, ...]] = {}  # what the attributes were set to
+        self.elements: dict[Any, tuple[Any, ...]] = {}  # It maps each attribute to the values set.
         self.spec = None
 
     def __repr__(self) -> str:

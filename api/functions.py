@@ -1,12 +1,12 @@
-"""How a documented function is made from its body: one mechanism for argument checks, logging and routing.
+"""Make documented functions from their bodies: one mechanism for argument checks, logging and routing.
 
 ``documented`` wraps a host-side call, ``computing`` a call that runs an operation. Both check every argument against
-the function table (NULL, type, destroyed or uninitialised descriptors, enumerators, integer ranges) in the document's
-order, citing the clause that the body declares for that argument, before the body sees it.
+the function table before the body sees it: NULL, type, destroyed or uninitialised descriptors, enumerators, integer
+ranges. They check in the document's order and cite the clause that the body declares for the argument.
 
-The body of a computing call receives *specifications* in place of descriptors, checks what the document demands of
-them and returns the operation. The wrapper remembers the operation by its arguments, so that a repeated call costs a
-dictionary look-up; what depends on the memory (size, overlap) is checked on every call.
+The body of a computing call receives *specifications* in place of descriptors. It checks what the document demands of
+them and returns the operation. The wrapper caches the operation under the call's arguments, so a repeated call costs
+one dictionary look-up. Checks that depend on memory (size, overlap) run on every call.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ from .status import (
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
-# What the memory of an operand must be like: its name, the parameter and the index of the argument that passes it (those that a
-# descriptor holds are behind the arguments), bytes, alignment, whether it is written.
+SCALARS = 2**31  # scalars per tensor, the exclusive limit for computing calls (docs/errata.md, D125)
+# A _Memory tuple states what a call requires of one operand's memory.
+# Its fields are: operand name, parameter name, argument index, minimum bytes, alignment in bytes, whether the call
+# writes it.
+# Memory that a descriptor holds has an index after the last argument.
 _Memory = tuple[str, str, int, int, int, bool]
 Launch = Callable[[Handle, "_Prepared", list[Any]], None]
 
 
 @dataclass(frozen=True)
 class SameMemory:
-    """In-place rule: the two operands may share memory only when ``allowed(operation)``; else ``clause`` is violated.
+    """Declare whether two operands may share memory: only where ``allowed(operation)`` is true; otherwise ``clause`` is
+    violated.
 
     ``allowed`` None forbids any overlap. Partial overlap is always refused, because its result would depend on the
     order in which elements are computed.
@@ -96,14 +99,14 @@ class _Documented:
         return tuple(inspect.signature(self.body).bind(*args, **kwargs).arguments.values())
 
     def refuse(self, parameter: Parameter, problem: str) -> CudnnError:
-        """The error for an argument that is wrong in itself."""
+        """Return the error for an argument that is invalid by itself, whatever the other arguments are."""
         declared = self.invalid.get(parameter.name) or self.invalid.get("*") or INCORRECT_PARAMETER
         clause, status = declared if isinstance(declared, tuple) else (declared, BAD_PARAM)
         clause = clause if "/" in clause else f"{self.name}/{clause}"
         return CudnnError(status, clause, f"{parameter.name} {problem}")
 
     def refuse_named(self, name: str, problem: str) -> CudnnError:
-        """The error for the memory of an operand: an argument, or what a descriptor holds."""
+        """Return the error for an operand's memory, which is an argument or belongs to a descriptor."""
         parameter = next((p for p in self.parameters if p.name == name), None)
         if parameter is not None:
             return self.refuse(parameter, problem)
@@ -112,7 +115,7 @@ class _Documented:
         return CudnnError(BAD_PARAM, clause if "/" in clause else f"{self.name}/{clause}", f"{name} {problem}")
 
     def check(self, parameter: Parameter, value: Any) -> Any:
-        """The argument as the body gets it; raises where the argument is wrong in itself."""
+        """Return the argument in the form that the body receives; raise CudnnError if it is invalid by itself."""
         base = parameter.base_type
         if parameter.name in self.unchecked:
             return value
@@ -141,7 +144,7 @@ class _Documented:
         return value
 
     def _null(self, parameter: Parameter) -> None:
-        """Refuse a NULL, unless the release that is acted as takes it."""
+        """Refuse a NULL, unless the emulated cuDNN release accepts it."""
         error = self.refuse(parameter, "is NULL")
         if not releases.serves(str(error.clause), error.message, {"argument": parameter.name}):
             raise error
@@ -178,7 +181,7 @@ class _Documented:
             if isinstance(value, Enum):
                 raise TypeError("of another type")
             return enumeration(operator.index(value))
-        except Exception:  # whatever a foreign object raises when it is asked for its value
+        except Exception:  # A foreign object may raise anything when it is converted.
             error = self.refuse(parameter, f"is {shown(value)}, which is no enumerator of {enumeration.__name__}")
             if (meant := releases.enumerator(str(error.clause), parameter.base_type, value)) is None:
                 raise error from None
@@ -204,7 +207,7 @@ class _Documented:
             raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}")
         try:
             return list(value)
-        except Exception:  # a 0-dimensional array has __len__, but no length
+        except Exception:  # A 0-dimensional array has __len__ but no length.
             raise self.refuse(parameter, f"is {shown(value)}, not a sequence of {of}") from None
 
     def _number(self, parameter: Parameter, value: Any) -> float:
@@ -215,15 +218,18 @@ class _Documented:
 
 
 def real_number(value: Any) -> float:
-    """An argument as a number; any exception where it is none."""
+    """Return an argument as a float; raise any exception if it is not a real number."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if isinstance(value, (str, bytes, bytearray, Enum)) or (kind and kind in "cSUmM"):  # NumPy would convert these
+    if isinstance(value, (str, bytes, bytearray, Enum)) or (
+        kind and kind in "cSUmM"
+    ):  # NumPy would convert these silently.
         raise TypeError("of another type")
     return float(value)
 
 
 def shown(value: Any) -> str:
-    """A wrong argument in words, whatever its repr does."""
+    """Return the text of a wrong argument for an error message, at most about 200 characters, even if its ``repr``
+    raises."""
     try:
         text = repr(value)
     except Exception:
@@ -237,12 +243,12 @@ def documented(
     fresh: Sequence[str] = (),
     unchecked: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a documented host-side call of its body.
+    """Return a decorator that makes a documented host-side call from its body.
 
-    invalid: parameter name (or "*" for all others) -> the clause that an argument wrong in itself violates, with its
-        status where that is not BAD_PARAM.
-    fresh: input descriptors that may be uninitialised.
-    unchecked: parameters that the body checks itself.
+    invalid: maps a parameter name (or "*" for all others) to the clause that an invalid argument violates. A status
+    follows if it is not BAD_PARAM.
+    fresh: names input descriptors that may be uninitialised.
+    unchecked: names parameters that the body checks itself.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -296,16 +302,18 @@ def computing(
     fresh: Sequence[str] = (),
     runs: type[_Computing] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Make a documented computing call of a body that turns specifications and scalars into an operation.
+    """Return a decorator that makes a documented computing call. Its body turns specifications and scalars into an
+    operation.
 
-    memory: the rules for operands that share memory.
-    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED; a section that does not list it leaves that of cudnnStatus_t.
-    small: operand -> (clause, status) when its buffer is too small, where the document names one.
-    optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
-        device memory, and decides by it.
-    named: operand -> the parameter that passes it, where the call calls it otherwise than its operation does.
-    fresh: input descriptors that may be uninitialised.
-    runs: the class of what runs the call, where it is another one than _Computing.
+    invalid: maps parameters to clauses, as in ``documented``.
+    memory: lists the rules for operands that share memory.
+    failed: is the clause of CUDNN_STATUS_EXECUTION_FAILED; the default is the clause of cudnnStatus_t.
+    small: maps an operand to the (clause, status) for a buffer that is too small, if the document names one.
+    optional: names parameters that may be NULL although the function table does not say so. The body gets None for such
+    a NULL, also for device memory.
+    named: maps an operand to its parameter, if the call and the operation name it differently.
+    fresh: names input descriptors that may be uninitialised.
+    runs: is the class that runs the call; None means _Computing.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., None]:
@@ -327,21 +335,24 @@ def computing(
 
 
 def computing_of(name: str) -> _Computing | None:
-    """Return what runs a function that ``computing`` has made; None for any other name."""
+    """Return the _Computing object of a function made by ``computing``, or None for any other name."""
     return getattr(FUNCTIONS.get(name), "computing", None)
 
 
 def executing(**declared: Any) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds, in their order; no operation where there is nothing to do. It is declared as ``computing`` declares a call; the clause that
-    ``invalid`` has for "*" is that of memory which is wrong in itself."""
+    """Return a decorator for calls like cudnnFusedOpsExecute, which run a plan on the memory that a parameter pack
+    holds.
+
+    The body returns the operation and its memory in operand order; the operation is None if there is nothing to do. The
+    arguments are the arguments of ``computing``. The clause that ``invalid`` has for "*" applies to invalid memory.
+    """
     return computing(runs=_Executing, **declared)
 
 
 class _Computing:
-    """Runs one computing function: remembered operations, memory checks, launch."""
+    """Run one computing function: find the cached operation, check its memory, launch it."""
 
-    named: Mapping[str, str] = MappingProxyType({})  # operand -> parameter, where their names differ
+    named: Mapping[str, str] = MappingProxyType({})  # maps an operand to its parameter where their names differ
 
     def __init__(
         self,
@@ -360,13 +371,16 @@ class _Computing:
         self.position = {parameters[i].name: i for i in self.device}
 
     def with_held(self, args: Any, held: Sequence[str]) -> Any:
-        """The arguments, and behind them the memory that one of the call's descriptors holds for each operand that is no argument."""
+        """Return the arguments, followed by the memory of each operand in ``held``, which a descriptor of the call
+        holds."""
         holders = [args[i] for i in self.described if isinstance(args[i], Descriptor)]
         return [*args, *(next((m for h in holders if (m := h.held(operand)) is not None), None) for operand in held)]
 
     def run(self, args: tuple[Any, ...], launch: Launch | None = None) -> None:
-        """Compute by the remembered operation of these arguments, or a new one. launch: launches in the backend's stead what has passed
-        all checks."""
+        """Run the cached operation for these arguments, or prepare a new one.
+
+        launch: replaces the backend's launcher; it gets the call after all checks have passed.
+        """
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
@@ -391,14 +405,14 @@ class _Computing:
             raise exhausted(self.checks.function, error) from error
 
     def found(self, args: tuple[Any, ...]) -> tuple[_Prepared, Sequence[Any]]:
-        """Return the prepared operation of a call, and what has the memory of its operands: the arguments."""
+        """Return the prepared operation of a call and the sequence that holds its operands' memory: the arguments."""
         key: tuple[Any, ...] | None
         try:
             key = self.key(*args)
             prepared = args[0].answers.get(key)
-        except Exception:  # a wrong argument: the checks below name it
+        except Exception:  # The checks below name the wrong argument.
             key = prepared = None
-        if prepared is None:  # as after the handle was destroyed
+        if prepared is None:  # A destroyed handle also has no answers.
             prepared = self._prepare(args, key)
         return prepared, self.with_held(args, prepared.held) if prepared.held else args
 
@@ -409,7 +423,7 @@ class _Computing:
             return self._remembered(checked[0], self.body(*given), key)
 
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
-        """Prepare an operation for the handle, and remember it by its key."""
+        """Prepare an operation for the handle and cache it under ``key``."""
         self._countable(operation)
         held: list[str] = []
         memory = tuple(self._memory_of(operation, name, held) for name in operation.operands)
@@ -420,7 +434,7 @@ class _Computing:
         return prepared
 
     def _countable(self, operation: Operation) -> None:
-        """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
+        """Refuse tensors whose scalars exceed 32-bit indexing, which vector types and filters can reach."""
         for name in operation.operands:
             spec = None if name in operation.raw else operation.tensor(name)
             if spec is not None and spec.span * spec.vector_length >= SCALARS:
@@ -430,25 +444,27 @@ class _Computing:
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:
-        """Which of the arguments an operand is; behind them are those that a descriptor holds, which are listed."""
+        """Return the index of an operand's memory; operands that a descriptor holds are appended to ``held`` and follow
+        the arguments."""
         if parameter not in self.position:
             held.append(parameter)
             return self.count + len(held) - 1
         return self.position[parameter]
 
     def _memory_of(self, operation: Operation, name: str, held: list[str]) -> _Memory:
-        """What an operand's memory must be like."""
+        """Return the requirements on an operand's memory."""
         parameter = self.named.get(name) or operation.parameter_of(name)
         writes = name in operation.outputs or name in operation.raw
         position = self._position(operation, name, parameter, held)
         return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
-        """The operands of a call, checked: their memory suffices, and outputs share none unless a rule allows it."""
+        """Return the checked operands of a call: their memory suffices, and outputs share memory only if a rule allows
+        it."""
         o, apart = prepared.operation, False
         try:
             operands, apart = prepared.fitting(handle.backend.operand, args)
-        except Exception:  # what is no memory, or does not suffice: this says what is wrong
+        except Exception:  # The slow path finds the invalid memory and names it.
             operands = [
                 checked_operand(
                     self.checks, handle, o, name, args[i], nbytes, alignment, self.small.get(name), parameter
@@ -463,7 +479,7 @@ class _Computing:
         return operands
 
     def _overlap(self, prepared: _Prepared, i: int, j: int, written: Any, other: Any) -> None:
-        """Refuse memory shared between an output and another operand, unless a rule allows it."""
+        """Refuse memory that an output shares with another operand, unless a rule allows it."""
         operation = prepared.operation
         (name, _, _, size, _, _), (other_name, _, _, other_size, _, _) = prepared.memory[i], prepared.memory[j]
         exact = written.address == other.address
@@ -482,7 +498,8 @@ class _Computing:
 
 
 class _Executing(_Computing):
-    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory in the order of its operands."""
+    """Run a plan on the memory that a parameter pack holds; the body returns the operation and its memory in operand
+    order."""
 
     def __init__(self, checks: _Documented, *rest: Any) -> None:
         super().__init__(checks, *rest)
@@ -502,7 +519,7 @@ class _Executing(_Computing):
         operation, memory = self.body(handle, plan_spec, pack_spec)
         if operation is None:
             return _IDLE, ()
-        key = id(operation)  # what is remembered keeps the operation, so that no other gets its id
+        key = id(operation)  # The cached entry keeps the operation alive, so its id stays unique.
         return handle.answers.get(key) or self._remembered(handle, operation, key), memory
 
 
@@ -517,9 +534,10 @@ def checked_operand(
     small: tuple[str, cudnnStatus_t] | None = None,
     parameter: str | None = None,
 ) -> Any:
-    """The operand behind a device argument; None for a NULL that the operation allows. Raises where the memory cannot be used.
+    """Return the operand behind a device argument, or None for a NULL that the operation allows; raise CudnnError if
+    the memory cannot be used.
 
-    small: (clause, status) when the buffer is too small, where the document names one.
+    small: is the (clause, status) for a buffer that is too small, if the document names one.
     """
     parameter = parameter or operation.parameter_of(name)
     if value is None:
@@ -530,7 +548,7 @@ def checked_operand(
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
-    except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
+    except Exception as error:  # A foreign object may raise anything.
         raise checks.refuse_named(parameter, str(error)) from error
     if operand.nbytes is not None and operand.nbytes < nbytes:
         clause, status = small or (INCORRECT_PARAMETER, BAD_PARAM)
@@ -553,9 +571,10 @@ def usable(
     named: Mapping[str, str] = MappingProxyType({}),
     small: Mapping[str, tuple[str, cudnnStatus_t]] = MappingProxyType({}),
 ) -> list[Any]:
-    """The operands of an operation that a host-side call stands for, with the checks of memory that computing calls have.
+    """Return the operands of an operation that a host-side call runs, after the memory checks of computing calls.
 
-    memory: operand -> device memory as the caller passed it. named, small: as those of ``computing``.
+    memory: maps an operand to the device memory that the caller passed.
+    named, small: have the meaning that they have in ``computing``.
     """
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
     o = operation
@@ -576,7 +595,11 @@ def usable(
 
 
 def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, Any], failed: str) -> None:
-    """Run an operation on behalf of a host-side call; ``failed`` is the clause of CUDNN_STATUS_EXECUTION_FAILED."""
+    """Run an operation on behalf of a host-side call.
+
+    memory: maps an operand to the device memory that the caller passed.
+    failed: is the clause of CUDNN_STATUS_EXECUTION_FAILED.
+    """
     with handle.lock:
         operands = usable(call, handle, operation, memory)
         try:
@@ -586,18 +609,21 @@ def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, An
 
 
 def failure(function: Function, clause: str, error: BackendError) -> CudnnError:
-    """What a call raises where the backend could not compute; ``clause`` is that of CUDNN_STATUS_EXECUTION_FAILED."""
+    """Return the error of a call that the backend could not compute; ``clause`` is its clause of
+    CUDNN_STATUS_EXECUTION_FAILED."""
     api_log.log_fatal(function, str(error))
     return CudnnError(EXECUTION_FAILED, clause, str(error), function.name)
 
 
 def exhausted(function: Function, error: MemoryError) -> CudnnError:
-    """Return the error of a call for which the host has no memory; it cites the section's clause on CUDNN_STATUS_ALLOC_FAILED."""
+    """Return the error of a call that ran out of host memory; it cites the section's clause on
+    CUDNN_STATUS_ALLOC_FAILED."""
     return CudnnError(ALLOC_FAILED, function.out_of_memory, str(error) or "the host has no memory left", function.name)
 
 
 def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:
-    """Whether two strided operands whose address ranges meet share an element (slices of one buffer need not)."""
+    """Return whether two strided operands share an element; slices of one buffer can have overlapping ranges and share
+    none."""
     if name in operation.raw or other_name in operation.raw:
         return True
     first, second = (_placed(operation.tensor(n), o.address) for n, o in ((name, operand), (other_name, other)))
@@ -608,7 +634,7 @@ def _elements_collide(operation: Operation, name: str, operand: Any, other_name:
 
 
 def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
-    """An array that has the tensor's layout and address; its elements are never touched."""
+    """Return an array with the tensor's layout and address; its elements are never accessed."""
     dims, strides = spec.scalar_layout()
     size = spec.scalar_bytes
     interface = {
@@ -620,8 +646,11 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
 
 
 class _Prepared:
-    """An operation that passed all checks, the memory of its operands, its launcher, and the pairs of operands that must not
-    overlap: the indices of one that is written and another one, and their bytes. held: the operands that descriptors hold."""
+    """Hold an operation that passed all checks, its operands' memory requirements and its launcher.
+
+    ``pairs`` lists the operands that must not overlap: index of a written operand, index of another one, and the bytes
+    of both. ``held`` names the operands that descriptors hold.
+    """
 
     __slots__ = ("fitting", "held", "launch", "memory", "operation", "pairs")
 
@@ -642,10 +671,15 @@ class _Prepared:
 
 @lru_cache(maxsize=1024)
 def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, int], ...]) -> Any:
-    """Return what makes, of sizes and alignments of operands and the bytes of pairs, a function of (find, arguments). It returns the
-    operands, and whether no pair meets; any exception where an operand's memory does not suffice.
+    """Compile the memory checks of one call signature.
 
-    shape: which argument an operand is, whether it is written, whether it may be NULL. find: makes an operand of an argument.
+    Return a factory. It takes the sizes and alignments of operands and the bytes of pairs, and makes a function of
+    (find, arguments). That function returns the operands and whether no pair overlaps. It raises any exception if an
+    operand's memory does not suffice.
+
+    shape: gives each operand's argument index, whether it is written, and whether it may be NULL.
+    pairs: gives the indices of operands that must not overlap.
+    find: makes an operand from an argument.
     """
     every = range(len(shape))
     names = [*(f"n{i}, m{i}" for i in every), *(f"p{k}, q{k}" for k in range(len(pairs)))]
@@ -666,4 +700,4 @@ def _fitting(shape: tuple[tuple[int, bool, bool], ...], pairs: tuple[tuple[int, 
     return space["of"]
 
 
-_IDLE = _Prepared(Operation(), (), lambda *_: None)  # what a call does where there is nothing to do
+_IDLE = _Prepared(Operation(), (), lambda *_: None)  # It stands for a call that has nothing to do.

@@ -1,4 +1,4 @@
-"""The handle: a backend, a stream, the calls it has prepared. Buffers come from it."""
+"""Define the handle: it owns a backend, a stream and the cached calls, and it allocates buffers."""
 
 from __future__ import annotations
 
@@ -22,49 +22,52 @@ DEVICES = ("gpu", "emulated")
 
 
 class Handle:
-    """The library context behind a ``cudnnHandle_t``.
+    """Represent the library context behind a ``cudnnHandle_t``.
 
-    Calls on one handle from several threads are safe: a lock serialises them. ``to_device`` and ``allocate`` make
-    buffers in the handle's memory, ``new_stream`` makes a stream for ``cudnnSetStream``. In a ``with`` statement the
-    handle is destroyed at the end.
+    Several threads may use one handle: a lock serialises their calls. ``to_device`` and ``allocate`` make buffers in
+    the handle's memory; ``new_stream`` makes a stream for ``cudnnSetStream``. A ``with`` statement destroys the handle
+    at its end.
     """
 
     def __init__(self, backend: Backend, release: str | None = None) -> None:
-        """Make a handle of a backend; release: the one as which its calls are answered, None is the document."""
-        self.backend: Any = backend  # a Backend, with what is its own
+        """Create a handle of a backend.
+
+        release: names the cuDNN release that its calls emulate; None means the document.
+        """
+        self.backend: Any = backend  # This is a Backend; each has attributes of its own.
         self.release = release
-        self.stream: Any = None  # the backend's
-        self.user_stream: Any = None  # what cudnnSetStream was given
+        self.stream: Any = None  # This is the backend's form of the stream.
+        self.user_stream: Any = None  # This is the argument of cudnnSetStream.
         self.lock = free_in_children(threading.RLock())
         self.alive = True
-        self.answers = Answers()  # prepared calls, and what host-side calls answered
+        self.answers = Answers()  # It caches prepared operations and the results of host-side calls.
         self.runtime_error = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 
     @classmethod
     def gone(cls) -> Handle:
-        """A handle that was destroyed, of which nothing else is known."""
+        """Return a destroyed handle, about which nothing else is known."""
         made = cls(cast(Backend, SimpleNamespace(description="of C", name="none")))
         made.alive = False
         return made
 
     def to_device(self, array: Any) -> Buffer:
-        """A buffer with a copy of the array's elements in row-major order."""
+        """Return a buffer with a copy of the array's elements in row-major order."""
         return self._allocated(lambda: self.backend.to_device(np.ascontiguousarray(array)))
 
     def allocate(self, nbytes: int) -> Buffer:
-        """A buffer of ``nbytes`` bytes with undefined contents."""
+        """Return a buffer of ``nbytes`` bytes with undefined contents."""
         return self._allocated(lambda: self.backend.allocate(checked_size(nbytes)))
 
     def zeros(self, nbytes: int) -> Buffer:
-        """A buffer of ``nbytes`` bytes that are zero."""
+        """Return a buffer of ``nbytes`` zero bytes."""
         return self._allocated(lambda: self.backend.zeros(checked_size(nbytes)))
 
     def new_stream(self) -> Any:
-        """A stream of the handle's device."""
+        """Return a new stream of the handle's device."""
         return self.backend.new_stream()
 
     def synchronize(self) -> None:
-        """Wait for all work of the handle's stream."""
+        """Wait until all work in the handle's stream has finished."""
         self.backend.synchronize(self.stream)
 
     def destroy(self) -> None:
@@ -85,7 +88,7 @@ class Handle:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Destroy the handle, unless that has been done."""
+        """Destroy the handle if it is still alive."""
         with self.lock:
             if self.alive:
                 self.destroy()
@@ -95,7 +98,7 @@ class Handle:
 
 
 def release_named(name: str | None) -> str | None:
-    """Return the release that ``cudnnCreate(as_release=...)`` or DUALDNN_AS asks for; BAD_PARAM where it is none."""
+    """Return the release that ``cudnnCreate(as_release=...)`` or DUALDNN_AS requests; raise BAD_PARAM if it is unknown."""
     try:
         return releases.named(name)
     except ValueError as error:
@@ -103,10 +106,10 @@ def release_named(name: str | None) -> str | None:
 
 
 def open_backend(backend: str | None, device: str | None) -> Any:
-    """The backend that ``cudnnCreate(backend=..., device=...)`` asks for.
+    """Return the backend that ``cudnnCreate(backend=..., device=...)`` requests.
 
-    The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference; of the device
-    DUALDNN_DEVICE, else a GPU.
+    The backend defaults to DUALDNN_BACKEND, then to accelerated if a GPU is usable, then to reference. The device
+    defaults to DUALDNN_DEVICE, then to a GPU. Raise BAD_PARAM for an unknown value.
     """
     name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
     if name is not None and not (isinstance(name, str) and name in BACKENDS):

@@ -81,7 +81,7 @@ def not_overlapping(clause: str, **tensors: TensorSpec) -> None:
 
 
 def begin_together(handle: Any, first: Any, second: Any) -> bool:
-    """Whether two device arguments have the same address; False where one of them is no memory."""
+    """Return whether two device arguments have the same address; False where one of them is no memory."""
     try:
         return bool(handle.backend.operand(first).address == handle.backend.operand(second).address)
     except (TypeError, ValueError):
@@ -89,7 +89,7 @@ def begin_together(handle: Any, first: Any, second: Any) -> bool:
 
 
 def scaling(value: float, *tensors: TensorSpec) -> float:
-    """A scaling factor as the library sees it: double beside DOUBLE tensors, else rounded to float."""
+    """Return a scaling factor as the library sees it: double beside DOUBLE tensors, else rounded to float."""
     if any(tensor.data_type == DOUBLE for tensor in tensors):
         return value
     with np.errstate(over="ignore"):

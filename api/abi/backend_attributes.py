@@ -32,7 +32,7 @@ def _elements(function: Function, index: int, ffi: Any) -> Callable[[tuple[Any, 
 
 
 def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
-    """The rule that reads as many elements as elementCount says."""
+    """Return the rule that reads as many elements as elementCount says."""
     names = [p.name for p in function.parameters]
     kind, count, array = names.index("attributeType"), names.index("elementCount"), _elements(function, index, ffi)
 
@@ -48,7 +48,7 @@ def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callab
 
 
 def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
-    """The rule that stores elements; descriptors become what those that the caller has created, of the same type, are."""
+    """Return the rule that stores elements; descriptors become what those that the caller has created, of the same type, are."""
     kind, array = [p.name for p in function.parameters].index("attributeType"), _elements(function, index, ffi)
 
     def write(c: tuple[Any, ...], values: Any) -> None:

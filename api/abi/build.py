@@ -100,14 +100,14 @@ def _compile(text: str, told: str, library: Path, release: int) -> None:
 
 
 def _cxx() -> str | None:
-    """The C++ compiler, where there is one."""
+    """Return the C++ compiler, where there is one."""
     return shutil.which(
         shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
     ) or shutil.which("g++")
 
 
 def _callback(folder: Path) -> list[str]:
-    """The object that catches what a callback throws; nothing without a C++ compiler."""
+    """Return the object that catches what a callback throws; nothing without a C++ compiler."""
     compiler, made = _cxx(), folder / "callback.o"
     if compiler is None:
         return []
@@ -116,7 +116,7 @@ def _callback(folder: Path) -> list[str]:
 
 
 def _paths() -> str:
-    """A C string literal: the Python list of folders in which packages lie."""
+    """Return a C string literal: the Python list of folders in which packages lie."""
     folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     return json.dumps(repr(folders))
 

@@ -19,12 +19,12 @@ typedef struct { int algo; } algorithm_t;
 
 
 def depth(parameter: Parameter) -> int:
-    """How many pointers the documented type has."""
+    """Return how many pointers the documented type has."""
     return parameter.ctype.count("*") + parameter.ctype.count("[]")
 
 
 def border_type(parameter: Parameter) -> str:
-    """The type that the border declares. A pointer that only travels is a uintptr_t: the same register, a number in Python."""
+    """Return the type that the border declares. A pointer that only travels is a uintptr_t: the same register, a number in Python."""
     base, pointers = parameter.base_type, depth(parameter)
     if base.endswith("AlgoPerf_t"):
         return "perf_t *"
@@ -47,11 +47,11 @@ def result_type(function: Function) -> str:
 
 
 def destroys(function: Function) -> bool:
-    """Whether the function ends an object."""
+    """Return whether the function ends an object."""
     return function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
 
 
 def border_declaration(function: Function) -> str:
-    """The declaration of the Python function behind an export."""
+    """Return the declaration of the Python function behind an export."""
     types = ", ".join(map(border_type, function.parameters))
     return f"{result_type(function)} py_{function.name}({types or 'void'});"

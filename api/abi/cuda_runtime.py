@@ -40,7 +40,7 @@ def build_runtime(out: Path) -> list[Path]:
 
 
 def text_of(part: str) -> str:
-    """The source of the ``driver`` or the ``runtime``: the functions that work on memory of the host, and the other names.
+    """Return the source of the ``driver`` or the ``runtime``: the functions that work on memory of the host, and the other names.
 
     names.json has the names of CUDA 11.8, 12.0 and 13.0 that the sources lack: those of another function (``same``), those of programs
     with a default stream for each thread (``per_thread``, the name with a suffix), and those that answer "not supported".

@@ -70,7 +70,7 @@ class Border:
         return call
 
     def entry(self, function: Function) -> Callable[..., Any]:
-        """The Python function behind an export."""
+        """Return the Python function behind an export."""
         if function.name in RESULTS:
             return self._plain(function.name)
         name, parameters, refuse = function.name, function.parameters, self.refuse
@@ -135,7 +135,7 @@ class Border:
         return call
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        """A function that returns a value, and no status."""
+        """Return a function that returns a value, and no status."""
         if name == "cudnnGetVersion":
             return lambda: self.face.number
         if name != "cudnnGetErrorString":
@@ -175,7 +175,7 @@ class Border:
 
 
 def create_handle() -> Handle:
-    """A handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated or crosscheck."""
+    """Return a handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated or crosscheck."""
     if os.environ.get("DUALDNN_BACKEND", "reference") == "reference":
         return Handle(pointer_backend(), release_named(None))
     return cudnn.cudnnCreate()

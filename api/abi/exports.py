@@ -117,7 +117,7 @@ static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, 
 
 
 def export(number: int, function: Function) -> str:
-    """The C function that clients link to. number: of the function, in keys of the memo."""
+    """Return the C function that clients link to. number: of the function, in keys of the memo."""
     result, parameters, name = result_type(function), function.parameters, function.name
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
     passed = ", ".join(f"a{i}" for i in range(len(parameters)))
@@ -139,7 +139,7 @@ def export(number: int, function: Function) -> str:
 
 
 def _answered(number: int, function: Function, key: Sequence[str], passed: str) -> str:
-    """The statements of a function whose calls the memo answers."""
+    """Return the statements of a function whose calls the memo answers."""
     name, parameters = function.name, function.parameters
     places = [f"[{i}] = (void *)a{i}" for i, p in enumerate(parameters) if p.direction == "out" and depth(p)]
     statements = "\n        ".join(key)
@@ -163,7 +163,7 @@ ask: __attribute__((unused));
 
 
 def absent(name: str, face: Face) -> str:
-    """The C function of a call that the release has and this edition does not: it says so once."""
+    """Return the C function of a call that the release has and this edition does not: it says so once."""
     status = f"CUDNN_STATUS_NOT_SUPPORTED: release {face.major} has this call, this edition does not"
     return f"""
 int {name}(void)
@@ -176,7 +176,7 @@ int {name}(void)
 
 
 def source(paths: str, home: str, face: Face) -> str:
-    """The whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
+    """Return the whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
     table: Sequence[Function] = list(face.functions.values())
     declarations = [f"static {border_declaration(function)}" for function in table]
     return "\n".join(

@@ -50,7 +50,7 @@ class Face:
 
     @property
     def library(self) -> str:
-        """The file, the soname and the version node: clients import cudnnCreate@libcudnn.so.8."""
+        """Return the file, the soname and the version node: clients import cudnnCreate@libcudnn.so.8."""
         return f"libcudnn.so.{self.major}"
 
     @property

@@ -146,14 +146,14 @@ def _guarded(name: str, text: str) -> str:
 
 
 def version_lines(chosen: Face) -> str:
-    """The version in C. CMake modules read the first three lines by regular expressions, some in cudnn.h."""
+    """Return the version in C. CMake modules read the first three lines by regular expressions, some in cudnn.h."""
     levels = zip(("MAJOR", "MINOR", "PATCHLEVEL"), chosen.version, strict=True)
     lines = [f"#define CUDNN_{level} {number}\n" for level, number in levels]
     return "".join([*lines, f"\n#define CUDNN_VERSION {chosen.formula}\n"])
 
 
 def header(chosen: Face = DOCUMENT) -> str:
-    """The text of cudnn.h."""
+    """Return the text of cudnn.h."""
     title = (
         SPECIFICATION if chosen.release is None else f"{SPECIFICATION}, with the numbers of release {chosen.release}"
     )

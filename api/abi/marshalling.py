@@ -38,7 +38,7 @@ class Marshalling:
     # --- arguments ---
 
     def reader(self, function: Function, index: int) -> Read:
-        """The rule that makes a Python argument of the C arguments."""
+        """Return the rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
         if (function.name, name) in pack_attributes.PLACES:
@@ -133,7 +133,7 @@ class Marshalling:
         return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
 
     def _array(self, function: Function, index: int) -> Read:
-        """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
+        """Return a host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
         parameter, names = function.parameters[index], [p.name for p in function.parameters]
         assert parameter.length is not None
         less, count = parameter.length.less, self._count(function, parameter.length)
@@ -153,7 +153,7 @@ class Marshalling:
         return read
 
     def _count(self, function: Function, length: Length) -> Read:
-        """The number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
+        """Return the number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
         index = [p.name for p in function.parameters].index(length.count)
         if function.parameters[index].base_type in DESCRIPTORS:
             get, dimension = self.objects.get, length.dimension
@@ -164,7 +164,7 @@ class Marshalling:
         return lambda c: sum(entries(c) or ())
 
     def callback(self, address: int) -> Any:
-        """A C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
+        """Return a C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
         if not address:
             return None
         ffi, call_back = self.ffi, self.lib.dualdnn_call_back
@@ -183,7 +183,7 @@ class Marshalling:
     # --- results ---
 
     def writer(self, function: Function, index: int) -> Write:
-        """The rule that stores a result behind the caller's pointer, the argument of this index."""
+        """Return the rule that stores a result behind the caller's pointer, the argument of this index."""
         if function.parameters[index].name == "arrayOfElements":
             return backend_attributes.writer(function, index, self.ffi, self.objects)
         if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
@@ -192,7 +192,7 @@ class Marshalling:
         return (lambda c, value: write(c[index], value)) if write else (lambda c, value: c[index].__setitem__(0, value))
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None] | None:
-        """The rule for a value that is not stored as it is."""
+        """Return the rule for a value that is not stored as it is."""
         base, objects = parameter.base_type, self.objects
         if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
             return self._fill_performances

@@ -32,7 +32,7 @@ def link(out: Path, library: str) -> None:
 
 
 def pkg_config(chosen: Face) -> str:
-    """The text of cudnn.pc, which lies in a folder beside ``include`` and holds wherever both are moved."""
+    """Return the text of cudnn.pc, which lies in a folder beside ``include`` and holds wherever both are moved."""
     version = ".".join(map(str, chosen.version))
     return f"""prefix=${{pcfiledir}}/..
 includedir=${{prefix}}/include

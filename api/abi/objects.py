@@ -84,7 +84,7 @@ class Objects:
     # --- objects ---
 
     def get(self, pointer: int) -> Any:
-        """The object behind a pointer; None behind NULL."""
+        """Return the object behind a pointer; None behind NULL."""
         if not pointer:
             return None
         seen = self.serving.seen
@@ -93,7 +93,7 @@ class Objects:
         return seen[pointer]
 
     def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
-        """The rule that makes the object of the argument of this index."""
+        """Return the rule that makes the object of the argument of this index."""
         get = self.get
         return lambda c: get(c[index]) if c[index] else None
 
@@ -118,13 +118,13 @@ class Objects:
         return made
 
     def _current(self, kept: Any, stream: int) -> Any:
-        """A handle with the stream that C knows."""
+        """Return a handle with the stream that C knows."""
         if isinstance(kept, Handle) and (kept.user_stream or 0) != stream:
             kept.stream, kept.user_stream = kept.backend.stream(stream or None), stream or None
         return kept
 
     def add(self, value: Any) -> int:
-        """The pointer of an object, a new one where it has none yet; NULL of None."""
+        """Return the pointer of an object, a new one where it has none yet; NULL of None."""
         if value is None:
             return 0
         pointer = self.pointers.get(id(value)) or self._pointer(value)
@@ -138,7 +138,7 @@ class Objects:
         return int(pointer)
 
     def _pointer(self, value: Any) -> int:
-        """The pointer of an object that the call has met; 0 of another."""
+        """Return the pointer of an object that the call has met; 0 of another."""
         return next((pointer for pointer, met in self.serving.seen.items() if met is value), 0)
 
     def destroyed(self, pointer: int) -> None:
@@ -168,7 +168,7 @@ class Objects:
     # --- values ---
 
     def number_of(self, value: Any) -> int:
-        """The number of what a descriptor is, or of a handle's backend; 0 of what no number says."""
+        """Return the number of what a descriptor is, or of a handle's backend; 0 of what no number says."""
         key = _value(value)
         if key is None:
             return 0
@@ -219,5 +219,5 @@ def _value(value: Any) -> Any:
 
 
 def _has_doubles(value: Any) -> bool:
-    """Whether scaling factors beside a descriptor are doubles."""
+    """Return whether scaling factors beside a descriptor are doubles."""
     return not isinstance(value, Handle) and getattr(value.spec, "data_type", None) is DOUBLE

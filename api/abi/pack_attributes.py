@@ -22,7 +22,7 @@ PLACES = {
 
 
 def _type(function: Function, label: int) -> str | None:
-    """The type of an attribute; None for device memory, and for what is no label, which the call refuses."""
+    """Return the type of an attribute; None for device memory, and for what is no label, which the call refuses."""
     try:
         if "Const" in function.name:
             return const_type(cudnnFusedOpsConstParamLabel_t(label))
@@ -32,7 +32,7 @@ def _type(function: Function, label: int) -> str | None:
 
 
 def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
-    """The rule of what a setter is given: a descriptor itself, a pointer to an enumerator or a scalar, device memory itself."""
+    """Return the rule of what a setter is given: a descriptor itself, a pointer to an enumerator or a scalar, device memory itself."""
 
     def read(c: tuple[Any, ...]) -> Any:
         kind, address = _type(function, c[LABEL]), c[index]
@@ -46,7 +46,7 @@ def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callab
 
 
 def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
-    """The rule of what a getter returns: a descriptor's contents go into the caller's own, anything else behind its pointer."""
+    """Return the rule of what a getter returns: a descriptor's contents go into the caller's own, anything else behind its pointer."""
 
     def write(c: tuple[Any, ...], value: Any) -> None:
         kind, address = _type(function, c[LABEL]) or "uintptr_t", c[index]

@@ -14,7 +14,7 @@ from ..operations import Operation
 
 @cache
 def _address_range() -> Any:
-    """The driver's function that knows allocations; None where there is no driver: the size of an operand is not known then."""
+    """Return the driver's function that knows allocations; None where there is no driver: the size of an operand is not known then."""
     try:
         return ctypes.CDLL("libcuda.so.1").cuMemGetAddressRange_v2
     except (OSError, AttributeError):
@@ -22,7 +22,7 @@ def _address_range() -> Any:
 
 
 def bytes_behind(address: int) -> int | None:
-    """Bytes from an address to the end of its allocation; None where nobody knows, ``ValueError`` outside of all allocations."""
+    """Return the bytes from an address to the end of its allocation; None where nobody knows, ``ValueError`` outside of all allocations."""
     ask = _address_range()
     if ask is None:
         return None
@@ -34,7 +34,7 @@ def bytes_behind(address: int) -> int | None:
 
 @lru_cache(maxsize=1024)
 def memory_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
-    """A view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them. It owns nothing, and is used again."""
+    """Return a view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them. It owns nothing, and is used again."""
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)  # type: ignore[call-overload]
 
 
@@ -59,7 +59,7 @@ class Stream:
 
 
 def pointer_backend() -> Any:
-    """The reference backend, to which an int is the address of as many bytes as the operation needs."""
+    """Return the reference backend, to which an int is the address of as many bytes as the operation needs."""
     from dualdnn.reference import ReferenceBackend, run
 
     of_unknown_size = lru_cache(maxsize=1024)(partial(Pointer, nbytes=None))

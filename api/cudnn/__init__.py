@@ -26,7 +26,7 @@ _function = lazy(__name__, HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """A function, whose module is imported; ``FUNCTIONS``, all of them by name; why there is no such name."""
+    """Return a function, whose module is imported; ``FUNCTIONS``, all of them by name; why there is no such name."""
     if name == "FUNCTIONS":
         load(__name__, HOMES)
         return _FUNCTIONS

@@ -70,7 +70,7 @@ def check_spaces(attn: AttnSpec, weights: Any, null: str, other: str, **sizes: i
 
 
 def windows(low: Any, high: Any, steps: range, keys: int, clause: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The windows of some time-steps, limited to the keys that there are."""
+    """Return the windows of some time-steps, limited to the keys that there are."""
     for name, found in (("loWinIdx", low), ("hiWinIdx", high)):
         expect(len(found) >= steps.stop, BAD_PARAM, clause,
                f"{name} has {len(found)} entries, time-step {steps.stop - 1} needs its own")  # fmt: skip

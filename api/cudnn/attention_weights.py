@@ -31,7 +31,7 @@ def cudnnGetMultiHeadAttnBuffers(handle, attnDesc):
 
 
 def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
-    """Bytes of weights, work space and reserve space, which memory can hold."""
+    """Return the bytes of weights, work space and reserve space, which memory can hold."""
     sizes = space_bytes(spec)
     expect(max(sizes) <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} needs buffers of {sizes} bytes")
     return sizes

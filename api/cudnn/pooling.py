@@ -191,7 +191,7 @@ def cudnnGetPoolingNdForwardOutputDim(poolingDesc, inputDesc, nbDims):
 
 
 def pooled_dims(pooling: PoolingSpec, tensor: TensorSpec) -> tuple[int, ...]:
-    """The advised dimensions of the pooled tensor."""
+    """Return the advised dimensions of the pooled tensor."""
     room = [extent + 2 * padding - window
             for extent, padding, window in zip(tensor.dims[2:], pooling.padding, pooling.window, strict=True)]  # fmt: skip
     expect(min(room) >= 0, BAD_PARAM, INCORRECT_PARAMETER,

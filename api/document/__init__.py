@@ -48,7 +48,7 @@ class Parameter:
 
     @cached_property
     def base_type(self) -> str:
-        """The type without const, pointer and array marks."""
+        """Return the type without const, pointer and array marks."""
         return self.ctype.replace("const ", "").replace("*", "").replace("[]", "").strip()
 
     @cached_property
@@ -57,7 +57,7 @@ class Parameter:
 
     @property
     def is_returned(self) -> bool:
-        """A pure host output: the calls return it instead of taking a place to store it."""
+        """Return a pure host output: the calls return it instead of taking a place to store it."""
         return self.direction == "out" and self.memory == "host" and self.is_pointer
 
 
@@ -77,7 +77,7 @@ class Function:
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
-        """The parameters that a caller passes."""
+        """Return the parameters that a caller passes."""
         return tuple(parameter for parameter in self.parameters if not parameter.is_returned)
 
 

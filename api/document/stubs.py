@@ -207,7 +207,7 @@ def _returned_type(library: Library, parameter: Parameter) -> str:
 
 
 def _plain_type(library: Library, parameter: Parameter, given: bool) -> str:
-    """The type of one value: what is given may be wider than what comes back."""
+    """Return the type of one value: what is given may be wider than what comes back."""
     base = parameter.base_type
     if base == library.handle[0]:
         return library.handle[1]

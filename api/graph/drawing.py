@@ -9,7 +9,7 @@ from ..operations.graph import GraphTensor, Node, PointwiseNode
 
 
 def mermaid(nodes: Sequence[Node]) -> list[str]:
-    """The lines of the flowchart: operations as boxes, tensors with memory as rounded ones, virtual ones as hexagons."""
+    """Return the lines of the flowchart: operations as boxes, tensors with memory as rounded ones, virtual ones as hexagons."""
     lines, seen = ["flowchart LR"], set[int]()
     for index, node in enumerate(nodes):
         operation = f"op{index}"

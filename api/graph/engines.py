@@ -52,7 +52,7 @@ def _names(types: Sequence[object]) -> str:
 
 
 def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
-    """The engine of a documented algorithm: what the tables of its call have, in a math type."""
+    """Return the engine of a documented algorithm: what the tables of its call have, in a math type."""
 
     def refuses(nodes: tuple[Node, ...]) -> str:
         try:

@@ -38,7 +38,7 @@ class GraphEngine:
         return ENGINES[self.index]
 
     def operation(self, choice: int = 0) -> OperationGraph:
-        """The execution of the graph by this engine, without its workspace."""
+        """Return the execution of the graph by this engine, without its workspace."""
         return OperationGraph(self.graph.nodes, self.index, choice, 0)
 
 
@@ -55,7 +55,7 @@ def engine(given: Given) -> tuple[GraphEngine, Results]:
 
 
 def described_engine(graph: Graph, index: int) -> tuple[GraphEngine, Results]:
-    """An engine that executes a graph, with what can be read of it."""
+    """Return an engine that executes a graph, with what can be read of it."""
     found, nodes = ENGINES[index], graph.nodes
     made = GraphEngine(graph, index, _solvers(graph, index))
     return made, {
@@ -69,7 +69,7 @@ def described_engine(graph: Graph, index: int) -> tuple[GraphEngine, Results]:
 
 
 def _solvers(graph: Graph, index: int) -> int:
-    """How many solvers the handle's backend has for the engine to choose from, none where there is no choice."""
+    """Return how many solvers the handle's backend has for the engine to choose from, none where there is no choice."""
     names = graph.handle.backend.graph_solvers(OperationGraph(graph.nodes, index, 0, 0))
     return len(names) if len(names) > 1 else 0
 
@@ -87,7 +87,7 @@ def _knob_info(solvers: int) -> Finalized:
 
 
 def _info(kind: Kind, elements: Results) -> Finalized:
-    """A descriptor that only queries make."""
+    """Return a descriptor that only queries make."""
     listed = tuple(elements.items())
     return Finalized(kind, listed, listed)
 
@@ -123,7 +123,7 @@ def configuration(given: Given) -> tuple[Configuration, Results]:
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
 def heuristics(given: Given) -> tuple[Graph, Results]:
-    """The configurations that execute the graph, the one that is expected to be fastest first."""
+    """Return the configurations that execute the graph, the one that is expected to be fastest first."""
     graph: Graph = given.record("OPERATION_GRAPH")
     element = given.one("OPERATION_GRAPH")
     able = {}
@@ -136,7 +136,7 @@ def heuristics(given: Given) -> tuple[Graph, Results]:
 
 
 def _configured(graph: Finalized, made: GraphEngine, results: Results) -> Finalized:
-    """The configuration of an engine as its user would have described it."""
+    """Return the configuration of an engine as its user would have described it."""
     given = {Name.CUDNN_ATTR_ENGINE_OPERATION_GRAPH: (graph,), Name.CUDNN_ATTR_ENGINE_GLOBAL_INDEX: (made.index,)}
     engine_ = Finalized(Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, made, tuple({**given, **results}.items()))
     elements = {
@@ -155,7 +155,7 @@ class ExecutionPlan:
 
     @cached_property
     def uids(self) -> tuple[int, ...]:
-        """The unique ids of the tensors with memory, in the order of the operands, of which the workspace is the last."""
+        """Return the unique ids of the tensors with memory, in the order of the operands, of which the workspace is the last."""
         return tuple(self.operation.tensors[name].uid for name in self.operation.operands[:-1])
 
 

@@ -61,7 +61,7 @@ class Finalized:
     elements: tuple[tuple[Name, tuple[Any, ...]], ...]
 
     def of(self, name: Name) -> tuple[Any, ...]:
-        """The elements of an attribute, none where it has none."""
+        """Return the elements of an attribute, none where it has none."""
         return dict(self.elements).get(name, ())
 
 
@@ -82,7 +82,7 @@ class Given:
                 self.elements[name] = attribute.default
 
     def _settled(self, element: Any) -> Any:
-        """An element, a descriptor as what it was when it was finalised."""
+        """Return an element, a descriptor as what it was when it was finalised."""
         if not isinstance(element, BackendDescriptor):
             return element
         clause = self.type.inconsistent
@@ -99,15 +99,15 @@ class Given:
         return named.get(self.type.kind, self.type.inconsistent)
 
     def name(self, ending: str) -> Name:
-        """The attribute whose name ends so."""
+        """Return the attribute whose name ends so."""
         return next(known for text, known in self.by_ending.items() if text.endswith(f"_{ending}"))
 
     def all(self, ending: str) -> tuple[Any, ...]:
-        """The elements of the attribute."""
+        """Return the elements of the attribute."""
         return self.elements.get(self.name(ending), ())
 
     def one(self, ending: str) -> Any:
-        """The only element of the attribute, None where it was not set."""
+        """Return the only element of the attribute, None where it was not set."""
         return next(iter(self.all(ending)), None)
 
     def record(self, ending: str) -> Any:
@@ -116,7 +116,7 @@ class Given:
         return None if found is None else found.record
 
     def is_set(self, ending: str) -> bool:
-        """Whether the attribute was set, its default not counted."""
+        """Return whether the attribute was set, its default not counted."""
         return self.name(ending) in self.was_set
 
 
@@ -146,7 +146,7 @@ def finalizes_with_results(kind: Kind) -> Callable[[Finalizer], Finalizer]:
 
 
 def create(kind: Kind) -> BackendDescriptor:
-    """A descriptor of this type."""
+    """Return a descriptor of this type."""
     text = f"descriptors of type {kind.name} cannot be created"
     known = kind in FINALIZERS or TYPES[kind].not_finalizable is not None
     expect(known, NOT_SUPPORTED, "cudnnBackendCreateDescriptor/c04", text)
@@ -175,7 +175,7 @@ def _expect_type(attribute: Attribute, kind: Type, clause: str) -> None:
 
 
 def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tuple[Any, ...]:
-    """The elements as the descriptor keeps them."""
+    """Return the elements as the descriptor keeps them."""
     clause, name = f"{SET}/c07", attribute.name.name
     if count == 0:
         return ()
@@ -239,7 +239,7 @@ def finalize(descriptor: BackendDescriptor) -> None:
 
 
 def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, requested: int) -> tuple[int, tuple[Any, ...]]:
-    """How many elements an attribute of a finalised descriptor has, and at most ``requested`` of them."""
+    """Return how many elements an attribute of a finalised descriptor has, and at most ``requested`` of them."""
     text = f"{descriptor!r}: attributes are read from finalised descriptors"
     expect(descriptor.spec is not None, NOT_INITIALIZED, f"{GET}/c08", text)
     attribute = TYPES[descriptor.kind].attributes.get(name)
@@ -252,7 +252,7 @@ def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, request
 
 
 def _shown(element: Any, kind: Type) -> Any:
-    """An element as a caller gets it: a descriptor is a new, finalised one."""
+    """Return an element as a caller gets it: a descriptor is a new, finalised one."""
     if isinstance(element, Finalized):
         return BackendDescriptor(element.kind, element)
     if kind == Type.CUDNN_TYPE_FLOAT and math.isfinite(element):

@@ -54,7 +54,7 @@ def operation_graph(given: Given) -> tuple[Graph, Mapping[Name, tuple[Any, ...]]
 
 
 def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes in an order in which they can run; BAD_PARAM for what is no graph."""
+    """Return the nodes in an order in which they can run; BAD_PARAM for what is no graph."""
     clause = f"{SECTION}/c14"
     described: dict[int, GraphTensor] = {}
     writers: dict[int, int] = {}

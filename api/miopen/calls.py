@@ -23,12 +23,12 @@ USES: dict[str, tuple[str, ...]] = {}  # call -> the functions of cuDNN that ser
 
 
 def available(name: str) -> bool:
-    """Whether everything that serves the call exists."""
+    """Return whether everything that serves the call exists."""
     return name in CALLS and all(used in CUDNN_FUNCTIONS for used in USES[name])
 
 
 def missing(name: str) -> list[str]:
-    """The functions of cuDNN that the call waits for."""
+    """Return the functions of cuDNN that the call waits for."""
     return [used for used in USES.get(name, ()) if used not in CUDNN_FUNCTIONS]
 
 
@@ -72,7 +72,7 @@ def call(*uses: str, fresh: Sequence[str] = ()) -> Callable[[Callable[..., Any]]
 
 
 def cudnn(name: str) -> Callable[..., Any]:
-    """The function of cuDNN that serves a call."""
+    """Return the function of cuDNN that serves a call."""
     return CUDNN_FUNCTIONS[name]
 
 
@@ -160,7 +160,7 @@ class _Checks:
             raise self.wrong(parameter, value, "not a number") from None
 
     def wrong(self, parameter: Parameter, value: Any, what: str) -> MiopenError:
-        """The error for an argument that is wrong in itself."""
+        """Return the error for an argument that is wrong in itself."""
         return MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {shown(value)}, {what}")
 
 

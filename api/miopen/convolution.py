@@ -169,14 +169,14 @@ def _problem(direction: Direction, convolution: Any, *operands: Any) -> Problem:
 
 
 def _in_cudnn_order(direction: Direction, convolution: Any, *operands: Any) -> tuple[Any, ...]:
-    """The four descriptors as cuDNN takes them: its filter is a filter."""
+    """Return the four descriptors as cuDNN takes them: its filter is a filter."""
     descriptors = [o.filter if i == direction.filter else o.cudnn for i, o in enumerate(operands)]
     first, second = (descriptors[place] for place in direction.order)
     return first, second, convolution.cudnn, descriptors[2]
 
 
 def _queried(handle: MiopenHandle, direction: Direction, convolution: Any, *operands: Any) -> int:
-    """Bytes of workspace that the most demanding algorithm needs."""
+    """Return the bytes of workspace that the most demanding algorithm needs."""
     handle.queried.add(_problem(direction, convolution, *operands))
     descriptors = _in_cudnn_order(direction, convolution, *operands)
     largest = 0

@@ -26,7 +26,7 @@ class Function:
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
-        """The parameters that a caller passes."""
+        """Return the parameters that a caller passes."""
         return tuple(parameter for parameter in self.parameters if not parameter.is_returned)
 
 

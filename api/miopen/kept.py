@@ -21,14 +21,14 @@ TYPES = {np.dtype(np.float32): cudnnDataType_t.CUDNN_DATA_FLOAT, np.dtype(np.int
 
 
 def described(dtype: Any, dims: tuple[int, ...]) -> Any:
-    """The descriptor of a packed tensor of four dimensions."""
+    """Return the descriptor of a packed tensor of four dimensions."""
     made = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnSetTensor4dDescriptor")(made, cudnnTensorFormat_t.CUDNN_TENSOR_NCHW, TYPES[np.dtype(dtype)], *dims)
     return made
 
 
 def read(handle: Any, descriptor: Any, memory: Any, dtype: Any = np.float32) -> Array:
-    """The elements of a tensor of this type, with its dimensions."""
+    """Return the elements of a tensor of this type, with its dimensions."""
     dims = tuple(descriptor.spec.dims)
     with handle.allocate(np.dtype(dtype).itemsize * prod(dims)) as copy:
         cudnn("cudnnTransformTensor")(handle.cudnn, 1.0, descriptor, memory, 0.0, described(dtype, dims), copy)
@@ -47,7 +47,7 @@ def write(handle: Any, elements: Array, descriptor: Any, memory: Any) -> None:
 
 
 def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
-    """The place of the maximum in each window, counted along its rows: the first of equals; NaN and padding are none, and where no
+    """Return the place of the maximum in each window, counted along its rows: the first of equals; NaN and padding are none, and where no
     element is larger than the lowest number the place is 0. extents: rows and columns of the result."""
     reach = [(n - 1) * stride + size for n, stride, size in zip(extents, pooling.stride, pooling.window, strict=True)]
     (top, left), (h, w) = pooling.padding, x.shape[2:]
@@ -74,7 +74,7 @@ def pooled_gradient(kept: Array, dy: Array, pooling: Any, extents: tuple[int, ..
 
 
 def across_channels(terms: Array, n: int) -> Array:
-    """The sum of each channel's n neighbours, itself among them, in float64."""
+    """Return the sum of each channel's n neighbours, itself among them, in float64."""
     padded = np.pad(terms.astype(np.float64), ((0, 0), (n // 2, n // 2), (0, 0), (0, 0)))
     sums: Array = sliding_window_view(padded, n, axis=1).sum(-1)
     return sums

@@ -9,7 +9,7 @@ from .specs import ActivationSpec, TensorSpec
 
 @record
 class ActivationForward(Operation):
-    """y = alpha * f(x) + beta * y."""
+    """Compute y = alpha * f(x) + beta * y."""
 
     activation: ActivationSpec
     alpha: float
@@ -23,7 +23,7 @@ class ActivationForward(Operation):
 
 @record
 class ActivationBackward(Operation):
-    """dx = alpha * f'(x, y) * dy + beta * dx."""
+    """Compute dx = alpha * f'(x, y) * dy + beta * dx."""
 
     activation: ActivationSpec
     alpha: float

@@ -31,11 +31,11 @@ class Buffer(Protocol):
     writable: bool
 
     def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Any:
-        """A NumPy copy of the contents, after all work of the buffer's handle has finished: of ``dtype`` and ``shape``
+        """Return a NumPy copy of the contents, after all work of the buffer's handle has finished: of ``dtype`` and ``shape``
         (one size may be -1), or of a tensor or filter descriptor."""
 
     def slice(self, offset: int, nbytes: int) -> Any:
-        """A buffer of ``nbytes`` bytes from ``offset`` in the same memory."""
+        """Return a buffer of ``nbytes`` bytes from ``offset`` in the same memory."""
 
     def __enter__(self) -> Any: ...
 
@@ -59,26 +59,26 @@ class Backend(Protocol):
     def allocate(self, nbytes: int) -> Buffer: ...
 
     def to_device(self, array: Any) -> Buffer:
-        """A buffer with the bytes of a contiguous array of at least one dimension."""
+        """Return a buffer with the bytes of a contiguous array of at least one dimension."""
 
     def zeros(self, nbytes: int) -> Buffer:
-        """A buffer of zeros, numbers in every type."""
+        """Return a buffer of zeros, numbers in every type."""
 
     def operand(self, value: Any) -> Operand: ...
 
     def prepare(self, operation: Operation) -> Launch: ...
 
     def workspace_bytes(self, operation: Operation) -> int:
-        """Bytes of workspace that the operation needs here; what its own workspace field says does not matter."""
+        """Return the bytes of workspace that the operation needs here; what its own workspace field says does not matter."""
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
-        """The same operations, which differ in algorithm and math type, the one expected to be fastest first."""
+        """Return the same operations, which differ in algorithm and math type, the one expected to be fastest first."""
 
     def graph_solvers(self, operation: OperationGraph) -> tuple[str, ...]:
-        """The solvers among which the knob of the operation's engine chooses, by their names; none where there is no choice."""
+        """Return the solvers among which the knob of the operation's engine chooses, by their names; none where there is no choice."""
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Operand | None], stream: Any) -> float:
-        """Milliseconds that the operation takes on these operands, measured by running it; waits for the result."""
+        """Return the milliseconds that the operation takes on these operands, measured by running it; waits for the result."""
 
     def new_stream(self) -> Any: ...
 
@@ -87,7 +87,7 @@ class Backend(Protocol):
         is no stream at all, ValueError where it belongs to another device."""
 
     def finished(self, stream: Any) -> bool:
-        """Whether all work in the stream is done, without waiting."""
+        """Return whether all work in the stream is done, without waiting."""
 
     def synchronize(self, stream: Any) -> None: ...
 

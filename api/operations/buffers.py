@@ -51,20 +51,20 @@ class SharedBuffer(ABC):
 
     @abstractmethod
     def contents(self, nbytes: int) -> bytearray:
-        """A copy of the first ``nbytes`` bytes, after all work of the device."""
+        """Return a copy of the first ``nbytes`` bytes, after all work of the device."""
 
     @abstractmethod
     def part(self, offset: int, nbytes: int) -> Any:
-        """The slice, whose limits were checked."""
+        """Return the slice, whose limits were checked."""
 
     @abstractmethod
     def duplicate(self) -> Any:
-        """A buffer of its own with the same bytes."""
+        """Return a buffer of its own with the same bytes."""
 
     # What follows from it.
 
     def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Array:
-        """A NumPy copy of the first elements: of ``dtype`` and ``shape``, where one size may be -1 (as many as there
+        """Return a NumPy copy of the first elements: of ``dtype`` and ``shape``, where one size may be -1 (as many as there
         are), or of a tensor or filter descriptor, in (N, C, spatial ...)."""
         self.require_alive()
         spec = getattr(dtype, "spec", None)
@@ -101,7 +101,7 @@ class SharedBuffer(ABC):
         return joined_vectors(spec, layout(spec).of(memory)).copy()
 
     def slice(self, offset: int, nbytes: int) -> Any:
-        """A buffer of ``nbytes`` bytes from ``offset`` in the same memory, which lives until the whole buffer is freed."""
+        """Return a buffer of ``nbytes`` bytes from ``offset`` in the same memory, which lives until the whole buffer is freed."""
         self.require_alive()
         offset, nbytes = operator.index(offset), operator.index(nbytes)
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
@@ -142,7 +142,7 @@ class SharedBuffer(ABC):
 
 
 def checked_size(nbytes: Any) -> int:
-    """A number of bytes as an allocation takes it; ``MemoryError`` where no address space holds so many."""
+    """Return a number of bytes as an allocation takes it; ``MemoryError`` where no address space holds so many."""
     size = operator.index(nbytes)
     if size < 0:
         raise ValueError(f"nbytes is {size}, a size cannot be negative")

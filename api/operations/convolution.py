@@ -26,7 +26,7 @@ from .specs import FLOAT, ActivationSpec, AttnSpec, ConvolutionSpec, FilterSpec,
 
 
 def allows_tf32(spec: ConvolutionSpec | AttnSpec) -> bool:
-    """Whether float inputs may be rounded to TF32 (11 significant bits) on devices of compute capability 8.0 or more.
+    """Return whether float inputs may be rounded to TF32 (11 significant bits) on devices of compute capability 8.0 or more.
 
     Every math type but FMA_MATH permits it, unless NVIDIA_TF32_OVERRIDE=0 (3.1.2.13).
     """
@@ -48,7 +48,7 @@ class _Convolution(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """How many products one output element sums."""
+        """Return how many products one output element sums."""
         return prod(self.w.dims[1:])
 
     @property
@@ -60,7 +60,7 @@ class _Convolution(Operation):
 
 @record
 class ConvolutionForward(_Convolution):
-    """y = alpha * conv(x, w) + beta * y.
+    """Compute y = alpha * conv(x, w) + beta * y.
 
     ``workspace_bytes`` is what the backend needs for this operation (``Backend.workspace_bytes``), 0 while it is asked.
     ``compute_type`` is that of alpha, beta and the blend; the products are summed in ``convolution.compute_type``.
@@ -81,7 +81,7 @@ class ConvolutionForward(_Convolution):
 
 @record
 class ConvolutionBiasActivationForward(_Convolution):
-    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0."""
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0."""
 
     convolution: ConvolutionSpec
     activation: ActivationSpec
@@ -123,7 +123,7 @@ class Im2Col(Operation):
 
 @record
 class ReorderFilter(Operation):
-    """reorderedFilterData = filterData in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads.
+    """Compute reorderedFilterData = filterData in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads.
 
     Scalars [K/32, 4, 4, 2 | C/32, R, S | 8, 4] (k = (k/32, k/8 % 4, k/2 % 4, k % 2), c = (c/32, c/4 % 8, c % 4)) go to
     [C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4]; with CUDNN_NO_REORDER they are copied.
@@ -153,7 +153,7 @@ class ReorderFilterAndBias(Operation):
 
 @record
 class ConvolutionBackwardData(Operation):
-    """dx = alpha * (the gradient of conv(x, w) with respect to x, given dy) + beta * dx.
+    """Compute dx = alpha * (the gradient of conv(x, w) with respect to x, given dy) + beta * dx.
 
     The fields are those of ConvolutionForward; ``dx`` is described as its x, ``dy`` as its y.
     """
@@ -173,7 +173,7 @@ class ConvolutionBackwardData(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """How many products an element of dx sums at most: one output position in each ``stride`` meets it under some tap."""
+        """Return how many products an element of dx sums at most: one output position in each ``stride`` meets it under some tap."""
         convolution, (filters, _, *taps) = self.convolution, self.w.dims
         every = (s // gcd(s, d) for s, d in zip(convolution.stride, convolution.dilation, strict=True))
         return filters // convolution.group_count * prod(-(-t // e) for t, e in zip(taps, every, strict=True))
@@ -181,7 +181,7 @@ class ConvolutionBackwardData(Operation):
 
 @record
 class ConvolutionBackwardFilter(Operation):
-    """dw = alpha * (the gradient of conv(x, w) with respect to w, given dy) + beta * dw.
+    """Compute dw = alpha * (the gradient of conv(x, w) with respect to w, given dy) + beta * dw.
 
     The fields are those of ConvolutionForward; ``dw`` is described as its w, ``dy`` as its y.
     """
@@ -201,13 +201,13 @@ class ConvolutionBackwardFilter(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """How many products an element of dw sums."""
+        """Return how many products an element of dw sums."""
         return prod(self.dy.dims) // self.dy.dims[1]
 
 
 @record
 class ConvolutionBackwardBias(Operation):
-    """db = alpha * (sums of dy over images and positions, one for each channel) + beta * db."""
+    """Compute db = alpha * (sums of dy over images and positions, one for each channel) + beta * db."""
 
     alpha: float
     beta: float
@@ -219,7 +219,7 @@ class ConvolutionBackwardBias(Operation):
 
     @cached_property
     def as_reduction(self) -> ReduceTensor:
-        """The same sums as a reduction of A = dy to C = db."""
+        """Return the same sums as a reduction of A = dy to C = db."""
         spec = ReduceTensorSpec(
             cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_ADD, self.compute_type,
             cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,

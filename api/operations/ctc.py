@@ -41,12 +41,12 @@ class _CTCLoss(Operation):
 
     @property
     def normalizes(self) -> bool:
-        """Whether probs holds activations."""
+        """Return whether probs holds activations."""
         return self.ctc_loss.normalization == cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_SOFTMAX
 
     @property
     def keeps(self) -> bool:
-        """Whether the gradients of a sequence without an alignment stay as they are; they are zero where not."""
+        """Return whether the gradients of a sequence without an alignment stay as they are; they are zero where not."""
         return self.ctc_loss.gradient_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
     @property
@@ -56,12 +56,12 @@ class _CTCLoss(Operation):
     @property
     @abstractmethod
     def most_labels(self) -> int:
-        """Labels of a sequence at most."""
+        """Return the labels of a sequence at most."""
 
 
 @record
 class CTCLoss(_CTCLoss):
-    """costs[n] = -ln p(labels of n | probs), gradients = those of costs with respect to the activations; labels of the host."""
+    """Compute costs[n] = -ln p(labels of n | probs), gradients = those of costs with respect to the activations; labels of the host."""
 
     ctc_loss: CTCLossSpec
     algo: cudnnCTCLossAlgo_t

@@ -63,7 +63,7 @@ class Imported(NamedTuple):
 
 
 def imported(value: Any, devices: tuple[int, ...] = HOST_DEVICES) -> Imported:
-    """The memory of an object with ``__dlpack__`` on one of ``devices``; TypeError or ValueError says why it cannot serve."""
+    """Return the memory of an object with ``__dlpack__`` on one of ``devices``; TypeError or ValueError says why it cannot serve."""
     kind, _ = value.__dlpack_device__()
     if int(kind) not in devices:
         raise ValueError(f"lies on a device of DLPack type {int(kind)}, not in memory that this backend can use")
@@ -84,7 +84,7 @@ def imported(value: Any, devices: tuple[int, ...] = HOST_DEVICES) -> Imported:
 
 
 def exported(address: int, nbytes: int, device: tuple[int, int], owner: Any) -> Any:
-    """A capsule of ``nbytes`` unsigned bytes at ``address``; whoever consumes it keeps ``owner`` alive."""
+    """Return a capsule of ``nbytes`` unsigned bytes at ``address``; whoever consumes it keeps ``owner`` alive."""
     extents = (ctypes.c_int64 * 1)(nbytes)
     tensor = _Tensor(address, *device, 1, UNSIGNED, 8, 1, extents, None, 0)
     managed = _Managed(tensor, None, _forget)

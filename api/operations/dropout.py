@@ -18,12 +18,12 @@ BITS_PER_BYTE, RESERVE_MULTIPLE = 8, 4
 
 
 def threshold(probability: float) -> int:
-    """An element is dropped where its random word, of 32 bits, is less than this."""
+    """Return an element is dropped where its random word, of 32 bits, is less than this."""
     return ceil(probability * 2**32)
 
 
 def reserve_bytes(x: TensorSpec) -> int:
-    """Bytes of the reserve space: one bit for each element, rounded up to words of 4 bytes."""
+    """Return the bytes of the reserve space: one bit for each element, rounded up to words of 4 bytes."""
     return -(-x.count // (BITS_PER_BYTE * RESERVE_MULTIPLE)) * RESERVE_MULTIPLE
 
 
@@ -40,7 +40,7 @@ class SetDropoutStates(Operation):
 
 @record
 class DropoutForward(Operation):
-    """y = x / (1 - probability) where the element is kept, else 0; element k of x is element k of y in row-major order.
+    """Compute y = x / (1 - probability) where the element is kept, else 0; element k of x is element k of y in row-major order.
 
     reserveSpace gets bit k, little-endian: whether element k is kept. states counts the call.
     """
@@ -67,7 +67,7 @@ class DropoutForward(Operation):
 
 @record
 class DropoutBackward(Operation):
-    """dx = dy / (1 - probability) where the forward call kept the element, else 0."""
+    """Compute dx = dy / (1 - probability) where the forward call kept the element, else 0."""
 
     probability: float
     dy: TensorSpec

@@ -63,17 +63,17 @@ class OperationGraph(Operation):
 
     @cached_property
     def written(self) -> dict[str, Node]:
-        """The node that writes a tensor, by operand name."""
+        """Return the node that writes a tensor, by operand name."""
         return {tensor.operand: node for node in self.nodes for tensor in node.outputs}
 
     @cached_property
     def single(self) -> Single | None:
-        """The one operation that the graph is to its engine; None where that runs node by node."""
+        """Return the one operation that the graph is to its engine; None where that runs node by node."""
         return single(self.nodes, self.engine)
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Tensors that no node writes, and those that a beta blends in node by node."""
+        """Return the tensors that no node writes, and those that a beta blends in node by node."""
         if self.single is not None:
             o = self.single.operation
             return tuple(dict.fromkeys(self.single.names[name] for name in o.tensors_read if name in o.reads))
@@ -81,11 +81,11 @@ class OperationGraph(Operation):
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Tensors that are written and not virtual."""
+        """Return the tensors that are written and not virtual."""
         return tuple(name for name in self.written if not self.tensors[name].is_virtual)
 
     def __getattr__(self, name: str) -> GraphTensor:
-        """A tensor by its operand name, as other operations have fields."""
+        """Return a tensor by its operand name, as other operations have fields."""
         if name.startswith("tensor_") and name in self.tensors:
             return self.tensors[name]
         raise AttributeError(name)
@@ -110,7 +110,7 @@ class OperationGraph(Operation):
         return 1 if operand in self.raw else self.tensors[operand].alignment
 
     def blend_of(self, output: str) -> tuple[float, float]:
-        """The single operation's; nodes blend for themselves."""
+        """Return the single operation's; nodes blend for themselves."""
         return NOT_BLENDED if self.single is None else self.single.operation.blend_of(self.inner(output))
 
     @cached_property

@@ -40,18 +40,18 @@ class GraphTensor:
 
     @property
     def operand(self) -> str:
-        """The name of the tensor's memory among the operands of an execution."""
+        """Return the name of the tensor's memory among the operands of an execution."""
         return f"tensor_{self.uid}"
 
     @cached_property
     def scalar_dims(self) -> tuple[int, ...]:
-        """Dimensions that count scalars."""
+        """Return the dimensions that count scalars."""
         along, count = self.vectorized_dimension, self.vector_count
         return tuple(extent * count if d == along else extent for d, extent in enumerate(self.dims))
 
     @cached_property
     def spec(self) -> TensorSpec:
-        """The tensor without its id, of elements that are one scalar."""
+        """Return the tensor without its id, of elements that are one scalar."""
         return TensorSpec(self.data_type, self.dims, self.strides)
 
 
@@ -71,7 +71,7 @@ class GraphConvolution:
         return len(self.stride)
 
     def output_sizes(self, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
+        """Return the spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
         return tuple(
             1 + (image[i] + self.pre_padding[i] + self.post_padding[i] - (window[i] - 1) * self.dilation[i] - 1) // self.stride[i]
             for i in range(self.rank)
@@ -110,16 +110,16 @@ class Node:
     @property
     @abstractmethod
     def precision(self) -> cudnnDataType_t:
-        """The type of the arithmetic that the node asks for."""
+        """Return the type of the arithmetic that the node asks for."""
 
     @property
     def blends(self) -> bool:
-        """Whether beta blends in what the output held before."""
+        """Return whether beta blends in what the output held before."""
         return getattr(self, "beta", 0.0) != 0
 
     @property
     def inputs(self) -> tuple[GraphTensor, ...]:
-        """The tensors that the node reads; not those that beta blends in."""
+        """Return the tensors that the node reads; not those that beta blends in."""
         found = (getattr(self, name) for name in self.reads)
         return tuple(tensor for tensor in found if tensor is not None)
 
@@ -148,7 +148,7 @@ class ConvolutionNode(Node):
 
     @property
     def groups(self) -> int:
-        """How many groups the convolution has."""
+        """Return how many groups the convolution has."""
         image, window, _ = self.bound
         if image.rank > self.convolution.rank + 2:
             return image.dims[1]
@@ -157,7 +157,7 @@ class ConvolutionNode(Node):
 
 @record
 class ConvolutionForwardNode(ConvolutionNode):
-    """y = alpha * conv(w, x) + beta * y (9.2.12)."""
+    """Compute y = alpha * conv(w, x) + beta * y (9.2.12)."""
 
     convolution: GraphConvolution
     alpha: float
@@ -173,7 +173,7 @@ class ConvolutionForwardNode(ConvolutionNode):
 
 @record
 class ConvolutionBackwardDataNode(ConvolutionNode):
-    """dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
+    """Compute dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
 
     convolution: GraphConvolution
     alpha: float
@@ -189,7 +189,7 @@ class ConvolutionBackwardDataNode(ConvolutionNode):
 
 @record
 class ConvolutionBackwardFilterNode(ConvolutionNode):
-    """dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
+    """Compute dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
 
     convolution: GraphConvolution
     alpha: float
@@ -205,7 +205,7 @@ class ConvolutionBackwardFilterNode(ConvolutionNode):
 
 @record
 class PointwiseNode(Node):
-    """y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with b broadcast (9.2.14)."""
+    """Compute y = op(alpha1 * x), or op(alpha1 * x, alpha2 * b) with b broadcast (9.2.14)."""
 
     pointwise: PointwiseSettings
     alpha1: float
@@ -224,7 +224,7 @@ class PointwiseNode(Node):
 
 @record
 class GenStatsNode(Node):
-    """sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
+    """Compute sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
 
     mode: cudnnGenStatsMode_t
     compute_type: cudnnDataType_t

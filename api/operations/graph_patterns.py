@@ -89,7 +89,7 @@ class NoPatternError(ValueError):
 
 @cache
 def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
-    """The operation that a graph is to an engine, None where that runs node by node; ``NoPatternError`` says why it is none."""
+    """Return the operation that a graph is to an engine, None where that runs node by node; ``NoPatternError`` says why it is none."""
     algorithm = ALGORITHMS[engine]
     if algorithm is None:
         return None
@@ -118,7 +118,7 @@ def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
 
 
 def _factor(value: float, tensor: TensorSpec) -> float:
-    """A scaling factor: double beside DOUBLE tensors, else rounded to float."""
+    """Return a scaling factor: double beside DOUBLE tensors, else rounded to float."""
     if tensor.data_type == DOUBLE:
         return value
     with np.errstate(over="ignore"):
@@ -128,7 +128,7 @@ def _factor(value: float, tensor: TensorSpec) -> float:
 def _convolution(
     node: ConvolutionNode, math_type: cudnnMathType_t
 ) -> tuple[ConvolutionSpec, tuple[TensorSpec, FilterSpec, TensorSpec]]:
-    """The convolution as its descriptors would say it: groups joined, a packed filter, one padding for both ends."""
+    """Return the convolution as its descriptors would say it: groups joined, a packed filter, one padding for both ends."""
     settings = node.convolution
     if settings.rank not in (2, 3):
         raise NoPatternError(f"there are {settings.rank} spatial dimensions, 2 or 3 are executed")
@@ -144,7 +144,7 @@ def _convolution(
 
 
 def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
-    """A tensor whose dimension of groups and the one behind it are one dimension."""
+    """Return a tensor whose dimension of groups and the one behind it are one dimension."""
     dims, strides = tensor.dims, tensor.strides
     if tensor.rank == spatial + 2 or tensor.vector_count != 1:
         return described(tensor)
@@ -155,7 +155,7 @@ def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
 
 
 def described(tensor: GraphTensor) -> TensorSpec:
-    """A tensor as descriptors of the documented calls say it: vectors of channels have data types of their own there."""
+    """Return a tensor as descriptors of the documented calls say it: vectors of channels have data types of their own there."""
     if tensor.vector_count == 1:
         return tensor.spec
     kinds = {scalars: kind for kind, scalars in VECTORS.items()}

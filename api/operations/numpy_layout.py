@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
     def of(self, memory: Array) -> Array:
-        """A view of the elements inside ``memory``."""
+        """Return a view of the elements inside ``memory``."""
         return np.ndarray(self.dims, self.dtype, memory, 0, self.strides)
 
     def transposed(self, order: Sequence[int]) -> Layout:
@@ -51,7 +51,7 @@ def layout(spec: TensorSpec) -> Layout:
 
 
 def joined_vectors(spec: TensorSpec, elements: Array) -> Array:
-    """Elements with the dimensions of ``spec.scalar_layout()`` as (N, C, spatial ...): a view, a copy where the tensor is
+    """Return the elements with the dimensions of ``spec.scalar_layout()`` as (N, C, spatial ...): a view, a copy where the tensor is
     vectorised."""
     if spec.vector_length == 1:
         return elements

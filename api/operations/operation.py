@@ -47,49 +47,49 @@ class Operation:
 
     @property
     def family(self) -> str:
-        """The operation's family, as ``FAMILIES`` of this package lists them."""
+        """Return the operation's family, as ``FAMILIES`` of this package lists them."""
         return type(self).__module__.removeprefix(f"{__package__}.").partition(".")[0]
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Names of the operands that the call has, inputs first, each once."""
+        """Return the names of the operands that the call has, inputs first, each once."""
         names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
         return tuple(name for name in names if self.has(name))
 
     def parameter_of(self, operand: str) -> str:
-        """The parameter of the call that passes an operand."""
+        """Return the parameter of the call that passes an operand."""
         return next((name for name, passed in self.parameters.items() if passed == operand), operand)
 
     def has(self, operand: str) -> bool:
-        """Whether the call got this operand: one that is optional may be NULL."""
+        """Return whether the call got this operand: one that is optional may be NULL."""
         return operand not in self.optional or operand in self.raw or getattr(self, operand) is not None
 
     @cached_property
     def tensors_read(self) -> tuple[str, ...]:
-        """Names of the described operands that the call reads for themselves."""
+        """Return the names of the described operands that the call reads for themselves."""
         return tuple(name for name in self.inputs if name not in self.raw and self.has(name))
 
     @cached_property
     def tensors_written(self) -> tuple[str, ...]:
-        """Names of the described operands that the call writes."""
+        """Return the names of the described operands that the call writes."""
         return tuple(name for name in self.outputs if name not in self.raw and self.has(name))
 
     def tensor(self, operand: str) -> TensorSpec:
-        """The tensor description of an operand; filters and containers of sequences are seen as tensors."""
+        """Return the tensor description of an operand; filters and containers of sequences are seen as tensors."""
         spec = getattr(self, operand)
         return spec if isinstance(spec, TensorSpec) else spec.tensor
 
     def nbytes(self, operand: str) -> int:
-        """Bytes of memory that the operand must have."""
+        """Return the bytes of memory that the operand must have."""
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
 
     def least_bytes(self, operand: str) -> int:
-        """Bytes that the operand's memory may not be smaller than: fewer where its contents say how much of it is read."""
+        """Return the bytes that the operand's memory may not be smaller than: fewer where its contents say how much of it is read."""
         return self.nbytes(operand)
 
     def alignment(self, operand: str) -> int:
-        """Bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""
+        """Return the bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""
         kind = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return kind.scalar_bytes if isinstance(kind, TensorSpec) else 1
 
@@ -102,13 +102,13 @@ class Operation:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Operands whose contents matter: the inputs, and the outputs that beta blends in."""
+        """Return the operands whose contents matter: the inputs, and the outputs that beta blends in."""
         blended = (name for name in self.tensors_written if self.blend_of(name)[1] != 0)
         kept = (name for name in self.raw if name in self.inputs)
         return tuple(dict.fromkeys((*self.tensors_read, *blended, *kept)))
 
     @cached_property
     def compute_type(self) -> cudnnDataType_t:
-        """The type of the arithmetic and of alpha and beta: DOUBLE for double data, else FLOAT."""
+        """Return the type of the arithmetic and of alpha and beta: DOUBLE for double data, else FLOAT."""
         names = (*self.tensors_read, *self.tensors_written)
         return DOUBLE if any(self.tensor(name).data_type == DOUBLE for name in names) else FLOAT

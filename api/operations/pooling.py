@@ -9,7 +9,7 @@ from .specs import PoolingSpec, TensorSpec
 
 @record
 class PoolingForward(Operation):
-    """y = alpha * pool(x) + beta * y."""
+    """Compute y = alpha * pool(x) + beta * y."""
 
     pooling: PoolingSpec
     alpha: float
@@ -23,7 +23,7 @@ class PoolingForward(Operation):
 
 @record
 class PoolingBackward(Operation):
-    """dx = alpha * gradient(y, dy, x) + beta * dx."""
+    """Compute dx = alpha * gradient(y, dy, x) + beta * dx."""
 
     pooling: PoolingSpec
     alpha: float

@@ -67,7 +67,7 @@ def _value_text(value: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """The record that printed as ``text``; ``ValueError`` where it is no such text."""
+    """Return the record that printed as ``text``; ``ValueError`` where it is no such text."""
     _define_all()
     try:
         return _build(ast.parse(text.strip(), mode="eval").body)
@@ -99,7 +99,7 @@ def _build(node: ast.expr) -> Any:
 
 
 def _made(kind: Any, values: dict[str, Any]) -> Any:
-    """The record of these values; TypeError where a field that holds records is given something else."""
+    """Return the record of these values; TypeError where a field that holds records is given something else."""
     for field in fields(kind):
         allowed = [part.strip() for part in str(field.type).split("|")]
         records = tuple(RECORDS[name] for name in allowed if name in RECORDS)

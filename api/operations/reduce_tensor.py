@@ -23,7 +23,7 @@ LEAST_WORKSPACE_BYTES = 16  # of every reduction, so that "too small" (cudnnRedu
 
 @record
 class ReduceTensor(Operation):
-    """C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1.
+    """Compute C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1.
 
     ``indices`` receives, for MIN and MAX, the row-major position inside the reduced dimensions of the first extremum,
     one unsigned integer per element of C in C's row-major order. ``workspace`` holds partial results of long reductions;
@@ -53,20 +53,20 @@ class ReduceTensor(Operation):
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:
-        """The dimensions of A that are reduced."""
+        """Return the dimensions of A that are reduced."""
         return reduced_dimensions(self.A, self.C)
 
     @cached_property
     def length(self) -> int:
-        """How many elements of A one element of C reduces."""
+        """Return how many elements of A one element of C reduces."""
         return prod(self.A.dims[i] for i in self.reduced)
 
 
 def reduced_dimensions(A: TensorSpec, C: TensorSpec) -> tuple[int, ...]:
-    """The dimensions where C has extent 1 and A has more."""
+    """Return the dimensions where C has extent 1 and A has more."""
     return tuple(i for i, (a, c) in enumerate(zip(A.dims, C.dims, strict=False)) if c == 1 and a != 1)
 
 
 def required_indices(reduction: ReduceTensorSpec, C: TensorSpec) -> int:
-    """Bytes for one index of the chosen width per element of C, none where none are asked for."""
+    """Return the bytes for one index of the chosen width per element of C, none where none are asked for."""
     return C.count * INDEX_BYTES[reduction.indices_type] if reduction.indices == FLATTENED else 0

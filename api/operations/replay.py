@@ -21,7 +21,7 @@ live = mode > 0  # whether calls may be answered so at the moment
 
 
 def is_suspended() -> bool:
-    """Whether every call has to be decided anew."""
+    """Return whether every call has to be decided anew."""
     return _reasons > 0
 
 

@@ -10,7 +10,7 @@ from .specs import TensorSpec
 
 @record
 class SoftmaxForward(Operation):
-    """y = alpha * softmax(x) + beta * y over C, H, W of each image or over C at each position."""
+    """Compute y = alpha * softmax(x) + beta * y over C, H, W of each image or over C at each position."""
 
     algorithm: cudnnSoftmaxAlgorithm_t
     mode: cudnnSoftmaxMode_t
@@ -25,7 +25,7 @@ class SoftmaxForward(Operation):
 
 @record
 class SoftmaxBackward(Operation):
-    """dx = alpha * gradient(y, dy) + beta * dx."""
+    """Compute dx = alpha * gradient(y, dy) + beta * dx."""
 
     algorithm: cudnnSoftmaxAlgorithm_t
     mode: cudnnSoftmaxMode_t

@@ -11,7 +11,7 @@ from .specs import SpatialTransformerSpec, TensorSpec
 
 @record
 class SpatialTfGridGeneratorForward(Operation):
-    """grid[n, i, j] = theta[n] (xt, yt, 1)^T, where (xt, yt) are the coordinates of pixel (i, j), from -1 to 1."""
+    """Compute grid[n, i, j] = theta[n] (xt, yt, 1)^T, where (xt, yt) are the coordinates of pixel (i, j), from -1 to 1."""
 
     transformer: SpatialTransformerSpec
 
@@ -29,7 +29,7 @@ class SpatialTfGridGeneratorForward(Operation):
 
 @record
 class SpatialTfGridGeneratorBackward(Operation):
-    """dtheta[n] = sum over pixels of dgrid[n, i, j] (xt, yt, 1)."""
+    """Compute dtheta[n] = sum over pixels of dgrid[n, i, j] (xt, yt, 1)."""
 
     transformer: SpatialTransformerSpec
 
@@ -47,7 +47,7 @@ class SpatialTfGridGeneratorBackward(Operation):
 
 @record
 class SpatialTfSamplerForward(Operation):
-    """y = alpha * (x, interpolated bilinearly at the coordinates of grid) + beta * y."""
+    """Compute y = alpha * (x, interpolated bilinearly at the coordinates of grid) + beta * y."""
 
     transformer: SpatialTransformerSpec
     alpha: float
@@ -65,7 +65,7 @@ class SpatialTfSamplerForward(Operation):
 
 @record
 class SpatialTfSamplerBackward(Operation):
-    """dx = alpha * (gradient of x) + beta * dx; dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid."""
+    """Compute dx = alpha * (gradient of x) + beta * dx; dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid."""
 
     transformer: SpatialTransformerSpec
     alpha: float

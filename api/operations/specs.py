@@ -55,17 +55,17 @@ SCALAR_BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, IN
 
 
 def scalar_type(data_type: cudnnDataType_t) -> cudnnDataType_t:
-    """The type of one scalar: INT8 for INT8x4 and INT8x32, itself for the plain types."""
+    """Return the type of one scalar: INT8 for INT8x4 and INT8x32, itself for the plain types."""
     return VECTORS.get(data_type, (data_type, 1))[0]
 
 
 def vector_length(data_type: cudnnDataType_t) -> int:
-    """How many channels one element holds."""
+    """Return how many channels one element holds."""
     return VECTORS.get(data_type, (data_type, 1))[1]
 
 
 def packed_strides(dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides without gaps when ``order`` lists the dimensions from the outermost to the innermost."""
+    """Return the strides without gaps when ``order`` lists the dimensions from the outermost to the innermost."""
     strides = [0] * len(dims)
     step = 1
     for dimension in reversed(order):
@@ -75,7 +75,7 @@ def packed_strides(dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, 
 
 
 def memory_order(tensor_format: cudnnTensorFormat_t, rank: int) -> tuple[int, ...]:
-    """Dimensions from the outermost to the innermost: N, C, spatial or N, spatial, C (3.1.2.28)."""
+    """Return the dimensions from the outermost to the innermost: N, C, spatial or N, spatial, C (3.1.2.28)."""
     spatial = tuple(range(2, rank))
     return (0, *spatial, 1) if tensor_format == NHWC else (0, 1, *spatial)
 
@@ -114,27 +114,27 @@ class TensorSpec:
 
     @cached_property
     def storage_dims(self) -> tuple[int, ...]:
-        """Dimensions counted in stored elements: C / vector_length channel planes."""
+        """Return the dimensions counted in stored elements: C / vector_length channel planes."""
         return _in_vectors(self.dims, self.vector_length)
 
     @cached_property
     def count(self) -> int:
-        """How many scalars the tensor holds, gaps not counted."""
+        """Return how many scalars the tensor holds, gaps not counted."""
         return prod(self.dims)
 
     @cached_property
     def elements(self) -> int:
-        """How many elements of the data type the tensor holds: a vector type's element is a vector."""
+        """Return how many elements of the data type the tensor holds: a vector type's element is a vector."""
         return prod(self.storage_dims)
 
     @cached_property
     def span(self) -> int:
-        """Stored elements from the first to the last, gaps included."""
+        """Return the stored elements from the first to the last, gaps included."""
         return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of memory that the tensor needs."""
+        """Return the bytes of memory that the tensor needs."""
         return self.span * self.scalar_bytes * self.vector_length
 
     @cached_property
@@ -144,7 +144,7 @@ class TensorSpec:
 
     @cached_property
     def spatially_packed(self) -> bool:
-        """The spatial dimensions lie in row-major order without gaps: innermost stride 1, each other the extent inside."""
+        """Return the spatial dimensions lie in row-major order without gaps: innermost stride 1, each other the extent inside."""
         step = 1
         for extent, stride in list(zip(self.dims, self.strides, strict=True))[:1:-1]:
             if extent == 1:
@@ -166,7 +166,7 @@ class TensorSpec:
         return False
 
     def scalar_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Dimensions and strides in scalars; a vectorised tensor has its vector as one more, innermost dimension
+        """Return the dimensions and strides in scalars; a vectorised tensor has its vector as one more, innermost dimension
         right after the channel planes: (N, C/v, v, spatial ...)."""
         if self.vector_length == 1:
             return self.dims, self.strides
@@ -190,7 +190,7 @@ class FilterSpec:
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """The filter seen as a tensor."""
+        """Return the filter seen as a tensor."""
         return TensorSpec.packed(self.data_type, self.dims, self.format)
 
     @property
@@ -225,12 +225,12 @@ class LRNSpec:
 
     @property
     def look_behind(self) -> int:
-        """Elements of the window before its center (3.2.83)."""
+        """Return the elements of the window before its center (3.2.83)."""
         return (self.n - 1) // 2
 
     @property
     def look_ahead(self) -> int:
-        """Elements of the window after its center: one more than before it where n is even."""
+        """Return the elements of the window after its center: one more than before it where n is even."""
         return self.n - self.look_behind - 1
 
     def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
@@ -286,11 +286,11 @@ class ConvolutionSpec:
 
     @property
     def is_flipped(self) -> bool:
-        """The filter is applied rotated by 180 degrees (5.1.3.11)."""
+        """Return the filter is applied rotated by 180 degrees (5.1.3.11)."""
         return self.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
 
     def windows(self, filter_dims: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial extents that the dilated filter covers: (filter - 1) * dilation + 1."""
+        """Return the spatial extents that the dilated filter covers: (filter - 1) * dilation + 1."""
         return tuple((f - 1) * d + 1 for f, d in zip(filter_dims[2:], self.dilation, strict=True))
 
     def output_dims(self, input_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -314,7 +314,7 @@ class SeqDataSpec:
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """The container as a tensor (time, batch, beam, vector) without gaps."""
+        """Return the container as a tensor (time, batch, beam, vector) without gaps."""
         return TensorSpec(self.data_type, self.dims, packed_strides(self.dims, tuple(map(int, self.axes))))
 
 
@@ -343,22 +343,22 @@ class AttnSpec:
 
     @property
     def query_size(self) -> int:
-        """Length of the query vectors that meet the keys."""
+        """Return the length of the query vectors that meet the keys."""
         return self.q_projected or self.q_size
 
     @property
     def key_size(self) -> int:
-        """Length of the key vectors that meet the queries."""
+        """Return the length of the key vectors that meet the queries."""
         return self.k_projected or self.k_size
 
     @property
     def value_size(self) -> int:
-        """Length of the vectors that the softmax weighs, and of what a head makes of them."""
+        """Return the length of the vectors that the softmax weighs, and of what a head makes of them."""
         return self.v_projected or self.v_size
 
     @property
     def output_size(self) -> int:
-        """Length of the output vectors: without output projection, those of all heads one behind the other."""
+        """Return the length of the output vectors: without output projection, those of all heads one behind the other."""
         return self.o_projected or self.heads * self.value_size
 
     @property
@@ -399,7 +399,7 @@ class FusedOpsParamsSpec:
         return self.values[self.labels.index(label)] if label in self.labels else None
 
     def changed(self, label: Any, value: Any) -> FusedOpsParamsSpec:
-        """The pack with another value of one attribute."""
+        """Return the pack with another value of one attribute."""
         values = (value if known == label else old for known, old in zip(self.labels, self.values, strict=True))
         return FusedOpsParamsSpec(self.ops, self.labels, tuple(values))
 
@@ -430,10 +430,10 @@ class SpatialTransformerSpec:
 
     @cached_property
     def theta(self) -> TensorSpec:
-        """The affine matrices, n x 2 x 3 (3.2.97)."""
+        """Return the affine matrices, n x 2 x 3 (3.2.97)."""
         return TensorSpec.packed(self.data_type, (self.dims[0], 2, 3))
 
     @cached_property
     def grid(self) -> TensorSpec:
-        """The coordinates, n x h x w x 2: x, then y (3.2.97)."""
+        """Return the coordinates, n x h x w x 2: x, then y (3.2.97)."""
         return TensorSpec.packed(self.data_type, (self.dims[0], *self.dims[2:], 2))

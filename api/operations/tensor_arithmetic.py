@@ -9,7 +9,7 @@ from .specs import OpTensorSpec, TensorSpec
 
 @record
 class AddTensor(Operation):
-    """C = alpha * A + beta * C, A broadcast along its dimensions of extent 1."""
+    """Compute C = alpha * A + beta * C, A broadcast along its dimensions of extent 1."""
 
     alpha: float
     beta: float
@@ -22,7 +22,7 @@ class AddTensor(Operation):
 
 @record
 class OpTensor(Operation):
-    """C = op(alpha1 * A, alpha2 * B) + beta * C, B broadcast along its dimensions of extent 1."""
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C, B broadcast along its dimensions of extent 1."""
 
     op_tensor: OpTensorSpec
     alpha1: float
@@ -38,7 +38,7 @@ class OpTensor(Operation):
 
 @record
 class ScaleTensor(Operation):
-    """y = alpha * y in place."""
+    """Compute y = alpha * y in place."""
 
     alpha: float
     y: TensorSpec
@@ -49,7 +49,7 @@ class ScaleTensor(Operation):
 
 @record
 class SetTensor(Operation):
-    """y = value everywhere; the value has the data type of y."""
+    """Compute y = value everywhere; the value has the data type of y."""
 
     value: float
     y: TensorSpec

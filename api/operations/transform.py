@@ -12,7 +12,7 @@ from .specs import FilterSpec, TensorSpec, TransformSpec
 
 @record
 class TransformTensor(Operation):
-    """y = alpha * x + beta * y, the layouts may differ."""
+    """Compute y = alpha * x + beta * y, the layouts may differ."""
 
     alpha: float
     beta: float
@@ -25,7 +25,7 @@ class TransformTensor(Operation):
 
 @record
 class TransformTensorEx(Operation):
-    """destData = alpha * transform(srcData) + beta * destData with padding, folding or unfolding."""
+    """Compute destData = alpha * transform(srcData) + beta * destData with padding, folding or unfolding."""
 
     transform: TransformSpec
     alpha: float
@@ -52,7 +52,7 @@ class TransformFilter(Operation):
 
 
 def folding_factors(transform: TransformSpec) -> tuple[int, ...]:
-    """The factor of each spatial dimension: 0 means no folding, as 1 does."""
+    """Return the factor of each spatial dimension: 0 means no folding, as 1 does."""
     return tuple(max(1, factor) for factor in transform.fold)
 
 

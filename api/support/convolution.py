@@ -92,7 +92,7 @@ class Problem:
 
     @property
     def configuration(self) -> Configuration | None:
-        """The row of table 17 that has these data types."""
+        """Return the row of table 17 that has these data types."""
         types = (self.x.data_type, self.w.data_type, self.convolution.compute_type, self.y.data_type)
         return next((c for c in CONFIGURATIONS if (c.x, c.w, c.compute, c.y) == types), None)
 
@@ -122,7 +122,7 @@ Layout = tuple[str, Callable[[TensorSpec], bool]]
 
 
 def packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorSpec], bool]:
-    """Whether the dimensions that ``order(rank)`` lists, outermost first, lie innermost in memory without gaps."""
+    """Return whether the dimensions that ``order(rank)`` lists, outermost first, lie innermost in memory without gaps."""
 
     def fits(tensor: TensorSpec) -> bool:
         step = 1
@@ -206,7 +206,7 @@ class Row:
     rules: tuple[Rule, ...] = ()
 
     def violated(self, problem: Problem, names: tuple[str, str, str]) -> str | None:
-        """The first thing that the row demands and the problem lacks. names: of the arguments that describe x, w and y."""
+        """Return the first thing that the row demands and the problem lacks. names: of the arguments that describe x, w and y."""
         configuration = problem.configuration
         if configuration not in self.configurations:
             return f"one of {', '.join(c.name for c in self.configurations)}"

@@ -61,7 +61,7 @@ _VARIANT_SCALARS = {
 
 
 def promise_of(pointer: Variant) -> Const | None:
-    """The placeholder that says what a device pointer of a variant parameter pack will be; None for the workspace and scalars."""
+    """Return the placeholder that says what a device pointer of a variant parameter pack will be; None for the workspace and scalars."""
     return Const.__members__.get(f"CUDNN_PARAM_{pointer.name.removeprefix('CUDNN_PTR_')}_PLACEHOLDER")
 
 
@@ -89,7 +89,7 @@ PRESETS: dict[str, IntEnum] = {  # of what is no descriptor
 
 
 def const_type(label: Const) -> str:
-    """The type of an attribute of a constant parameter pack: of a descriptor, or an enumeration."""
+    """Return the type of an attribute of a constant parameter pack: of a descriptor, or an enumeration."""
     if label == Const.CUDNN_PARAM_BN_MODE:
         return "cudnnBatchNormMode_t"
     if label.name.endswith("_PLACEHOLDER"):
@@ -98,7 +98,7 @@ def const_type(label: Const) -> str:
 
 
 def scalar_type(label: Variant) -> str | None:
-    """The C type of a scalar of a variant parameter pack; None for a device pointer."""
+    """Return the C type of a scalar of a variant parameter pack; None for a device pointer."""
     return _SCALARS.get(label)
 
 
@@ -143,7 +143,7 @@ SHAPE_CLAUSES = {
 
 
 def clause_of(listed: str) -> str:
-    """The id of a clause of cudnnFusedOpsVariantParamLabel_t."""
+    """Return the id of a clause of cudnnFusedOpsVariantParamLabel_t."""
     return f"{_V}/{listed}"
 
 

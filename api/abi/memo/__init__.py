@@ -10,7 +10,7 @@ FILES = ("threads.c", "objects.c", "keys.c", "entries.c", "launches.c", "answers
 
 
 def source() -> str:
-    """The C source of the memo, in front of the exports."""
+    """Return the C source of the memo, in front of the exports."""
     return "\n".join(Path(__file__).with_name(name).read_text() for name in FILES)
 
 

@@ -91,7 +91,7 @@ class Keeper:
         self.scalars = scalars_of(function)
 
     def asks(self) -> bool:
-        """Whether the memo wants to know of the call that this thread serves."""
+        """Return whether the memo wants to know of the call that this thread serves."""
         return bool(self.lib.memo_asks())
 
     def refused(self, status: int, text: str) -> None:
@@ -219,7 +219,7 @@ class Launches:
         return all(self._say_step(step, arguments, scalars if any_value else {}) for step in steps)
 
     def serves(self, device: Any) -> bool:
-        """Whether calls on a device are kept: those of one, which C has opened."""
+        """Return whether calls on a device are kept: those of one, which C has opened."""
         if self.device is None:
             self.by_driver = bool(device.native_context)
             if self.by_driver and not self.lib.driver_open(device.native_context):
@@ -276,12 +276,12 @@ class Launches:
         return 0
 
     def scratch_of(self, nbytes: int) -> int:
-        """The address of memory that this thread has until it asks again."""
+        """Return the address of memory that this thread has until it asks again."""
         self.lent.piece = self.device.allocate(nbytes)
         return int(self.lent.piece.address)
 
     def fits(self, addresses: Any, sizes: Any, count: int) -> int:
-        """Whether the device has as many bytes at each address."""
+        """Return whether the device has as many bytes at each address."""
         for i in range(count):
             try:
                 extent = self.device.extent(addresses[i]) if addresses[i] else None
@@ -293,7 +293,7 @@ class Launches:
 
 
 def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:
-    """Whether launches depend on scalars only by having them among their arguments. values: those that were written there."""
+    """Return whether launches depend on scalars only by having them among their arguments. values: those that were written there."""
     if values is None or not scalars:
         return False
     kinds = {kind for step in steps for _, kind, _ in step.scalars}

@@ -43,12 +43,12 @@ WEIGHTS = {"exponentialAverageFactor"}  # doubles that are equally good anywhere
 
 
 def is_answered(function: Function) -> bool:
-    """Whether the memo answers calls of a function."""
+    """Return whether the memo answers calls of a function."""
     return key_of(function) is not None
 
 
 def key_of(function: Function) -> list[str] | None:
-    """The statements that make the key of a call; None where its answer may depend on more than a key says."""
+    """Return the statements that make the key of a call; None where its answer may depend on more than a key says."""
     name = function.name
     if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
@@ -59,13 +59,13 @@ def key_of(function: Function) -> list[str] | None:
 
 
 def scalars_of(function: Function) -> dict[str, int]:
-    """The numbers that a launch may take from the call, where they are neither 0 nor 1: name -> index."""
+    """Return the numbers that a launch may take from the call, where they are neither 0 nor 1: name -> index."""
     found = {p.name: i for i, p in enumerate(function.parameters) if p.typed_by is not None or p.name in WEIGHTS}
     return found if computing_of(function.name) else {}
 
 
 def _part(function: Function, index: int) -> str | None:
-    """The statement for one argument: "" where the key needs none, None where there is none."""
+    """Return the statement for one argument: "" where the key needs none, None where there is none."""
     parameter = function.parameters[index]
     base, pointers = parameter.base_type, depth(parameter)
     if parameter.memory == "device" and function.name == WRITES_STATES:
@@ -130,7 +130,7 @@ def _behind_a_pointer(function: Function, index: int) -> str | None:
 
 
 def _is_copied(parameter: Parameter) -> bool:
-    """Whether the bytes that a call writes behind the pointer say everything, whoever has made them, or an argument has the address."""
+    """Return whether the bytes that a call writes behind the pointer say everything, whoever has made them, or an argument has the address."""
     if parameter.base_type == "cudnnAlgorithm_t" or (parameter.base_type == "void" and parameter.name != "paddingFill"):
         return False
     return depth(parameter) == 1 or parameter.base_type == "cudaStream_t"

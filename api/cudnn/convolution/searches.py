@@ -44,7 +44,7 @@ class Search:
 
     @property
     def most(self) -> int:
-        """How many results there can be: all algorithms, and those with a tensor op variant once more."""
+        """Return how many results there can be: all algorithms, and those with a tensor op variant once more."""
         return len(self.algorithms) + len(self.tensor_op)
 
     def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum, clauses: Mapping[str, str]) -> int:
@@ -147,7 +147,7 @@ class Search:
         return self.entry(operation.algo, status, time, operation.workspace_bytes, determinism, math_type)
 
     def _measured(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
-        """The entry of an operation run on these operands, the workspace last."""
+        """Return the entry of an operation run on these operands, the workspace last."""
         try:
             return self._result(operation, SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream))
         except BackendError:

@@ -23,7 +23,7 @@ WORD_BYTES = 4
 
 
 def derived(x: TensorSpec, mode: Mode) -> TensorSpec:
-    """The description of scale, bias, mean and variance of x, without gaps: 1xCx1x1 or 1xCxHxW (3.2.18, 3.2.19)."""
+    """Return the description of scale, bias, mean and variance of x, without gaps: 1xCx1x1 or 1xCxHxW (3.2.18, 3.2.19)."""
     dims = (1, *x.dims[1:]) if mode in PER_ACTIVATION else (1, x.dims[1], *(1 for _ in x.dims[2:]))
     return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
 
@@ -155,7 +155,7 @@ def packed_nhwc(clause: str, **tensors: TensorSpec) -> None:
 
 
 def reserve_bytes(ops: int, x: TensorSpec) -> int:
-    """A byte for every element that an activation behind an addition may pass, a word at least, since bits of masks are
+    """Return a byte for every element that an activation behind an addition may pass, a word at least, since bits of masks are
     written a word at a time; else nothing is kept."""
     return max(x.count, WORD_BYTES) if ops > 1 else 0
 

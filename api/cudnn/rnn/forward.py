@@ -69,7 +69,7 @@ def check_space(name: str, given: int, needed: int, clause: str) -> None:
 def states(
     network: RNNSpec, hidden: TensorSpec | None, cell: TensorSpec | None, **memory: Any
 ) -> dict[str, TensorSpec | None]:
-    """The specification of each state, by operand; None where its memory is NULL, or the cell has no such state."""
+    """Return the specification of each state, by operand; None where its memory is NULL, or the cell has no such state."""
     described = {"h": state_of(hidden), "c": state_of(cell) if network.cell == LSTM else None}
     return {name: None if value is None else described[name.removeprefix("d")[0]] for name, value in memory.items()}
 
@@ -117,5 +117,5 @@ def cudnnRNNForward(
 
 
 def weights(network: RNNSpec) -> TensorSpec:
-    """The weight space as a tensor of one row."""
+    """Return the weight space as a tensor of one row."""
     return TensorSpec.packed(network.data_type, (1, network.weight_elements, 1))

@@ -36,17 +36,17 @@ class Section:
     failed: str
 
     def clause(self, kind: str) -> str:
-        """The id of a clause; one with a slash is another section's."""
+        """Return the id of a clause; one with a slash is another section's."""
         found = getattr(self, kind)
         return found if "/" in found else f"{self.name}/{found}"
 
     def refused_by(self, *parameters: str) -> dict[str, str]:
-        """The clauses of parameters that are wrong in themselves."""
+        """Return the clauses of parameters that are wrong in themselves."""
         return {"rnnDesc": self.network, **dict.fromkeys(parameters, self.invalid)}
 
     @property
     def small(self) -> dict[str, tuple[str, Any]]:
-        """The clauses of buffers that are too small."""
+        """Return the clauses of buffers that are too small."""
         spaces = {"workSpace": self.work, "reserveSpace": self.reserve}
         return {name: (clause, BAD_PARAM) for name, clause in spaces.items() if clause}
 
@@ -61,7 +61,7 @@ def sequences(section: Section, name: str, length: int, steps: Sequence[TensorSp
 
 
 def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w: FilterSpec) -> RNNSpec:
-    """The network that takes x and puts out y, with weights of this description."""
+    """Return the network that takes x and puts out y, with weights of this description."""
     shape = section.clause("shape")
     expect(rnn.layers > 0, BAD_PARAM, section.clause("network"), "rnnDesc has not been initialised")
     spec = completed(rnn, x.vector, x.data_type, shape, shape)

@@ -27,7 +27,7 @@ CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan"
 
 
 def planned(network: RNNSpec, batch: int, data_type: cudnnDataType_t) -> RNNSpec:
-    """The network with a plan for so many sequences, where its algorithm takes one."""
+    """Return the network with a plan for so many sequences, where its algorithm takes one."""
     return replace(network, plan=RNNPlanSpec(batch, data_type) if network.algo == PERSIST_DYNAMIC else None)
 
 
@@ -101,7 +101,7 @@ def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
 
 
 def _smallest(n: RNNSpec, batch: int) -> RNNForward:
-    """A forward call of one step, whose kernels are those of any number of steps."""
+    """Return a forward call of one step, whose kernels are those of any number of steps."""
     x, y = (RNNDataSpec(n.data_type, SEQ_MAJOR, 1, batch, size, (1,) * batch) for size in (n.input_size, n.output_size))
     return RNNForward(
         n, False, x, None, None, weights(n), y, None, None, workspace(n, 1, batch), reserve(n, 1, batch, False)

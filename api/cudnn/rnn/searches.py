@@ -60,7 +60,7 @@ class RNNAlgorithmResults(NamedTuple):
 
 
 def searched(intensity: float) -> tuple[cudnnRNNAlgo_t, ...]:
-    """The algorithms that a findIntensity tries."""
+    """Return the algorithms that a findIntensity tries."""
     expect(not isnan(intensity), BAD_PARAM, INCORRECT_PARAMETER, "findIntensity is NaN")
     if intensity == 0:
         return EVERY[:QUICK]
@@ -88,7 +88,7 @@ def _found(
 
 
 def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNNAlgo_t) -> Operation | CudnnError:
-    """The operation by an algorithm, with a plan where that needs one; the error where it does not take the network."""
+    """Return the operation by an algorithm, with a plan where that needs one; the error where it does not take the network."""
     try:
         bias_mode_is_supported("cudnnSetRNNBiasMode/c07", algorithm, spec.bias)
         projection_is_supported("cudnnSetRNNProjectionLayers/c14", algorithm, spec.cell, spec.hidden, spec.projected)

@@ -56,7 +56,7 @@ def check_steps(
 def completed(
     spec: RNNSpec, vector: int, data_type: cudnnDataType_t, size_clause: str, type_clause: str, type_status=BAD_PARAM
 ) -> RNNSpec:
-    """The network with the input size and data type that the arguments say, which must be those that it may have already."""
+    """Return the network with the input size and data type that the arguments say, which must be those that it may have already."""
     expect(spec.layers > 0, BAD_PARAM, size_clause, "rnnDesc has not been initialised")
     known = spec.input_size
     expect(

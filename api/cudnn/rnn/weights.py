@@ -28,7 +28,7 @@ def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
 
 
 def weight_space_size(clause: str, spec: RNNSpec) -> int:
-    """Bytes of the weights of a network whose data type and input size are known."""
+    """Return the bytes of the weights of a network whose data type and input size are known."""
     expect(spec.weight_bytes <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} has {spec.weight_bytes} bytes of weights")
     return spec.weight_bytes
 
@@ -83,7 +83,7 @@ class HostCopy(NamedTuple):
 
 
 def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause: str, on_host: bool = False) -> Any:
-    """The operand that the caller gave for the weights; it begins at an element. on_host: other addresses are those of a copy on the host."""
+    """Return the operand that the caller gave for the weights; it begins at an element. on_host: other addresses are those of a copy on the host."""
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
@@ -99,7 +99,7 @@ def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause:
 
 
 def part_of(value: Any, operand: Any, spec: RNNSpec, weights: Weights | None, nbytes: int, clause: str) -> Any:
-    """The part of the caller's memory that holds these weights: of a buffer a slice, of other memory the address."""
+    """Return the part of the caller's memory that holds these weights: of a buffer a slice, of other memory the address."""
     if weights is None:
         return None
     size = SCALAR_BYTES[spec.data_type]

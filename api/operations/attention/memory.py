@@ -22,17 +22,17 @@ class Weights(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The element behind the last one."""
+        """Return the element behind the last one."""
         return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
 
 
 def allows_tensor_cores(spec: AttnSpec) -> bool:
-    """Whether tensor cores may multiply: HALF always, FLOAT rounded to TF32 where the math type permits that (3.1.2.13)."""
+    """Return whether tensor cores may multiply: HALF always, FLOAT rounded to TF32 where the math type permits that (3.1.2.13)."""
     return spec.data_type == HALF or (spec.data_type == FLOAT and allows_tf32(spec))
 
 
 def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
-    """The tensors that the attention has, packed in this order: weights of Q, K, V and O, then their biases.
+    """Return the tensors that the attention has, packed in this order: weights of Q, K, V and O, then their biases.
 
     An input weight is a matrix of (original size) rows in memory, each with the projected elements of all heads; an output
     weight has a row of projected elements for each element of each head. There is one output bias, not one for each head
@@ -69,7 +69,7 @@ def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
 
 
 def weight_count(spec: AttnSpec) -> int:
-    """Elements of the weight buffer."""
+    """Return the elements of the weight buffer."""
     return max((weights.end for weights in weights_of(spec).values()), default=0)
 
 
@@ -122,7 +122,7 @@ def _projections(spec: AttnSpec, extents: Extents, prefix: str, present: bool) -
 
 
 def arithmetic_bytes(spec: AttnSpec) -> int:
-    """Bytes of a number of the arithmetic: double for DOUBLE data, else float."""
+    """Return the bytes of a number of the arithmetic: double for DOUBLE data, else float."""
     return 8 if spec.data_type == DOUBLE else 4
 
 
@@ -139,7 +139,7 @@ def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
 
 
 def inference_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """The work space of a forward call in the inference mode."""
+    """Return the work space of a forward call in the inference mode."""
     return Regions(*_forward(spec, extents))
 
 
@@ -153,7 +153,7 @@ def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
 
 
 def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """The work space of BackwardData: gradients of what the heads make; by query and head their products with it, and what
+    """Return the work space of BackwardData: gradients of what the heads make; by query and head their products with it, and what
     the softmax is computed from again; gradients of inputs by head."""
     numbers = spec.heads * extents.q_vectors
     return Regions(
@@ -164,7 +164,7 @@ def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
 
 
 def space_bytes(spec: AttnSpec) -> tuple[int, int, int]:
-    """Bytes of (weights, work space, reserve space) for any call that the attention descriptor allows."""
+    """Return the bytes of (weights, work space, reserve space) for any call that the attention descriptor allows."""
     largest = Extents.largest(spec)
     work = max(inference_space(spec, largest).nbytes, gradient_space(spec, largest).nbytes)
     return weight_count(spec) * SCALAR_BYTES[spec.data_type], work, reserve_space(spec, largest).nbytes

@@ -20,12 +20,12 @@ ALIGNMENT = 16  # bytes, of work and reserve space (7.2.15)
 
 
 def sequences(data: SeqDataSpec) -> int:
-    """How many sequences there are, batches times beams."""
+    """Return how many sequences there are, batches times beams."""
     return data.dims[BATCH] * data.dims[BEAM]
 
 
 def lengths(data: SeqDataSpec) -> TensorSpec:
-    """The lengths of the sequences in device memory."""
+    """Return the lengths of the sequences in device memory."""
     return TensorSpec(INT32, (sequences(data),), (1,))
 
 
@@ -36,7 +36,7 @@ def pairs(o: Any) -> int:
 
 
 def projected(attn: AttnSpec, extents: Extents, steps: int) -> int:
-    """Products of the projections that are on, of some time-steps of queries."""
+    """Return the products of the projections that are on, of some time-steps of queries."""
     of_queries = attn.q_projected * attn.q_size + attn.o_projected * attn.value_size
     of_keys = attn.k_projected * attn.k_size + attn.v_projected * attn.v_size
     return attn.heads * (of_queries * steps * extents.q_sequences + of_keys * extents.k_vectors)
@@ -81,7 +81,7 @@ class _Forward(Attention):
 
     @cached_property
     def products(self) -> int:
-        """Products of numbers: of the windows' scores and weighed values, and of the projections that are on."""
+        """Return the products of numbers: of the windows' scores and weighed values, and of the projections that are on."""
         size = self.attn.query_size + self.attn.value_size
         return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, len(self.lo_win_idx))
 
@@ -92,7 +92,7 @@ class _Forward(Attention):
 
 @record
 class MultiHeadAttnForward(_Forward):
-    """out = sum over heads of W_O h + b_O (their concatenation without output projection) + residuals, for all time-steps.
+    """Compute out = sum over heads of W_O h + b_O (their concatenation without output projection) + residuals, for all time-steps.
 
     h = sum over the window of softmax(scaler * (W_K k + b_K) . (W_Q q + b_Q)) * (W_V v + b_V). trains: what the gradients need is
     kept in reserveSpace.
@@ -119,7 +119,7 @@ class MultiHeadAttnForward(_Forward):
 
     @property
     def first_step(self) -> int:
-        """The time-step that the first window is of."""
+        """Return the time-step that the first window is of."""
         return 0
 
 
@@ -144,7 +144,7 @@ class MultiHeadAttnStep(_Forward):
 
     @property
     def first_step(self) -> int:
-        """The time-step that the window is of."""
+        """Return the time-step that the window is of."""
         return self.curr_idx
 
 
@@ -185,7 +185,7 @@ class MultiHeadAttnBackwardData(_Gradient):
 
     @cached_property
     def products(self) -> int:
-        """Products of numbers: scores, their gradients and the three of the vectors, each once, and the projections that are on."""
+        """Return the products of numbers: scores, their gradients and the three of the vectors, each once, and the projections that are on."""
         size = 3 * self.attn.query_size + 2 * self.attn.value_size
         return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, self.extents.q_steps)
 
@@ -233,7 +233,7 @@ class MultiHeadAttnBackwardWeights(_Gradient):
 
     @cached_property
     def products(self) -> int:
-        """Products of numbers: as many as of the projections."""
+        """Return the products of numbers: as many as of the projections."""
         return projected(self.attn, self.extents, self.extents.q_steps)
 
     @property

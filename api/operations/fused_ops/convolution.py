@@ -14,7 +14,7 @@ from .residual import ScaleBiasAddActivationGenBitmask
 
 @record
 class ScaleBiasActivationConvBnstats(Operation):
-    """y = conv(activation(eqScale * x + eqBias), w); ySum and ySqSum are the sums of y and of its squares in each channel.
+    """Compute y = conv(activation(eqScale * x + eqBias), w); ySum and ySqSum are the sums of y and of its squares in each channel.
 
     What the call does not have is left out. The values between the steps may be rounded to the data types of x and y.
     """
@@ -43,13 +43,13 @@ class ScaleBiasActivationConvBnstats(Operation):
 
     @cached_property
     def inner(self) -> ConvolutionForward:
-        """The convolution alone."""
+        """Return the convolution alone."""
         return ConvolutionForward(self.convolution, self.algo, 0, 1.0, 0.0, self.x, self.w, self.y)
 
 
 @record
 class ScaleBiasActivationWgrad(Operation):
-    """dw = the gradient of conv(x', w) with respect to w, given dy, where x' = activation(eqScale * x + eqBias).
+    """Compute dw = the gradient of conv(x', w) with respect to w, given dy, where x' = activation(eqScale * x + eqBias).
 
     What the call does not have is left out. x' may be rounded to the data type of x.
     """
@@ -76,13 +76,13 @@ class ScaleBiasActivationWgrad(Operation):
 
     @cached_property
     def inner(self) -> ConvolutionBackwardFilter:
-        """The gradient of the convolution alone."""
+        """Return the gradient of the convolution alone."""
         return ConvolutionBackwardFilter(self.convolution, self.algo, 0, 1.0, 0.0, self.x, self.dy, self.dw)
 
 
 @record
 class ConvScaleBiasAddActivation(Operation):
-    """y = activation(eqScale * conv(x, w) + zEqScale * z + zEqBias), channel by channel.
+    """Compute y = activation(eqScale * conv(x, w) + zEqScale * z + zEqBias), channel by channel.
 
     What the call does not have is left out. The result of the convolution may be rounded to the data type of y.
     """
@@ -106,7 +106,7 @@ class ConvScaleBiasAddActivation(Operation):
 
     @cached_property
     def inner(self) -> ConvolutionForward:
-        """The convolution alone."""
+        """Return the convolution alone."""
         return ConvolutionForward(self.convolution, self.algo, 0, 1.0, 0.0, self.x, self.w, self.y)
 
     @cached_property

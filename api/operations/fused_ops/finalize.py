@@ -37,7 +37,7 @@ class BnFinalizeStatisticsTraining(Operation):
 
 @record
 class BnFinalizeStatisticsInference(Operation):
-    """eqScale = scale * (runningVar + epsilon)^-1/2, eqBias = bias - runningMean * eqScale."""
+    """Compute eqScale = scale * (runningVar + epsilon)^-1/2, eqBias = bias - runningMean * eqScale."""
 
     epsilon: float
     scale: TensorSpec

@@ -9,7 +9,7 @@ from ..specs import ActivationSpec, TensorSpec
 
 @record
 class ScaleBiasAddActivationGenBitmask(Operation):
-    """y = activation(eqScale * x + eqBias + zEqScale * z + zEqBias), channel by channel; what the call does not have is left out.
+    """Compute y = activation(eqScale * x + eqBias + zEqScale * z + zEqBias), channel by channel; what the call does not have is left out.
 
     Row p of the bit mask belongs to the pixel p of y, counted through images, rows and columns; bit c % 32 of its word c / 32 is 1
     where the derivative of the activation in channel c is 1: the sum is above 0, or there is no activation. Bits of no element are 0.
@@ -32,7 +32,7 @@ class ScaleBiasAddActivationGenBitmask(Operation):
 
 @record
 class DactivationForkDbatchnorm(Operation):
-    """dz = dy where the bit mask is 1, else 0; dy itself where there is no activation. Of m pixels of a channel, with
+    """Compute dz = dy where the bit mask is 1, else 0; dy itself where there is no activation. Of m pixels of a channel, with
     x' = (x - savedMean) * savedInvStd: dBias = sum of dz, dScale = sum of dz * x',
     dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m).
 

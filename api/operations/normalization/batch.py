@@ -42,7 +42,7 @@ class BatchStatistics(Operation):
 
     @property
     def reduced_dims(self) -> tuple[int, ...]:
-        """The dimensions of x that a statistic is taken over."""
+        """Return the dimensions of x that a statistic is taken over."""
         return (0,) if self.mode in PER_ACTIVATION else (0, *range(2, self.x.rank))
 
     @property
@@ -54,7 +54,7 @@ class BatchStatistics(Operation):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NormalizationInference(BatchStatistics):
-    """y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with statistics that are given."""
+    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with statistics that are given."""
 
     mode: Mode
     alpha: float
@@ -99,7 +99,7 @@ class NormalizationForwardInference(NormalizationInference):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NormalizationTraining(BatchStatistics):
-    """y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with the mean and the biased variance of x.
+    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with the mean and the biased variance of x.
 
     running' = (1 - exponentialAverageFactor) * running + exponentialAverageFactor * the mean, or the unbiased variance;
     savedMean and savedInvVariance are the mean and 1 / sqrt(variance + epsilon). running, saved: None where the call has none.

@@ -9,7 +9,7 @@ from ..specs import LRNSpec, TensorSpec
 
 @record
 class DivisiveNormalizationForward(Operation):
-    """y = alpha * x * (k + lrnAlpha / n^d * sum of (x - means)^2 over a window of positions)^-lrnBeta + beta * y."""
+    """Compute y = alpha * x * (k + lrnAlpha / n^d * sum of (x - means)^2 over a window of positions)^-lrnBeta + beta * y."""
 
     lrn: LRNSpec
     alpha: float
@@ -26,7 +26,7 @@ class DivisiveNormalizationForward(Operation):
 
 @record
 class DivisiveNormalizationBackward(Operation):
-    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans."""
+    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans."""
 
     lrn: LRNSpec
     alpha: float

@@ -9,7 +9,7 @@ from ..specs import LRNSpec, TensorSpec
 
 @record
 class LRNCrossChannelForward(Operation):
-    """y = alpha * x * (k + lrnAlpha / n * sum of x^2 over a window of channels)^-lrnBeta + beta * y."""
+    """Compute y = alpha * x * (k + lrnAlpha / n * sum of x^2 over a window of channels)^-lrnBeta + beta * y."""
 
     lrn: LRNSpec
     alpha: float
@@ -23,7 +23,7 @@ class LRNCrossChannelForward(Operation):
 
 @record
 class LRNCrossChannelBackward(Operation):
-    """dx = alpha * gradient(y, dy, x) + beta * dx."""
+    """Compute dx = alpha * gradient(y, dy, x) + beta * dx."""
 
     lrn: LRNSpec
     alpha: float

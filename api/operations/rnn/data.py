@@ -26,12 +26,12 @@ class RNNDataSpec:
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """Sequences that have a vector at each step."""
+        """Return the sequences that have a vector at each step."""
         return tuple(sum(length > step for length in self.lengths) for step in range(self.max_length))
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """The container as a tensor (step, sequence, vector), padding included; packed vectors are those of one step."""
+        """Return the container as a tensor (step, sequence, vector), padding included; packed vectors are those of one step."""
         if self.layout == PACKED:
             return TensorSpec.packed(self.data_type, (1, sum(self.lengths), self.vector))
         dims = (self.max_length, self.batch, self.vector)

@@ -95,12 +95,12 @@ class RNNSpec:
 
     @property
     def pseudo_layers(self) -> int:
-        """Layers counted once for each direction: layer * directions + direction."""
+        """Return the layers counted once for each direction: layer * directions + direction."""
         return self.layers * self.directions
 
     @property
     def gates(self) -> int:
-        """Matrices that meet the input of a cell; as many meet its previous output."""
+        """Return the matrices that meet the input of a cell; as many meet its previous output."""
         return GATES[self.cell]
 
     @property
@@ -109,7 +109,7 @@ class RNNSpec:
 
     @property
     def skips_input(self) -> bool:
-        """The first layer has no input matrices."""
+        """Return the first layer has no input matrices."""
         return self.input_mode == cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
 
     @property
@@ -127,17 +127,17 @@ class RNNSpec:
 
     @property
     def output_size(self) -> int:
-        """Length of the vectors that a layer puts out, those of both directions concatenated."""
+        """Return the length of the vectors that a layer puts out, those of both directions concatenated."""
         return self.directions * self.projected
 
     def input_width(self, layer: int) -> int:
-        """Length of the vectors that a layer takes."""
+        """Return the length of the vectors that a layer takes."""
         return self.output_size if layer else self.input_size
 
     # The weight space: the matrices of all pseudo-layers, each by linLayerID, then their biases, without gaps.
 
     def _matrix_elements(self, layer: int) -> int:
-        """Elements of the matrices of one pseudo-layer."""
+        """Return the elements of the matrices of one pseudo-layer."""
         width = 0 if layer == 0 and self.skips_input else self.input_width(layer)
         projection = self.projected * self.hidden if self.is_projected else 0
         return self.gates * self.hidden * (width + self.projected) + projection
@@ -152,7 +152,7 @@ class RNNSpec:
 
     @cached_property
     def weight_elements(self) -> int:
-        """Elements of the weight space."""
+        """Return the elements of the weight space."""
         return self._all_matrices + self.pseudo_layers * self._bias_elements
 
     @property
@@ -161,11 +161,11 @@ class RNNSpec:
 
     @property
     def weight_ids(self) -> tuple[int, ...]:
-        """The values of linLayerID that the cell knows (7.2.31)."""
+        """Return the values of linLayerID that the cell knows (7.2.31)."""
         return (*range(2 * self.gates), *((PROJECTION,) if self.cell == LSTM else ()))
 
     def matrix(self, pseudo_layer: int, weight_id: int) -> Weights | None:
-        """A matrix of a pseudo-layer by its linLayerID; None where the network has none."""
+        """Return a matrix of a pseudo-layer by its linLayerID; None where the network has none."""
         layer, direction = divmod(pseudo_layer, self.directions)
         start = direction * self._matrix_elements(min(layer, 1))
         if layer:
@@ -181,7 +181,7 @@ class RNNSpec:
         return Weights(recurrent + gate * self.hidden * self.projected, self.hidden, self.projected)
 
     def bias_vector(self, pseudo_layer: int, weight_id: int) -> Weights | None:
-        """A bias of a pseudo-layer by its linLayerID; None where the network has none."""
+        """Return a bias of a pseudo-layer by its linLayerID; None where the network has none."""
         kind, gate = divmod(weight_id, self.gates)
         exists = kind < 2 and (self.has_input_bias, self.has_recurrent_bias)[kind]  # a projection is of a third kind
         if not exists:

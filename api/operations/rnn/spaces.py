@@ -16,7 +16,7 @@ KEPT_GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 4}
 
 
 def aligned(numbers: int) -> int:
-    """The size of a part with what separates it from the next one."""
+    """Return the size of a part with what separates it from the next one."""
     return -(-numbers // ALIGNMENT) * ALIGNMENT
 
 
