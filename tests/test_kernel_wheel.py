@@ -23,7 +23,7 @@ from dualdnn.conformance.bench.rows import batch_training
 from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import DOMAINS, operations
-from dualdnn.conformance.plugin import CASES
+from dualdnn.conformance.suite.files import CASES, case_files
 from dualdnn.conformance.warm_up import modules_of, with_room
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -224,9 +224,12 @@ def test_without_a_compiler_the_wheel_serves_every_case_of_the_standard_tier(tmp
     report, options = tmp_path / "report.txt", ["--subject", "accelerated:emulated", "--tier", "standard", "--tb=no"]
     plugins = ("no:cacheprovider", "no:hypothesispytest", "imagined_gpu", "dualdnn.conformance.plugin")
     command = [sys.executable, "-m", "pytest", *(word for name in plugins for word in ("-p", name)), *options]
-    cases = [str(path) for path in sorted(CASES.rglob("[!_]*.py"))]
     environment = {**os.environ, "IMAGINED_REPORT": str(report), "PYTHONPATH": str(Path(__file__).parent)}
-    subprocess.run([*command, "--rootdir", str(CASES), "-c", os.devnull, *cases], env=environment, capture_output=True)
+    subprocess.run(
+        [*command, "--rootdir", str(CASES), "-c", os.devnull, *map(str, case_files())],
+        env=environment,
+        capture_output=True,
+    )
     *refused, plans = report.read_text(encoding="utf-8").splitlines()
     assert not refused
     assert int(plans.removesuffix(" plans")) > 500
