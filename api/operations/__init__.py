@@ -1,4 +1,4 @@
-"""The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
+"""Define the contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
     from .transform import TransformFilter, TransformTensor, TransformTensorEx
 
-# One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
+# Each family has a module or folder in api/operations, api/cudnn, reference, accelerated and conformance/cases.
 FAMILIES = (
     "activation",
     "attention",
@@ -101,7 +101,7 @@ FAMILIES = (
     "tensor_arithmetic",
     "transform",
 )
-# Submodule -> what it has for users of this package, who import it by asking.
+# HOMES maps a submodule to the names that this package imports from it on first use.
 HOMES = {
     "activation": ("ActivationBackward", "ActivationForward"),
     "attention": (

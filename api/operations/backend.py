@@ -1,4 +1,4 @@
-"""What a backend offers to the documented calls."""
+"""Define the protocol that a backend offers to the documented calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class BackendError(Exception):
-    """Work that was accepted failed while it ran (CUDNN_STATUS_EXECUTION_FAILED)."""
+    """Report that accepted work failed while it ran (CUDNN_STATUS_EXECUTION_FAILED)."""
 
 
 class Operand(Protocol):
-    """Memory that a call was given: where it starts and, where that is known, how large it is."""
+    """Describe memory that a call was given: its start and, if known, its size."""
 
     address: int
     nbytes: int | None
@@ -24,15 +24,17 @@ class Operand(Protocol):
 
 
 class Buffer(Protocol):
-    """Memory that a backend allocated. It is an ``Operand``; in a ``with`` statement it is freed at the end."""
+    """Describe memory that a backend allocated. It is an ``Operand``; a ``with`` statement frees it at its end."""
 
     address: int
     nbytes: int
     writable: bool
 
     def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Any:
-        """Return a NumPy copy of the contents, after all work of the buffer's handle has finished: of ``dtype`` and ``shape``
-        (one size may be -1), or of a tensor or filter descriptor."""
+        """Return a NumPy copy of the contents, after all work of the buffer's handle has finished.
+
+        ``dtype`` and ``shape`` describe it (one size may be -1), or ``dtype`` is a tensor or filter descriptor.
+        """
 
     def slice(self, offset: int, nbytes: int) -> Any:
         """Return a buffer of ``nbytes`` bytes from ``offset`` in the same memory."""
@@ -42,16 +44,19 @@ class Buffer(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def free(self) -> None:
-        """Give the memory back; using the buffer afterwards is an error."""
+        """Free the memory; any later use of the buffer is an error."""
 
 
 Launch = Callable[[Sequence[Operand], Any], None]
 
 
 class Backend(Protocol):
-    """Runs operations. ``operand`` turns what the caller passed into an ``Operand`` or raises TypeError / ValueError
-    with an explanation; ``prepare`` returns a function of (operands in the order of ``operation.operands``, None for
-    NULL; stream), which only launches: no allocation, no synchronisation."""
+    """Run operations.
+
+    ``operand`` converts what the caller passed into an ``Operand``, or raises TypeError or ValueError with an
+    explanation. ``prepare`` returns a launcher. It takes the operands in the order of ``operation.operands`` (None for
+    NULL) and a stream. It only launches: it does not allocate or synchronise.
+    """
 
     name: str
     description: str
@@ -62,29 +67,29 @@ class Backend(Protocol):
         """Return a buffer with the bytes of a contiguous array of at least one dimension."""
 
     def zeros(self, nbytes: int) -> Buffer:
-        """Return a buffer of zeros, numbers in every type."""
+        """Return a buffer of zero bytes, which are numbers in every type."""
 
     def operand(self, value: Any) -> Operand: ...
 
     def prepare(self, operation: Operation) -> Launch: ...
 
     def workspace_bytes(self, operation: Operation) -> int:
-        """Return the bytes of workspace that the operation needs here; what its own workspace field says does not matter."""
+        """Return the bytes of workspace that the operation needs on this backend; its own workspace field is ignored."""
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
-        """Return the same operations, which differ in algorithm and math type, the one expected to be fastest first."""
+        """Return the same operations, which differ in algorithm and math type, ordered by expected speed."""
 
     def graph_solvers(self, operation: OperationGraph) -> tuple[str, ...]:
-        """Return the solvers among which the knob of the operation's engine chooses, by their names; none where there is no choice."""
+        """Return the names of the solvers that the engine's knob selects from, or an empty tuple if there is no choice."""
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Operand | None], stream: Any) -> float:
-        """Return the milliseconds that the operation takes on these operands, measured by running it; waits for the result."""
+        """Run the operation on these operands and return its time in milliseconds; wait for the result."""
 
     def new_stream(self) -> Any: ...
 
     def stream(self, value: Any) -> Any:
-        """What the caller gave as a stream, for ``prepare``d launches: None is the default stream. TypeError where it
-        is no stream at all, ValueError where it belongs to another device."""
+        """Return the caller's stream in the form that prepared launches take; None is the default stream. Raise
+        TypeError if it is no stream, ValueError if it belongs to another device."""
 
     def finished(self, stream: Any) -> bool:
         """Return whether all work in the stream is done, without waiting."""

@@ -1,4 +1,4 @@
-"""What the buffers of every backend have in common: sizes, copies, slices, one owner of the memory."""
+"""Implement what the buffers of every backend share: sizes, copies, slices and ownership of the memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from .numpy_layout import Array, joined_vectors, layout
 from .specs import FilterSpec
 
-MOST_BYTES = 2**63 - 1  # what an address space can hold
+MOST_BYTES = 2**63 - 1  # the limit of an address space
 
 
 class OwnedMemory(Protocol):
-    """An allocation that a buffer and its slices share."""
+    """Describe an allocation that a buffer shares with its slices."""
 
     address: int
     freed: bool
@@ -26,7 +26,7 @@ class OwnedMemory(Protocol):
 
 
 class _FreedSlice:
-    """The memory of a slice that was freed on its own."""
+    """Replace the memory of a slice that was freed."""
 
     address = 0
     freed = True
@@ -35,37 +35,40 @@ class _FreedSlice:
 
 
 class SharedBuffer(ABC):
-    """Memory that a backend allocated, or a part of it.
+    """Hold memory that a backend allocated, or a part of it.
 
-    ``address``, ``nbytes`` and ``writable`` make it an operand. Slices share the allocation: they live until the whole
-    buffer is freed. In a ``with`` statement the buffer is freed at the end.
+    ``address``, ``nbytes`` and ``writable`` make it an operand. Slices share the allocation and live until the whole
+    buffer is freed. A ``with`` statement frees the buffer at its end.
     """
 
     writable = True
-    location = "host"  # where the memory lies, in words
+    location = "host"  # It names the place of the memory in messages.
 
     def __init__(self, memory: OwnedMemory, address: int, nbytes: int, is_slice: bool = False) -> None:
         self.memory, self.address, self.nbytes, self.is_slice = memory, address, nbytes, is_slice
 
-    # What a backend supplies.
+    # Each backend implements these methods.
 
     @abstractmethod
     def contents(self, nbytes: int) -> bytearray:
-        """Return a copy of the first ``nbytes`` bytes, after all work of the device."""
+        """Return a copy of the first ``nbytes`` bytes, after all work of the device has finished."""
 
     @abstractmethod
     def part(self, offset: int, nbytes: int) -> Any:
-        """Return the slice, whose limits were checked."""
+        """Return a slice; the caller has checked the limits."""
 
     @abstractmethod
     def duplicate(self) -> Any:
-        """Return a buffer of its own with the same bytes."""
+        """Return a new buffer with the same bytes."""
 
-    # What follows from it.
+    # These methods use the methods above.
 
     def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Array:
-        """Return a NumPy copy of the first elements: of ``dtype`` and ``shape``, where one size may be -1 (as many as there
-        are), or of a tensor or filter descriptor, in (N, C, spatial ...)."""
+        """Return a NumPy copy of the first elements.
+
+        ``dtype`` and ``shape`` describe them; one size may be -1 (as many as fit). A tensor or filter descriptor as
+        ``dtype`` gives its elements in the order (N, C, spatial ...). Raise ValueError if the buffer is too small.
+        """
         self.require_alive()
         spec = getattr(dtype, "spec", None)
         if shape is None and spec is not None:
@@ -101,7 +104,8 @@ class SharedBuffer(ABC):
         return joined_vectors(spec, layout(spec).of(memory)).copy()
 
     def slice(self, offset: int, nbytes: int) -> Any:
-        """Return a buffer of ``nbytes`` bytes from ``offset`` in the same memory, which lives until the whole buffer is freed."""
+        """Return a buffer of ``nbytes`` bytes from ``offset`` in the same memory; it lives until the whole buffer is
+        freed."""
         self.require_alive()
         offset, nbytes = operator.index(offset), operator.index(nbytes)
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
@@ -109,7 +113,7 @@ class SharedBuffer(ABC):
         return self.part(offset, nbytes)
 
     def free(self) -> None:
-        """Give the memory back, of a slice only its use."""
+        """Free the memory; on a slice, end only the use of the slice."""
         self.require_alive(" already")
         if self.is_slice:
             self.memory = _FreedSlice()
@@ -142,7 +146,8 @@ class SharedBuffer(ABC):
 
 
 def checked_size(nbytes: Any) -> int:
-    """Return a number of bytes as an allocation takes it; ``MemoryError`` where no address space holds so many."""
+    """Return a number of bytes as an integer; raise ValueError if negative and MemoryError if no address space holds so
+    many."""
     size = operator.index(nbytes)
     if size < 0:
         raise ValueError(f"nbytes is {size}, a size cannot be negative")

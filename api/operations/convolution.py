@@ -1,6 +1,6 @@
-"""Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31),
-cudnnReorderFilterAndBias (5.2.32), cudnnConvolutionBackwardData (5.2.8), cudnnConvolutionBackwardBias (6.2.1) and
-cudnnConvolutionBackwardFilter (6.2.2)."""
+"""Define the operations of convolution: cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward
+(5.2.9), cudnnIm2Col (5.2.31), cudnnReorderFilterAndBias (5.2.32), cudnnConvolutionBackwardData (5.2.8),
+cudnnConvolutionBackwardBias (6.2.1) and cudnnConvolutionBackwardFilter (6.2.2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def allows_tf32(spec: ConvolutionSpec | AttnSpec) -> bool:
 
 
 class _Convolution(Operation):
-    """What both forward convolutions have."""
+    """Define what both forward convolutions share."""
 
     convolution: ConvolutionSpec
     algo: cudnnConvolutionFwdAlgo_t
@@ -48,12 +48,13 @@ class _Convolution(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """Return how many products one output element sums."""
+        """Return how many products are summed into one output element."""
         return prod(self.w.dims[1:])
 
     @property
     def filter_is_reordered(self) -> bool:
-        """w (and bias) hold what cudnnReorderFilterAndBias wrote: INT8x32 filters under CUDNN_NO_REORDER."""
+        """Return whether w and bias have the order that cudnnReorderFilterAndBias writes: INT8x32 filters under
+        CUDNN_NO_REORDER."""
         given = self.convolution.reorder_type == cudnnReorderType_t.CUDNN_NO_REORDER
         return given and self.w.data_type == INT8x32
 
@@ -62,8 +63,9 @@ class _Convolution(Operation):
 class ConvolutionForward(_Convolution):
     """Compute y = alpha * conv(x, w) + beta * y.
 
-    ``workspace_bytes`` is what the backend needs for this operation (``Backend.workspace_bytes``), 0 while it is asked.
-    ``compute_type`` is that of alpha, beta and the blend; the products are summed in ``convolution.compute_type``.
+    ``workspace_bytes`` is what the backend needs for this operation (``Backend.workspace_bytes``); it is 0 in the query
+    for that size.
+    ``compute_type`` is the type of alpha, beta and the blend; products are summed in ``convolution.compute_type``.
     """
 
     convolution: ConvolutionSpec
@@ -81,7 +83,7 @@ class ConvolutionForward(_Convolution):
 
 @record
 class ConvolutionBiasActivationForward(_Convolution):
-    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0."""
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read if alpha2 is 0."""
 
     convolution: ConvolutionSpec
     activation: ActivationSpec
@@ -105,11 +107,11 @@ class ConvolutionBiasActivationForward(_Convolution):
 
 @record
 class Im2Col(Operation):
-    """The matrix A of GEMM convolution: colBuffer[n, p, q][c, r, s] = the input under filter position r, s.
+    """Compute the matrix A of GEMM convolution: colBuffer[n, p, q][c, r, s] is the input under filter position r, s.
 
-    ``colBuffer`` is a packed matrix of (images * output positions) rows and (channels * filter positions) columns,
-    whatever the layout of ``srcData``, whose channels they are; zeros where the window lies in the padding. In mode CUDNN_CONVOLUTION the filter
-    positions run backwards, so that A times the filter as it is stored is the convolution.
+    ``colBuffer`` is a packed matrix with (images * output positions) rows and (channels * filter positions) columns,
+    whatever the layout of ``srcData``. Positions in the padding are zero. In mode CUDNN_CONVOLUTION the filter
+    positions run backwards, so that A times the stored filter is the convolution.
     """
 
     convolution: ConvolutionSpec
@@ -139,7 +141,7 @@ class ReorderFilter(Operation):
 
 @record
 class ReorderFilterAndBias(Operation):
-    """As ReorderFilter, and the K floats of the bias from [K/32, 4, 2, 4] to [K/32, 2, 4, 4]."""
+    """Compute ReorderFilter, and reorder the K floats of the bias from [K/32, 4, 2, 4] to [K/32, 2, 4, 4]."""
 
     reorder_type: cudnnReorderType_t
     filterData: FilterSpec
@@ -155,7 +157,7 @@ class ReorderFilterAndBias(Operation):
 class ConvolutionBackwardData(Operation):
     """Compute dx = alpha * (the gradient of conv(x, w) with respect to x, given dy) + beta * dx.
 
-    The fields are those of ConvolutionForward; ``dx`` is described as its x, ``dy`` as its y.
+    The fields match ConvolutionForward: ``dx`` is described like its x, ``dy`` like its y.
     """
 
     convolution: ConvolutionSpec
@@ -173,7 +175,8 @@ class ConvolutionBackwardData(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """Return how many products an element of dx sums at most: one output position in each ``stride`` meets it under some tap."""
+        """Return the maximum number of products summed into an element of dx: each tap reaches one output position in
+        ``stride``."""
         convolution, (filters, _, *taps) = self.convolution, self.w.dims
         every = (s // gcd(s, d) for s, d in zip(convolution.stride, convolution.dilation, strict=True))
         return filters // convolution.group_count * prod(-(-t // e) for t, e in zip(taps, every, strict=True))
@@ -183,7 +186,7 @@ class ConvolutionBackwardData(Operation):
 class ConvolutionBackwardFilter(Operation):
     """Compute dw = alpha * (the gradient of conv(x, w) with respect to w, given dy) + beta * dw.
 
-    The fields are those of ConvolutionForward; ``dw`` is described as its w, ``dy`` as its y.
+    The fields match ConvolutionForward: ``dw`` is described like its w, ``dy`` like its y.
     """
 
     convolution: ConvolutionSpec
@@ -201,7 +204,7 @@ class ConvolutionBackwardFilter(Operation):
 
     @cached_property
     def terms(self) -> int:
-        """Return how many products an element of dw sums."""
+        """Return how many products are summed into an element of dw."""
         return prod(self.dy.dims) // self.dy.dims[1]
 
 

@@ -1,4 +1,4 @@
-"""Operations of cudnnCTCLoss (8.2.3) and cudnnCTCLoss_v8 (8.2.4)."""
+"""Define the operations of cudnnCTCLoss (8.2.3) and cudnnCTCLoss_v8 (8.2.4)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from .operation import Operation
 from .records import record
 from .specs import CTCLossSpec, TensorSpec
 
-BLANK = 0  # the class that separates labels; it is none itself
-LONGEST_LABEL = 256  # labels of a sequence
-LEAST_WORKSPACE_BYTES = 16  # of every call, so that "not sufficient" means something for each
+BLANK = 0  # This class separates labels and is not a label.
+LONGEST_LABEL = 256  # labels per sequence, the maximum
+LEAST_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little
 
 
 class _CTCLoss(Operation):
-    """What both have: probs and gradients are (time, sequence, class), costs one number a sequence.
+    """Define what both operations share: probs and gradients are (time, sequence, class), and costs has one number per
+    sequence.
 
-    gradients is an input, too: with PROPAGATE_NAN those of a sequence without an alignment stay as they are.
+    gradients is also an input: with PROPAGATE_NAN, the gradients of a sequence without an alignment keep their values.
     """
 
     ctc_loss: CTCLossSpec
@@ -41,12 +42,12 @@ class _CTCLoss(Operation):
 
     @property
     def normalizes(self) -> bool:
-        """Return whether probs holds activations."""
+        """Return whether probs holds activations, to which a softmax applies."""
         return self.ctc_loss.normalization == cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_SOFTMAX
 
     @property
     def keeps(self) -> bool:
-        """Return whether the gradients of a sequence without an alignment stay as they are; they are zero where not."""
+        """Return whether gradients of a sequence without an alignment keep their values; otherwise they become zero."""
         return self.ctc_loss.gradient_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
     @property
@@ -56,12 +57,13 @@ class _CTCLoss(Operation):
     @property
     @abstractmethod
     def most_labels(self) -> int:
-        """Return the labels of a sequence at most."""
+        """Return the maximum number of labels of a sequence."""
 
 
 @record
 class CTCLoss(_CTCLoss):
-    """Compute costs[n] = -ln p(labels of n | probs), gradients = those of costs with respect to the activations; labels of the host."""
+    """Compute costs[n] = -ln p(labels of n | probs) and the gradients of costs with respect to the activations; labels
+    are in host memory."""
 
     ctc_loss: CTCLossSpec
     algo: cudnnCTCLossAlgo_t
@@ -83,9 +85,9 @@ class CTCLoss(_CTCLoss):
 
 @record
 class CTCLoss_v8(_CTCLoss):
-    """As CTCLoss, with labels and lengths in device memory.
+    """Compute the same as CTCLoss, with labels and lengths in device memory.
 
-    labels: those of all sequences, one after the other; of its memory as much is read as the lengths say.
+    labels: holds the labels of all sequences one after the other; the lengths say how many are read.
     """
 
     ctc_loss: CTCLossSpec

@@ -1,7 +1,7 @@
-"""Tensors of other libraries through the DLPack protocol, read and offered without copies.
+"""Import and export tensors of other libraries through the DLPack protocol, without copies.
 
-The structures are those of dlpack.h, version 0.8 (capsules named "dltensor"), which every library still speaks. NumPy's own
-reader knows no bfloat16, so the capsule is read here.
+The structures follow dlpack.h, version 0.8 (capsules named "dltensor"), which every library supports. NumPy's own
+reader does not know bfloat16, so this module reads the capsule.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", _python)
 )
-# In a destructor the capsule has no references left: it is handled by its address.
+# A capsule in its destructor has no references left, so these functions take its address.
 _address_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _python))
 _pointer_of_address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", _python)
 )
 
-# What capsules that were handed out keep alive, by the address of their structure.
+# This maps a structure's address to the objects that its exported capsule keeps alive.
 _exported: dict[int, Any] = {}
 
 
 class Imported(NamedTuple):
-    """Contiguous memory of another library; ``owner`` keeps it."""
+    """Hold contiguous memory of another library; ``owner`` keeps it alive."""
 
     address: int
     nbytes: int
@@ -63,7 +63,8 @@ class Imported(NamedTuple):
 
 
 def imported(value: Any, devices: tuple[int, ...] = HOST_DEVICES) -> Imported:
-    """Return the memory of an object with ``__dlpack__`` on one of ``devices``; TypeError or ValueError says why it cannot serve."""
+    """Return the memory of an object with ``__dlpack__`` on one of ``devices``; raise TypeError or ValueError if it
+    cannot be used."""
     kind, _ = value.__dlpack_device__()
     if int(kind) not in devices:
         raise ValueError(f"lies on a device of DLPack type {int(kind)}, not in memory that this backend can use")
@@ -79,12 +80,12 @@ def imported(value: Any, devices: tuple[int, ...] = HOST_DEVICES) -> Imported:
                 raise ValueError("is not contiguous; pass the base tensor, the descriptor holds the strides")
             expected *= size
     nbytes = math.prod(shape) * ((tensor.bits * tensor.lanes + 7) // 8)
-    # The capsule calls the deleter when it goes: keeping it keeps the memory.
+    # The capsule calls the deleter when it is collected, so a reference to it keeps the memory.
     return Imported((tensor.data or 0) + tensor.byte_offset, nbytes, capsule)
 
 
 def exported(address: int, nbytes: int, device: tuple[int, int], owner: Any) -> Any:
-    """Return a capsule of ``nbytes`` unsigned bytes at ``address``; whoever consumes it keeps ``owner`` alive."""
+    """Return a capsule of ``nbytes`` unsigned bytes at ``address``; its consumer keeps ``owner`` alive."""
     extents = (ctypes.c_int64 * 1)(nbytes)
     tensor = _Tensor(address, *device, 1, UNSIGNED, 8, 1, extents, None, 0)
     managed = _Managed(tensor, None, _forget)
@@ -100,6 +101,7 @@ def _forget(managed: Any) -> None:
 
 @_CapsuleDestructor
 def _destroy(capsule: int) -> None:
-    """Of a capsule that nobody consumed; a consumer has renamed it and calls the deleter itself."""
+    """Release the owner of a capsule that nobody consumed; a consumer has renamed its capsule and calls the deleter
+    itself."""
     if _address_is_valid(capsule, _NAME):
         _exported.pop(_pointer_of_address(capsule, _NAME), None)

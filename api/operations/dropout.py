@@ -1,6 +1,8 @@
-"""Operations of cudnnSetDropoutDescriptor (3.2.80), cudnnDropoutForward (3.2.34) and cudnnDropoutBackward (4.1.7).
+"""Define the operations of cudnnSetDropoutDescriptor (3.2.80), cudnnDropoutForward (3.2.34) and cudnnDropoutBackward
+(4.1.7).
 
-The random numbers (docs/dropout.md) are part of the contract: every backend draws the same ones of the same states.
+The random numbers (docs/dropout.md) are part of the contract: every backend draws the same numbers from the same
+states.
 """
 
 from __future__ import annotations
@@ -12,24 +14,24 @@ from .operation import Operation
 from .records import record
 from .specs import INT32, TensorSpec
 
-# Four 32-bit words: the seed and the number of forward calls so far, the lower word of each first.
+# STATES holds four 32-bit words: the seed, then the number of forward calls so far, each with its lower word first.
 STATES = TensorSpec.packed(INT32, (1, 1, 1, 4))
 BITS_PER_BYTE, RESERVE_MULTIPLE = 8, 4
 
 
 def threshold(probability: float) -> int:
-    """Return an element is dropped where its random word, of 32 bits, is less than this."""
+    """Return the threshold of the random 32-bit words: an element is dropped if its word is less."""
     return ceil(probability * 2**32)
 
 
 def reserve_bytes(x: TensorSpec) -> int:
-    """Return the bytes of the reserve space: one bit for each element, rounded up to words of 4 bytes."""
+    """Return the bytes of the reserve space: one bit per element, rounded up to words of 4 bytes."""
     return -(-x.count // (BITS_PER_BYTE * RESERVE_MULTIPLE)) * RESERVE_MULTIPLE
 
 
 @record
 class SetDropoutStates(Operation):
-    """The states of a generator that no forward call has used."""
+    """Initialise the states of a generator, which no forward call has used yet."""
 
     seed: int
     states: TensorSpec = STATES
@@ -40,9 +42,10 @@ class SetDropoutStates(Operation):
 
 @record
 class DropoutForward(Operation):
-    """Compute y = x / (1 - probability) where the element is kept, else 0; element k of x is element k of y in row-major order.
+    """Compute y = x / (1 - probability) for kept elements and 0 for dropped ones. Element k of x is element k of y in
+    row-major order.
 
-    reserveSpace gets bit k, little-endian: whether element k is kept. states counts the call.
+    Bit k of reserveSpace (little-endian) says whether element k is kept. ``states`` counts the calls.
     """
 
     probability: float
@@ -61,7 +64,7 @@ class DropoutForward(Operation):
 
     @property
     def threshold(self) -> int:
-        """What ``threshold`` returns of the probability."""
+        """Return the threshold of this operation's probability."""
         return threshold(self.probability)
 
 

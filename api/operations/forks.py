@@ -1,4 +1,4 @@
-"""Locks that survive a fork: another thread may hold one at that moment, and that thread is not in the child."""
+"""Register locks that stay usable after a fork, even if another thread held them at that moment."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _held: list[Any] = []
 
 
 def free_in_children(lock: L) -> L:
-    """Return the lock, which a forked child finds free. For locks whose data is whole between any two statements."""
+    """Return the lock after registering it to be free in a forked child. Its data must be consistent between any two
+    statements."""
     _locks.add(lock)
     return lock
 
 
 def awaited_by_forks(lock: L) -> L:
-    """Return the lock, for whose holder a fork waits: what it guards is whole in the child."""
+    """Return the lock after registering it: a fork first acquires it, so the child sees consistent data."""
     _awaited.append(lock)
     return lock
 

@@ -1,4 +1,4 @@
-"""Operation graphs (chapter 9) as operations: what cudnnBackendExecute (5.2.3) asks of a backend."""
+"""Define an operation graph (chapter 9) as an operation: what cudnnBackendExecute (5.2.3) asks of a backend."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ __all__ = [
 
 @record
 class OperationGraph(Operation):
-    """The nodes of a graph, each behind those whose outputs it reads, executed by one engine (5.2.3).
+    """Hold the nodes of a graph in topological order and the engine that executes them (5.2.3).
 
-    engine: its global index. choice: the value of its knob. ``workspace_bytes`` is what the backend needs for that, 0 while it is
-    asked. Operands are the tensors that are not virtual, by ``GraphTensor.operand``; one that a beta blends in is read and written.
+    engine: is the engine's global index. choice: is the value of its knob. ``workspace_bytes`` is what the backend
+    needs for them; it is 0 in the query for that size. The operands are the tensors that are not virtual, named by
+    ``GraphTensor.operand``. A tensor that a beta blends in is read and written.
     """
 
     nodes: tuple[Node, ...]
@@ -57,23 +58,23 @@ class OperationGraph(Operation):
 
     @cached_property
     def tensors(self) -> dict[str, GraphTensor]:
-        """Every tensor of the graph, the virtual ones included, by its operand name."""
+        """Return every tensor of the graph by operand name, virtual ones included."""
         listed = (tensor for node in self.nodes for tensor in (*node.inputs, *node.outputs))
         return {tensor.operand: tensor for tensor in listed}
 
     @cached_property
     def written(self) -> dict[str, Node]:
-        """Return the node that writes a tensor, by operand name."""
+        """Return a map from an operand name to the node that writes it."""
         return {tensor.operand: node for node in self.nodes for tensor in node.outputs}
 
     @cached_property
     def single(self) -> Single | None:
-        """Return the one operation that the graph is to its engine; None where that runs node by node."""
+        """Return the single operation that the engine runs for this graph, or None if the engine runs node by node."""
         return single(self.nodes, self.engine)
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Return the tensors that no node writes, and those that a beta blends in node by node."""
+        """Return the tensors that no node writes; node by node, also the tensors that a beta blends in."""
         if self.single is not None:
             o = self.single.operation
             return tuple(dict.fromkeys(self.single.names[name] for name in o.tensors_read if name in o.reads))
@@ -81,11 +82,11 @@ class OperationGraph(Operation):
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Return the tensors that are written and not virtual."""
+        """Return the written tensors that are not virtual."""
         return tuple(name for name in self.written if not self.tensors[name].is_virtual)
 
     def __getattr__(self, name: str) -> GraphTensor:
-        """Return a tensor by its operand name, as other operations have fields."""
+        """Return a tensor by its operand name; other operations have fields instead."""
         if name.startswith("tensor_") and name in self.tensors:
             return self.tensors[name]
         raise AttributeError(name)
@@ -94,7 +95,7 @@ class OperationGraph(Operation):
         return True
 
     def inner(self, operand: str) -> str:
-        """What the single operation calls an operand."""
+        """Return the name of an operand in the single operation."""
         assert self.single is not None
         o = self.single.operation
         named = [name for name, outer in self.single.names.items() if outer == operand]
@@ -110,11 +111,12 @@ class OperationGraph(Operation):
         return 1 if operand in self.raw else self.tensors[operand].alignment
 
     def blend_of(self, output: str) -> tuple[float, float]:
-        """Return the single operation's; nodes blend for themselves."""
+        """Return (alpha, beta) of the single operation; without one, nodes blend by themselves and the result is (1,
+        0)."""
         return NOT_BLENDED if self.single is None else self.single.operation.blend_of(self.inner(output))
 
     @cached_property
     def compute_type(self) -> cudnnDataType_t:
-        """DOUBLE where a tensor or a node is, else FLOAT."""
+        """Return DOUBLE if a tensor or a node is DOUBLE, else FLOAT."""
         types = {tensor.data_type for tensor in self.tensors.values()} | {node.precision for node in self.nodes}
         return DOUBLE if DOUBLE in types else FLOAT

@@ -1,4 +1,4 @@
-"""What finalised descriptors of an operation graph (chapter 9) say: tensors, settings, operation nodes."""
+"""Define what finalised descriptors of an operation graph (chapter 9) hold: tensors, settings, operation nodes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from .specs import TensorSpec
 
 @record
 class GraphTensor:
-    """A tensor of a graph. Its dimensions and strides count elements: vectors of ``vector_count`` scalars along one of them.
+    """Describe a tensor of a graph. Dimensions and strides count elements; an element is a vector of ``vector_count``
+    scalars.
 
-    vectorized_dimension: -1 where an element is one scalar. A virtual tensor has no memory.
+    vectorized_dimension: is the dimension of the vectors, or -1 if an element is one scalar. A virtual tensor has no
+    memory.
     """
 
     uid: int
@@ -40,24 +42,24 @@ class GraphTensor:
 
     @property
     def operand(self) -> str:
-        """Return the name of the tensor's memory among the operands of an execution."""
+        """Return the operand name of the tensor's memory in an execution."""
         return f"tensor_{self.uid}"
 
     @cached_property
     def scalar_dims(self) -> tuple[int, ...]:
-        """Return the dimensions that count scalars."""
+        """Return the dimensions in scalars."""
         along, count = self.vectorized_dimension, self.vector_count
         return tuple(extent * count if d == along else extent for d, extent in enumerate(self.dims))
 
     @cached_property
     def spec(self) -> TensorSpec:
-        """Return the tensor without its id, of elements that are one scalar."""
+        """Return the tensor without its id, with elements of one scalar."""
         return TensorSpec(self.data_type, self.dims, self.strides)
 
 
 @record
 class GraphConvolution:
-    """The settings of a convolution; the tuples have one entry per spatial dimension."""
+    """Hold the settings of a convolution; each tuple has one entry per spatial dimension."""
 
     mode: cudnnConvolutionMode_t
     compute_type: cudnnDataType_t
@@ -71,7 +73,8 @@ class GraphConvolution:
         return len(self.stride)
 
     def output_sizes(self, image: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the spatial extents of the result: 1 + (image + both paddings - ((window - 1) * dilation + 1)) / stride, rounded down."""
+        """Return the spatial extents of the result, rounded down: 1 + (image + both paddings - ((window - 1) * dilation
+        + 1)) / stride."""
         return tuple(
             1 + (image[i] + self.pre_padding[i] + self.post_padding[i] - (window[i] - 1) * self.dilation[i] - 1) // self.stride[i]
             for i in range(self.rank)
@@ -80,7 +83,7 @@ class GraphConvolution:
 
 @record
 class PointwiseSettings:
-    """The settings of a pointwise operation; the clips are those of RELU_FWD."""
+    """Hold the settings of a pointwise operation; the clips belong to RELU_FWD."""
 
     mode: cudnnPointwiseMode_t
     compute_type: cudnnDataType_t
@@ -102,7 +105,7 @@ TWO_INPUTS = (
 
 
 class Node:
-    """Base of the operation nodes: which of their fields are tensors that are read and written."""
+    """Define the interface of operation nodes: ``reads`` and ``writes`` name their tensor fields."""
 
     reads: ClassVar[tuple[str, ...]]
     writes: ClassVar[tuple[str, ...]]
@@ -114,12 +117,12 @@ class Node:
 
     @property
     def blends(self) -> bool:
-        """Return whether beta blends in what the output held before."""
+        """Return whether beta blends in the prior output."""
         return getattr(self, "beta", 0.0) != 0
 
     @property
     def inputs(self) -> tuple[GraphTensor, ...]:
-        """Return the tensors that the node reads; not those that beta blends in."""
+        """Return the tensors that the node reads, apart from blending."""
         found = (getattr(self, name) for name in self.reads)
         return tuple(tensor for tensor in found if tensor is not None)
 
@@ -129,7 +132,7 @@ class Node:
 
 
 class ConvolutionNode(Node):
-    """What the three convolutions have: an image (x or dx), a filter (w or dw) and a response (y or dy)."""
+    """Define what the three convolutions share: an image (x or dx), a filter (w or dw) and a response (y or dy)."""
 
     convolution: GraphConvolution
     alpha: float
@@ -142,13 +145,13 @@ class ConvolutionNode(Node):
 
     @property
     def bound(self) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
-        """Image, filter and response."""
+        """Return image, filter and response."""
         image, window, response = self.roles
         return getattr(self, image), getattr(self, window), getattr(self, response)
 
     @property
     def groups(self) -> int:
-        """Return how many groups the convolution has."""
+        """Return the number of groups of the convolution."""
         image, window, _ = self.bound
         if image.rank > self.convolution.rank + 2:
             return image.dims[1]
@@ -224,7 +227,7 @@ class PointwiseNode(Node):
 
 @record
 class GenStatsNode(Node):
-    """Compute sum = the sums of x over everything but the channels, sqsum = those of the squares (9.2.13)."""
+    """Compute ``sum`` and ``sqsum``: per channel, the sums of x and of its squares (9.2.13)."""
 
     mode: cudnnGenStatsMode_t
     compute_type: cudnnDataType_t
@@ -242,7 +245,7 @@ class GenStatsNode(Node):
 
 @record
 class KnobChoice:
-    """A performance knob and the value that it is set to."""
+    """Hold a performance knob and its value."""
 
     knob: cudnnBackendKnobType_t
     value: int

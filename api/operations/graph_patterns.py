@@ -1,6 +1,8 @@
-"""Operation graphs that are one documented operation: a convolution or one of its gradients, with bias and activation or without.
+"""Recognise operation graphs that equal one documented operation: a convolution or a gradient of it, with or without
+bias and activation.
 
-The engines behind the first execute such graphs only, each as the operation that a documented algorithm and math type make of them.
+All engines but the first and the last execute only such graphs. Each runs the operation with one documented algorithm
+and math type.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from .specs import DOUBLE, NCHW, NCHW_VECT_C, NHWC, VECTORS, ActivationSpec, Con
 FMA, TENSOR_OP = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH
 _F, _D, _W = cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t
 FORWARD = tuple(algo for algo in _F if algo != _F.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT)
-FORWARD_ON_CORES = FORWARD[:3]  # the three that are matrix products
+FORWARD_ON_CORES = FORWARD[:3]  # These three algorithms are matrix products.
 DATA, FILTER = tuple(_D), tuple(_W)
 DATA_ON_CORES = DATA[:2]
 FILTER_ON_CORES = (_W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, _W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, _W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)  # fmt: skip
@@ -51,15 +53,15 @@ FILTER_ON_CORES = (_W.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, _W.CUDNN_CONVOLUTION_
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What the engine of an index executes: a kind of node by a documented algorithm, in a math type."""
+    """State what an engine executes: one kind of node by a documented algorithm, with a math type."""
 
     node: type[ConvolutionNode]
     algo: Any
     math_type: cudnnMathType_t
 
 
-# By the global index of the engine; the first executes any graph, node by node, and so does the last, with the convolutions of 16-bit
-# data on tensor cores.
+# ALGORITHMS is indexed by the global index of the engine. The first and the last engine execute any graph node by node.
+# The last one runs convolutions of 16-bit data on tensor cores.
 ALGORITHMS: tuple[Algorithm | None, ...] = (
     None,
     *(Algorithm(ConvolutionForwardNode, algo, FMA) for algo in FORWARD),
@@ -75,7 +77,11 @@ ON_CORES_ENGINE = len(ALGORITHMS) - 1
 
 @dataclass(frozen=True)
 class Single:
-    """A graph as one operation. names: its operands -> those of the graph. parts: image, filter and response as it describes them."""
+    """Hold a graph as one operation.
+
+    names: maps the operation's operands to operands of the graph. parts: holds image, filter and response as the
+    operation describes them.
+    """
 
     operation: Any
     names: Mapping[str, str]
@@ -84,12 +90,13 @@ class Single:
 
 
 class NoPatternError(ValueError):
-    """A graph is not one operation of the engine; the message says why."""
+    """Report why a graph is not one operation of the engine."""
 
 
 @cache
 def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
-    """Return the operation that a graph is to an engine, None where that runs node by node; ``NoPatternError`` says why it is none."""
+    """Return the operation that the engine runs for a graph, or None if it runs node by node. Raise NoPatternError if
+    the graph does not fit the engine."""
     algorithm = ALGORITHMS[engine]
     if algorithm is None:
         return None
@@ -118,7 +125,7 @@ def single(nodes: tuple[Node, ...], engine: int) -> Single | None:
 
 
 def _factor(value: float, tensor: TensorSpec) -> float:
-    """Return a scaling factor: double beside DOUBLE tensors, else rounded to float."""
+    """Return a scaling factor: double for DOUBLE tensors, else rounded to float."""
     if tensor.data_type == DOUBLE:
         return value
     with np.errstate(over="ignore"):
@@ -128,7 +135,8 @@ def _factor(value: float, tensor: TensorSpec) -> float:
 def _convolution(
     node: ConvolutionNode, math_type: cudnnMathType_t
 ) -> tuple[ConvolutionSpec, tuple[TensorSpec, FilterSpec, TensorSpec]]:
-    """Return the convolution as its descriptors would say it: groups joined, a packed filter, one padding for both ends."""
+    """Return the convolution in the form of documented descriptors: joined groups, a packed filter, equal padding at
+    both ends. Raise NoPatternError if it does not fit."""
     settings = node.convolution
     if settings.rank not in (2, 3):
         raise NoPatternError(f"there are {settings.rank} spatial dimensions, 2 or 3 are executed")
@@ -144,7 +152,7 @@ def _convolution(
 
 
 def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
-    """Return a tensor whose dimension of groups and the one behind it are one dimension."""
+    """Return a tensor whose group dimension is merged with the following dimension."""
     dims, strides = tensor.dims, tensor.strides
     if tensor.rank == spatial + 2 or tensor.vector_count != 1:
         return described(tensor)
@@ -155,7 +163,7 @@ def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
 
 
 def described(tensor: GraphTensor) -> TensorSpec:
-    """Return a tensor as descriptors of the documented calls say it: vectors of channels have data types of their own there."""
+    """Return a tensor in the form of documented descriptors, where vectors of channels have their own data types."""
     if tensor.vector_count == 1:
         return tensor.spec
     kinds = {scalars: kind for kind, scalars in VECTORS.items()}
@@ -180,7 +188,8 @@ def _filter(tensor: GraphTensor, spec: TensorSpec) -> FilterSpec:
 def _fused(
     first: ConvolutionForwardNode, others: Sequence[Node], algorithm: Algorithm, spec: ConvolutionSpec, parts: Any
 ) -> Single:
-    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), from additions and an activation in this order."""
+    """Return y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), built from additions and an activation in this
+    order."""
     current, found = first.y, _Epilogue()
     for node in others:
         if not (isinstance(node, PointwiseNode) and current in node.inputs and current.is_virtual):
@@ -220,7 +229,7 @@ def _fused(
 
 
 class _Epilogue:
-    """What pointwise operations behind a convolution add and whether they rectify."""
+    """Collect what the pointwise operations after a convolution add, and whether they apply ReLU."""
 
     def __init__(self) -> None:
         self.residual: GraphTensor | None = None
@@ -228,7 +237,7 @@ class _Epilogue:
         self.factor, self.rectified, self.complete = 1.0, False, False
 
     def take(self, node: PointwiseNode, current: GraphTensor) -> None:
-        """Note one operation on the current value."""
+        """Add one pointwise operation that follows ``current``."""
         mode, settings = cudnnPointwiseMode_t, node.pointwise
         if self.complete:
             raise NoPatternError("there are operations behind the activation")
@@ -248,7 +257,7 @@ class _Epilogue:
         assert node.b is not None
         sides = [(node.x, node.alpha1), (node.b, node.alpha2)]
         (_, factor), (other, other_factor) = sides if node.x == current else sides[::-1]
-        if factor != 1 or other.is_virtual:  # the current value is virtual, too
+        if factor != 1 or other.is_virtual:  # The current value is virtual as well.
             raise NoPatternError("the convolution is scaled again, or added to what is no tensor of memory")
         if other.scalar_dims == current.scalar_dims and self.residual is None and self.bias is None:
             self.residual, self.factor = other, other_factor

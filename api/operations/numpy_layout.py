@@ -1,4 +1,4 @@
-"""NumPy's view of a tensor in memory: the type of its elements and where they lie."""
+"""Map a tensor in memory to NumPy: the type of its elements and their positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMPY_TYPES: dict[cudnnDataType_t, np.dtype[Any]] = {
 
 
 class Layout(NamedTuple):
-    """Where elements lie in memory; strides in bytes."""
+    """Describe the positions of elements in memory; strides are in bytes."""
 
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -43,7 +43,10 @@ class Layout(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def layout(spec: TensorSpec) -> Layout:
-    """Return the layout for NumPy, in the dimensions of ``spec.scalar_layout()``. Only dimensions of size 1 have strides beyond the span, which NumPy may not count."""
+    """Return the NumPy layout of a tensor, in the dimensions of ``spec.scalar_layout()``.
+
+    Strides are limited to the span: only dimensions of size 1 exceed it, and NumPy could not represent some of them.
+    """
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
     span = spec.span * spec.vector_length
@@ -51,8 +54,8 @@ def layout(spec: TensorSpec) -> Layout:
 
 
 def joined_vectors(spec: TensorSpec, elements: Array) -> Array:
-    """Return the elements with the dimensions of ``spec.scalar_layout()`` as (N, C, spatial ...): a view, a copy where the tensor is
-    vectorised."""
+    """Return elements with the dimensions of ``spec.scalar_layout()`` as (N, C, spatial ...). The result is a view, or
+    a copy if the tensor is vectorised."""
     if spec.vector_length == 1:
         return elements
     images, planes, length, *spatial = elements.shape

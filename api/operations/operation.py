@@ -1,16 +1,18 @@
-"""What a computing call asks of a backend.
+"""Define what a computing call asks of a backend.
 
 An operation is a record whose fields are specifications and scalars. A field named after an operand (``x``, ``dy``,
-``C``) describes that operand's memory; the memory itself travels beside the operation. Everything generic (routing,
-logging, crosscheck, recording, tolerance, benchmarks) works on these properties, once for all operations.
+``C``) describes that operand's memory. The memory itself is passed beside the operation. Routing, logging, crosscheck,
+recording, tolerance and benchmarks use only these properties, so they work for every operation.
 
-Kinds of operands:
+There are two kinds of operands:
 
-- tensors, read (``inputs``), written (``outputs``) or both (in-out: a name in both, running statistics say). The description of
-  an ``optional`` one is None where the call got NULL; it is then no operand of that operation.
-- ``raw`` memory has a size, no description, unless it is described as another tensor is: temporary tensors. One that is neither input nor output is scratch, a workspace. A raw output keeps what a
-  later call reads as its raw input: reserve space, dropout states. What is in it is the backend's affair, so that it is judged
-  through that later call.
+- Tensors are read (``inputs``), written (``outputs``) or both, like running statistics. The field of an ``optional``
+tensor is None if the call got NULL; the operation then lacks that operand.
+- ``raw`` memory has a size. It has a tensor description only if it is laid out like another tensor. Raw memory that is
+neither input nor output is a workspace.
+
+A raw output holds data for a later call, which reads it as a raw input: reserve space, dropout states. Its format is
+private to the backend, so it is judged through the later call.
 """
 
 from __future__ import annotations
@@ -26,33 +28,33 @@ NOT_BLENDED = (1.0, 0.0)
 
 
 class Operation:
-    """Base of all operations."""
+    """Define the interface of all operations."""
 
     inputs: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[tuple[str, ...]] = ()
-    # Operands that may be NULL: their field is None then.
+    # These operands may be NULL; their field is then None.
     optional: ClassVar[tuple[str, ...]] = ()
-    # Memory without a tensor description: operand name -> the field that holds its size in bytes, or the tensor as which it is
-    # described. Such an operand may be NULL when its size is zero.
+    # This maps raw memory to the field with its size in bytes or with a tensor of the same layout. It may be NULL if
+    # its size is zero.
     raw: ClassVar[dict[str, str]] = {}
-    # Raw operands whose contents the document describes, so that they are no affair of the backend.
+    # The document defines the contents of these raw operands, so they are not private to the backend.
     public: ClassVar[tuple[str, ...]] = ()
-    # Parameter of the call -> the operand or field that it passes, where that has another name.
+    # This maps a parameter of the call to the operand or field that it sets, where the names differ.
     parameters: ClassVar[Mapping[str, str]] = {}
-    # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
-    # An output that is written as it is maps to None.
+    # This maps an output to the fields of its (alpha, beta), or to None if it is not blended.
+    # Other outputs use the fields ``alpha`` and ``beta`` if the operation has them.
     blends: ClassVar[dict[str, tuple[str, str] | None]] = {}
-    # Whether outputs follow from random numbers: another library draws others of the same states.
+    # It is True if outputs depend on random numbers, which differ between libraries for the same states.
     draws: ClassVar[bool] = False
 
     @property
     def family(self) -> str:
-        """Return the operation's family, as ``FAMILIES`` of this package lists them."""
+        """Return the operation's family, one of ``FAMILIES`` in this package."""
         return type(self).__module__.removeprefix(f"{__package__}.").partition(".")[0]
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Return the names of the operands that the call has, inputs first, each once."""
+        """Return the names of the call's operands, each once: inputs, outputs, then other raw memory."""
         names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
         return tuple(name for name in names if self.has(name))
 
@@ -61,40 +63,42 @@ class Operation:
         return next((name for name, passed in self.parameters.items() if passed == operand), operand)
 
     def has(self, operand: str) -> bool:
-        """Return whether the call got this operand: one that is optional may be NULL."""
+        """Return whether the operation has this operand; an optional one may be NULL."""
         return operand not in self.optional or operand in self.raw or getattr(self, operand) is not None
 
     @cached_property
     def tensors_read(self) -> tuple[str, ...]:
-        """Return the names of the described operands that the call reads for themselves."""
+        """Return the names of the tensors that the call reads, apart from blending."""
         return tuple(name for name in self.inputs if name not in self.raw and self.has(name))
 
     @cached_property
     def tensors_written(self) -> tuple[str, ...]:
-        """Return the names of the described operands that the call writes."""
+        """Return the names of the tensors that the call writes."""
         return tuple(name for name in self.outputs if name not in self.raw and self.has(name))
 
     def tensor(self, operand: str) -> TensorSpec:
-        """Return the tensor description of an operand; filters and containers of sequences are seen as tensors."""
+        """Return the tensor description of an operand; filters and sequence data are described as tensors."""
         spec = getattr(self, operand)
         return spec if isinstance(spec, TensorSpec) else spec.tensor
 
     def nbytes(self, operand: str) -> int:
-        """Return the bytes of memory that the operand must have."""
+        """Return the bytes of memory that the operand occupies."""
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
 
     def least_bytes(self, operand: str) -> int:
-        """Return the bytes that the operand's memory may not be smaller than: fewer where its contents say how much of it is read."""
+        """Return the minimum size of the operand's memory in bytes; it is smaller than ``nbytes`` if the contents
+        decide how much is read."""
         return self.nbytes(operand)
 
     def alignment(self, operand: str) -> int:
-        """Return the bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""
+        """Return the required alignment of the operand's address in bytes: the size of a scalar, or 1 for memory
+        without a description."""
         kind = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return kind.scalar_bytes if isinstance(kind, TensorSpec) else 1
 
     def blend_of(self, output: str) -> tuple[float, float]:
-        """(alpha, beta) of output = alpha * result + beta * prior output."""
+        """Return (alpha, beta) of output = alpha * result + beta * prior output."""
         fields = self.blends.get(output, ("alpha", "beta"))
         if fields is None:
             return NOT_BLENDED
@@ -102,7 +106,7 @@ class Operation:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Return the operands whose contents matter: the inputs, and the outputs that beta blends in."""
+        """Return the operands whose contents affect the result: inputs, and outputs that beta blends in."""
         blended = (name for name in self.tensors_written if self.blend_of(name)[1] != 0)
         kept = (name for name in self.raw if name in self.inputs)
         return tuple(dict.fromkeys((*self.tensors_read, *blended, *kept)))

@@ -1,7 +1,7 @@
-"""Immutable records with a text form: the base of every specification and operation.
+"""Define immutable records with a text form, the base of every specification and operation.
 
-``repr`` of a record is Python-like text, ``parse`` reads it back: it is the reproduction line of a failing case, the
-key of plan caches and the log line of a call. Hashes are computed once, because records key dictionaries on every call.
+``repr`` of a record is Python-like text that ``parse`` reads back. The text reproduces a failing case, keys plan caches
+and logs a call. Each hash is computed once, because every call uses records as dictionary keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make ``cls`` a frozen dataclass that prints as parseable text, caches its hash, tells 0.0 from -0.0, and finds NaN again."""
+    """Return ``cls`` as a frozen dataclass that prints as parseable text and caches its hash. Equality distinguishes
+    -0.0 from 0.0 and treats NaN as equal to NaN."""
     made: Any = dataclass(frozen=True, repr=False, eq=False)(cls)
     names = tuple(field.name for field in fields(made))
 
@@ -32,7 +33,7 @@ def record(cls: type[T]) -> type[T]:
         found = self.__dict__.get("_identity")
         if found is None:
             values = [getattr(self, name) for name in names]
-            # The text of 0 tells -0.0 from 0.0, and that of NaN equals itself.
+            # The text distinguishes -0.0 from 0.0, and the text of NaN equals itself.
             found = self.__dict__["_identity"] = tuple(v if v and v == v else repr(v) for v in values)
         return found
 
@@ -67,7 +68,7 @@ def _value_text(value: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """Return the record that printed as ``text``; ``ValueError`` where it is no such text."""
+    """Return the record that printed as ``text``; raise ValueError if the text describes no record."""
     _define_all()
     try:
         return _build(ast.parse(text.strip(), mode="eval").body)
@@ -77,7 +78,7 @@ def parse(text: str) -> Any:
 
 @cache
 def _define_all() -> None:
-    """Import every record: a text may name any."""
+    """Import every record, because a text may name any of them."""
     from . import HOMES
 
     load(__package__, HOMES)
@@ -99,7 +100,7 @@ def _build(node: ast.expr) -> Any:
 
 
 def _made(kind: Any, values: dict[str, Any]) -> Any:
-    """Return the record of these values; TypeError where a field that holds records is given something else."""
+    """Return a record with these field values; raise TypeError if a field that holds a record gets another type."""
     for field in fields(kind):
         allowed = [part.strip() for part in str(field.type).split("|")]
         records = tuple(RECORDS[name] for name in allowed if name in RECORDS)

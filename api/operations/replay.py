@@ -1,6 +1,7 @@
-"""Whether calls may be answered by what was decided for earlier ones: not while somebody watches or changes how they are decided.
+"""Decide whether cached answers may serve repeated calls.
 
-The variable DUALDNN_MEMO says so, too: 0: they may not; check: they are decided anew, and compared with what was decided.
+They may not while a log, a test or another observer needs every call to be computed. DUALDNN_MEMO=0 disables the
+caches; DUALDNN_MEMO=check recomputes each answer and compares.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-MODES = {"0": 0, "1": 1, "check": 2}  # values of DUALDNN_MEMO
+MODES = {"0": 0, "1": 1, "check": 2}  # MODES maps a value of DUALDNN_MEMO to a level.
 _text = os.environ.get("DUALDNN_MEMO") or "1"
 if _text not in MODES:
     raise ValueError(f"DUALDNN_MEMO={_text!r}: expected {', '.join(MODES)}")
@@ -17,21 +18,21 @@ mode = MODES[_text]
 compares = mode == 2
 _listeners: list[Callable[[], None]] = []
 _reasons = 0
-live = mode > 0  # whether calls may be answered so at the moment
+live = mode > 0  # It says whether cached answers may serve calls at the moment.
 
 
 def is_suspended() -> bool:
-    """Return whether every call has to be decided anew."""
+    """Return whether every call must be computed anew."""
     return _reasons > 0
 
 
 def listen(changed: Callable[[], None]) -> None:
-    """Call this function whenever the answer of ``is_suspended`` may have changed, or the log was configured."""
+    """Register a function to call when ``is_suspended`` may have changed or the log was configured."""
     _listeners.append(changed)
 
 
 def changed() -> None:
-    """Let those who answer calls look again at whether they may."""
+    """Tell the listeners to check again whether cached answers may serve."""
     global live
     live = mode > 0 and not _reasons
     for listener in _listeners:
@@ -40,7 +41,7 @@ def changed() -> None:
 
 @contextmanager
 def suspended() -> Iterator[None]:
-    """Let every call in this scope be decided anew, in all threads."""
+    """Compute every call anew in this scope, in all threads."""
     global _reasons
     _reasons += 1
     changed()

@@ -1,4 +1,5 @@
-"""Operations of the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21). Formulas: docs/errata.md, D135, D136, D191 and D192."""
+"""Define the operations of the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21). Formulas: docs/errata.md, D135,
+D136, D191 and D192."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ class SpatialTfSamplerBackward(Operation):
     transformer: SpatialTransformerSpec
     alpha: float
     beta: float
-    alphaDgrid: float  # as the document names it
+    alphaDgrid: float  # The document uses this spelling.
     betaDgrid: float
     x: TensorSpec
     dx: TensorSpec

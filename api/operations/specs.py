@@ -1,7 +1,7 @@
-"""Snapshots of descriptors: what an operation knows of its tensors and parameters.
+"""Define the specifications, which are immutable snapshots of descriptors.
 
-Sizes are in elements; strides too, except that a vectorised tensor (CUDNN_TENSOR_NCHW_VECT_C) counts its channel
-planes and strides in vectors of ``vector_length`` channels, as the document's N x (C/v) x H x W x v says.
+Sizes and strides count elements. In a vectorised tensor (CUDNN_TENSOR_NCHW_VECT_C), channel extents and strides count
+vectors of ``vector_length`` channels, as the document's N x (C/v) x H x W x v says.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
 NHWC = cudnnTensorFormat_t.CUDNN_TENSOR_NHWC
 NCHW_VECT_C = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW_VECT_C
 
-# data type -> (type of one scalar, scalars per element)
+# VECTORS maps a vector data type to its scalar type and the scalars per element.
 VECTORS = {INT8x4: (INT8, 4), UINT8x4: (UINT8, 4), INT8x32: (INT8, 32)}
 SCALAR_BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
 
 
 def scalar_type(data_type: cudnnDataType_t) -> cudnnDataType_t:
-    """Return the type of one scalar: INT8 for INT8x4 and INT8x32, itself for the plain types."""
+    """Return the type of one scalar: INT8 for INT8x4 and INT8x32, and the type itself for plain types."""
     return VECTORS.get(data_type, (data_type, 1))[0]
 
 
 def vector_length(data_type: cudnnDataType_t) -> int:
-    """Return how many channels one element holds."""
+    """Return how many channels one element of the type holds."""
     return VECTORS.get(data_type, (data_type, 1))[1]
 
 
 def packed_strides(dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides without gaps when ``order`` lists the dimensions from the outermost to the innermost."""
+    """Return strides without gaps; ``order`` lists the dimensions from the outermost to the innermost."""
     strides = [0] * len(dims)
     step = 1
     for dimension in reversed(order):
@@ -82,7 +82,7 @@ def memory_order(tensor_format: cudnnTensorFormat_t, rank: int) -> tuple[int, ..
 
 @record
 class TensorSpec:
-    """A tensor: data type, dimensions (N, C, spatial ...), strides."""
+    """Describe a tensor: data type, dimensions (N, C, spatial ...) and strides."""
 
     data_type: cudnnDataType_t
     dims: tuple[int, ...]
@@ -92,7 +92,7 @@ class TensorSpec:
     def packed(
         cls, data_type: cudnnDataType_t, dims: tuple[int, ...], tensor_format: cudnnTensorFormat_t = NCHW
     ) -> TensorSpec:
-        """Without gaps in the order of ``tensor_format``."""
+        """Return a tensor without gaps in the order of ``tensor_format``."""
         storage = _in_vectors(dims, vector_length(data_type))
         return cls(data_type, tuple(dims), packed_strides(storage, memory_order(tensor_format, len(dims))))
 
@@ -114,37 +114,37 @@ class TensorSpec:
 
     @cached_property
     def storage_dims(self) -> tuple[int, ...]:
-        """Return the dimensions counted in stored elements: C / vector_length channel planes."""
+        """Return the dimensions in stored elements; the channel extent is C / vector_length."""
         return _in_vectors(self.dims, self.vector_length)
 
     @cached_property
     def count(self) -> int:
-        """Return how many scalars the tensor holds, gaps not counted."""
+        """Return how many scalars the tensor holds, without gaps."""
         return prod(self.dims)
 
     @cached_property
     def elements(self) -> int:
-        """Return how many elements of the data type the tensor holds: a vector type's element is a vector."""
+        """Return how many elements the tensor holds, without gaps; an element of a vector type is a vector."""
         return prod(self.storage_dims)
 
     @cached_property
     def span(self) -> int:
-        """Return the stored elements from the first to the last, gaps included."""
+        """Return how many stored elements lie from the first to the last one, gaps included."""
         return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
 
     @cached_property
     def nbytes(self) -> int:
-        """Return the bytes of memory that the tensor needs."""
+        """Return the bytes of memory that the tensor occupies, gaps included."""
         return self.span * self.scalar_bytes * self.vector_length
 
     @cached_property
     def is_packed(self) -> bool:
-        """No gaps: every stored element of the span belongs to the tensor."""
+        """Return whether the tensor has no gaps: every stored element of the span belongs to it."""
         return not self.overlaps and self.span == self.elements
 
     @cached_property
     def spatially_packed(self) -> bool:
-        """Return the spatial dimensions lie in row-major order without gaps: innermost stride 1, each other the extent inside."""
+        """Return whether the spatial dimensions are packed in row-major order."""
         step = 1
         for extent, stride in list(zip(self.dims, self.strides, strict=True))[:1:-1]:
             if extent == 1:
@@ -156,7 +156,7 @@ class TensorSpec:
 
     @cached_property
     def overlaps(self) -> bool:
-        """Some stored element belongs to two positions."""
+        """Return whether two positions can share a stored element."""
         reach = 0
         used = [(s, d) for s, d in zip(self.strides, self.storage_dims, strict=True) if d > 1]
         for stride, extent in sorted(used):
@@ -166,8 +166,8 @@ class TensorSpec:
         return False
 
     def scalar_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the dimensions and strides in scalars; a vectorised tensor has its vector as one more, innermost dimension
-        right after the channel planes: (N, C/v, v, spatial ...)."""
+        """Return dimensions and strides in scalars. A vectorised tensor has an additional dimension for its vectors
+        after the channels: (N, C/v, v, spatial ...)."""
         if self.vector_length == 1:
             return self.dims, self.strides
         length = self.vector_length
@@ -182,7 +182,7 @@ def _in_vectors(dims: tuple[int, ...], length: int) -> tuple[int, ...]:
 
 @record
 class FilterSpec:
-    """A filter: always packed. dims are (K, C, spatial ...) whatever the format (3.2.81, 3.2.82)."""
+    """Describe a filter, which is always packed. ``dims`` are (K, C, spatial ...) in every format (3.2.81, 3.2.82)."""
 
     data_type: cudnnDataType_t
     format: cudnnTensorFormat_t
@@ -190,7 +190,7 @@ class FilterSpec:
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """Return the filter seen as a tensor."""
+        """Return the filter as a tensor."""
         return TensorSpec.packed(self.data_type, self.dims, self.format)
 
     @property
@@ -216,7 +216,7 @@ class PoolingSpec:
 
 @record
 class LRNSpec:
-    """A window of ``n`` elements and the parameters alpha, beta and k of (k + alpha / window * sum)^-beta."""
+    """Hold a window of ``n`` elements and alpha, beta and k of (k + alpha / window * sum)^-beta."""
 
     n: int
     alpha: float
@@ -225,16 +225,16 @@ class LRNSpec:
 
     @property
     def look_behind(self) -> int:
-        """Return the elements of the window before its center (3.2.83)."""
+        """Return how many elements of the window precede its center (3.2.83)."""
         return (self.n - 1) // 2
 
     @property
     def look_ahead(self) -> int:
-        """Return the elements of the window after its center: one more than before it where n is even."""
+        """Return how many elements of the window follow its center: one more than precede it if n is even."""
         return self.n - self.look_behind - 1
 
     def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
-        """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
+        """Return (alpha, beta, k) rounded to the data type of the tensors (3.2.83)."""
         kind: Any = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
         with np.errstate(over="ignore"):
             return float(kind(self.alpha)), float(kind(self.beta)), float(kind(self.k))
@@ -258,7 +258,7 @@ class ReduceTensorSpec:
 
 @record
 class TransformSpec:
-    """Padding per dimension, folding factor per spatial dimension (0 and 1 mean none), direction."""
+    """Hold padding per dimension, folding factor per spatial dimension (0 and 1 mean no folding), and direction."""
 
     format: cudnnTensorFormat_t
     pad_before: tuple[int, ...]
@@ -269,7 +269,7 @@ class TransformSpec:
 
 @record
 class ConvolutionSpec:
-    """A convolution of ``rank`` spatial dimensions; the tuples have one entry per spatial dimension."""
+    """Describe a convolution of ``rank`` spatial dimensions; each tuple has one entry per spatial dimension."""
 
     mode: cudnnConvolutionMode_t
     compute_type: cudnnDataType_t
@@ -286,7 +286,7 @@ class ConvolutionSpec:
 
     @property
     def is_flipped(self) -> bool:
-        """Return the filter is applied rotated by 180 degrees (5.1.3.11)."""
+        """Return whether the filter is applied rotated by 180 degrees (5.1.3.11)."""
         return self.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
 
     def windows(self, filter_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -294,7 +294,8 @@ class ConvolutionSpec:
         return tuple((f - 1) * d + 1 for f, d in zip(filter_dims[2:], self.dilation, strict=True))
 
     def output_dims(self, input_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> tuple[int, ...]:
-        """(images, filters, spatial ...) of the result: 1 + (input + 2 * padding - window) / stride, rounded down."""
+        """Return (images, filters, spatial ...) of the result: 1 + (input + 2 * padding - window) / stride, rounded
+        down."""
         windows = self.windows(filter_dims)
         sizes = zip(input_dims[2:], self.padding, windows, self.stride, strict=True)
         return (input_dims[0], filter_dims[0], *(1 + (i + 2 * p - w) // s for i, p, w, s in sizes))
@@ -302,9 +303,11 @@ class ConvolutionSpec:
 
 @record
 class SeqDataSpec:
-    """Sequences of vectors: ``dims`` are indexed by cudnnSeqDataAxis_t, ``axes`` list these from the outermost to the innermost.
+    """Describe sequences of vectors: cudnnSeqDataAxis_t indexes ``dims``, and ``axes`` lists the axes from the
+    outermost to the innermost.
 
-    lengths: of the sequences in time-steps, batch-major whatever the axes: entry batch * beams + beam (7.2.53).
+    lengths: holds the sequence lengths in time-steps; entry batch * beams + beam belongs to one sequence, whatever the
+    axes (7.2.53).
     """
 
     data_type: cudnnDataType_t
@@ -314,13 +317,14 @@ class SeqDataSpec:
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """Return the container as a tensor (time, batch, beam, vector) without gaps."""
+        """Return the container as a packed tensor (time, batch, beam, vector)."""
         return TensorSpec(self.data_type, self.dims, packed_strides(self.dims, tuple(map(int, self.axes))))
 
 
 @record
 class AttnSpec:
-    """Multi-head attention: ``mode`` is the mask of CUDNN_ATTN flags, a projected size of 0 switches that projection off (7.2.43)."""
+    """Describe multi-head attention: ``mode`` is a mask of CUDNN_ATTN flags; a projected size of 0 disables that
+    projection (7.2.43)."""
 
     mode: int
     heads: int
@@ -339,37 +343,38 @@ class AttnSpec:
     kv_longest: int
     most_batches: int
     most_beams: int
-    dropout: float = 0.0  # the largest probability of its two dropouts, which no call supports in training
+    dropout: float = 0.0  # the larger dropout probability, unsupported in training
 
     @property
     def query_size(self) -> int:
-        """Return the length of the query vectors that meet the keys."""
+        """Return the length of a query vector after its projection."""
         return self.q_projected or self.q_size
 
     @property
     def key_size(self) -> int:
-        """Return the length of the key vectors that meet the queries."""
+        """Return the length of a key vector after its projection."""
         return self.k_projected or self.k_size
 
     @property
     def value_size(self) -> int:
-        """Return the length of the vectors that the softmax weighs, and of what a head makes of them."""
+        """Return the length of a value vector after its projection, which is also the length of one head's result."""
         return self.v_projected or self.v_size
 
     @property
     def output_size(self) -> int:
-        """Return the length of the output vectors: without output projection, those of all heads one behind the other."""
+        """Return the length of an output vector; without output projection it is the concatenation of all heads."""
         return self.o_projected or self.heads * self.value_size
 
     @property
     def has_biases(self) -> bool:
-        """Every projection that is on adds a bias."""
+        """Return whether every enabled projection adds a bias."""
         return bool(self.mode & CUDNN_ATTN_ENABLE_PROJ_BIASES)
 
 
 @record
 class CTCLossSpec:
-    """A CTC loss: ``longest_label`` is the most labels of a sequence, None where no setter has said it (8.2.27)."""
+    """Describe a CTC loss: ``longest_label`` is the maximum number of labels of a sequence, or None if no setter gave
+    it (8.2.27)."""
 
     compute_type: cudnnDataType_t
     normalization: cudnnLossNormalizationMode_t
@@ -379,7 +384,7 @@ class CTCLossSpec:
 
 @record
 class DropoutSpec:
-    """A dropout: the probability of an element to be dropped, the seed that the descriptor was given, whether it has states."""
+    """Describe a dropout: the probability that an element is dropped, the seed, and whether the descriptor has states."""
 
     probability: float = 0.0
     seed: int = 0
@@ -388,32 +393,34 @@ class DropoutSpec:
 
 @record
 class FusedOpsParamsSpec:
-    """The attributes of a parameter pack: ``labels`` are those that its sequence has, ``values`` what they hold."""
+    """Hold the attributes of a parameter pack: ``labels`` lists the attributes of its sequence, ``values`` their
+    values."""
 
     ops: cudnnFusedOps_t
     labels: tuple[Any, ...]
     values: tuple[Any, ...]
 
     def get(self, label: Any) -> Any:
-        """What the pack holds; None where it is NULL and where the sequence has no such attribute."""
+        """Return the value of an attribute, or None if it is NULL or the sequence does not have it."""
         return self.values[self.labels.index(label)] if label in self.labels else None
 
     def changed(self, label: Any, value: Any) -> FusedOpsParamsSpec:
-        """Return the pack with another value of one attribute."""
+        """Return a copy of the pack with another value for one attribute."""
         values = (value if known == label else old for known, old in zip(self.labels, self.values, strict=True))
         return FusedOpsParamsSpec(self.ops, self.labels, tuple(values))
 
 
 @record
 class AlgorithmSpec:
-    """An algorithm: an enumerator of one of the enumerations of algorithms, or a number where C did not say of which."""
+    """Hold an algorithm: an enumerator of an algorithm enumeration, or an integer if a C caller did not say which
+    enumeration."""
 
     algorithm: int
 
 
 @record
 class AlgorithmPerformanceSpec:
-    """What running an algorithm gave: its status, milliseconds, bytes of device memory."""
+    """Hold one algorithm's measurement: status, time in milliseconds, device memory in bytes."""
 
     status: cudnnStatus_t
     time: float
@@ -422,7 +429,7 @@ class AlgorithmPerformanceSpec:
 
 @record
 class SpatialTransformerSpec:
-    """A spatial transformer: ``dims`` are those of the transformed tensor, (N, C, H, W) of images."""
+    """Describe a spatial transformer: ``dims`` are the dimensions (N, C, H, W) of the transformed tensor."""
 
     sampler: cudnnSamplerType_t
     data_type: cudnnDataType_t
@@ -430,10 +437,10 @@ class SpatialTransformerSpec:
 
     @cached_property
     def theta(self) -> TensorSpec:
-        """Return the affine matrices, n x 2 x 3 (3.2.97)."""
+        """Return the tensor of affine matrices, n x 2 x 3 (3.2.97)."""
         return TensorSpec.packed(self.data_type, (self.dims[0], 2, 3))
 
     @cached_property
     def grid(self) -> TensorSpec:
-        """Return the coordinates, n x h x w x 2: x, then y (3.2.97)."""
+        """Return the tensor of coordinates, n x h x w x 2 with x before y (3.2.97)."""
         return TensorSpec.packed(self.data_type, (self.dims[0], *self.dims[2:], 2))

@@ -1,4 +1,5 @@
-"""Operations of cudnnTransformTensor (3.2.100), cudnnTransformTensorEx (3.2.101), cudnnTransformFilter (3.2.99)."""
+"""Define the operations of cudnnTransformTensor (3.2.100), cudnnTransformTensorEx (3.2.101) and cudnnTransformFilter
+(3.2.99)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .specs import FilterSpec, TensorSpec, TransformSpec
 
 @record
 class TransformTensor(Operation):
-    """Compute y = alpha * x + beta * y, the layouts may differ."""
+    """Compute y = alpha * x + beta * y; the layouts may differ."""
 
     alpha: float
     beta: float
@@ -39,7 +40,7 @@ class TransformTensorEx(Operation):
 
 @record
 class TransformFilter(Operation):
-    """As TransformTensorEx, on filters."""
+    """Compute the same as TransformTensorEx, on filters."""
 
     transform: TransformSpec
     alpha: float
@@ -52,7 +53,7 @@ class TransformFilter(Operation):
 
 
 def folding_factors(transform: TransformSpec) -> tuple[int, ...]:
-    """Return the factor of each spatial dimension: 0 means no folding, as 1 does."""
+    """Return the folding factor of each spatial dimension; 0 counts as 1, which means no folding."""
     return tuple(max(1, factor) for factor in transform.fold)
 
 
@@ -71,16 +72,18 @@ def pads(transform: TransformSpec) -> bool:
 
 
 def unfolded_blocks(transform: TransformSpec, destination: tuple[int, ...]) -> list[range]:
-    """Return, by spatial dimension, the blocks of unfolding that reach into a destination, counted from the first of the source."""
+    """Return, per spatial dimension, the unfolding blocks that reach into a destination, counted from the first block
+    of the source."""
     axes = zip(folding_factors(transform), destination[2:], transform.pad_before[2:], strict=True)
     return [range(-before // factor, (extent - 1 - before) // factor + 1) for factor, extent, before in axes]
 
 
 def destination_dims(transform: TransformSpec, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """What becomes of a source of ``dims`` (docs/errata.md, D077).
+    """Return the dimensions that a source of ``dims`` is transformed to (docs/errata.md, D077).
 
-    Folding: pad, then each spatial dimension / factor (rounded up), channels * all factors. Unfolding: channels / all
-    factors (rounded up), each spatial dimension * factor, then pad.
+    Folding pads, then divides each spatial dimension by its factor (rounded up) and multiplies the channels by all
+    factors. Unfolding divides the channels by all factors (rounded up), multiplies each spatial dimension by its
+    factor, then pads.
     """
     factors = folding_factors(transform)
     total = prod(factors)
