@@ -1,4 +1,4 @@
-"""Operations of cudnnActivationForward (3.2.1) and cudnnActivationBackward (4.1.1)."""
+"""Define the operations of cudnnActivationForward (3.2.1) and cudnnActivationBackward (4.1.1)."""
 
 from __future__ import annotations
 

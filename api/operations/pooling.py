@@ -1,4 +1,4 @@
-"""Operations of cudnnPoolingForward (3.2.69) and cudnnPoolingBackward (4.1.18)."""
+"""Define the operations of cudnnPoolingForward (3.2.69) and cudnnPoolingBackward (4.1.18)."""
 
 from __future__ import annotations
 

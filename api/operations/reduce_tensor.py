@@ -1,4 +1,4 @@
-"""The operation of cudnnReduceTensor (3.2.71)."""
+"""Define the operation of cudnnReduceTensor (3.2.71)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ INDEX_BYTES = {
     cudnnIndicesType_t.CUDNN_8BIT_INDICES: 1,
 }
 FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
-LEAST_WORKSPACE_BYTES = 16  # of every reduction, so that "too small" (cudnnReduceTensor/c31) means something for each
+LEAST_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little (cudnnReduceTensor/c31)
 
 
 @record
 class ReduceTensor(Operation):
     """Compute C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1.
 
-    ``indices`` receives, for MIN and MAX, the row-major position inside the reduced dimensions of the first extremum,
-    one unsigned integer per element of C in C's row-major order. ``workspace`` holds partial results of long reductions;
-    ``workspace_bytes`` is what the backend needs for this operation (``Backend.workspace_bytes``), 0 while it is asked.
+    For MIN and MAX, ``indices`` receives the position of the first extremum inside the reduced dimensions, counted in
+    row-major order. It holds one unsigned integer per element of C, in C's row-major order. ``workspace`` holds partial
+    results of long reductions. ``workspace_bytes`` is what the backend needs for this operation
+    (``Backend.workspace_bytes``); it is 0 in the query for that size.
     """
 
     reduction: ReduceTensorSpec
@@ -58,7 +59,7 @@ class ReduceTensor(Operation):
 
     @cached_property
     def length(self) -> int:
-        """Return how many elements of A one element of C reduces."""
+        """Return how many elements of A are reduced into one element of C."""
         return prod(self.A.dims[i] for i in self.reduced)
 
 
@@ -68,5 +69,5 @@ def reduced_dimensions(A: TensorSpec, C: TensorSpec) -> tuple[int, ...]:
 
 
 def required_indices(reduction: ReduceTensorSpec, C: TensorSpec) -> int:
-    """Return the bytes for one index of the chosen width per element of C, none where none are asked for."""
+    """Return the bytes for one index of the chosen width per element of C, or 0 if no indices are requested."""
     return C.count * INDEX_BYTES[reduction.indices_type] if reduction.indices == FLATTENED else 0

@@ -1,4 +1,4 @@
-"""Operations of cudnnSoftmaxForward (3.2.96) and cudnnSoftmaxBackward (4.1.19)."""
+"""Define the operations of cudnnSoftmaxForward (3.2.96) and cudnnSoftmaxBackward (4.1.19)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .specs import TensorSpec
 
 @record
 class SoftmaxForward(Operation):
-    """Compute y = alpha * softmax(x) + beta * y over C, H, W of each image or over C at each position."""
+    """Compute y = alpha * softmax(x) + beta * y, over C, H, W of each image or over C at each position."""
 
     algorithm: cudnnSoftmaxAlgorithm_t
     mode: cudnnSoftmaxMode_t

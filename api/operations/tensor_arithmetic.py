@@ -1,4 +1,5 @@
-"""Operations of cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75), cudnnSetTensor (3.2.90)."""
+"""Define the operations of cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75) and cudnnSetTensor
+(3.2.90)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .specs import OpTensorSpec, TensorSpec
 
 @record
 class AddTensor(Operation):
-    """Compute C = alpha * A + beta * C, A broadcast along its dimensions of extent 1."""
+    """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1."""
 
     alpha: float
     beta: float
@@ -22,7 +23,7 @@ class AddTensor(Operation):
 
 @record
 class OpTensor(Operation):
-    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C, B broadcast along its dimensions of extent 1."""
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1."""
 
     op_tensor: OpTensorSpec
     alpha1: float
@@ -49,7 +50,7 @@ class ScaleTensor(Operation):
 
 @record
 class SetTensor(Operation):
-    """Compute y = value everywhere; the value has the data type of y."""
+    """Set every element of y to ``value``, which has the data type of y."""
 
     value: float
     y: TensorSpec

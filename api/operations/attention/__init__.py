@@ -1,4 +1,4 @@
-"""Multi-head attention: its operations, and the memory that they share."""
+"""Define the operations of multi-head attention, and the memory that they share."""
 
 from .memory import allows_tensor_cores
 from .operations import (

@@ -1,4 +1,5 @@
-"""Memory of multi-head attention: where each weight lies (7.2.16), and how much the calls need beside it (7.2.15)."""
+"""Compute the memory of multi-head attention: the position of each weight (7.2.16) and the sizes of work and reserve
+space (7.2.15)."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ from ..convolution import allows_tf32
 from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
-COUNTERS = 2  # of work that kernels have begun
-REGION_BYTES = 16  # the calls' regions of work and reserve space begin at multiples of it, as the spaces do (7.2.15)
+COUNTERS = 2  # counters per work space; kernels count the work that they have started
+REGION_BYTES = 16  # bytes, the alignment of each region in work and reserve space (7.2.15)
 
 
 class Weights(NamedTuple):
-    """A weight or bias tensor in the weight buffer: its first element, dimensions (heads, projected size, original size), strides."""
+    """Locate a weight or bias tensor in the weight buffer: its first element, dimensions (heads, projected size,
+    original size), strides."""
 
     offset: int
     dims: tuple[int, int, int]
@@ -22,21 +24,22 @@ class Weights(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the element behind the last one."""
+        """Return the index after the last element."""
         return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
 
 
 def allows_tensor_cores(spec: AttnSpec) -> bool:
-    """Return whether tensor cores may multiply: HALF always, FLOAT rounded to TF32 where the math type permits that (3.1.2.13)."""
+    """Return whether tensor cores may multiply: always for HALF; for FLOAT, if the math type permits rounding to TF32
+    (3.1.2.13)."""
     return spec.data_type == HALF or (spec.data_type == FLOAT and allows_tf32(spec))
 
 
 def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
-    """Return the tensors that the attention has, packed in this order: weights of Q, K, V and O, then their biases.
+    """Return the tensors of the attention, packed in this order: weights of Q, K, V and O, then their biases.
 
-    An input weight is a matrix of (original size) rows in memory, each with the projected elements of all heads; an output
-    weight has a row of projected elements for each element of each head. There is one output bias, not one for each head
-    (docs/errata.md, D312).
+    An input weight has (original size) rows in memory; each row holds the projected elements of all heads. An output
+    weight has one row of projected elements for each element of each head. There is one output bias, shared by all
+    heads (docs/errata.md, D312).
     """
     heads = spec.heads
     inputs = {
@@ -69,12 +72,12 @@ def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
 
 
 def weight_count(spec: AttnSpec) -> int:
-    """Return the elements of the weight buffer."""
+    """Return how many elements the weight buffer has."""
     return max((weights.end for weights in weights_of(spec).values()), default=0)
 
 
 class Extents(NamedTuple):
-    """How much data a call has: time-steps and sequences (batches times beams) of queries and outputs, of keys and values."""
+    """Count a call's time-steps and sequences (batches times beams): of queries and outputs, and of keys and values."""
 
     q_steps: int
     q_sequences: int
@@ -83,7 +86,7 @@ class Extents(NamedTuple):
 
     @classmethod
     def largest(cls, spec: AttnSpec) -> Extents:
-        """What the attention descriptor allows."""
+        """Return the largest extents that the attention descriptor allows."""
         sequences = spec.most_batches * spec.most_beams
         mapped = sequences if spec.mode & CUDNN_ATTN_QUERYMAP_ONE_TO_ONE else spec.most_batches
         return cls(spec.qo_longest, sequences, spec.kv_longest, mapped)
@@ -98,7 +101,7 @@ class Extents(NamedTuple):
 
 
 class Regions:
-    """Named parts of a work or reserve space, one behind the other."""
+    """Assign offsets to named parts of a work or reserve space, one after the other."""
 
     def __init__(self, *parts: tuple[str, int]) -> None:
         self.offsets: dict[str, int] = {}
@@ -109,7 +112,8 @@ class Regions:
 
 
 def _projections(spec: AttnSpec, extents: Extents, prefix: str, present: bool) -> list[tuple[str, int]]:
-    """Vectors of all heads, in the data type, of those inputs whose projection is on (``present``), or off."""
+    """Return names and bytes of the projected inputs of all heads, in the data type. ``present`` selects the enabled
+    projections, or the disabled ones."""
     step = SCALAR_BYTES[spec.data_type] * spec.heads
     sizes = {
         "queries": (spec.q_projected, extents.q_vectors * spec.query_size),
@@ -122,12 +126,13 @@ def _projections(spec: AttnSpec, extents: Extents, prefix: str, present: bool) -
 
 
 def arithmetic_bytes(spec: AttnSpec) -> int:
-    """Return the bytes of a number of the arithmetic: double for DOUBLE data, else float."""
+    """Return the bytes of a number of the arithmetic: 8 for DOUBLE data, else 4."""
     return 8 if spec.data_type == DOUBLE else 4
 
 
 def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
-    """Counters of work, windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
+    """Return names and bytes of a forward call's regions: work counters, windows and lengths for the kernels, projected
+    inputs, head results."""
     integers = 2 * extents.q_steps + extents.q_sequences + extents.k_sequences
     heads = SCALAR_BYTES[spec.data_type] * spec.heads * extents.q_vectors
     return [
@@ -139,13 +144,16 @@ def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
 
 
 def inference_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """Return the work space of a forward call in the inference mode."""
+    """Return the regions of the work space of a forward call in inference."""
     return Regions(*_forward(spec, extents))
 
 
 def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """What a forward call in the training mode keeps: the same, the softmax's maxima and inverse sums; gradients of projected
-    vectors come from BackwardData."""
+    """Return the regions that a forward call keeps in training.
+
+    They are the regions of inference, the softmax's maxima and inverse sums, and gradients of projected vectors, which
+    BackwardData writes.
+    """
     statistics = 2 * arithmetic_bytes(spec) * spec.heads * extents.q_vectors
     return Regions(
         *_forward(spec, extents), ("statistics", statistics), *_projections(spec, extents, "d_", True)
@@ -153,8 +161,11 @@ def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
 
 
 def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
-    """Return the work space of BackwardData: gradients of what the heads make; by query and head their products with it, and what
-    the softmax is computed from again; gradients of inputs by head."""
+    """Return the regions of BackwardData's work space.
+
+    They hold the gradients of head results; two numbers per query and head that restore the softmax and its gradient;
+    and the gradients of inputs per head.
+    """
     numbers = spec.heads * extents.q_vectors
     return Regions(
         ("d_heads", SCALAR_BYTES[spec.data_type] * numbers * spec.value_size),
@@ -164,7 +175,8 @@ def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
 
 
 def space_bytes(spec: AttnSpec) -> tuple[int, int, int]:
-    """Return the bytes of (weights, work space, reserve space) for any call that the attention descriptor allows."""
+    """Return the bytes of (weights, work space, reserve space) that suffice for any call that the attention descriptor
+    allows."""
     largest = Extents.largest(spec)
     work = max(inference_space(spec, largest).nbytes, gradient_space(spec, largest).nbytes)
     return weight_count(spec) * SCALAR_BYTES[spec.data_type], work, reserve_space(spec, largest).nbytes

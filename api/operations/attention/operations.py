@@ -1,7 +1,9 @@
-"""Operations of cudnnMultiHeadAttnForward (7.2.35), cudnnMultiHeadAttnBackwardData (8.2.15) and cudnnMultiHeadAttnBackwardWeights (8.2.16).
+"""Define the operations of cudnnMultiHeadAttnForward (7.2.35), cudnnMultiHeadAttnBackwardData (8.2.15) and
+cudnnMultiHeadAttnBackwardWeights (8.2.16).
 
-Query time-step t attends to the keys lo_win_idx[t] <= k < hi_win_idx[t] that exist; a query without any has zeros for its heads.
-Lengths of sequences are those in device memory, limited to the steps that there are; what lies behind them is padding.
+Query time-step t attends to the existing keys lo_win_idx[t] <= k < hi_win_idx[t]; a query without keys has zeros as
+head results. Sequence lengths in device memory are clamped to the number of steps. Vectors after the length are
+padding.
 """
 
 from __future__ import annotations
@@ -16,42 +18,42 @@ from ..specs import INT32, AttnSpec, SeqDataSpec, TensorSpec
 from .memory import Extents, space_bytes, weight_count
 
 TIME, BATCH, BEAM = range(3)
-ALIGNMENT = 16  # bytes, of work and reserve space (7.2.15)
+ALIGNMENT = 16  # bytes, the alignment of work and reserve space (7.2.15)
 
 
 def sequences(data: SeqDataSpec) -> int:
-    """Return how many sequences there are, batches times beams."""
+    """Return how many sequences there are: batches times beams."""
     return data.dims[BATCH] * data.dims[BEAM]
 
 
 def lengths(data: SeqDataSpec) -> TensorSpec:
-    """Return the lengths of the sequences in device memory."""
+    """Return the tensor of sequence lengths in device memory."""
     return TensorSpec(INT32, (sequences(data),), (1,))
 
 
 def pairs(o: Any) -> int:
-    """Queries and keys that meet in the windows of a call."""
+    """Return how many pairs of a query and a key the windows of a call contain."""
     found = sum(max(0, high - low) for low, high in zip(o.lo_win_idx, o.hi_win_idx, strict=True))
     return found * sequences(o.queries)
 
 
 def projected(attn: AttnSpec, extents: Extents, steps: int) -> int:
-    """Return the products of the projections that are on, of some time-steps of queries."""
+    """Return how many multiplications the enabled projections need for ``steps`` query time-steps and all keys."""
     of_queries = attn.q_projected * attn.q_size + attn.o_projected * attn.value_size
     of_keys = attn.k_projected * attn.k_size + attn.v_projected * attn.v_size
     return attn.heads * (of_queries * steps * extents.q_sequences + of_keys * extents.k_vectors)
 
 
 class Attention(Operation):
-    """What the operations have in common: weights and spaces follow from the attention descriptor."""
+    """Define what the operations share: weights and spaces follow from the attention descriptor."""
 
     attn: AttnSpec
-    # Length arrays in device memory -> the sequences that they are of.
+    # This maps a length array in device memory to the operand whose sequences it measures.
     lengths_of: ClassVar[dict[str, str]] = {}
 
     @cached_property
     def weights(self) -> TensorSpec | None:
-        """All weights as one vector; None where the attention has none."""
+        """Return all weights as one vector, or None if the attention has none."""
         count = weight_count(self.attn)
         return TensorSpec(self.attn.data_type, (count,), (1,)) if count else None
 
@@ -81,7 +83,8 @@ class _Forward(Attention):
 
     @cached_property
     def products(self) -> int:
-        """Return the products of numbers: of the windows' scores and weighed values, and of the projections that are on."""
+        """Return how many multiplications the call needs: for scores, for weighted values and for the enabled
+        projections."""
         size = self.attn.query_size + self.attn.value_size
         return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, len(self.lo_win_idx))
 
@@ -92,10 +95,11 @@ class _Forward(Attention):
 
 @record
 class MultiHeadAttnForward(_Forward):
-    """Compute out = sum over heads of W_O h + b_O (their concatenation without output projection) + residuals, for all time-steps.
+    """Compute out = sum over heads of W_O h + b_O + residuals for all time-steps; without output projection, heads are
+    concatenated.
 
-    h = sum over the window of softmax(scaler * (W_K k + b_K) . (W_Q q + b_Q)) * (W_V v + b_V). trains: what the gradients need is
-    kept in reserveSpace.
+    h = sum over the window of softmax(scaler * (W_K k + b_K) . (W_Q q + b_Q)) * (W_V v + b_V).
+    trains: says whether reserveSpace receives what the gradients need.
     """
 
     attn: AttnSpec
@@ -119,13 +123,13 @@ class MultiHeadAttnForward(_Forward):
 
     @property
     def first_step(self) -> int:
-        """Return the time-step that the first window is of."""
+        """Return the time-step of the first window."""
         return 0
 
 
 @record
 class MultiHeadAttnStep(_Forward):
-    """The same for one time-step of every sequence; the other steps of out keep what they have."""
+    """Compute the same for one time-step of every sequence; the other steps of out keep their values."""
 
     attn: AttnSpec
     curr_idx: int
@@ -144,12 +148,12 @@ class MultiHeadAttnStep(_Forward):
 
     @property
     def first_step(self) -> int:
-        """Return the time-step that the window is of."""
+        """Return the time-step of the window."""
         return self.curr_idx
 
 
 class _Gradient(Attention):
-    """What the gradients have in common: a training call before them filled the reserve space."""
+    """Define what the gradients share: an earlier training call filled the reserve space."""
 
     queries: SeqDataSpec
     keys: SeqDataSpec
@@ -165,7 +169,7 @@ class _Gradient(Attention):
 
 @record
 class MultiHeadAttnBackwardData(_Gradient):
-    """The gradients of queries, keys and values; residuals add nothing to them."""
+    """Compute the gradients of queries, keys and values; residuals do not contribute to them."""
 
     attn: AttnSpec
     lo_win_idx: tuple[int, ...]
@@ -185,7 +189,8 @@ class MultiHeadAttnBackwardData(_Gradient):
 
     @cached_property
     def products(self) -> int:
-        """Return the products of numbers: scores, their gradients and the three of the vectors, each once, and the projections that are on."""
+        """Return how many multiplications the call needs: for scores, their gradients, the three vectors' gradients and
+        the enabled projections."""
         size = 3 * self.attn.query_size + 2 * self.attn.value_size
         return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, self.extents.q_steps)
 
@@ -212,7 +217,7 @@ class MultiHeadAttnBackwardData(_Gradient):
 
 @record
 class MultiHeadAttnBackwardWeights(_Gradient):
-    """The gradients of all weights, which dweights has, or to which they are added, in the layout of the weights."""
+    """Compute the gradients of all weights in the layout of the weights; they replace dweights or are added to it."""
 
     attn: AttnSpec
     add_grad: cudnnWgradMode_t
@@ -233,7 +238,7 @@ class MultiHeadAttnBackwardWeights(_Gradient):
 
     @cached_property
     def products(self) -> int:
-        """Return the products of numbers: as many as of the projections."""
+        """Return how many multiplications the call needs: as many as the projections."""
         return projected(self.attn, self.extents, self.extents.q_steps)
 
     @property
@@ -242,5 +247,5 @@ class MultiHeadAttnBackwardWeights(_Gradient):
 
     @property
     def prior_factor(self) -> float:
-        """Of what dweights has before the call."""
+        """Return the factor of the prior contents of dweights."""
         return 1.0 if self.add_grad == cudnnWgradMode_t.CUDNN_WGRAD_MODE_ADD else 0.0

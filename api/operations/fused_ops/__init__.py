@@ -1,4 +1,4 @@
-"""Operations of the sequences of cudnnFusedOps_t (6.1.3.1), one record each."""
+"""Define the operations of the cudnnFusedOps_t sequences (6.1.3.1), one record per sequence."""
 
 from .convolution import ConvScaleBiasAddActivation, ScaleBiasActivationConvBnstats, ScaleBiasActivationWgrad
 from .finalize import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining

@@ -1,4 +1,5 @@
-"""Convolutions between other steps: SCALE_BIAS_ACTIVATION_CONV_BNSTATS, SCALE_BIAS_ACTIVATION_WGRAD, CONV_SCALE_BIAS_ADD_ACTIVATION."""
+"""Define convolutions fused with other steps: SCALE_BIAS_ACTIVATION_CONV_BNSTATS, SCALE_BIAS_ACTIVATION_WGRAD,
+CONV_SCALE_BIAS_ADD_ACTIVATION."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from .residual import ScaleBiasAddActivationGenBitmask
 
 @record
 class ScaleBiasActivationConvBnstats(Operation):
-    """Compute y = conv(activation(eqScale * x + eqBias), w); ySum and ySqSum are the sums of y and of its squares in each channel.
+    """Compute y = conv(activation(eqScale * x + eqBias), w), and in ySum and ySqSum the sums of y and of its squares
+    per channel.
 
-    What the call does not have is left out. The values between the steps may be rounded to the data types of x and y.
+    A term whose operand is None is omitted. Values between the steps may be rounded to the data types of x and y.
     """
 
     convolution: ConvolutionSpec
@@ -38,7 +40,7 @@ class ScaleBiasActivationConvBnstats(Operation):
 
     @cached_property
     def prologue(self) -> ScaleBiasAddActivationGenBitmask | None:
-        """What becomes of x before the convolution; None where nothing does."""
+        """Return the operation on x before the convolution, or None if there is none."""
         return _prologue(self)
 
     @cached_property
@@ -49,9 +51,10 @@ class ScaleBiasActivationConvBnstats(Operation):
 
 @record
 class ScaleBiasActivationWgrad(Operation):
-    """Compute dw = the gradient of conv(x', w) with respect to w, given dy, where x' = activation(eqScale * x + eqBias).
+    """Compute dw = the gradient of conv(x', w) with respect to w, given dy, where x' = activation(eqScale * x +
+    eqBias).
 
-    What the call does not have is left out. x' may be rounded to the data type of x.
+    A term whose operand is None is omitted. x' may be rounded to the data type of x.
     """
 
     convolution: ConvolutionSpec
@@ -71,7 +74,7 @@ class ScaleBiasActivationWgrad(Operation):
 
     @cached_property
     def prologue(self) -> ScaleBiasAddActivationGenBitmask | None:
-        """What becomes of x before the convolution; None where nothing does."""
+        """Return the operation on x before the convolution, or None if there is none."""
         return _prologue(self)
 
     @cached_property
@@ -84,7 +87,7 @@ class ScaleBiasActivationWgrad(Operation):
 class ConvScaleBiasAddActivation(Operation):
     """Compute y = activation(eqScale * conv(x, w) + zEqScale * z + zEqBias), channel by channel.
 
-    What the call does not have is left out. The result of the convolution may be rounded to the data type of y.
+    A term whose operand is None is omitted. The result of the convolution may be rounded to the data type of y.
     """
 
     convolution: ConvolutionSpec
@@ -111,7 +114,7 @@ class ConvScaleBiasAddActivation(Operation):
 
     @cached_property
     def epilogue(self) -> ScaleBiasAddActivationGenBitmask | None:
-        """What becomes of the convolution's result, its x; None where nothing does."""
+        """Return the operation on the convolution's result, which is its x, or None if there is none."""
         o = self
         if o.activation is None and all(spec is None for spec in (o.eqScale, o.z, o.zEqBias)):
             return None

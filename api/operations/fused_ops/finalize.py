@@ -1,4 +1,5 @@
-"""Statistics of batch normalisation are made a scale and a bias: CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING and _INFERENCE."""
+"""Define the finalising of batch normalisation statistics into a scale and a bias:
+CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING and _INFERENCE."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ from ..specs import TensorSpec
 
 @record
 class BnFinalizeStatisticsTraining(Operation):
-    """What follows from the sums of y and of its squares over ``count`` elements of each channel.
+    """Compute scale, bias and statistics from the sums of y and of its squares over ``count`` elements per channel.
 
-    mean = ySum / count, variance = max(ySqSum / count - mean^2, 0); savedMean = mean, savedInvStd = (variance + epsilon)^-1/2;
-    eqScale = scale * savedInvStd, eqBias = bias - mean * eqScale; the running mean and variance become
-    (1 - factor) * old + factor * new, the new variance times count / (count - 1).
+    mean = ySum / count, variance = max(ySqSum / count - mean^2, 0);
+    savedMean = mean, savedInvStd = (variance + epsilon)^-1/2;
+    eqScale = scale * savedInvStd, eqBias = bias - mean * eqScale.
+    The running mean and variance become (1 - factor) * old + factor * new; the new variance is multiplied by count /
+    (count - 1).
     """
 
     count: int

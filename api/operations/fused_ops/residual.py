@@ -1,4 +1,5 @@
-"""Scaled tensors, added and activated, and the gradient of it: SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK, DACTIVATION_FORK_DBATCHNORM."""
+"""Define the sum of scaled tensors with an activation, and its gradient: SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK,
+DACTIVATION_FORK_DBATCHNORM."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from ..specs import ActivationSpec, TensorSpec
 
 @record
 class ScaleBiasAddActivationGenBitmask(Operation):
-    """Compute y = activation(eqScale * x + eqBias + zEqScale * z + zEqBias), channel by channel; what the call does not have is left out.
+    """Compute y = activation(eqScale * x + eqBias + zEqScale * z + zEqBias), channel by channel; a term whose operand
+    is None is omitted.
 
-    Row p of the bit mask belongs to the pixel p of y, counted through images, rows and columns; bit c % 32 of its word c / 32 is 1
-    where the derivative of the activation in channel c is 1: the sum is above 0, or there is no activation. Bits of no element are 0.
+    Row p of the bit mask belongs to pixel p of y, counted through images, rows and columns. Bit c % 32 of its word c /
+    32 is 1 where the derivative of the activation in channel c is 1: the sum is above 0, or there is no activation.
+    Unused bits are 0.
     """
 
     activation: ActivationSpec | None
@@ -32,11 +35,12 @@ class ScaleBiasAddActivationGenBitmask(Operation):
 
 @record
 class DactivationForkDbatchnorm(Operation):
-    """Compute dz = dy where the bit mask is 1, else 0; dy itself where there is no activation. Of m pixels of a channel, with
-    x' = (x - savedMean) * savedInvStd: dBias = sum of dz, dScale = sum of dz * x',
-    dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m).
+    """Compute the gradient of activation and batch normalisation over the m pixels of each channel.
 
-    Without savedMean and savedInvStd these are the mean of x and (the variance of x + epsilon)^-1/2.
+    dz = dy where the bit mask is 1, else 0; without an activation, dz = dy.
+    With x' = (x - savedMean) * savedInvStd: dBias = sum of dz, dScale = sum of dz * x',
+    dx = scale * savedInvStd * (dz - dBias / m - x' * dScale / m).
+    If savedMean and savedInvStd are None, the mean of x and (the variance of x + epsilon)^-1/2 replace them.
     """
 
     activation: ActivationSpec | None

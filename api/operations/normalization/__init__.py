@@ -1,4 +1,4 @@
-"""Operations of the normalizations."""
+"""Define the operations of the normalizations."""
 
 from .batch import (
     BatchNormalizationBackward,

@@ -1,7 +1,8 @@
-"""Operations of batch normalization (3.2.3, 4.1.2 to 4.1.5) and of cudnnNormalization* (3.2.66, 4.1.15, 4.1.16).
+"""Define the operations of batch normalization (3.2.3, 4.1.2 to 4.1.5) and of cudnnNormalization* (3.2.66, 4.1.15,
+4.1.16).
 
-Both generations compute the same: the records of the calls differ in the names of their parameters and in what else they take.
-A statistic is that of one channel, over images and spatial positions, or of one activation, over images.
+Both generations of calls compute the same; their records differ in parameter names and in additional operands. A
+statistic covers one channel over images and spatial positions, or one activation over images.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ PER_ACTIVATION = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION, cudnnNorm
 
 
 class BatchStatistics(Operation):
-    """What the operations share: which dimensions a statistic is taken over, and tensors that are described alike.
+    """Define what the operations share: the dimensions of a statistic and the tensors with a common description.
 
-    scaleBias describes scale, bias and their gradients; meanVariance what is known of mean and variance.
+    scaleBias describes scale, bias and their gradients. meanVariance describes given statistics.
     """
 
     mode: Mode
@@ -29,7 +30,7 @@ class BatchStatistics(Operation):
     scaleBias: TensorSpec
     meanVariance: TensorSpec
     saved: TensorSpec | None
-    # Of the calls that fuse an activation, and an addition before it.
+    # Only calls that fuse an activation, and an addition before it, have these.
     z: TensorSpec | None = None
     dz: TensorSpec | None = None
     activation: ActivationSpec | None = None
@@ -42,7 +43,7 @@ class BatchStatistics(Operation):
 
     @property
     def reduced_dims(self) -> tuple[int, ...]:
-        """Return the dimensions of x that a statistic is taken over."""
+        """Return the dimensions of x that a statistic covers."""
         return (0,) if self.mode in PER_ACTIVATION else (0, *range(2, self.x.rank))
 
     @property
@@ -54,7 +55,7 @@ class BatchStatistics(Operation):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NormalizationInference(BatchStatistics):
-    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with statistics that are given."""
+    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with given statistics."""
 
     mode: Mode
     alpha: float
@@ -77,7 +78,7 @@ class NormalizationInference(BatchStatistics):
 
 @record
 class BatchNormalizationForwardInference(NormalizationInference):
-    """cudnnBatchNormalizationForwardInference (3.2.3)."""
+    """Describe a call of cudnnBatchNormalizationForwardInference (3.2.3)."""
 
     parameters: ClassVar = {
         "bnScaleBiasMeanVarDesc": "scaleBias", "bnScale": "scale", "bnBias": "bias", "estimatedMean": "mean",
@@ -87,7 +88,7 @@ class BatchNormalizationForwardInference(NormalizationInference):
 
 @record
 class NormalizationForwardInference(NormalizationInference):
-    """cudnnNormalizationForwardInference (3.2.66), normalization alone."""
+    """Describe a call of cudnnNormalizationForwardInference (3.2.66) without addition and activation."""
 
     algo: cudnnNormAlgo_t
 
@@ -99,10 +100,13 @@ class NormalizationForwardInference(NormalizationInference):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NormalizationTraining(BatchStatistics):
-    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with the mean and the biased variance of x.
+    """Compute y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with the mean and biased
+    variance of x.
 
-    running' = (1 - exponentialAverageFactor) * running + exponentialAverageFactor * the mean, or the unbiased variance;
-    savedMean and savedInvVariance are the mean and 1 / sqrt(variance + epsilon). running, saved: None where the call has none.
+    running' = (1 - exponentialAverageFactor) * running + exponentialAverageFactor * (the mean, or the unbiased
+    variance).
+    savedMean and savedInvVariance are the mean and 1 / sqrt(variance + epsilon).
+    running and saved are None if the call has none.
     """
 
     mode: Mode
@@ -131,7 +135,7 @@ class NormalizationTraining(BatchStatistics):
 
 @record
 class BatchNormalizationForwardTraining(NormalizationTraining):
-    """cudnnBatchNormalizationForwardTraining (4.1.4)."""
+    """Describe a call of cudnnBatchNormalizationForwardTraining (4.1.4)."""
 
     parameters: ClassVar = {
         "bnScaleBiasMeanVarDesc": "scaleBias", "bnScale": "scale", "bnBias": "bias", "resultRunningMean": "runningMean",
@@ -141,9 +145,9 @@ class BatchNormalizationForwardTraining(NormalizationTraining):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FusedTraining(NormalizationTraining):
-    """Training that may be followed by an activation, and by the addition of z before it; z, activation: None where it is not.
+    """Define training with an optional activation and an optional addition of z before it; both are None if absent.
 
-    The reserve space keeps, with z, which elements the activation passes.
+    With z, the reserve space stores which elements the activation passes.
     """
 
     workspace_bytes: int
@@ -158,7 +162,7 @@ SIZES = {"workSpaceSizeInBytes": "workspace_bytes", "reserveSpaceSizeInBytes": "
 
 @record
 class BatchNormalizationForwardTrainingEx(FusedTraining):
-    """cudnnBatchNormalizationForwardTrainingEx (4.1.5)."""
+    """Describe a call of cudnnBatchNormalizationForwardTrainingEx (4.1.5)."""
 
     bnOps: cudnnBatchNormOps_t
     z: TensorSpec | None
@@ -173,7 +177,7 @@ class BatchNormalizationForwardTrainingEx(FusedTraining):
 
 @record
 class NormalizationForwardTraining(FusedTraining):
-    """cudnnNormalizationForwardTraining (4.1.16)."""
+    """Describe a call of cudnnNormalizationForwardTraining (4.1.16)."""
 
     normOps: cudnnNormOps_t
     algo: cudnnNormAlgo_t
@@ -189,10 +193,10 @@ class NormalizationForwardTraining(FusedTraining):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NormalizationGradient(BatchStatistics):
-    """The gradients of x, scale and bias, with m elements of a statistic and n = (x - mean) * inverse:
+    """Compute the gradients of x, scale and bias. A statistic covers m elements, and n = (x - mean) * inverse.
 
     dBias = sum of dy, dScale = sum of dy * n, dx = scale * inverse * (dy - (dBias + n * dScale) / m), each blended.
-    mean and inverse are the saved ones, or those of x where saved is None.
+    mean and inverse are the saved ones, or they are computed from x if saved is None.
     """
 
     mode: Mode
@@ -220,7 +224,7 @@ class NormalizationGradient(BatchStatistics):
 
     @property
     def bias(self) -> TensorSpec | None:  # type: ignore[override]
-        """Needed where an activation follows, whose argument is computed again."""
+        """Return the bias if an activation follows, because its argument is computed again; else None."""
         return None if self.activation is None else self.scaleBias
 
     @property
@@ -232,7 +236,7 @@ class NormalizationGradient(BatchStatistics):
 
 @record
 class BatchNormalizationBackward(NormalizationGradient):
-    """cudnnBatchNormalizationBackward (4.1.2)."""
+    """Describe a call of cudnnBatchNormalizationBackward (4.1.2)."""
 
     parameters: ClassVar = {
         "bnScaleBiasDiffDesc": "scaleBias", "bnScale": "scale", "resultBnScaleDiff": "dScale", "resultBnBiasDiff": "dBias",
@@ -241,10 +245,11 @@ class BatchNormalizationBackward(NormalizationGradient):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FusedGradient(NormalizationGradient):
-    """The gradient of training that was followed by an activation, and by the addition of z before it; dz: None where it was not.
+    """Define the gradient of training with an optional activation and an optional addition of z before it; dz is None
+    without z.
 
-    dy counts where the activation passed its argument, which is computed again, or kept in the reserve space with z. That is dz. y is
-    what the forward call made: it is not needed.
+    dz is dy where the activation passed its argument, else 0. That argument is computed again or, with z, read from the
+    reserve space. The output y of the forward call is not needed.
     """
 
     workspace_bytes: int
@@ -257,7 +262,7 @@ class FusedGradient(NormalizationGradient):
 
 @record
 class BatchNormalizationBackwardEx(FusedGradient):
-    """cudnnBatchNormalizationBackwardEx (4.1.3)."""
+    """Describe a call of cudnnBatchNormalizationBackwardEx (4.1.3)."""
 
     bnOps: cudnnBatchNormOps_t
     y: TensorSpec | None
@@ -272,7 +277,7 @@ class BatchNormalizationBackwardEx(FusedGradient):
 
 @record
 class NormalizationBackward(FusedGradient):
-    """cudnnNormalizationBackward (4.1.15)."""
+    """Describe a call of cudnnNormalizationBackward (4.1.15)."""
 
     normOps: cudnnNormOps_t
     algo: cudnnNormAlgo_t

@@ -1,4 +1,4 @@
-"""Operations of cudnnDivisiveNormalizationForward (3.2.33) and cudnnDivisiveNormalizationBackward (4.1.6)."""
+"""Define the operations of cudnnDivisiveNormalizationForward (3.2.33) and cudnnDivisiveNormalizationBackward (4.1.6)."""
 
 from __future__ import annotations
 

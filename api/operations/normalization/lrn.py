@@ -1,4 +1,4 @@
-"""Operations of cudnnLRNCrossChannelForward (3.2.65) and cudnnLRNCrossChannelBackward (4.1.14)."""
+"""Define the operations of cudnnLRNCrossChannelForward (3.2.65) and cudnnLRNCrossChannelBackward (4.1.14)."""
 
 from __future__ import annotations
 

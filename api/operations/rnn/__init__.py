@@ -1,4 +1,4 @@
-"""Recurrent networks: operations, and what their descriptors hold."""
+"""Define the operations of recurrent networks, and the specifications that their descriptors hold."""
 
 from .backward import RNNBackwardData, RNNBackwardWeights
 from .data import RNNDataSpec

@@ -1,4 +1,4 @@
-"""The operations of the backward calls of recurrent networks (8.2.17 to 8.2.22)."""
+"""Define the operations of the backward calls of recurrent networks (8.2.17 to 8.2.22)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from .network import RNNSpec
 
 @record
 class RNNBackwardData(Operation):
-    """The gradients of x, hx and cx, given those of y, hy and cy; the reserve space is that of the forward call, in training.
+    """Compute the gradients of x, hx and cx from those of y, hy and cy. The reserve space comes from the forward call
+    in training.
 
-    The states are described as those of ``RNNForward``; what is None counts as zeros, or is not written.
+    States are described as in ``RNNForward``. An input that is None counts as zeros; an output that is None is not
+    written.
     """
 
     network: RNNSpec
@@ -40,7 +42,7 @@ class RNNBackwardData(Operation):
 
 @record
 class RNNBackwardWeights(Operation):
-    """Adds the gradients of all matrices and biases to dweightSpace; the reserve space is that of ``RNNBackwardData``."""
+    """Add the gradients of all matrices and biases to dweightSpace; the reserve space comes from ``RNNBackwardData``."""
 
     network: RNNSpec
     x: RNNDataSpec
@@ -50,7 +52,7 @@ class RNNBackwardWeights(Operation):
     workspace: TensorSpec
     reserve: TensorSpec
 
-    added: ClassVar[float] = 1.0  # what the result and what was there are multiplied by
+    added: ClassVar[float] = 1.0  # This is both alpha and beta of the blend.
     blends = {"dweightSpace": ("added", "added")}  # noqa: RUF012 (a class constant)
     inputs = ("x", "hx", "y", "reserveSpace")
     outputs = ("dweightSpace",)

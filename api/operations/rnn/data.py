@@ -1,4 +1,4 @@
-"""What an RNN data descriptor holds: a batch of sequences."""
+"""Define what an RNN data descriptor holds: a batch of sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ BATCH_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
 
 @record
 class RNNDataSpec:
-    """A batch of sequences of vectors (7.2.47). ``padding_fill`` is None where padding of an output is undefined."""
+    """Describe a batch of sequences of vectors (7.2.47). ``padding_fill`` is None if the padding of an output is
+    undefined."""
 
     data_type: cudnnDataType_t
     layout: cudnnRNNDataLayout_t
@@ -26,12 +27,12 @@ class RNNDataSpec:
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """Return the sequences that have a vector at each step."""
+        """Return, for each step, how many sequences have a vector at it."""
         return tuple(sum(length > step for length in self.lengths) for step in range(self.max_length))
 
     @cached_property
     def tensor(self) -> TensorSpec:
-        """Return the container as a tensor (step, sequence, vector), padding included; packed vectors are those of one step."""
+        """Return the container as a tensor (step, sequence, vector) with padding; packed vectors form one step."""
         if self.layout == PACKED:
             return TensorSpec.packed(self.data_type, (1, sum(self.lengths), self.vector))
         dims = (self.max_length, self.batch, self.vector)
@@ -48,5 +49,5 @@ class RNNDataSpec:
 
     @property
     def is_ragged(self) -> bool:
-        """Some sequence is shorter than the container."""
+        """Return whether a sequence is shorter than the container."""
         return min(self.lengths) < self.max_length

@@ -1,4 +1,4 @@
-"""The operation of the forward calls of recurrent networks (7.2.36 to 7.2.38, 8.2.23, 8.2.24)."""
+"""Define the operation of the forward calls of recurrent networks (7.2.36 to 7.2.38, 8.2.23, 8.2.24)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from .network import RNNSpec
 
 @record
 class RNNForward(Operation):
-    """The outputs y of the last layer, and the states hy and cy of all layers after the last step of each sequence.
+    """Compute the outputs y of the last layer, and the states hy and cy of all layers after the last step of each
+    sequence.
 
-    hx, hy: (pseudo-layer, sequence, projected). cx, cy: (pseudo-layer, sequence, hidden), of CUDNN_LSTM only. weightSpace: all
-    matrices and biases (``RNNSpec.matrix``). workspace, reserve: as many numbers
-    of the arithmetic; none in reserve where nothing is kept for the backward calls: inference. states: of the random numbers
-    of dropout (docs/dropout.md), an operand where the call draws some.
+    hx, hy: have shape (pseudo-layer, sequence, projected).
+    cx, cy: have shape (pseudo-layer, sequence, hidden); only CUDNN_LSTM has them.
+    weightSpace: holds all matrices and biases (``RNNSpec.matrix``).
+    workspace, reserve: are tensors in the arithmetic's type; reserve is empty in inference, which keeps nothing for
+    backward calls.
+    states: hold the random number generator of dropout (docs/dropout.md); they are an operand only if the call draws
+    numbers.
     """
 
     network: RNNSpec
@@ -41,7 +45,7 @@ class RNNForward(Operation):
     raw = {"workSpace": "workspace", "reserveSpace": "reserve", "states": "generator"}  # noqa: RUF012 (a class constant)
 
     @property
-    def draws(self) -> bool:  # type: ignore[override]  # of this operation, not of all of its kind
+    def draws(self) -> bool:  # type: ignore[override]  # Each instance decides.
         return self.training and self.network.drops
 
     def has(self, operand: str) -> bool:

@@ -1,4 +1,4 @@
-"""What an RNN descriptor holds, and where the weights of such a network lie in the weight space."""
+"""Define what an RNN descriptor holds, and the positions of the network's weights in the weight space."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROJECTION = 8  # linLayerID of the projection matrix of an LSTM (7.2.31)
 
 @record
 class RNNClipSpec:
-    """The range to which the state of LSTM cells is limited (7.2.42)."""
+    """Hold the range to which LSTM cell states are clipped (7.2.42)."""
 
     mode: cudnnRNNClipMode_t = cudnnRNNClipMode_t.CUDNN_RNN_CLIP_NONE
     nan: cudnnNanPropagation_t = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
@@ -43,7 +43,7 @@ class RNNClipSpec:
 
 @dataclass(frozen=True)
 class Weights:
-    """A matrix or bias vector: its first element in the weight space, counted in elements, and its shape."""
+    """Locate a matrix or bias vector: the index of its first element in the weight space, and its shape."""
 
     offset: int
     rows: int
@@ -56,7 +56,7 @@ class Weights:
 
 @record
 class RNNPlanSpec:
-    """What a plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC was made for: as many sequences, exactly, of this data type."""
+    """State what a plan of CUDNN_RNN_ALGO_PERSIST_DYNAMIC was made for: an exact batch size and a data type."""
 
     batch: int
     data_type: cudnnDataType_t
@@ -64,12 +64,14 @@ class RNNPlanSpec:
 
 @record
 class RNNSpec:
-    """Layers of one kind of cell. A new one has what a fresh descriptor reads as.
+    """Describe layers of one kind of cell. A new one has the values that a fresh descriptor reports.
 
-    data_type, input_size: None where cudnnSetRNNDescriptor_v6 configured the network; other arguments of its calls say them.
-    dropout: the probability that training drops an element between two layers.
-    plan: of CUDNN_RNN_ALGO_PERSIST_DYNAMIC, None before one is made and once a setter has changed the network.
-    hidden, projected: lengths of the state and of the output of a cell, equal where there is no recurrent projection.
+    data_type, input_size: are None if cudnnSetRNNDescriptor_v6 configured the network; the calls' other arguments then
+    give them.
+    dropout: is the probability that training drops an element between two layers.
+    plan: belongs to CUDNN_RNN_ALGO_PERSIST_DYNAMIC; it is None before a plan is made and after a setter changed the
+    network.
+    hidden, projected: are the lengths of a cell's state and output; they are equal without recurrent projection.
     """
 
     algo: cudnnRNNAlgo_t = STANDARD
@@ -95,12 +97,12 @@ class RNNSpec:
 
     @property
     def pseudo_layers(self) -> int:
-        """Return the layers counted once for each direction: layer * directions + direction."""
+        """Return the number of layers times directions; a pseudo-layer has the index layer * directions + direction."""
         return self.layers * self.directions
 
     @property
     def gates(self) -> int:
-        """Return the matrices that meet the input of a cell; as many meet its previous output."""
+        """Return how many matrices apply to the input of a cell; equally many apply to its previous output."""
         return GATES[self.cell]
 
     @property
@@ -109,12 +111,12 @@ class RNNSpec:
 
     @property
     def skips_input(self) -> bool:
-        """Return the first layer has no input matrices."""
+        """Return whether the first layer has no input matrices."""
         return self.input_mode == cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
 
     @property
     def drops(self) -> bool:
-        """Training drops elements of what a layer passes to the next one."""
+        """Return whether training drops elements between layers."""
         return self.dropout > 0 and self.layers > 1
 
     @property
@@ -127,17 +129,18 @@ class RNNSpec:
 
     @property
     def output_size(self) -> int:
-        """Return the length of the vectors that a layer puts out, those of both directions concatenated."""
+        """Return the length of a layer's output vectors, with both directions concatenated."""
         return self.directions * self.projected
 
     def input_width(self, layer: int) -> int:
-        """Return the length of the vectors that a layer takes."""
+        """Return the length of a layer's input vectors."""
         return self.output_size if layer else self.input_size
 
-    # The weight space: the matrices of all pseudo-layers, each by linLayerID, then their biases, without gaps.
+    # The weight space holds the matrices of all pseudo-layers, each ordered by linLayerID, then their biases, without
+    # gaps.
 
     def _matrix_elements(self, layer: int) -> int:
-        """Return the elements of the matrices of one pseudo-layer."""
+        """Return how many elements the matrices of one pseudo-layer have."""
         width = 0 if layer == 0 and self.skips_input else self.input_width(layer)
         projection = self.projected * self.hidden if self.is_projected else 0
         return self.gates * self.hidden * (width + self.projected) + projection
@@ -152,7 +155,7 @@ class RNNSpec:
 
     @cached_property
     def weight_elements(self) -> int:
-        """Return the elements of the weight space."""
+        """Return how many elements the weight space has."""
         return self._all_matrices + self.pseudo_layers * self._bias_elements
 
     @property
@@ -161,11 +164,11 @@ class RNNSpec:
 
     @property
     def weight_ids(self) -> tuple[int, ...]:
-        """Return the values of linLayerID that the cell knows (7.2.31)."""
+        """Return the values of linLayerID that the cell supports (7.2.31)."""
         return (*range(2 * self.gates), *((PROJECTION,) if self.cell == LSTM else ()))
 
     def matrix(self, pseudo_layer: int, weight_id: int) -> Weights | None:
-        """Return a matrix of a pseudo-layer by its linLayerID; None where the network has none."""
+        """Return a matrix of a pseudo-layer by its linLayerID, or None if the network does not have it."""
         layer, direction = divmod(pseudo_layer, self.directions)
         start = direction * self._matrix_elements(min(layer, 1))
         if layer:
@@ -181,9 +184,9 @@ class RNNSpec:
         return Weights(recurrent + gate * self.hidden * self.projected, self.hidden, self.projected)
 
     def bias_vector(self, pseudo_layer: int, weight_id: int) -> Weights | None:
-        """Return a bias of a pseudo-layer by its linLayerID; None where the network has none."""
+        """Return a bias of a pseudo-layer by its linLayerID, or None if the network does not have it."""
         kind, gate = divmod(weight_id, self.gates)
-        exists = kind < 2 and (self.has_input_bias, self.has_recurrent_bias)[kind]  # a projection is of a third kind
+        exists = kind < 2 and (self.has_input_bias, self.has_recurrent_bias)[kind]  # A projection has kind 2.
         if not exists:
             return None
         start = self._all_matrices + pseudo_layer * self._bias_elements

@@ -1,7 +1,8 @@
-"""The temporary memory of a network for sequences of up to ``steps`` vectors in batches of ``batch``, as numbers of the arithmetic.
+"""Compute the sizes of a network's temporary memory for up to ``steps`` steps and ``batch`` sequences, in numbers of
+the arithmetic.
 
-The sizes are those of the larger need of the two backends. The accelerated one keeps gates, states and outputs in the reserve
-space, the reference what the calls were given, from which it computes again.
+Each size is the larger need of the two backends. The accelerated backend keeps gates, states and outputs in the reserve
+space. The reference keeps the inputs of the calls and computes from them again.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from ..dropout import STATES
 from ..specs import DOUBLE, FLOAT, HALF, SCALAR_BYTES, TensorSpec
 from .network import GRU, LSTM, RELU, TANH, RNNSpec
 
-ALIGNMENT = 64  # numbers, of each part
-# Numbers of a cell that the backward calls need beside its states: its gates, and of a GRU what its reset gate multiplies.
+ALIGNMENT = 64  # numbers to which the size of each part is rounded up
+# KEPT_GATES counts the numbers per cell that backward calls need beside its states: its gates and, for a GRU, the
+# operand of its reset gate.
 KEPT_GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 4}
 
 
 def aligned(numbers: int) -> int:
-    """Return the size of a part with what separates it from the next one."""
+    """Return the size of a part, rounded up to ALIGNMENT."""
     return -(-numbers // ALIGNMENT) * ALIGNMENT
 
 
@@ -25,8 +27,11 @@ def _space(network: RNNSpec, numbers: int) -> TensorSpec:
 
 
 def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
-    """Work space: where the vectors of a step begin, input products, the outputs of two layers or, in the data type, of all, the
-    states of all layers."""
+    """Return the work space.
+
+    It holds the first vector of each step, the input products, the outputs and the states of all layers. The outputs
+    are those of two layers, or of all layers in the data type.
+    """
     vectors = steps * batch
     places = aligned(batch) + aligned(steps)
     products = aligned(network.directions * vectors * network.gates * network.hidden)
@@ -41,13 +46,13 @@ def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
 
 
 def layer_output(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the vectors that a layer puts out take, in the data type."""
+    """Return the size of a layer's output vectors, stored in the data type."""
     each = SCALAR_BYTES[DOUBLE if network.precision == DOUBLE else FLOAT]
     return aligned(-(-steps * batch * network.output_size * SCALAR_BYTES[network.data_type] // each))
 
 
 def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> TensorSpec:
-    """Reserve space; none in inference."""
+    """Return the reserve space, which is empty in inference."""
     if not training:
         return _space(network, 0)
     between = sum(dropped(network, steps, batch)) * (network.layers - 1)
@@ -55,7 +60,8 @@ def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> 
 
 
 def kept(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the accelerated backend keeps of the layers: of every cell its gates, its states, its output; the gradient of a projected output."""
+    """Return the size of what the accelerated backend keeps of all layers: each cell's gates, states and output, and
+    the gradient of a projected output."""
     width = (KEPT_GATES[network.cell] + (network.cell == LSTM) + network.is_projected) * network.hidden
     each = aligned(steps * batch * width + gate_gradients(network, steps, batch)) + aligned(
         steps * batch * network.projected
@@ -64,8 +70,8 @@ def kept(network: RNNSpec, steps: int, batch: int) -> int:
 
 
 def dropped(network: RNNSpec, steps: int, batch: int) -> tuple[int, int]:
-    """What the accelerated backend keeps, behind the layers, of the dropout between two of them: the vectors that the next
-    layer gets, and a bit for each of their elements."""
+    """Return the sizes of what the accelerated backend keeps of one dropout between layers: the next layer's input
+    vectors, and one bit per element."""
     if not network.drops:
         return 0, 0
     elements = steps * batch * network.output_size
@@ -74,8 +80,11 @@ def dropped(network: RNNSpec, steps: int, batch: int) -> tuple[int, int]:
 
 
 def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the gradients of a pseudo-layer's gates take, in the data type. Of wider data they replace the gates, unless layers of
-    floats can overlap, where each waits for those of another."""
+    """Return the additional size for the gate gradients of one pseudo-layer, in the data type.
+
+    FLOAT and DOUBLE gradients overwrite the gates, at no additional size. Layers of floats that can overlap keep both,
+    because one layer's gradients wait for another layer.
+    """
     gates = steps * batch * KEPT_GATES[network.cell] * network.hidden
     if network.data_type == HALF:
         return -(-gates // 2)
@@ -83,8 +92,8 @@ def gate_gradients(network: RNNSpec, steps: int, batch: int) -> int:
 
 
 def _given(network: RNNSpec, steps: int, batch: int) -> int:
-    """What the reference backend keeps: the states of dropout, inputs, weights, the gradients of the outputs, states and their
-    gradients."""
+    """Return the size of what the reference backend keeps: dropout states, inputs, weights, output gradients, states
+    and their gradients."""
     vectors = network.input_width(0) + network.output_size
     states = 2 * network.pseudo_layers * (network.projected + network.hidden)
     nbytes = (steps * batch * vectors + batch * states + network.weight_elements) * SCALAR_BYTES[network.data_type]
