@@ -1,7 +1,7 @@
-"""The documented calls of the cuDNN 8.0.3 API Reference, with all enumerators.
+"""Implement the documented calls of the cuDNN 8.0.3 API Reference, with all enumerators.
 
-Conventions: names and parameter order as documented; pure host outputs are returned, not passed; device outputs are
-buffers passed in; None is NULL; host arrays are sequences; a status other than SUCCESS raises ``CudnnError``.
+Names and parameter order follow the document. Pure host outputs are returned, not passed; device outputs are buffers
+that the caller passes. None is NULL, and host arrays are sequences. A status other than SUCCESS raises ``CudnnError``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _function = lazy(__name__, HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function, whose module is imported; ``FUNCTIONS``, all of them by name; why there is no such name."""
+    """Return a function after importing its module, or the map ``FUNCTIONS`` of all functions; raise AttributeError
+    with a reason for other names."""
     if name == "FUNCTIONS":
         load(__name__, HOMES)
         return _FUNCTIONS

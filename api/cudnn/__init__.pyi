@@ -116,16 +116,19 @@ Callback: TypeAlias = Callable[[cudnnSeverity_t, Any, cudnnDebug_t, str], None]
 FUNCTIONS: dict[str, Callable[..., Any]]
 
 def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_release: str | None = None) -> Handle:
-    """A handle.
+    """Return a new handle.
 
-    backend: "reference", "accelerated" or "crosscheck"; default from DUALDNN_BACKEND, else accelerated where a GPU is
-        usable, else reference. device: "gpu" or "emulated" for the accelerated backend. as_release: "8.9.7" or "9.19", whose
-        declared differences are then served; default from DUALDNN_AS, else the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for a backend, device or release that is none. Source: 3.2.5.
+    backend: "reference", "accelerated" or "crosscheck". It defaults to DUALDNN_BACKEND, then to accelerated if a GPU is
+    usable, then to reference.
+    device: "gpu" or "emulated", for the accelerated backend.
+    as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
+    DUALDNN_AS, then to the document, which is "8.0.3".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release. Source:
+    3.2.5.
     """
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
-    """Section 5.1.2.1."""
+    """Hold one result of a search (5.1.2.1)."""
 
     algo: cudnnConvolutionBwdDataAlgo_t
     status: cudnnStatus_t
@@ -136,7 +139,7 @@ class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
     reserved: tuple[int, int, int]
 
 class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
-    """Section 6.1.2.1."""
+    """Hold one result of a search (6.1.2.1)."""
 
     algo: cudnnConvolutionBwdFilterAlgo_t
     status: cudnnStatus_t
@@ -147,7 +150,7 @@ class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
     reserved: tuple[int, int, int]
 
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
-    """Section 5.1.2.2."""
+    """Hold one result of a search (5.1.2.2)."""
 
     algo: cudnnConvolutionFwdAlgo_t
     status: cudnnStatus_t
@@ -167,7 +170,7 @@ def cudnnActivationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
+    """Compute y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
     spatially packed beyond. In place (x is y) when the descriptors are identical.
@@ -185,7 +188,7 @@ def cudnnAddTensor(
     cDesc: TensorDescriptor,
     C: Memory,
 ) -> None:
-    """C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
+    """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
 
     A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
     INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
@@ -209,7 +212,7 @@ def cudnnBatchNormalizationForwardInference(
     estimatedVariance: Memory,
     epsilon: SupportsFloat,
 ) -> None:
-    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
     descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
@@ -223,55 +226,58 @@ def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescri
     """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
 
 def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
-    """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
+    """Return a new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
 
 def cudnnCreateAlgorithmDescriptor() -> AlgorithmDescriptor:
-    """A new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
+    """Return a new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
 
 def cudnnCreateAlgorithmPerformance(numberToCreate: SupportsIndex) -> tuple[AlgorithmPerformance, ...]:
-    """A tuple of so many new objects. Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8."""
+    """Return a tuple of ``numberToCreate`` new objects.
+
+    Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8.
+    """
 
 def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
-    """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
+    """Return a new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
 
 def cudnnCreateFilterDescriptor() -> FilterDescriptor:
-    """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
+    """Return a new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
 
 def cudnnCreateLRNDescriptor() -> LRNDescriptor:
-    """A new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
+    """Return a new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
 
     Source: 3.2.11, cudnnCreateLRNDescriptor/c01, c02; presets 3.2.83.
     """
 
 def cudnnCreateOpTensorDescriptor() -> OpTensorDescriptor:
-    """A new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
+    """Return a new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
 
     Source: 3.2.12, cudnnCreateOpTensorDescriptor/c01.
     """
 
 def cudnnCreatePoolingDescriptor() -> PoolingDescriptor:
-    """A new pooling descriptor, to be filled by one of the setters.
+    """Return a new pooling descriptor, to be filled by one of the setters.
 
     Source: 3.2.13, cudnnCreatePoolingDescriptor/c01.
     """
 
 def cudnnCreateReduceTensorDescriptor() -> ReduceTensorDescriptor:
-    """A new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
+    """Return a new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
 
     Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
     """
 
 def cudnnCreateSpatialTransformerDescriptor() -> SpatialTransformerDescriptor:
-    """A new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
+    """Return a new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
 
 def cudnnCreateTensorDescriptor() -> TensorDescriptor:
-    """A new tensor descriptor whose data is all zeros. Source: 3.2.16."""
+    """Return a new tensor descriptor with all data zero. Source: 3.2.16."""
 
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
-    """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+    """Return a new transform descriptor with all data zero. Source: 3.2.17."""
 
 def cudnnDeriveBNTensorDescriptor(
     derivedBnDesc: TensorDescriptor,
@@ -301,46 +307,48 @@ def cudnnDeriveNormTensorDescriptor(
     """
 
 def cudnnDestroy(handle: Handle) -> None:
-    """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
+    """Wait for the handle's work, then release the handle. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.21."""
 
 def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.22."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.22."""
 
 def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: SupportsIndex) -> None:
-    """Destroy the first objects of a sequence, all or, after a refusal, none. Errors: BAD_PARAM for a number that it does not have.
+    """Destroy the first ``numberToDestroy`` objects of a sequence; after an error, none is destroyed.
+
+    Errors: BAD_PARAM for a number that it does not have.
 
     Source: 3.2.23.
     """
 
 def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
+    """Destroy the descriptor; any later use is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
 
 def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.25."""
 
 def cudnnDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.26."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.26."""
 
 def cudnnDestroyOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.27."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.27."""
 
 def cudnnDestroyPoolingDescriptor(poolingDesc: PoolingDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.28."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.28."""
 
 def cudnnDestroyReduceTensorDescriptor(tensorDesc: ReduceTensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.29."""
 
 def cudnnDestroySpatialTransformerDescriptor(stDesc: SpatialTransformerDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.30."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.30."""
 
 def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
 
 def cudnnDestroyTensorTransformDescriptor(transformDesc: TensorTransformDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.32."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.32."""
 
 def cudnnDivisiveNormalizationForward(
     handle: Handle,
@@ -356,7 +364,7 @@ def cudnnDivisiveNormalizationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
 
     d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
     positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
@@ -377,20 +385,27 @@ def cudnnDropoutForward(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """y = x / (1 - dropout) for the elements that are kept, 0 for the others; reserveSpace says which, the states advance.
+    """Compute y = x / (1 - dropout) for kept elements and 0 for dropped ones; record in reserveSpace which are kept,
+    and advance the states.
 
-    x, y: equal numbers of elements, which correspond in row-major order, and data types (FLOAT, DOUBLE, HALF), any strides.
-    In place (x is y) when the descriptors are identical. Each call draws other random numbers; calls with the same states
-    that run at the same time, in several streams, are not supported (c03).
-    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a reserve
-    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source: 3.2.34.
+    x, y: equal numbers of elements, matched in row-major order, and equal data types (FLOAT, DOUBLE, HALF), any
+    strides. In place (x is y) if the descriptors are identical. Each call draws new random numbers. Concurrent calls
+    with the same states in several streams are not supported (c03).
+    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a
+    reserve
+    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source:
+    3.2.34.
     """
 
 def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
-    """Bytes of the reserve space of a tensor with the dimensions of xDesc: a bit for each element, in words. Source: 3.2.35."""
+    """Return the bytes of reserve space for a tensor with the dimensions of xDesc: one bit per element, rounded up to
+    words.
+
+    Source: 3.2.35.
+    """
 
 def cudnnDropoutGetStatesSize(handle: Handle) -> int:
-    """Bytes of the states: the same for every handle. Source: 3.2.36."""
+    """Return the bytes of the states, which are the same for every handle. Source: 3.2.36."""
 
 class _cudnnGetActivationDescriptor(NamedTuple):
     mode: cudnnActivationMode_t
@@ -398,10 +413,10 @@ class _cudnnGetActivationDescriptor(NamedTuple):
     coef: float
 
 def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnnGetActivationDescriptor:
-    """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
+    """Return (mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
 
 def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
-    """The algorithm as it was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+    """Return the algorithm that was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
 
 class _cudnnGetAlgorithmPerformance(NamedTuple):
     algoDesc: AlgorithmDescriptor
@@ -410,13 +425,17 @@ class _cudnnGetAlgorithmPerformance(NamedTuple):
     memory: int
 
 def cudnnGetAlgorithmPerformance(algoPerf: AlgorithmPerformance) -> _cudnnGetAlgorithmPerformance:
-    """(algoDesc, status, time, memory) as they were set; algoDesc is that descriptor. Errors: BAD_PARAM where nothing was set.
+    """Return (algoDesc, status, time, memory) as they were set; algoDesc is the same descriptor.
+
+    Errors: BAD_PARAM where nothing was set.
 
     Source: 3.2.39.
     """
 
 def cudnnGetAlgorithmSpaceSize(handle: Handle, algoDesc: AlgorithmDescriptor) -> int:
-    """Bytes of host memory that cudnnSaveAlgorithm writes. Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
+    """Return the bytes of host memory that cudnnSaveAlgorithm writes.
+
+    Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
 
     Source: 3.2.40.
     """
@@ -427,10 +446,10 @@ class _cudnnGetCallback(NamedTuple):
     fptr: Callback | None
 
 def cudnnGetCallback() -> _cudnnGetCallback:
-    """(mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
+    """Return (mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
 
 def cudnnGetCudartVersion() -> int:
-    """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
+    """Return the version of the CUDA headers that kernels are compiled against: 13000 for 13.0, or 0 if there are none.
 
     Source: 3.2.42.
     """
@@ -441,13 +460,14 @@ class _cudnnGetDropoutDescriptor(NamedTuple):
     seed: int
 
 def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
-    """(dropout, states, seed) as they were set last; states are None where there are none. A fresh descriptor reads as zeros.
+    """Return (dropout, states, seed) as they were set last; states is None if there are none. A fresh descriptor
+    returns zeros.
 
     Errors: BAD_PARAM for NULL (c06). Source: 3.2.43.
     """
 
 def cudnnGetErrorString(status: cudnnStatus_t) -> str:
-    """The name of a status; CUDNN_UNKNOWN_STATUS for a value that is none. Source: 3.2.44."""
+    """Return the name of a status, or CUDNN_UNKNOWN_STATUS for an unknown value. Source: 3.2.44."""
 
 class _cudnnGetFilter4dDescriptor(NamedTuple):
     dataType: cudnnDataType_t
@@ -458,7 +478,8 @@ class _cudnnGetFilter4dDescriptor(NamedTuple):
     w: int
 
 def cudnnGetFilter4dDescriptor(filterDesc: FilterDescriptor) -> _cudnnGetFilter4dDescriptor:
-    """(dataType, format, k, c, h, w); the first four dimensions of another rank. A fresh descriptor reads as zeros.
+    """Return (dataType, format, k, c, h, w); a filter of another rank returns its first four dimensions. A fresh
+    descriptor returns zeros.
 
     Source: 3.2.45.
     """
@@ -470,14 +491,14 @@ class _cudnnGetFilterNdDescriptor(NamedTuple):
     filterDimA: tuple[int, ...]
 
 def cudnnGetFilterNdDescriptor(wDesc: FilterDescriptor, nbDimsRequested: SupportsIndex) -> _cudnnGetFilterNdDescriptor:
-    """(dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
+    """Return (dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
 
-    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
+    A fresh descriptor returns rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
     CUDNN_DIM_MAX (cudnnSetFilterNdDescriptor/c15). Source: 3.2.46.
     """
 
 def cudnnGetFilterSizeInBytes(filterDesc: FilterDescriptor) -> int:
-    """Bytes of memory that the filter needs; 0 for a fresh descriptor.
+    """Return the bytes of memory that the filter occupies; 0 for a fresh descriptor.
 
     Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
     """
@@ -489,7 +510,7 @@ class _cudnnGetLRNDescriptor(NamedTuple):
     lrnK: float
 
 def cudnnGetLRNDescriptor(normDesc: LRNDescriptor) -> _cudnnGetLRNDescriptor:
-    """(lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
+    """Return (lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
 
 class _cudnnGetOpTensorDescriptor(NamedTuple):
     opTensorOp: cudnnOpTensorOp_t
@@ -497,7 +518,7 @@ class _cudnnGetOpTensorDescriptor(NamedTuple):
     opTensorNanOpt: cudnnNanPropagation_t
 
 def cudnnGetOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> _cudnnGetOpTensorDescriptor:
-    """(opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
+    """Return (opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
 
     Source: 3.2.49, c01 to c04; uninitialised is refused (c05).
     """
@@ -513,7 +534,7 @@ class _cudnnGetPooling2dDescriptor(NamedTuple):
     horizontalStride: int
 
 def cudnnGetPooling2dDescriptor(poolingDesc: PoolingDescriptor) -> _cudnnGetPooling2dDescriptor:
-    """(mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
+    """Return (mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
     horizontalStride) as they were set.
 
     Errors: BAD_PARAM for a descriptor that is not initialised or not 2-D (c09). Source: 3.2.50, c01 to c08.
@@ -529,7 +550,7 @@ def cudnnGetPooling2dForwardOutputDim(
     poolingDesc: PoolingDescriptor,
     inputDesc: TensorDescriptor,
 ) -> _cudnnGetPooling2dForwardOutputDim:
-    """(outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
+    """Return (outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
 
     Errors: BAD_PARAM for descriptors that are not initialised (c07, c05), poolingDesc not 2-D (c08), inputDesc not 4-D
     (c09), or a window larger than the padded input (D071). Source: 3.2.51.
@@ -547,9 +568,9 @@ def cudnnGetPoolingNdDescriptor(
     poolingDesc: PoolingDescriptor,
     nbDimsRequested: SupportsIndex,
 ) -> _cudnnGetPoolingNdDescriptor:
-    """(mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA); nbDims is the descriptor's own number of
-    dimensions, the arrays hold min(nbDimsRequested, nbDims) entries.
+    """Return (mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA).
 
+    nbDims is the descriptor's own number of dimensions; the arrays hold min(nbDimsRequested, nbDims) entries.
     Errors: NOT_SUPPORTED for nbDimsRequested above CUDNN_DIM_MAX (c11); BAD_PARAM for a descriptor that is not
     initialised (c09). Source: 3.2.52.
     """
@@ -559,15 +580,18 @@ def cudnnGetPoolingNdForwardOutputDim(
     inputDesc: TensorDescriptor,
     nbDims: SupportsIndex,
 ) -> tuple[int, ...]:
-    """outDimA of nbDims entries: n, c and, for each spatial dimension, 1 + (input + 2 * padding - window) / stride.
+    """Return outDimA of nbDims entries: n, c and, per spatial dimension, 1 + (input + 2 * padding - window) / stride.
 
-    nbDims: dimensions of inputDesc, which are the dimensions of poolingDesc and two more.
+    nbDims: the number of dimensions of inputDesc, two more than those of poolingDesc.
     Errors: BAD_PARAM for descriptors that are not initialised (c05, c03), nbDims that does not fit them (c06), or a
     window larger than the padded input (D071). Source: 3.2.53.
     """
 
 def cudnnGetProperty(type: libraryPropertyType) -> int:
-    """Major version, minor version or patch level. Errors: INVALID_VALUE for another type (c02). Source: 3.2.54."""
+    """Return the major version, minor version or patch level.
+
+    Errors: INVALID_VALUE for another type (c02). Source: 3.2.54.
+    """
 
 class _cudnnGetReduceTensorDescriptor(NamedTuple):
     reduceTensorOp: cudnnReduceTensorOp_t
@@ -577,7 +601,7 @@ class _cudnnGetReduceTensorDescriptor(NamedTuple):
     reduceTensorIndicesType: cudnnIndicesType_t
 
 def cudnnGetReduceTensorDescriptor(reduceTensorDesc: ReduceTensorDescriptor) -> _cudnnGetReduceTensorDescriptor:
-    """(reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
+    """Return (reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
 
     Source: 3.2.55, c01 to c05; NULL and uninitialised are refused (c08).
     """
@@ -588,9 +612,11 @@ def cudnnGetReductionIndicesSize(
     aDesc: TensorDescriptor,
     cDesc: TensorDescriptor,
 ) -> int:
-    """Bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of C.
+    """Return the bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of
+    C.
 
-    0 where the descriptor asks for no indices. The shapes are not compared: that is cudnnReduceTensor's.
+    The result is 0 if the descriptor requests no indices. The shapes are not compared here; cudnnReduceTensor compares
+    them.
     Source: 3.2.56, cudnnGetReductionIndicesSize/c01.
     """
 
@@ -600,14 +626,15 @@ def cudnnGetReductionWorkspaceSize(
     aDesc: TensorDescriptor,
     cDesc: TensorDescriptor,
 ) -> int:
-    """Bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
+    """Return the bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
-    Of tensors that cudnnReduceTensor would refuse the least: to refuse them is its part. Source: 3.2.57,
+    For tensors that cudnnReduceTensor would refuse, the result is the minimum size.
+    Source: 3.2.57,
     cudnnGetReductionWorkspaceSize/c01.
     """
 
 def cudnnGetStream(handle: Handle) -> Any:
-    """The stream that was set, None where none was. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
+    """Return the stream that was set, or None. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
 
 class _cudnnGetTensor4dDescriptor(NamedTuple):
     dataType: cudnnDataType_t
@@ -621,9 +648,11 @@ class _cudnnGetTensor4dDescriptor(NamedTuple):
     wStride: int
 
 def cudnnGetTensor4dDescriptor(tensorDesc: TensorDescriptor) -> _cudnnGetTensor4dDescriptor:
-    """(dataType, n, c, h, w, nStride, cStride, hStride, wStride); the first four dimensions of another rank.
+    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride); a tensor of another rank returns its first
+    four dimensions.
 
-    A fresh descriptor reads as zeros. Source: 3.2.59.
+    A fresh descriptor returns zeros.
+    Source: 3.2.59.
     """
 
 class _cudnnGetTensorNdDescriptor(NamedTuple):
@@ -636,13 +665,13 @@ def cudnnGetTensorNdDescriptor(
     tensorDesc: TensorDescriptor,
     nbDimsRequested: SupportsIndex,
 ) -> _cudnnGetTensorNdDescriptor:
-    """(dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
+    """Return (dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
 
-    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
+    A fresh descriptor returns rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
     """
 
 def cudnnGetTensorSizeInBytes(tensorDesc: TensorDescriptor) -> int:
-    """Bytes of memory that the tensor needs, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
+    """Return the bytes of memory that the tensor occupies, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
 
 class _cudnnGetTensorTransformDescriptor(NamedTuple):
     destFormat: cudnnTensorFormat_t
@@ -655,23 +684,25 @@ def cudnnGetTensorTransformDescriptor(
     transformDesc: TensorTransformDescriptor,
     nbDimsRequested: SupportsIndex,
 ) -> _cudnnGetTensorTransformDescriptor:
-    """(destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
+    """Return (destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
 
-    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor reads as zeros.
+    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor returns zeros.
     Errors: BAD_PARAM for NULL (c09), nbDimsRequested below 3 (c10) or above CUDNN_DIM_MAX (c11). Source: 3.2.62.
     """
 
 def cudnnGetVersion() -> int:
-    """The version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
+    """Return the version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
 
 def cudnnInitTransformDest(
     transformDesc: TensorTransformDescriptor,
     srcDesc: TensorDescriptor,
     destDesc: TensorDescriptor,
 ) -> int:
-    """Describe in destDesc what transformDesc makes of srcDesc, packed in its destFormat; returns the size in bytes.
+    """Describe in destDesc the result of applying transformDesc to srcDesc, packed in destFormat; return its size in
+    bytes.
 
-    Folding pads first and divides, unfolding multiplies and pads last (docs/errata.md, D077). The data type stays.
+    Folding pads first and divides; unfolding multiplies and pads last (docs/errata.md, D077). The data type is
+    unchanged.
     Errors: BAD_PARAM for NULL (c06, c07), a rank other than transformDesc's (c08), sizes that cropping leaves below 1;
     NOT_SUPPORTED for other ranks than 4 (c09) or from 2 Giga-elements. Source: 3.2.64.
     """
@@ -687,7 +718,7 @@ def cudnnLRNCrossChannelForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
 
     The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
     the edges too. Sums and powers are computed in float, in double for DOUBLE.
@@ -721,7 +752,7 @@ def cudnnNormalizationForwardInference(
     epsilon: SupportsFloat,
     groupCnt: SupportsIndex,
 ) -> None:
-    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
     descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
@@ -734,7 +765,7 @@ def cudnnNormalizationForwardInference(
     """
 
 def cudnnOpsInferVersionCheck() -> None:
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
 
 def cudnnOpTensor(
     handle: Handle,
@@ -749,14 +780,14 @@ def cudnnOpTensor(
     cDesc: TensorDescriptor,
     C: Memory,
 ) -> None:
-    """C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0 does not
-    read C.
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0
+    does not read C.
 
-    op: addition, multiplication, minimum, maximum; square root of alpha1 * A and 1 - alpha1 * A take no notice of the
-    values of B, whose descriptor and memory must be right all the same. opTensorNanOpt decides whether a NaN or the
-    other operand is the minimum and the maximum.
-    A, B, C: up to 5 dimensions, A of the dimensions of C, each dimension of B that of C or 1, types of a row of Table
-    7, any strides. In place (A is C) when the descriptors are identical.
+    op: addition, multiplication, minimum, maximum. Square root of alpha1 * A and 1 - alpha1 * A ignore the values of B,
+    but its descriptor and memory must be valid. opTensorNanOpt decides whether a minimum or maximum with a NaN is the
+    NaN or the other operand.
+    A, B, C: up to 5 dimensions, A with the dimensions of C, each dimension of B equal to C's or 1, types of a row of
+    Table 7, any strides. In place (A is C) if the descriptors are identical.
     Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
     Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
     Source: 3.2.68.
@@ -772,23 +803,25 @@ def cudnnPoolingForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * pool(x) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * pool(x) + beta * y; beta == 0 does not read y.
 
-    Output o covers the inputs o * stride - padding + [0, window) of every spatial dimension. Maximum: NaN wins with
-    CUDNN_PROPAGATE_NAN and is passed over otherwise; a window without any value gives the lowest finite value of the
-    data type. Average: the sum of the inputs divided by the number of positions inside the input
-    (COUNT_EXCLUDE_PADDING) or inside the input and its padding (COUNT_INCLUDE_PADDING); a window without any gives NaN.
+    Output o covers the inputs o * stride - padding + [0, window) in every spatial dimension.
+    Maximum: a NaN wins with CUDNN_PROPAGATE_NAN and is skipped otherwise. A window without any value gives the lowest
+    finite value of the data type.
+    Average: the sum of the inputs is divided by the number of positions inside the input (COUNT_EXCLUDE_PADDING), or
+    inside the input and its padding (COUNT_INCLUDE_PADDING). A window without such positions gives NaN.
     x, y: equal n, c and data types (FLOAT, DOUBLE, HALF, INT8, INT8x4, INT8x32), any strides, 2 or 3 spatial dimensions
-    of any extents. In place only where window and stride are 1 and padding is 0, with identical descriptors.
+    of any extents. In place only if window and stride are 1 and padding is 0, with identical descriptors.
     Errors: BAD_PARAM for differing n or c (c16), data types (c17) or numbers of dimensions; NOT_SUPPORTED for spatial
     dimensions other than 2 or 3 (c04), other types (c11), window positions beyond 32 bits (c18). Source: 3.2.69.
     """
 
 def cudnnQueryRuntimeError(handle: Handle, mode: cudnnErrQueryMode_t, tag: Any) -> cudnnStatus_t:
-    """The error that kernels of this handle reported since the last query, which clears it.
+    """Return the error that the handle's kernels reported since the last query, and clear it.
 
-    mode: RAWCODE reads at once; NONBLOCKING answers RUNTIME_IN_PROGRESS while work is pending; BLOCKING waits.
-    tag: NULL. Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
+    mode: RAWCODE reads at once. NONBLOCKING returns RUNTIME_IN_PROGRESS while work is pending. BLOCKING waits.
+    tag: NULL.
+    Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
     """
 
 def cudnnReduceTensor(
@@ -805,13 +838,13 @@ def cudnnReduceTensor(
     cDesc: TensorDescriptor,
     C: Memory,
 ) -> None:
-    """C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
+    """Compute C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
 
     A, C: any strides, 3 to 8 dimensions, each of C's equal to A's or 1. Types: DOUBLE for both, computed in DOUBLE, or
     FLOAT, HALF and INT8 (vectorised too) computed in FLOAT, where only FLOAT mixes with the others.
-    indices: for MIN and MAX where the descriptor asks for them, one unsigned integer of the descriptor's width per
-    element of C in row-major order: the row-major position inside the reduced dimensions of the first extremum. Else it
-    is not touched and may be NULL.
+    indices: for MIN and MAX, if the descriptor requests them, one unsigned integer per element of C in row-major order.
+    It is the row-major position of the first extremum inside the reduced dimensions. Otherwise indices is not touched
+    and may be NULL.
     Errors: NOT_SUPPORTED for other types (c25), the type of the computation (c24), indices that their width cannot hold
     (c08); BAD_PARAM where nothing is reduced (c26), for dimensions that do not fit (c27), indices of another operation
     (c28), DOUBLE beside another type (c29), HALF beside INT8 (c13); INVALID_VALUE for indices (c30) or workspace (c31)
@@ -824,10 +857,10 @@ def cudnnRestoreAlgorithm(
     algoSpaceSizeInBytes: SupportsIndex,
     algoDesc: AlgorithmDescriptor,
 ) -> None:
-    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; bytes behind it do not matter.
+    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; further bytes after it are ignored.
 
-    Errors: BAD_PARAM for NULL (c08), for what is damaged, cut off or was not written by cudnnSaveAlgorithm (c09); NOT_SUPPORTED for
-    what another version wrote (c07). algoDesc is as it was then. Source: 3.2.72.
+    Errors: BAD_PARAM for NULL (c08) and for data that is damaged, truncated or not written by cudnnSaveAlgorithm (c09);
+    NOT_SUPPORTED for data of another version (c07). After an error algoDesc is unchanged. Source: 3.2.72.
     """
 
 def cudnnRestoreDropoutDescriptor(
@@ -838,9 +871,10 @@ def cudnnRestoreDropoutDescriptor(
     stateSizeInBytes: SupportsIndex,
     seed: SupportsIndex,
 ) -> None:
-    """Set the probability and take states that an earlier call has written, as they are; the seed is only noted.
+    """Set the probability and use states that an earlier call wrote, unchanged; the seed is only stored.
 
-    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside
+    [0, 1].
     Source: 3.2.73.
     """
 
@@ -850,14 +884,15 @@ def cudnnSaveAlgorithm(
     algoSpace: Any,
     algoSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """Write the algorithm to host memory, from which cudnnRestoreAlgorithm reads it in another process, on any machine.
+    """Write the algorithm to host memory. cudnnRestoreAlgorithm can read it in another process on any machine.
 
-    algoSpace: what has the buffer protocol (bytearray, NumPy array). Errors: BAD_PARAM for NULL (c07), for fewer bytes than
+    algoSpace: an object with the buffer protocol (bytearray, NumPy array).
+    Errors: BAD_PARAM for NULL (c07), for fewer bytes than
     cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
 
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
-    """y = alpha * y in place.
+    """Compute y = alpha * y in place.
 
     y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. alpha: one number for the whole tensor.
     Errors: BAD_PARAM for NULL (c06); NOT_SUPPORTED for other types or numbers of dimensions (c05). Source: 3.2.75.
@@ -875,10 +910,11 @@ def cudnnSetActivationDescriptor(
     """
 
 def cudnnSetAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor, algorithm: Any) -> None:
-    """Keep an algorithm.
+    """Store an algorithm in the descriptor.
 
-    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdDataAlgo_t,
-    cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, as the union in C has it. Errors: BAD_PARAM for anything else.
+    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionBwdDataAlgo_t, cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, because C passes a union.
+    Errors: BAD_PARAM for anything else.
     Source: 3.2.77.
     """
 
@@ -889,18 +925,20 @@ def cudnnSetAlgorithmPerformance(
     time: SupportsFloat,
     memory: SupportsIndex,
 ) -> None:
-    """Keep what running the algorithm of algoDesc gave: its status, milliseconds (rounded to float), bytes.
+    """Store the result of running algoDesc's algorithm: its status, milliseconds (rounded to float) and bytes.
 
-    The object refers to algoDesc: what that is set to later is what it is about then. Errors: BAD_PARAM for NULL, for what is no
+    The object refers to algoDesc, so a later change of algoDesc changes the object.
+    Errors: BAD_PARAM for NULL, for what is no
     status. Source: 3.2.78.
     """
 
 def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
-    """Choose what is logged and where.
+    """Choose which messages are logged, and where.
 
-    mask: bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are dropped. udata: handed to the
-    callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
-    writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
+    mask: the bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are ignored.
+    udata: is passed to the callback unchanged.
+    fptr: a function (severity, udata, dbg: cudnnDebug_t, msg). None selects the built-in callback, which writes to the
+    destination in CUDNN_LOGDEST_DBG. In msg every line ends with NUL, and the message with two.
     Source: 3.2.79.
     """
 
@@ -912,11 +950,13 @@ def cudnnSetDropoutDescriptor(
     stateSizeInBytes: SupportsIndex,
     seed: SupportsIndex,
 ) -> None:
-    """Set the probability, rounded to float; with states, write the first states of this seed to them, in the handle's stream.
+    """Set the probability, rounded to float. If states is given, initialise the states from the seed, in the handle's
+    stream.
 
-    states: device memory at a multiple of 4 bytes, which forward calls with the descriptor read and write. None keeps the
-    states that the descriptor has, if any, as they are. After a refusal the descriptor and the states are as they were.
-    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside [0, 1].
+    states: device memory aligned to 4 bytes, which forward calls read and write. None keeps the descriptor's current
+    states, if any. After an error the descriptor and the states are unchanged.
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside
+    [0, 1].
     Source: 3.2.80.
     """
 
@@ -1022,9 +1062,9 @@ def cudnnSetReduceTensorDescriptor(
     reduceTensorIndices: cudnnReduceTensorIndices_t,
     reduceTensorIndicesType: cudnnIndicesType_t,
 ) -> None:
-    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF), its NaN propagation and its indices.
+    """Set the operation, the compute type (FLOAT, DOUBLE, HALF), the NaN propagation and the indices.
 
-    What of it works with which tensors is decided by cudnnReduceTensor.
+    cudnnReduceTensor decides which of these it supports for which tensors.
     Errors: BAD_PARAM for NULL (c08), an unknown operation (c09), a type that nothing is computed in (c10), unknown NaN
     propagation (c11), indices (c12) or type of indices (c13). Source: 3.2.87.
     """
@@ -1043,7 +1083,8 @@ def cudnnSetSpatialTransformerNdDescriptor(
     """
 
 def cudnnSetStream(handle: Handle, streamId: Any) -> None:
-    """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
+    """Launch the handle's later work on this stream; NULL is the default stream. The call does not wait for earlier
+    work.
 
     streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
     Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
@@ -1051,10 +1092,10 @@ def cudnnSetStream(handle: Handle, streamId: Any) -> None:
     """
 
 def cudnnSetTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, valuePtr: SupportsFloat) -> None:
-    """Every element of y becomes the value.
+    """Set every element of y to the value.
 
-    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, which is rounded into
-    the type of y; for INT8 it is a whole number from -128 to 127.
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, rounded to the type of
+    y; for INT8 it is an integer from -128 to 127.
     Errors: BAD_PARAM for NULL (c07) or a value that INT8 does not have (c03); NOT_SUPPORTED for other types or numbers
     of dimensions (c06). Source: 3.2.90.
     """
@@ -1132,11 +1173,11 @@ def cudnnSetTensorTransformDescriptor(
     foldA: Sequence[SupportsIndex] | None,
     direction: cudnnFoldingDirection_t,
 ) -> None:
-    """Set what a transform does with tensors of nbDims dimensions [N, C, spatial ...].
+    """Describe a transform of tensors with nbDims dimensions [N, C, spatial ...].
 
     nbDims: 3 to CUDNN_DIM_MAX (8). destFormat: CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC. padBeforeA, padAfterA: nbDims
-    entries, None for no padding, negative crops. foldA: nbDims - 2 factors, None for no folding, 0 as 1. direction has no
-    effect when all factors are at most 1.
+    entries; None means no padding, negative values crop. foldA: nbDims - 2 factors; None means no folding, and 0 counts
+    as 1. direction has no effect if all factors are at most 1.
     Errors: BAD_PARAM for NULL (c13), direction (c14), nbDims below 3 (c15), too few entries (c04, c06, c08);
     NOT_SUPPORTED for nbDims above 8 (c16) or another format (c17). Source: 3.2.95.
     """
@@ -1152,7 +1193,7 @@ def cudnnSoftmaxForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
 
     One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
     FAST is exp(x) / sum(exp(x)), which may overflow; ACCURATE subtracts the maximum first; LOG is its logarithm.
@@ -1169,10 +1210,10 @@ def cudnnSpatialTfGridGeneratorForward(
     theta: Memory,
     grid: Memory,
 ) -> None:
-    """The coordinates that each pixel of the transformed tensor has in the input.
+    """Compute the input coordinates of each pixel of the transformed tensor.
 
     theta: n x 2 x 3, grid: n x h x w x 2 (x, then y), packed, of stDesc's data type. Pixel (i, j) has the coordinates
-    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, -1 where the size is 1; grid = theta (xt, yt, 1).
+    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, or -1 where the size is 1; grid = theta (xt, yt, 1).
     Errors: NOT_SUPPORTED for more than 4 dimensions (c10) or fewer (c02). Source: 3.2.97.
     """
 
@@ -1187,12 +1228,14 @@ def cudnnSpatialTfSamplerForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
 
-    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input of W columns, y at row (y + 1) (H - 1) / 2; the four pixels around
-    are interpolated bilinearly, those outside of the input are 0. Where a coordinate is NaN or infinite, y is NaN.
+    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input with W columns, y at row (y + 1) (H - 1) / 2. The four
+    pixels around it are interpolated bilinearly; pixels outside the input are 0. If a coordinate is NaN or infinite, y
+    is NaN.
     x: images and channels of y, any height and width; y: the dimensions of stDesc; any strides; types as stDesc.
-    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types. Source: 3.2.98.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types.
+    Source: 3.2.98.
     """
 
 def cudnnTransformFilter(
@@ -1205,7 +1248,7 @@ def cudnnTransformFilter(
     destDesc: FilterDescriptor,
     destData: Memory,
 ) -> None:
-    """As cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
+    """Do the same as cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
 
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
     dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
@@ -1221,10 +1264,10 @@ def cudnnTransformTensor(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is moved as it is.
+    """Compute y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is copied bit by bit.
 
-    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any strides,
-    no shared memory.
+    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any
+    strides, no shared memory.
     Errors: BAD_PARAM for differing dimensions (c10) or types (c11), overlap (c03); NOT_SUPPORTED where the strides of y
     overlap (c09, cudnnSetTensor4dDescriptorEx/c04). Source: 3.2.100.
     """
@@ -1239,17 +1282,21 @@ def cudnnTransformTensorEx(
     destDesc: TensorDescriptor,
     destData: Memory,
 ) -> None:
-    """destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md, D132).
+    """Compute destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md,
+    D132).
 
-    T folds a spatial dimension of size S by a factor F into S / F: the element at s goes to s // F of channel
-    (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
-    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last:
-    of the (padBefore + padAfter) * factors channels that folding adds, padBefore stand in front.
-    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions where T does anything; equal
-    data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
-    shared memory. destDesc is laid out in transDesc's format where T does anything.
-    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
-    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
+    T folds a spatial dimension of size S by a factor F into S / F. The element at s moves to s // F of channel (s % F)
+    * C + c; the offset of the last spatial dimension varies fastest. Zeros fill sizes that are not multiples of F.
+    Unfolding is the reverse.
+    Spatial padding precedes folding and follows unfolding. Channels are padded last: folding adds (padBefore +
+    padAfter) * factors channels, of which padBefore come first.
+    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions if T changes anything.
+    Data types are equal, or converted among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8, except between HALF and BFLOAT16.
+    No shared memory. destDesc has transDesc's format if T changes anything.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
+    (c14),
+    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16),
+    for
     other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
 
@@ -1267,7 +1314,7 @@ def cudnnActivationBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
 
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx
     have equal strides. In place (dy is dx) when their descriptors are identical.
@@ -1297,7 +1344,7 @@ def cudnnBatchNormalizationBackward(
     savedMean: Memory,
     savedInvVariance: Memory,
 ) -> None:
-    """The gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
+    """Compute the gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
     dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
 
     dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
@@ -1370,7 +1417,7 @@ def cudnnBatchNormalizationForwardTraining(
     resultSaveMean: Memory,
     resultSaveInvVariance: Memory,
 ) -> None:
-    """y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
 
     mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
     resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
@@ -1438,7 +1485,7 @@ def cudnnDivisiveNormalizationBackward(
     dx: Memory,
     dMeans: Memory,
 ) -> None:
-    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
 
     x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
     the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
@@ -1460,11 +1507,14 @@ def cudnnDropoutBackward(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """dx = dy / (1 - dropout) for the elements that the forward call kept, 0 for the others.
+    """Compute dx = dy / (1 - dropout) for the elements that the forward call kept, and 0 for the others.
 
-    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor written.
-    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a reserve
-    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
+    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor
+    written.
+    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a
+    reserve
+    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source:
+    4.1.7.
     """
 
 def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
@@ -1479,7 +1529,7 @@ def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     dBnScaleBiasDesc: TensorDescriptor,
     activationDesc: ActivationDescriptor | None,
 ) -> int:
-    """The bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.8.
     """
@@ -1494,7 +1544,7 @@ def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     bnScaleBiasMeanVarDesc: TensorDescriptor,
     activationDesc: ActivationDescriptor | None,
 ) -> int:
-    """The bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.9.
     """
@@ -1506,7 +1556,7 @@ def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     activationDesc: ActivationDescriptor | None,
     xDesc: TensorDescriptor,
 ) -> int:
-    """The bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
     data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
@@ -1527,7 +1577,7 @@ def cudnnGetNormalizationBackwardWorkspaceSize(
     normMeanVarDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """The bytes of workspace of cudnnNormalizationBackward: 0.
+    """Return the bytes of workspace of cudnnNormalizationBackward: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.11.
     """
@@ -1545,7 +1595,7 @@ def cudnnGetNormalizationForwardTrainingWorkspaceSize(
     normMeanVarDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """The bytes of workspace of cudnnNormalizationForwardTraining: 0.
+    """Return the bytes of workspace of cudnnNormalizationForwardTraining: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.12.
     """
@@ -1559,7 +1609,7 @@ def cudnnGetNormalizationTrainingReserveSpaceSize(
     xDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """The bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
     groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
@@ -1580,7 +1630,7 @@ def cudnnLRNCrossChannelBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
     (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the
@@ -1627,7 +1677,7 @@ def cudnnNormalizationBackward(
     reserveSpaceSizeInBytes: SupportsIndex,
     groupCnt: SupportsIndex,
 ) -> None:
-    """As cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+    """Do the same as cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
 
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
     epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a
@@ -1665,7 +1715,7 @@ def cudnnNormalizationForwardTraining(
     reserveSpaceSizeInBytes: SupportsIndex,
     groupCnt: SupportsIndex,
 ) -> None:
-    """As cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
 
     BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
@@ -1675,7 +1725,7 @@ def cudnnNormalizationForwardTraining(
     """
 
 def cudnnOpsTrainVersionCheck() -> None:
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
 
 def cudnnPoolingBackward(
     handle: Handle,
@@ -1691,11 +1741,11 @@ def cudnnPoolingBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
-    Maximum (both modes, deterministic): dy of a window goes to its first maximum in row-major order, which is the first
-    NaN with CUDNN_PROPAGATE_NAN; y is what the forward call made of x, so that x alone decides. Average: each dy,
-    divided as in the forward call, goes to every input of its window.
+    Maximum (both modes, deterministic): dy of a window is added to its first maximum in row-major order, which is the
+    first NaN with CUDNN_PROPAGATE_NAN. y is the output of the forward call for x, so x alone decides.
+    Average: each dy, divided as in the forward call, is added to every input of its window.
     y, dy: equal dimensions and strides; x, dx: equal dimensions and strides; equal n, c and data types (FLOAT, DOUBLE,
     HALF, BFLOAT16); 2 or 3 spatial dimensions; each tensor contiguous along its last dimension or along its channels.
     Errors: BAD_PARAM for differing dimensions or strides of y and dy (c09, c10) or of x and dx (c11, c12), data types
@@ -1716,7 +1766,7 @@ def cudnnSoftmaxBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what
     one softmax runs over (see cudnnSoftmaxForward).
@@ -1734,9 +1784,10 @@ def cudnnSpatialTfGridGeneratorBackward(
     dgrid: Memory,
     dtheta: Memory,
 ) -> None:
-    """dtheta, the sum over pixels of dgrid (xt, yt, 1); what it was is overwritten.
+    """Compute dtheta, the sum over pixels of dgrid (xt, yt, 1); it overwrites dtheta.
 
-    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward. Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
+    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
     or fewer (c02). Source: 4.1.20.
     """
 
@@ -1756,23 +1807,26 @@ def cudnnSpatialTfSamplerBackward(
     betaDgrid: SupportsFloat,
     dgrid: Memory,
 ) -> None:
-    """dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
+    """Compute dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
 
-    The gradient of a coordinate is that of the pixels between which it lies: from floor(column) to the next. Where a coordinate is NaN
-    or infinite, dgrid is NaN, and dx gets nothing. x, dx: equal dimensions; dy: the dimensions of stDesc; any strides; types as stDesc.
-    Sums are taken in one order always: results are the same bits each time.
-    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for more than 4
+    The gradient of a coordinate uses the pixels on both sides of it: floor(column) and the next one. If a coordinate is
+    NaN or infinite, dgrid is NaN, and nothing is added to dx. x, dx: equal dimensions; dy: the dimensions of stDesc;
+    any strides; types as stDesc. Sums have a fixed order, so results are bitwise reproducible.
+    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for
+    more than 4
     dimensions (c10) or fewer (c02). Source: 4.1.21.
     """
 
 def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
-    """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
+    """Return a new backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
 
     Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
     """
 
 def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
-    """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
+    """Destroy the descriptor; objects that were finalised with it keep a copy of it.
+
+    Errors: BAD_PARAM for NULL.
 
     Source: 5.2.2.
     """
@@ -1780,8 +1834,8 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
 def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
     """Run a finalised execution plan on the memory of a finalised variant pack.
 
-    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
-    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    The pack maps the unique id of each tensor that is not virtual to a pointer. Its workspace has at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, and may be None if that is 0.
     Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
     pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
     EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
@@ -1804,9 +1858,11 @@ def cudnnBackendGetAttribute(
     attributeType: cudnnBackendAttributeType_t,
     requestedElementCount: SupportsIndex,
 ) -> _cudnnBackendGetAttribute:
-    """(elements that the attribute has, at most requestedElementCount of them); descriptors come as new, finalised ones.
+    """Return (number of elements of the attribute, at most requestedElementCount of them); descriptors are returned as
+    new, finalised ones.
 
-    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another descriptor
+    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another
+    descriptor
     type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
     """
 
@@ -1815,9 +1871,9 @@ def cudnnBackendInitialize(
     descriptorType: cudnnBackendDescriptorType_t,
     sizeInBytes: SupportsIndex,
 ) -> None:
-    """Make the descriptor one of this type, without attributes and not finalised.
+    """Reset the descriptor to an unfinalised one of this type, without attributes.
 
-    sizeInBytes: at least the 8 bytes of a reference; a descriptor has no other memory of the caller.
+    sizeInBytes: at least the 8 bytes of a reference; the descriptor uses no other memory of the caller.
     Errors: BAD_PARAM for NULL (c05) and for fewer bytes (c06); NOT_SUPPORTED as in cudnnBackendCreateDescriptor.
     Source: 5.2.6.
     """
@@ -1829,10 +1885,11 @@ def cudnnBackendSetAttribute(
     elementCount: SupportsIndex,
     arrayOfElements: Sequence[Any],
 ) -> None:
-    """Set an attribute of a descriptor that has not been finalised; what it was set to before is forgotten.
+    """Set an attribute of a descriptor that has not been finalised, replacing its earlier value.
 
-    arrayOfElements: a sequence of at least elementCount values of the type; descriptors that it holds may be finalised later.
-    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only one
+    arrayOfElements: a sequence of at least elementCount values of the type; descriptors in it may be finalised later.
+    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only
+    one
     (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
 
@@ -1851,17 +1908,17 @@ def cudnnConvolutionBackwardData(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
+    """Compute dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
     output; beta == 0 does not read dx.
 
     result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
     of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
     CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
-    Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
-    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
+    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
+    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
     dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
 
@@ -1885,7 +1942,7 @@ def cudnnConvolutionBiasActivationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
 
     x, w, y: as cudnnConvolutionForward, table 16 (TRUE_HALF_CONFIG is not there); z: described exactly as y; bias:
     1 x K x 1 x 1, of FLOAT for integer data, else of the type of y. Integer sums are exact, then FLOAT arithmetic,
@@ -1911,25 +1968,25 @@ def cudnnConvolutionForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
 
     Cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] * w[k, c, r, s]
     with zeros outside x and c in the group of k; CUDNN_CONVOLUTION turns w by 180 degrees (docs/errata.md, D235).
-    Which algorithm takes which data types, layouts and shapes: tables 17 to 22 (api/support/convolution.py).
+    Tables 17 to 22 (api/support/convolution.py) list the data types, layouts and shapes of each algorithm.
     Errors: BAD_PARAM for NULL (c46), ranks that disagree (c47, c48, c50), channels (c51), group count (c52), data types
     that no configuration has (c53), a dilated filter larger than the padded input (c54), other images or channels in
     yDesc (c04), a missing (c05) or too small workspace (c06); NOT_SUPPORTED for other ranks than 4 and 5 (c56), other
-    sizes of yDesc (c57), what the algorithm does not take (c58). Source: 5.2.10.
+    sizes of yDesc (c57), what the algorithm does not support (c58). Source: 5.2.10.
     """
 
 def cudnnCreateConvolutionDescriptor() -> ConvolutionDescriptor:
-    """A new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
+    """Return a new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
 
     Source: 5.2.11; defaults: docs/errata.md, D236.
     """
 
 def cudnnDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 5.2.12."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 5.2.12."""
 
 class _cudnnFindConvolutionBackwardDataAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -1943,11 +2000,11 @@ def cudnnFindConvolutionBackwardDataAlgorithm(
     dxDesc: TensorDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnFindConvolutionBackwardDataAlgorithm:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
     """
@@ -1969,8 +2026,9 @@ def cudnnFindConvolutionBackwardDataAlgorithmEx(
     workSpace: Memory,
     workSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindConvolutionBackwardDataAlgorithmEx:
-    """As cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory: dx is overwritten, and algorithms that need
-    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory.
+
+    The search overwrites dx. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
 
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.14.
@@ -1988,11 +2046,11 @@ def cudnnFindConvolutionForwardAlgorithm(
     yDesc: TensorDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnFindConvolutionForwardAlgorithm:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
@@ -2014,9 +2072,10 @@ def cudnnFindConvolutionForwardAlgorithmEx(
     workSpace: Memory,
     workSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindConvolutionForwardAlgorithmEx:
-    """As cudnnFindConvolutionForwardAlgorithm, on the caller's memory: y is overwritten, and algorithms that need more
-    than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionForwardAlgorithm, on the caller's memory.
 
+    The search overwrites y. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
+    ALLOC_FAILED.
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.16.
     """
@@ -2032,7 +2091,7 @@ class _cudnnGetConvolution2dDescriptor(NamedTuple):
     computeType: cudnnDataType_t
 
 def cudnnGetConvolution2dDescriptor(convDesc: ConvolutionDescriptor) -> _cudnnGetConvolution2dDescriptor:
-    """(pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
+    """Return (pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
 
     Errors: BAD_PARAM for a descriptor that is not that of a 2-D convolution (c07). Source: 5.2.17.
     """
@@ -2048,15 +2107,18 @@ def cudnnGetConvolution2dForwardOutputDim(
     inputTensorDesc: TensorDescriptor,
     filterDesc: FilterDescriptor,
 ) -> _cudnnGetConvolution2dForwardOutputDim:
-    """(n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
+    """Return (n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
     times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
     """
 
 def cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle: Handle) -> int:
-    """How many results cudnnFindConvolutionBackwardDataAlgorithm and cudnnGetConvolutionBackwardDataAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.19.
+    """Return the maximum number of results of cudnnFindConvolutionBackwardDataAlgorithm and
+    cudnnGetConvolutionBackwardDataAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 5.2.19.
     """
 
 class _cudnnGetConvolutionBackwardDataAlgorithm_v7(NamedTuple):
@@ -2071,8 +2133,8 @@ def cudnnGetConvolutionBackwardDataAlgorithm_v7(
     dxDesc: TensorDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnGetConvolutionBackwardDataAlgorithm_v7:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c08), channels (c09), data types (c10), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c11). Source: 5.2.20.
@@ -2086,14 +2148,17 @@ def cudnnGetConvolutionBackwardDataWorkspaceSize(
     dxDesc: TensorDescriptor,
     algo: cudnnConvolutionBwdDataAlgo_t,
 ) -> int:
-    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
 
     Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
     """
 
 def cudnnGetConvolutionForwardAlgorithmMaxCount(handle: Handle) -> int:
-    """How many results cudnnFindConvolutionForwardAlgorithm and cudnnGetConvolutionForwardAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.22.
+    """Return the maximum number of results of cudnnFindConvolutionForwardAlgorithm and
+    cudnnGetConvolutionForwardAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 5.2.22.
     """
 
 class _cudnnGetConvolutionForwardAlgorithm_v7(NamedTuple):
@@ -2108,8 +2173,8 @@ def cudnnGetConvolutionForwardAlgorithm_v7(
     yDesc: TensorDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnGetConvolutionForwardAlgorithm_v7:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
     Source: 5.2.23.
@@ -2123,17 +2188,17 @@ def cudnnGetConvolutionForwardWorkspaceSize(
     yDesc: TensorDescriptor,
     algo: cudnnConvolutionFwdAlgo_t,
 ) -> int:
-    """Bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
 
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
-    does not take the problem (c11). Source: 5.2.24.
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm does not
+    support the problem (c11). Source: 5.2.24.
     """
 
 def cudnnGetConvolutionGroupCount(convDesc: ConvolutionDescriptor) -> int:
-    """The number of groups; 1 unless it was set. Source: 5.2.25."""
+    """Return the number of groups; 1 unless it was set. Source: 5.2.25."""
 
 def cudnnGetConvolutionMathType(convDesc: ConvolutionDescriptor) -> cudnnMathType_t:
-    """The math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
+    """Return the math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
 
 class _cudnnGetConvolutionNdDescriptor(NamedTuple):
     arrayLength: int
@@ -2147,8 +2212,8 @@ def cudnnGetConvolutionNdDescriptor(
     convDesc: ConvolutionDescriptor,
     arrayLengthRequested: SupportsIndex,
 ) -> _cudnnGetConvolutionNdDescriptor:
-    """(arrayLength, padA, filterStrideA, dilationA, mode, dataType); the arrays hold
-    min(arrayLengthRequested, arrayLength) entries.
+    """Return (arrayLength, padA, filterStrideA, dilationA, mode, dataType); arrays hold min(arrayLengthRequested,
+    arrayLength) entries.
 
     Errors: BAD_PARAM for a negative arrayLengthRequested (c10) or an uninitialised descriptor (c01); NOT_SUPPORTED for
     arrayLengthRequested above CUDNN_DIM_MAX - 2 (c11). Source: 5.2.27.
@@ -2160,7 +2225,7 @@ def cudnnGetConvolutionNdForwardOutputDim(
     filterDesc: FilterDescriptor,
     nbDims: SupportsIndex,
 ) -> tuple[int, ...]:
-    """The first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
+    """Return the first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
 
     Errors: BAD_PARAM for ranks that disagree (c07, c08), input channels that are not the filter's times the group count
     (c09), a dilated filter larger than the padded input (c10), nbDims below 0 or above the input's rank (c11).
@@ -2168,7 +2233,7 @@ def cudnnGetConvolutionNdForwardOutputDim(
     """
 
 def cudnnGetConvolutionReorderType(convDesc: ConvolutionDescriptor) -> cudnnReorderType_t:
-    """The reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
+    """Return the reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
 
 def cudnnGetFoldedConvBackwardDataDescriptors(
     handle: Handle,
@@ -2209,11 +2274,12 @@ def cudnnIm2Col(
     convDesc: ConvolutionDescriptor,
     colBuffer: Memory,
 ) -> None:
-    """Write the matrix A of GEMM convolution: a row for each output position (n, p, q), a column for each channel and
-    filter position (c, r, s), the input value there or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
+    """Write the matrix A of GEMM convolution: one row per output position (n, p, q), one column per channel and filter
+    position (c, r, s).
 
-    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
-    width; its channels are not read, the matrix has those of srcDesc (c02, c03).
+    An entry is the input value at that position, or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
+    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's
+    height and width. Its channels are not read; the matrix has the channels of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
     Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
     positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
@@ -2232,9 +2298,8 @@ def cudnnReorderFilterAndBias(
 ) -> None:
     """Write an INT8x32 filter, and its bias if reorderBias > 0, in the order that CUDNN_NO_REORDER convolutions read.
 
-    The order is that of NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied.
-    filterDesc: INT8x32, 2-D, K a multiple of 32. The bias is K FLOATs; its pointers are not looked at unless
-    reorderBias > 0.
+    The order follows NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied. filterDesc:
+    INT8x32, 2-D, K a multiple of 32. The bias has K FLOATs; its pointers are ignored unless reorderBias > 0.
     Errors: NOT_SUPPORTED for other filters; BAD_PARAM for NULL. Source: 5.2.32.
     """
 
@@ -2294,7 +2359,7 @@ def cudnnConvolutionBackwardBias(
     dbDesc: TensorDescriptor,
     db: Memory,
 ) -> None:
-    """db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
+    """Compute db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
 
     dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8 dimensions. db: as many dimensions, of extent 1 but for the
     channels, the same type. Sums are in DOUBLE for DOUBLE, else in FLOAT, always in the same order.
@@ -2318,42 +2383,42 @@ def cudnnConvolutionBackwardFilter(
     dwDesc: FilterDescriptor,
     dw: Memory,
 ) -> None:
-    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    """Compute dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
     output; beta == 0 does not read dw.
 
     result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
     outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
-    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
-    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
+    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
+    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
     that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
-    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """
 
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
-    """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+    """Return a constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
     Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
 
 def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
-    """A plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+    """Return a plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
 
     Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
     """
 
 def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
-    """A variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+    """Return a variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
 
 def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
-    """Destroy the pack; using it afterwards is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+    """Destroy the pack; any later use is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
 
 def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
-    """Destroy the plan; None does nothing, using it afterwards is BAD_PARAM. Source: 6.2.7."""
+    """Destroy the plan; None does nothing, any later use is BAD_PARAM. Source: 6.2.7."""
 
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
-    """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
+    """Destroy the pack, not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
 
 class _cudnnFindConvolutionBackwardFilterAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -2367,11 +2432,11 @@ def cudnnFindConvolutionBackwardFilterAlgorithm(
     dwDesc: FilterDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnFindConvolutionBackwardFilterAlgorithm:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
     ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
     """
@@ -2393,8 +2458,9 @@ def cudnnFindConvolutionBackwardFilterAlgorithmEx(
     workSpace: Memory,
     workSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindConvolutionBackwardFilterAlgorithmEx:
-    """As cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory: dw is overwritten, and algorithms that need
-    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory.
+
+    The search overwrites dw. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
 
     Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
     (c21), memory that is too small. Source: 6.2.10.
@@ -2409,8 +2475,11 @@ def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVa
     """
 
 def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle: Handle) -> int:
-    """How many results cudnnFindConvolutionBackwardFilterAlgorithm and cudnnGetConvolutionBackwardFilterAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 6.2.12.
+    """Return the maximum number of results of cudnnFindConvolutionBackwardFilterAlgorithm and
+    cudnnGetConvolutionBackwardFilterAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 6.2.12.
     """
 
 class _cudnnGetConvolutionBackwardFilterAlgorithm_v7(NamedTuple):
@@ -2425,8 +2494,8 @@ def cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     dwDesc: FilterDescriptor,
     requestedAlgoCount: SupportsIndex,
 ) -> _cudnnGetConvolutionBackwardFilterAlgorithm_v7:
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c07), channels (c08), data types (c09), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c10). Source: 6.2.13.
@@ -2440,7 +2509,7 @@ def cudnnGetConvolutionBackwardFilterWorkspaceSize(
     dwDesc: FilterDescriptor,
     algo: cudnnConvolutionBwdFilterAlgo_t,
 ) -> int:
-    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
 
     Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
     """
@@ -2453,7 +2522,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(
     constPack: FusedOpsConstParamPack,
     paramLabel: cudnnFusedOpsConstParamLabel_t,
 ) -> _cudnnGetFusedOpsConstParamPackAttribute:
-    """(param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
 
     Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
     """
@@ -2462,7 +2531,7 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
     varPack: FusedOpsVariantParamPack,
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
 ) -> Any:
-    """The device memory that was set, None where it is NULL, or the scalar.
+    """Return the device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
     """
@@ -2507,7 +2576,7 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     """
 
 def cudnnAdvInferVersionCheck() -> None:
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
 
 def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: SupportsIndex) -> None:
     """Compile what calls with rnnDesc on batches of miniBatch sequences need, and let them run by it until a setter changes rnnDesc.
@@ -2518,14 +2587,14 @@ def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: Supp
     """
 
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
-    """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
+    """Return a new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
 
 def cudnnCreatePersistentRNNPlan(
     rnnDesc: RNNDescriptor,
     minibatch: SupportsIndex,
     dataType: cudnnDataType_t,
 ) -> PersistentRNNPlan:
-    """A plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
+    """Return a plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
 
     Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to configure
     the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not take and a
@@ -2533,28 +2602,28 @@ def cudnnCreatePersistentRNNPlan(
     """
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
-    """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+    """Return a new RNN data descriptor, not initialised. Source: 7.2.5."""
 
 def cudnnCreateRNNDescriptor() -> RNNDescriptor:
-    """A new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
+    """Return a new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
 
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
-    """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
+    """Return a new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
 
 def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.8."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.8."""
 
 def cudnnDestroyPersistentRNNPlan(plan: PersistentRNNPlan) -> None:
     """Destroy the plan; networks that have it keep it. Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9."""
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.10."""
 
 def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.11."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.11."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.12."""
 
 class _cudnnFindRNNForwardInferenceAlgorithmEx(NamedTuple):
     returnedAlgoCount: int
@@ -2583,7 +2652,7 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     workspace: Memory,
     workspaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNForwardInferenceAlgorithmEx:
-    """(returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
+    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
     memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
     status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
 
@@ -2615,7 +2684,7 @@ class _cudnnGetAttnDescriptor(NamedTuple):
     maxBeamSize: int
 
 def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
-    """The parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor reads as zeros.
+    """Return the parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
@@ -2626,9 +2695,10 @@ class _cudnnGetMultiHeadAttnBuffers(NamedTuple):
     reserveSpaceSizeInBytes: int
 
 def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> _cudnnGetMultiHeadAttnBuffers:
-    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+    """Return (weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) that suffice for every call that
+    attnDesc allows.
 
-    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    The work space suffices for inference and training. Inference has no reserve space and ignores the third size.
     Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
     """
 
@@ -2640,21 +2710,23 @@ def cudnnGetMultiHeadAttnWeights(
     weights: Memory,
     wDesc: TensorDescriptor,
 ) -> Any:
-    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
-    memory, that of the host included.
+    """Return the weight or bias tensor wKind inside weights, as a slice of a buffer or as an address in other device or
+    host memory.
 
-    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
-    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
-    not exist; weights may be NULL where none exists.
+    weightSizeInBytes: the size of weights. wDesc: becomes {heads, projected size, original size} for a weight. It
+    becomes {heads, projected size, 1} for a bias and {1, projected size, 1} for the output bias. Its strides locate the
+    elements.
+    For a tensor that does not exist, the result is None and wDesc returns zeros. weights may be NULL if no tensor
+    exists.
     Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
     shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
     """
 
 def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """How many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+    """Return how many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
 
 def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
-    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+    """Return the bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
 
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
@@ -2686,7 +2758,7 @@ class _cudnnGetRNNDescriptor_v6(NamedTuple):
     mathPrec: cudnnDataType_t
 
 def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
-    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+    """What either setter set, not checked. A fresh descriptor returns zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
 
 class _cudnnGetRNNDescriptor_v8(NamedTuple):
     algo: cudnnRNNAlgo_t
@@ -2705,16 +2777,16 @@ class _cudnnGetRNNDescriptor_v8(NamedTuple):
     auxFlags: int
 
 def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v8:
-    """The parameters in the order of cudnnSetRNNDescriptor_v8.
+    """Return the parameters in the order of cudnnSetRNNDescriptor_v8.
 
     Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
     """
 
 def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """How many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+    """Return how many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
 
 def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """How many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
+    """Return how many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
 
 def cudnnGetRNNLinLayerBiasParams(
     handle: Handle,
@@ -2726,7 +2798,7 @@ def cudnnGetRNNLinLayerBiasParams(
     linLayerID: SupportsIndex,
     linLayerBiasDesc: FilterDescriptor,
 ) -> Any:
-    """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+    """Return a bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
 
     Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
     linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.
@@ -2742,7 +2814,7 @@ def cudnnGetRNNLinLayerMatrixParams(
     linLayerID: SupportsIndex,
     linLayerMatDesc: FilterDescriptor,
 ) -> Any:
-    """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+    """Return a matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
 
     linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
     network does not have.
@@ -2751,10 +2823,10 @@ def cudnnGetRNNLinLayerMatrixParams(
     """
 
 def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
-    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+    """Return the advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
 
 def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
-    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+    """Return whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
 
 def cudnnGetRNNParamsSize(
     handle: Handle,
@@ -2762,7 +2834,7 @@ def cudnnGetRNNParamsSize(
     xDesc: TensorDescriptor,
     dataType: cudnnDataType_t,
 ) -> int:
-    """Bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+    """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
 
     Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
     data types that the network does not take (c10). Source: 7.2.28.
@@ -2773,7 +2845,7 @@ class _cudnnGetRNNProjectionLayers(NamedTuple):
     outProjSize: int
 
 def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNProjectionLayers:
-    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+    """Return (recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
 
 class _cudnnGetRNNTempSpaceSizes(NamedTuple):
     workSpaceSize: int
@@ -2785,7 +2857,7 @@ def cudnnGetRNNTempSpaceSizes(
     fMode: cudnnForwardMode_t,
     xDesc: RNNDataDescriptor,
 ) -> _cudnnGetRNNTempSpaceSizes:
-    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+    """Return (workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
     Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
     NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
@@ -2805,7 +2877,7 @@ def cudnnGetRNNWeightParams(
     mDesc: TensorDescriptor | None,
     bDesc: TensorDescriptor | None,
 ) -> _cudnnGetRNNWeightParams:
-    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
 
     mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
     returned; None, and a descriptor that reads as zeros, for what the network does not have.
@@ -2815,7 +2887,7 @@ def cudnnGetRNNWeightParams(
     """
 
 def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """Bytes of all matrices and biases.
+    """Return the bytes of all matrices and biases.
 
     Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
@@ -2827,7 +2899,7 @@ def cudnnGetRNNWorkspaceSize(
     seqLength: SupportsIndex,
     xDesc: Sequence[TensorDescriptor],
 ) -> int:
-    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
     Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
     NOT_SUPPORTED for data types (c13). Source: 7.2.33.
@@ -2847,9 +2919,10 @@ def cudnnGetSeqDataDescriptor(
     nbDimsRequested: SupportsIndex,
     seqLengthSizeRequested: SupportsIndex,
 ) -> _cudnnGetSeqDataDescriptor:
-    """(dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays of as many entries as asked for.
+    """Return (dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays have the requested
+    number of entries.
 
-    A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
+    A fresh descriptor returns zeros, without lengths. paddingFill is None, because no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
     """
 
@@ -2877,16 +2950,20 @@ def cudnnMultiHeadAttnForward(
     reserveSpaceSizeInBytes: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """out = sum over heads of W_O h + b_O + residuals; h = sum of softmax(smScaler * k . q) * v over the window of the time-step.
+    """Compute out = sum over heads of W_O h + b_O + residuals, where h = sum over the window of softmax(smScaler * k .
+    q) * v.
 
-    k, q and v are the projected vectors; without output projection out is the concatenation of all h. currIdx: the time-step of
-    all sequences that is computed, which inference alone allows; all of them where it is negative. loWinIdx, hiWinIdx: an
-    entry for each time-step of qDesc, of which currIdx reads its own; the keys loWinIdx <= index < hiWinIdx that the sequence
-    has. A step without any has h = 0. devSeqLengthsQO, devSeqLengthsKV: the sequences' lengths as int32 in device memory, by
-    batch, then beam. residuals: described by qDesc, or NULL. weights may be NULL where attnDesc has none.
-    Inference has neither reserveSpaceSizeInBytes nor reserveSpace, training both. Outputs of padding are zeros.
-    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
-    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
+    k, q and v are projected vectors; without output projection, out is the concatenation of all h.
+    currIdx: the time-step to compute in all sequences, for inference only; a negative value computes all time-steps.
+    loWinIdx, hiWinIdx: one entry per time-step of qDesc. The window holds the existing keys with loWinIdx <= index <
+    hiWinIdx. An empty window gives h = 0. A call with currIdx uses only its entry.
+    devSeqLengthsQO, devSeqLengthsKV: sequence lengths as int32 in device memory, by batch, then beam.
+    residuals: described by qDesc, or NULL. weights may be NULL if attnDesc has none.
+    In inference reserveSpaceSizeInBytes is 0 and reserveSpace NULL; training needs both. Outputs of padding are zeros.
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13),
+    lengths
+    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve
+    space
     (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
     """
 
@@ -2912,7 +2989,7 @@ def cudnnRNNForward(
     reserveSpaceSize: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+    """Return the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
 
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
@@ -2950,7 +3027,7 @@ def cudnnRNNForwardInference(
 
     wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
     Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c44). Source: 7.2.37.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
 
 def cudnnRNNForwardInferenceEx(
@@ -2994,7 +3071,7 @@ class _cudnnRNNGetClip(NamedTuple):
     rclip: float
 
 def cudnnRNNGetClip(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip:
-    """As cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
+    """Do the same as cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
 
 class _cudnnRNNGetClip_v8(NamedTuple):
     clipMode: cudnnRNNClipMode_t
@@ -3003,7 +3080,7 @@ class _cudnnRNNGetClip_v8(NamedTuple):
     rclip: float
 
 def cudnnRNNGetClip_v8(rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip_v8:
-    """(clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+    """Return (clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
 
 def cudnnRNNSetClip(
     handle: Handle,
@@ -3013,7 +3090,7 @@ def cudnnRNNSetClip(
     lclip: SupportsFloat,
     rclip: SupportsFloat,
 ) -> None:
-    """As cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
+    """Do the same as cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
 
 def cudnnRNNSetClip_v8(
     rnnDesc: RNNDescriptor,
@@ -3049,13 +3126,15 @@ def cudnnSetAttnDescriptor(
     maxBatchSize: SupportsIndex,
     maxBeamSize: SupportsIndex,
 ) -> None:
-    """Describe multi-head attention; a projected size of 0 switches that projection off.
+    """Describe multi-head attention; a projected size of 0 disables that projection.
 
-    attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are lengths of vectors in elements,
-    the maxima bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
-    Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
+    attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are vector lengths in elements; maxima
+    bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
+    Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that
+    is
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
-    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training where it is
+    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training
+    where it is
     set later. Source: 7.2.43.
     """
 
@@ -3176,9 +3255,10 @@ def cudnnSetSeqDataDescriptor(
     seqLengthArray: Sequence[SupportsIndex],
     paddingFill: Any,
 ) -> None:
-    """Describe sequences of vectors, packed without gaps.
+    """Describe packed sequences of vectors.
 
-    dimA: sizes by cudnnSeqDataAxis_t. axes: the same from the outermost to the innermost, which is CUDNN_SEQDATA_VECT_DIM.
+    dimA: sizes indexed by cudnnSeqDataAxis_t. axes: the axes from the outermost to the innermost, which is
+    CUDNN_SEQDATA_VECT_DIM.
     seqLengthArray: time-steps of each sequence, entry batch * beams + beam, copied. dataType: HALF, FLOAT or DOUBLE.
     Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
@@ -3186,10 +3266,10 @@ def cudnnSetSeqDataDescriptor(
     """
 
 def cudnnAdvTrainVersionCheck() -> None:
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
 
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
-    """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+    """Return a new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
 
 def cudnnCTCLoss(
     handle: Handle,
@@ -3206,16 +3286,21 @@ def cudnnCTCLoss(
     workspace: Memory,
     workspaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+    """Compute costs[n] = -ln p(labels of n | probs), and in gradients the gradients of the costs with respect to the
+    activations.
 
-    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
-    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
-    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
-    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
-    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
-    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
-    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
-    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    p is the sum, over all alignments, of the product of their probabilities; class 0 is the blank. The gradient is
+    p(class) minus the share of alignments that have the class at that time step. It is zero from the input length on.
+    A sequence without an alignment (labels and repetitions exceed the time steps) has cost 0. Its gradients are zero
+    or, with PROPAGATE_NAN, unchanged.
+    probs: probabilities, or activations with CUDNN_LOSS_NORMALIZATION_SOFTMAX. probs, gradients: FLOAT (time, sequence,
+    class), any strides. costs: packed floats, one per sequence. gradients and gradientsDesc may be NULL.
+    Lengths and labels are host arrays; labels holds one sequence after the other. Both algorithms are deterministic
+    here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15),
+    a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types
+    (c18), an
     unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
     """
 
@@ -3234,17 +3319,19 @@ def cudnnCTCLoss_v8(
     workSpaceSizeInBytes: SupportsIndex,
     workspace: Memory,
 ) -> None:
-    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+    """Do the same as cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host
+    does not read.
 
-    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
-    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
-    the nearest of them where the labels of the next sequence are looked for.
-    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    A sequence has no alignment if it has more than maxLabelLength labels, a label that is not a class, or an input
+    length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
+    labels, each length is clamped to 0 to maxLabelLength.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
+    small (c18), a
     maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
     """
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 8.2.5."""
 
 class _cudnnFindRNNBackwardDataAlgorithmEx(NamedTuple):
     returnedAlgoCount: int
@@ -3281,7 +3368,7 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNBackwardDataAlgorithmEx:
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
     runs is not determined: the forward call comes again before a gradient.
 
     Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
@@ -3311,7 +3398,7 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNBackwardWeightsAlgorithmEx:
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
 
     Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
     (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
@@ -3346,7 +3433,7 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNForwardTrainingAlgorithmEx:
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
     of dropout advance by each.
 
     Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
@@ -3354,7 +3441,10 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     """
 
 def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
-    """The compute type; that of a fresh descriptor is FLOAT. Errors: BAD_PARAM for NULL (c03). Source: 8.2.9."""
+    """Return the compute type, which is FLOAT for a fresh descriptor.
+
+    Errors: BAD_PARAM for NULL (c03). Source: 8.2.9.
+    """
 
 class _cudnnGetCTCLossDescriptorEx(NamedTuple):
     compType: cudnnDataType_t
@@ -3362,7 +3452,7 @@ class _cudnnGetCTCLossDescriptorEx(NamedTuple):
     gradMode: cudnnNanPropagation_t
 
 def cudnnGetCTCLossDescriptorEx(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTCLossDescriptorEx:
-    """(compType, normMode, gradMode), whichever setter set them; a fresh descriptor reads as zeros.
+    """Return (compType, normMode, gradMode), whichever setter set them; a fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c05). Source: 8.2.10.
     """
@@ -3374,7 +3464,7 @@ class _cudnnGetCTCLossDescriptor_v8(NamedTuple):
     maxLabelLength: int
 
 def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTCLossDescriptor_v8:
-    """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
+    """Return (compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
     """
@@ -3389,12 +3479,14 @@ def cudnnGetCTCLossWorkspaceSize(
     algo: cudnnCTCLossAlgo_t,
     ctcLossDesc: CTCLossDescriptor,
 ) -> int:
-    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+    """Return the bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
 
-    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
-    labelLengths, inputLengths: in host memory.
-    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
-    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted. labels,
+    labelLengths, inputLengths: host arrays.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07),
+    label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11).
+    Source: 8.2.12.
     """
 
 def cudnnGetCTCLossWorkspaceSize_v8(
@@ -3404,10 +3496,12 @@ def cudnnGetCTCLossWorkspaceSize_v8(
     probsDesc: TensorDescriptor,
     gradientsDesc: TensorDescriptor | None,
 ) -> int:
-    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+    """Return the bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels per sequence on the
+    handle's device, never 0.
 
-    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
-    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a
+    maxLabelLength above
     256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
     """
 
@@ -3417,7 +3511,7 @@ def cudnnGetRNNTrainingReserveSize(
     seqLength: SupportsIndex,
     xDesc: Sequence[TensorDescriptor],
 ) -> int:
-    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
@@ -3448,12 +3542,14 @@ def cudnnMultiHeadAttnBackwardData(
     reserveSpaceSizeInBytes: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+    """Compute the gradients dqueries, dkeys and dvalues of the sum of dout * out; residuals do not contribute.
 
-    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
-    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
-    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
-    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    The call follows cudnnMultiHeadAttnForward in training mode, with the same windows, lengths, data, weights and
+    reserveSpace. It leaves data in reserveSpace for cudnnMultiHeadAttnBackwardWeights.
+    dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values and dvalues. Gradients of padding are
+    zeros. Gradients of keys and values that several beams share are summed.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23);
+    NOT_SUPPORTED
     for biases (c27). Source: 8.2.15; formula: 7.2.43.
     """
 
@@ -3477,10 +3573,11 @@ def cudnnMultiHeadAttnBackwardWeights(
     reserveSpaceSizeInBytes: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+    """Compute the gradients of all weights in the layout of the weights; addGrad says whether they are added to
+    dweights or replace it.
 
-    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
-    NULL where attnDesc has no weights.
+    The call follows cudnnMultiHeadAttnBackwardData, with the same data, weights, dout and reserveSpace. weights and
+    dweights may be NULL if attnDesc has no weights.
     Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
     NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
     """
@@ -3517,7 +3614,7 @@ def cudnnRNNBackwardData(
     """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
 
     Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c58). Source: 8.2.17.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
     """
 
 def cudnnRNNBackwardData_v8(
@@ -3544,7 +3641,7 @@ def cudnnRNNBackwardData_v8(
     reserveSpaceSize: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """The gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+    """Compute the gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
 
     Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
     zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
@@ -3611,7 +3708,7 @@ def cudnnRNNBackwardWeights(
     """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
 
     Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c24). Source: 8.2.20.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
     """
 
 def cudnnRNNBackwardWeights_v8(
@@ -3688,7 +3785,7 @@ def cudnnRNNForwardTraining(
     """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
 
     Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
-    NOT_SUPPORTED for what a persistent algorithm does not take (cudnnRNNForward/c41, c43). Source: 8.2.23.
+    NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
     """
 
 def cudnnRNNForwardTrainingEx(
@@ -3741,8 +3838,8 @@ def cudnnSetCTCLossDescriptorEx(
 ) -> None:
     """Describe a CTC loss.
 
-    normMode: what probs holds, normalized probabilities (NONE) or activations (SOFTMAX). gradMode: what becomes of the
-    gradients of a sequence that has no alignment: they are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
+    normMode: says whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: says whether
+    the gradients of a sequence without an alignment are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
     """
 
@@ -3753,7 +3850,8 @@ def cudnnSetCTCLossDescriptor_v8(
     gradMode: cudnnNanPropagation_t,
     maxLabelLength: SupportsIndex,
 ) -> None:
-    """Describe a CTC loss whose labels are in device memory: as cudnnSetCTCLossDescriptorEx, and the most labels of a sequence.
+    """Describe a CTC loss with labels in device memory: the parameters of cudnnSetCTCLossDescriptorEx and the maximum
+    labels per sequence.
 
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes, a negative maxLabelLength (c08).
     Source: 8.2.27.

@@ -1,4 +1,4 @@
-"""Activation descriptors and calls (3.2.1, 3.2.6, 3.2.21, 3.2.37, 3.2.76, 4.1.1)."""
+"""Implement activation descriptors and calls (3.2.1, 3.2.6, 3.2.21, 3.2.37, 3.2.76, 4.1.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..relations import (
 )
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
-# No table in the document; what NVIDIA's library computes (docs/errata.md, D030).
+# The document has no table of types; these follow NVIDIA's library (docs/errata.md, D030).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
 BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
@@ -28,7 +28,7 @@ IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 
 @documented()
 def cudnnCreateActivationDescriptor():
-    """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
+    """Return a new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
@@ -52,14 +52,14 @@ class ActivationParameters(NamedTuple):
 
 @documented(invalid={"activationDesc": "c05"})
 def cudnnGetActivationDescriptor(activationDesc):
-    """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
+    """Return (mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
     spec = activationDesc.spec
     return ActivationParameters(spec.mode, spec.relu_nan, spec.coefficient)
 
 
 @documented()
 def cudnnDestroyActivationDescriptor(activationDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.21."""
     activationDesc.destroy()
 
 
@@ -69,7 +69,7 @@ def cudnnDestroyActivationDescriptor(activationDesc):
     failed="c17",
 )
 def cudnnActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
+    """Compute y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
     spatially packed beyond. In place (x is y) when the descriptors are identical.
@@ -92,7 +92,7 @@ def cudnnActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc,
     failed="c17",
 )
 def cudnnActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
-    """dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
 
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx
     have equal strides. In place (dy is dx) when their descriptors are identical.

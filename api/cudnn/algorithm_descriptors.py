@@ -1,8 +1,15 @@
-"""Descriptors of algorithms and of their performance, and their saved form (3.2.4, 3.2.7, 3.2.8, 3.2.22, 3.2.23, 3.2.38 to 3.2.40, 3.2.72,
-3.2.74, 3.2.77, 3.2.78).
+"""Implement descriptors of algorithms and of their performance, and their saved form (3.2.4, 3.2.7, 3.2.8, 3.2.22,
+3.2.23, 3.2.38 to 3.2.40, 3.2.72, 3.2.74, 3.2.77, 3.2.78).
 
-The saved form (docs/errata.md, D099), 32 bytes, little-endian: the text "DUALDNN1"; the CRC-32 of all that follows; the length of it;
-the cuDNN version; the version of the form; the number of the enumeration in ``ALGORITHMS``, from 1 on, or 0; the algorithm.
+The saved form (docs/errata.md, D099) has 32 little-endian bytes:
+
+- the text "DUALDNN1"
+- the CRC-32 of everything after it
+- the length of everything after it
+- the cuDNN version
+- the version of the form
+- the position of the enumeration in ``ALGORITHMS``, counted from 1, or 0
+- the algorithm
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from ..operations import AlgorithmPerformanceSpec, AlgorithmSpec
 from ..status import ALLOC_FAILED, BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, CudnnError, expect
 from .library import CUDNN_VERSION
 
-# The enumerations of the union cudnnAlgorithm_t; their numbers in the saved form are those of this order.
+# ALGORITHMS lists the enumerations of the union cudnnAlgorithm_t. Their order defines their numbers in the saved form.
 ALGORITHMS = (
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionBwdFilterAlgo_t,
@@ -38,7 +45,7 @@ ALGORITHMS = (
     cudnnCTCLossAlgo_t,
 )
 NUMBERS = frozenset(int(member) for kind in ALGORITHMS for member in kind)
-MOST_CREATED = 1 << 20  # objects of one call: more are taken for more than there is memory for
+MOST_CREATED = 1 << 20  # objects per call; more than that counts as out of memory
 
 MAGIC, FORM = b"DUALDNN1", 1
 HEADER, BODY = struct.Struct("<8sII"), struct.Struct("<IIIi")
@@ -46,12 +53,13 @@ SAVED_BYTES = HEADER.size + BODY.size
 
 
 def _algorithm(value):
-    """An enumerator, or a number that one of the enumerations has."""
+    """Return an enumerator, or an integer that is a value of one of the enumerations; raise BAD_PARAM for anything
+    else."""
     if type(value) in ALGORITHMS:
         return value
     try:
         number = -1 if isinstance(value, Enum) else operator.index(value)
-    except Exception:  # whatever a foreign object raises when it is asked for its value
+    except Exception:  # A foreign object may raise anything.
         number = -1
     kinds = ", ".join(kind.__name__ for kind in ALGORITHMS)
     expect(number in NUMBERS, BAD_PARAM, INCORRECT_PARAMETER, f"algorithm is {value!r}, no enumerator of {kinds}")
@@ -60,16 +68,17 @@ def _algorithm(value):
 
 @documented()
 def cudnnCreateAlgorithmDescriptor():
-    """A new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
+    """Return a new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
     return AlgorithmDescriptor()
 
 
 @documented()
 def cudnnSetAlgorithmDescriptor(algorithmDesc, algorithm):
-    """Keep an algorithm.
+    """Store an algorithm in the descriptor.
 
-    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdDataAlgo_t,
-    cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, as the union in C has it. Errors: BAD_PARAM for anything else.
+    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionBwdDataAlgo_t, cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, because C passes a union.
+    Errors: BAD_PARAM for anything else.
     Source: 3.2.77.
     """
     algorithmDesc.spec = AlgorithmSpec(_algorithm(algorithm))
@@ -77,7 +86,7 @@ def cudnnSetAlgorithmDescriptor(algorithmDesc, algorithm):
 
 @documented()
 def cudnnGetAlgorithmDescriptor(algoDesc):
-    """The algorithm as it was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+    """Return the algorithm that was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
     return algoDesc.spec.algorithm
 
 
@@ -89,13 +98,16 @@ def cudnnCopyAlgorithmDescriptor(src, dest):
 
 @documented()
 def cudnnDestroyAlgorithmDescriptor(algorithmDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.22."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.22."""
     algorithmDesc.destroy()
 
 
 @documented()
 def cudnnCreateAlgorithmPerformance(numberToCreate):
-    """A tuple of so many new objects. Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8."""
+    """Return a tuple of ``numberToCreate`` new objects.
+
+    Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8.
+    """
     expect(numberToCreate >= 0, BAD_PARAM, INCORRECT_PARAMETER, f"numberToCreate is {numberToCreate}")
     expect(numberToCreate <= MOST_CREATED, ALLOC_FAILED, "cudnnCreateAlgorithmPerformance/c03",
            f"numberToCreate is {numberToCreate}, there is memory for {MOST_CREATED}")  # fmt: skip
@@ -104,9 +116,10 @@ def cudnnCreateAlgorithmPerformance(numberToCreate):
 
 @documented(fresh=["algoDesc"])
 def cudnnSetAlgorithmPerformance(algoPerf, algoDesc, status, time, memory):
-    """Keep what running the algorithm of algoDesc gave: its status, milliseconds (rounded to float), bytes.
+    """Store the result of running algoDesc's algorithm: its status, milliseconds (rounded to float) and bytes.
 
-    The object refers to algoDesc: what that is set to later is what it is about then. Errors: BAD_PARAM for NULL, for what is no
+    The object refers to algoDesc, so a later change of algoDesc changes the object.
+    Errors: BAD_PARAM for NULL, for what is no
     status. Source: 3.2.78.
     """
     with np.errstate(over="ignore"):
@@ -123,7 +136,9 @@ class AlgorithmPerformanceParameters(NamedTuple):
 
 @documented()
 def cudnnGetAlgorithmPerformance(algoPerf):
-    """(algoDesc, status, time, memory) as they were set; algoDesc is that descriptor. Errors: BAD_PARAM where nothing was set.
+    """Return (algoDesc, status, time, memory) as they were set; algoDesc is the same descriptor.
+
+    Errors: BAD_PARAM where nothing was set.
 
     Source: 3.2.39.
     """
@@ -134,7 +149,9 @@ def cudnnGetAlgorithmPerformance(algoPerf):
 
 @documented()
 def cudnnDestroyAlgorithmPerformance(algoPerf, numberToDestroy):
-    """Destroy the first objects of a sequence, all or, after a refusal, none. Errors: BAD_PARAM for a number that it does not have.
+    """Destroy the first ``numberToDestroy`` objects of a sequence; after an error, none is destroyed.
+
+    Errors: BAD_PARAM for a number that it does not have.
 
     Source: 3.2.23.
     """
@@ -146,7 +163,9 @@ def cudnnDestroyAlgorithmPerformance(algoPerf, numberToDestroy):
 
 @documented(invalid={"*": "c04"})
 def cudnnGetAlgorithmSpaceSize(handle, algoDesc):
-    """Bytes of host memory that cudnnSaveAlgorithm writes. Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
+    """Return the bytes of host memory that cudnnSaveAlgorithm writes.
+
+    Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
 
     Source: 3.2.40.
     """
@@ -154,7 +173,7 @@ def cudnnGetAlgorithmSpaceSize(handle, algoDesc):
 
 
 def _host_memory(algoSpace, algoSpaceSizeInBytes, clause, written):
-    """The bytes of host memory."""
+    """Return a view of the caller's host memory; raise an error that cites ``clause`` if it cannot be used."""
     expect(algoSpace is not None, BAD_PARAM, clause, "algoSpace is NULL")
     try:
         view = memoryview(algoSpace).cast("B")
@@ -168,9 +187,10 @@ def _host_memory(algoSpace, algoSpaceSizeInBytes, clause, written):
 
 @documented(invalid={"*": "c07"}, unchecked=["algoSpace"])
 def cudnnSaveAlgorithm(handle, algoDesc, algoSpace, algoSpaceSizeInBytes):
-    """Write the algorithm to host memory, from which cudnnRestoreAlgorithm reads it in another process, on any machine.
+    """Write the algorithm to host memory. cudnnRestoreAlgorithm can read it in another process on any machine.
 
-    algoSpace: what has the buffer protocol (bytearray, NumPy array). Errors: BAD_PARAM for NULL (c07), for fewer bytes than
+    algoSpace: an object with the buffer protocol (bytearray, NumPy array).
+    Errors: BAD_PARAM for NULL (c07), for fewer bytes than
     cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
     space = _host_memory(algoSpace, algoSpaceSizeInBytes, "cudnnSaveAlgorithm/c07", written=True)
@@ -184,10 +204,10 @@ def cudnnSaveAlgorithm(handle, algoDesc, algoSpace, algoSpaceSizeInBytes):
 
 @documented(invalid={"*": "c08"}, fresh=["algoDesc"], unchecked=["algoSpace"])
 def cudnnRestoreAlgorithm(handle, algoSpace, algoSpaceSizeInBytes, algoDesc):
-    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; bytes behind it do not matter.
+    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; further bytes after it are ignored.
 
-    Errors: BAD_PARAM for NULL (c08), for what is damaged, cut off or was not written by cudnnSaveAlgorithm (c09); NOT_SUPPORTED for
-    what another version wrote (c07). algoDesc is as it was then. Source: 3.2.72.
+    Errors: BAD_PARAM for NULL (c08) and for data that is damaged, truncated or not written by cudnnSaveAlgorithm (c09);
+    NOT_SUPPORTED for data of another version (c07). After an error algoDesc is unchanged. Source: 3.2.72.
     """
     call = "cudnnRestoreAlgorithm"
     space = bytes(_host_memory(algoSpace, algoSpaceSizeInBytes, f"{call}/c08", written=False)[: 2 * SAVED_BYTES])

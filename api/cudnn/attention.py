@@ -1,4 +1,4 @@
-"""Multi-head attention: forward (7.2.35), gradients of data and of weights (8.2.15, 8.2.16)."""
+"""Implement multi-head attention: forward (7.2.35), gradients of data and of weights (8.2.15, 8.2.16)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ FORWARD = "cudnnMultiHeadAttnForward"
 
 
 def check_sequences(clauses: dict[str, str], attn: AttnSpec, **data: SeqDataSpec) -> None:
-    """Queries, keys, values and outputs, in this order, fit each other and the attention descriptor.
+    """Raise BAD_PARAM unless queries, keys, values and outputs, in this order, fit each other and the attention
+    descriptor.
 
-    clauses: for "lengths" of keys and values, "output_lengths" of queries and outputs, "layout", and whatever else differs ("*").
+    clauses: maps "lengths" (of keys and values), "output_lengths" (of queries and outputs), "layout" and "*" (all else)
+    to clauses.
     """
     q, k, *_ = data.values()
     names = dict(zip("qkvo", data, strict=True))
@@ -62,7 +64,8 @@ def check_sequences(clauses: dict[str, str], attn: AttnSpec, **data: SeqDataSpec
 
 
 def check_spaces(attn: AttnSpec, weights: Any, null: str, other: str, **sizes: int | None) -> None:
-    """Weights, work space and reserve space are as large as cudnnGetMultiHeadAttnBuffers says; None: there is no such space."""
+    """Raise BAD_PARAM unless weights, work space and reserve space have the sizes of cudnnGetMultiHeadAttnBuffers; None
+    skips a space."""
     for (name, size), needed in zip(sizes.items(), buffer_sizes(attn, other), strict=True):
         expect(size is None or size >= needed, BAD_PARAM, other,
                f"{name} is {size}, cudnnGetMultiHeadAttnBuffers says {needed}")  # fmt: skip
@@ -70,7 +73,7 @@ def check_spaces(attn: AttnSpec, weights: Any, null: str, other: str, **sizes: i
 
 
 def windows(low: Any, high: Any, steps: range, keys: int, clause: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the windows of some time-steps, limited to the keys that there are."""
+    """Return the windows of the time-steps in ``steps``, clamped to the existing keys."""
     for name, found in (("loWinIdx", low), ("hiWinIdx", high)):
         expect(len(found) >= steps.stop, BAD_PARAM, clause,
                f"{name} has {len(found)} entries, time-step {steps.stop - 1} needs its own")  # fmt: skip
@@ -91,16 +94,20 @@ def cudnnMultiHeadAttnForward(
     vDesc, values, oDesc, out, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
     reserveSpace,
 ):  # fmt: skip
-    """out = sum over heads of W_O h + b_O + residuals; h = sum of softmax(smScaler * k . q) * v over the window of the time-step.
+    """Compute out = sum over heads of W_O h + b_O + residuals, where h = sum over the window of softmax(smScaler * k .
+    q) * v.
 
-    k, q and v are the projected vectors; without output projection out is the concatenation of all h. currIdx: the time-step of
-    all sequences that is computed, which inference alone allows; all of them where it is negative. loWinIdx, hiWinIdx: an
-    entry for each time-step of qDesc, of which currIdx reads its own; the keys loWinIdx <= index < hiWinIdx that the sequence
-    has. A step without any has h = 0. devSeqLengthsQO, devSeqLengthsKV: the sequences' lengths as int32 in device memory, by
-    batch, then beam. residuals: described by qDesc, or NULL. weights may be NULL where attnDesc has none.
-    Inference has neither reserveSpaceSizeInBytes nor reserveSpace, training both. Outputs of padding are zeros.
-    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
-    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
+    k, q and v are projected vectors; without output projection, out is the concatenation of all h.
+    currIdx: the time-step to compute in all sequences, for inference only; a negative value computes all time-steps.
+    loWinIdx, hiWinIdx: one entry per time-step of qDesc. The window holds the existing keys with loWinIdx <= index <
+    hiWinIdx. An empty window gives h = 0. A call with currIdx uses only its entry.
+    devSeqLengthsQO, devSeqLengthsKV: sequence lengths as int32 in device memory, by batch, then beam.
+    residuals: described by qDesc, or NULL. weights may be NULL if attnDesc has none.
+    In inference reserveSpaceSizeInBytes is 0 and reserveSpace NULL; training needs both. Outputs of padding are zeros.
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13),
+    lengths
+    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve
+    space
     (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
     """
     attn, steps = attnDesc, qDesc.dims[TIME]
@@ -138,7 +145,7 @@ def cudnnMultiHeadAttnForward(
 
 
 def check_gradient(name: str, bad: str, unsupported: str, attn: AttnSpec, **data: SeqDataSpec) -> None:
-    """What holds for both gradients: data that fits, and no biases."""
+    """Raise an error unless the data fits the attention descriptor and there are no biases, as both gradients require."""
     check_sequences(dict.fromkeys(("lengths", "output_lengths", "layout", "*"), f"{name}/{bad}"), attn, **data)
     expect(not attn.has_biases, NOT_SUPPORTED, f"{name}/{unsupported}",
            "attnDesc has CUDNN_ATTN_ENABLE_PROJ_BIASES, which the gradients do not support")  # fmt: skip
@@ -153,12 +160,14 @@ def cudnnMultiHeadAttnBackwardData(
     dkeys, keys, dvDesc, dvalues, values, weightSizeInBytes, weights, workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes,
     reserveSpace,
 ):  # fmt: skip
-    """The gradients dqueries, dkeys and dvalues of the sum of dout * out, without what residuals add.
+    """Compute the gradients dqueries, dkeys and dvalues of the sum of dout * out; residuals do not contribute.
 
-    Follows cudnnMultiHeadAttnForward in the training mode, with its windows, lengths, data, weights and reserveSpace, in which
-    cudnnMultiHeadAttnBackwardWeights finds its part. dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values
-    and dvalues. Gradients of padding are zeros; those of keys and values that several beams share are sums.
-    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23); NOT_SUPPORTED
+    The call follows cudnnMultiHeadAttnForward in training mode, with the same windows, lengths, data, weights and
+    reserveSpace. It leaves data in reserveSpace for cudnnMultiHeadAttnBackwardWeights.
+    dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values and dvalues. Gradients of padding are
+    zeros. Gradients of keys and values that several beams share are summed.
+    Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23);
+    NOT_SUPPORTED
     for biases (c27). Source: 8.2.15; formula: 7.2.43.
     """
     attn = attnDesc
@@ -176,10 +185,11 @@ def cudnnMultiHeadAttnBackwardWeights(
     handle, attnDesc, addGrad, qDesc, queries, kDesc, keys, vDesc, values, doDesc, dout, weightSizeInBytes, weights, dweights,
     workSpaceSizeInBytes, workSpace, reserveSpaceSizeInBytes, reserveSpace,
 ):  # fmt: skip
-    """The gradients of all weights, in the layout of the weights: added to dweights, or instead of what it has (addGrad).
+    """Compute the gradients of all weights in the layout of the weights; addGrad says whether they are added to
+    dweights or replace it.
 
-    Follows cudnnMultiHeadAttnBackwardData, with the data, weights, dout and reserveSpace of that call. weights and dweights may be
-    NULL where attnDesc has no weights.
+    The call follows cudnnMultiHeadAttnBackwardData, with the same data, weights, dout and reserveSpace. weights and
+    dweights may be NULL if attnDesc has no weights.
     Errors: BAD_PARAM for NULL, an unknown addGrad, data that does not fit attnDesc, spaces that are too small (c14);
     NOT_SUPPORTED for biases (c18). Source: 8.2.16; formula: 7.2.43.
     """

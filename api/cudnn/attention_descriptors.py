@@ -1,4 +1,4 @@
-"""Descriptors of multi-head attention (7.2.3, 7.2.8, 7.2.14, 7.2.43)."""
+"""Implement descriptors of multi-head attention (7.2.3, 7.2.8, 7.2.14, 7.2.43)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SET = "cudnnSetAttnDescriptor"
 
 @documented()
 def cudnnCreateAttnDescriptor():
-    """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
+    """Return a new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
     return AttnDescriptor()
 
 
 @documented()
 def cudnnDestroyAttnDescriptor(attnDesc):
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.8."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.8."""
     if attnDesc is not None:
         attnDesc.destroy()
 
@@ -41,13 +41,15 @@ def cudnnSetAttnDescriptor(
     qSize, kSize, vSize, qProjSize, kProjSize, vProjSize, oProjSize,
     qoMaxSeqLength, kvMaxSeqLength, maxBatchSize, maxBeamSize,
 ):  # fmt: skip
-    """Describe multi-head attention; a projected size of 0 switches that projection off.
+    """Describe multi-head attention; a projected size of 0 disables that projection.
 
-    attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are lengths of vectors in elements,
-    the maxima bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
-    Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
+    attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are vector lengths in elements; maxima
+    bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
+    Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that
+    is
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
-    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training where it is
+    NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training
+    where it is
     set later. Source: 7.2.43.
     """
     expect(not attnMode & ~FLAGS, BAD_PARAM, f"{SET}/c26", f"attnMode is {attnMode:#x}, the flags are {FLAGS:#x}")
@@ -100,7 +102,7 @@ class AttnParameters(NamedTuple):
 
 @documented(invalid={"attnDesc": "c10"}, fresh=["attnDesc"])
 def cudnnGetAttnDescriptor(attnDesc):
-    """The parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor reads as zeros.
+    """Return the parameters in the order of cudnnSetAttnDescriptor. A fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """

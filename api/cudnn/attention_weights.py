@@ -1,4 +1,4 @@
-"""The buffers of multi-head attention: their sizes, and where each weight lies (7.2.15, 7.2.16)."""
+"""Implement the buffers of multi-head attention: their sizes, and the position of each weight (7.2.15, 7.2.16)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ class AttnBufferSizes(NamedTuple):
 
 @documented(invalid={"*": "c16"})
 def cudnnGetMultiHeadAttnBuffers(handle, attnDesc):
-    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+    """Return (weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) that suffice for every call that
+    attnDesc allows.
 
-    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    The work space suffices for inference and training. Inference has no reserve space and ignores the third size.
     Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
     """
     return AttnBufferSizes(*buffer_sizes(attnDesc.spec, f"{BUFFERS}/c16"))
 
 
 def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
-    """Return the bytes of weights, work space and reserve space, which memory can hold."""
+    """Return the bytes of weights, work space and reserve space; raise BAD_PARAM with ``clause`` if an address space
+    cannot hold them."""
     sizes = space_bytes(spec)
     expect(max(sizes) <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} needs buffers of {sizes} bytes")
     return sizes
@@ -39,12 +41,14 @@ def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
 
 @documented(invalid={"wKind": "c12", "*": "c14"}, unchecked=["weights"])
 def cudnnGetMultiHeadAttnWeights(handle, attnDesc, wKind, weightSizeInBytes, weights, wDesc):
-    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
-    memory, that of the host included.
+    """Return the weight or bias tensor wKind inside weights, as a slice of a buffer or as an address in other device or
+    host memory.
 
-    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
-    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
-    not exist; weights may be NULL where none exists.
+    weightSizeInBytes: the size of weights. wDesc: becomes {heads, projected size, original size} for a weight. It
+    becomes {heads, projected size, 1} for a bias and {1, projected size, 1} for the output bias. Its strides locate the
+    elements.
+    For a tensor that does not exist, the result is None and wDesc returns zeros. weights may be NULL if no tensor
+    exists.
     Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
     shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
     """

@@ -1,4 +1,4 @@
-"""The CTC loss (8.2.3, 8.2.4) and its workspaces (8.2.12, 8.2.13)."""
+"""Implement the CTC loss (8.2.3, 8.2.4) and its workspaces (8.2.12, 8.2.13)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ INCORRECT = "cudnnStatus_t/c05"
 
 
 def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
-    """Three dimensions, the same in both; ``dims``, ``types``: the clauses of differing dimensions and of other types."""
+    """Raise an error unless probs and gradients have the same three dimensions.
+
+    dims, types: are the clauses for differing dimensions and unsupported types.
+    """
     expect(probs.rank == 3, BAD_PARAM, INCORRECT,
            f"probsDesc has {probs.rank} dimensions {probs.dims}, time, sequence and class are needed")  # fmt: skip
     tensors = {"probsDesc": probs} if gradients is None else {"probsDesc": probs, "gradientsDesc": gradients}
@@ -28,7 +31,10 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
 
 
 def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
-    """A length of each kind for every sequence, and as many labels as they say; ``clauses``: of input and of label lengths."""
+    """Raise an error unless every sequence has both lengths and there are as many labels as the lengths say.
+
+    clauses: are those of input lengths and of label lengths.
+    """
     times, sequences, classes = probs.dims
     for what, lengths, clause in (
         ("label", label_lengths, INCORRECT),
@@ -51,8 +57,10 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
 
 
 def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengths, algo, ctc_loss):
-    """The operation on labels of the host, of which everything is checked; ``clauses``: of dimensions, input lengths, label
-    lengths and types."""
+    """Return the operation on labels in host memory, after checking all values.
+
+    clauses: are those of dimensions, input lengths, label lengths and types.
+    """
     dims, inputs, label, types = clauses
     _check_tensors(name, probs, gradients, ctc_loss, dims, types)
     _check_lengths(name, probs, labels, label_lengths, input_lengths, (inputs, label))
@@ -62,8 +70,10 @@ def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengt
 
 
 def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
-    """The operation on labels of the device, whose contents nobody looks at; ``clauses``: of dimensions, the descriptor's setter,
-    label lengths and types."""
+    """Return the operation on labels in device memory, whose values are not checked.
+
+    clauses: are those of dimensions, the descriptor's setter, label lengths and types.
+    """
     dims, setter, label, types = clauses
     longest = ctc_loss.longest_label
     expect(longest is not None, BAD_PARAM, setter,
@@ -90,7 +100,7 @@ def _with_workspace(handle, operation, given, clause):
 
 
 def _gradients_spec(gradients, description, name):
-    """The description of gradients that are wanted: None where their memory is NULL."""
+    """Return the description of the gradients, or None if their memory is NULL."""
     expect(
         gradients is None or description is not None,
         BAD_PARAM,
@@ -104,12 +114,14 @@ def _gradients_spec(gradients, description, name):
 def cudnnGetCTCLossWorkspaceSize(
     handle, probsDesc, gradientsDesc, labels, labelLengths, inputLengths, algo, ctcLossDesc
 ):
-    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+    """Return the bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
 
-    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
-    labelLengths, inputLengths: in host memory.
-    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
-    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted. labels,
+    labelLengths, inputLengths: host arrays.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07),
+    label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11).
+    Source: 8.2.12.
     """
     operation = _of_host(
         "cudnnGetCTCLossWorkspaceSize", ("c06", "c07", "c09", "c10"), probsDesc.spec,
@@ -120,10 +132,12 @@ def cudnnGetCTCLossWorkspaceSize(
 
 @documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
 def cudnnGetCTCLossWorkspaceSize_v8(handle, algo, ctcLossDesc, probsDesc, gradientsDesc):
-    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+    """Return the bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels per sequence on the
+    handle's device, never 0.
 
-    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
-    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a
+    maxLabelLength above
     256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
     """
     operation = _of_device(
@@ -142,16 +156,21 @@ def cudnnCTCLoss(
     handle, probsDesc, probs, hostLabels, hostLabelLengths, hostInputLengths, costs, gradientsDesc, gradients, algo,
     ctcLossDesc, workspace, workspaceSizeInBytes,
 ):  # fmt: skip
-    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+    """Compute costs[n] = -ln p(labels of n | probs), and in gradients the gradients of the costs with respect to the
+    activations.
 
-    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
-    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
-    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
-    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
-    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
-    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
-    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
-    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    p is the sum, over all alignments, of the product of their probabilities; class 0 is the blank. The gradient is
+    p(class) minus the share of alignments that have the class at that time step. It is zero from the input length on.
+    A sequence without an alignment (labels and repetitions exceed the time steps) has cost 0. Its gradients are zero
+    or, with PROPAGATE_NAN, unchanged.
+    probs: probabilities, or activations with CUDNN_LOSS_NORMALIZATION_SOFTMAX. probs, gradients: FLOAT (time, sequence,
+    class), any strides. costs: packed floats, one per sequence. gradients and gradientsDesc may be NULL.
+    Lengths and labels are host arrays; labels holds one sequence after the other. Both algorithms are deterministic
+    here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15),
+    a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types
+    (c18), an
     unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
     """
     described = _gradients_spec(gradients, gradientsDesc, "cudnnCTCLoss")
@@ -171,12 +190,14 @@ def cudnnCTCLoss_v8(
     handle, algo, ctcLossDesc, probsDesc, probs, labels, labelLengths, inputLengths, costs, gradientsDesc, gradients,
     workSpaceSizeInBytes, workspace,
 ):  # fmt: skip
-    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+    """Do the same as cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host
+    does not read.
 
-    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
-    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
-    the nearest of them where the labels of the next sequence are looked for.
-    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    A sequence has no alignment if it has more than maxLabelLength labels, a label that is not a class, or an input
+    length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
+    labels, each length is clamped to 0 to maxLabelLength.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
+    small (c18), a
     maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
     """
     described = _gradients_spec(gradients, gradientsDesc, "cudnnCTCLoss_v8")

@@ -1,4 +1,4 @@
-"""Descriptors of the CTC loss (8.2.2, 8.2.5, 8.2.9 to 8.2.11, 8.2.25 to 8.2.27)."""
+"""Implement descriptors of the CTC loss (8.2.2, 8.2.5, 8.2.9 to 8.2.11, 8.2.25 to 8.2.27)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..operations import CTCLossSpec
 from ..operations.specs import DOUBLE, FLOAT
 from ..status import BAD_PARAM, expect
 
-COMPUTE_TYPES = (FLOAT, DOUBLE)  # what NVIDIA's setters accept; the computing calls support FLOAT alone
+COMPUTE_TYPES = (FLOAT, DOUBLE)  # NVIDIA's setters accept these; the computing calls support only FLOAT.
 PRESET = CTCLossSpec(
     FLOAT, cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_NONE, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 )
@@ -19,13 +19,13 @@ PRESET = CTCLossSpec(
 
 @documented()
 def cudnnCreateCTCLossDescriptor():
-    """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+    """Return a new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
     return CTCLossDescriptor()
 
 
 @documented()
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc):
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 8.2.5."""
     if ctcLossDesc is not None:
         ctcLossDesc.destroy()
 
@@ -51,8 +51,8 @@ def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
 def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
     """Describe a CTC loss.
 
-    normMode: what probs holds, normalized probabilities (NONE) or activations (SOFTMAX). gradMode: what becomes of the
-    gradients of a sequence that has no alignment: they are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
+    normMode: says whether probs holds normalized probabilities (NONE) or activations (SOFTMAX). gradMode: says whether
+    the gradients of a sequence without an alignment are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
     """
     _set(ctcLossDesc, "cudnnSetCTCLossDescriptorEx/c07", compType, normMode, gradMode)
@@ -60,7 +60,8 @@ def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
 
 @documented(invalid={"*": "c08"})
 def cudnnSetCTCLossDescriptor_v8(ctcLossDesc, compType, normMode, gradMode, maxLabelLength):
-    """Describe a CTC loss whose labels are in device memory: as cudnnSetCTCLossDescriptorEx, and the most labels of a sequence.
+    """Describe a CTC loss with labels in device memory: the parameters of cudnnSetCTCLossDescriptorEx and the maximum
+    labels per sequence.
 
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes, a negative maxLabelLength (c08).
     Source: 8.2.27.
@@ -83,13 +84,16 @@ class CTCLossParameters_v8(NamedTuple):
 
 @documented(invalid={"*": "c03"}, fresh=["ctcLossDesc"])
 def cudnnGetCTCLossDescriptor(ctcLossDesc):
-    """The compute type; that of a fresh descriptor is FLOAT. Errors: BAD_PARAM for NULL (c03). Source: 8.2.9."""
+    """Return the compute type, which is FLOAT for a fresh descriptor.
+
+    Errors: BAD_PARAM for NULL (c03). Source: 8.2.9.
+    """
     return (ctcLossDesc.spec or PRESET).compute_type
 
 
 @documented(invalid={"*": "c05"}, fresh=["ctcLossDesc"])
 def cudnnGetCTCLossDescriptorEx(ctcLossDesc):
-    """(compType, normMode, gradMode), whichever setter set them; a fresh descriptor reads as zeros.
+    """Return (compType, normMode, gradMode), whichever setter set them; a fresh descriptor returns zeros.
 
     Errors: BAD_PARAM for NULL (c05). Source: 8.2.10.
     """
@@ -99,7 +103,7 @@ def cudnnGetCTCLossDescriptorEx(ctcLossDesc):
 
 @documented(invalid={"*": "c06"}, fresh=["ctcLossDesc"])
 def cudnnGetCTCLossDescriptor_v8(ctcLossDesc):
-    """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
+    """Return (compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
     """

@@ -1,4 +1,5 @@
-"""Dropout (3.2.9, 3.2.24, 3.2.34 to 3.2.36, 3.2.43, 3.2.73, 3.2.80, 4.1.7). The random numbers: docs/dropout.md."""
+"""Implement dropout (3.2.9, 3.2.24, 3.2.34 to 3.2.36, 3.2.43, 3.2.73, 3.2.80, 4.1.7). docs/dropout.md defines the
+random numbers."""
 
 from __future__ import annotations
 
@@ -19,30 +20,34 @@ TYPES = (FLOAT, DOUBLE, HALF)
 
 @documented()
 def cudnnCreateDropoutDescriptor():
-    """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
+    """Return a new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
     return DropoutDescriptor()
 
 
 @documented()
 def cudnnDestroyDropoutDescriptor(dropoutDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
+    """Destroy the descriptor; any later use is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
     dropoutDesc.destroy()
 
 
 @documented()
 def cudnnDropoutGetStatesSize(handle):
-    """Bytes of the states: the same for every handle. Source: 3.2.36."""
+    """Return the bytes of the states, which are the same for every handle. Source: 3.2.36."""
     return STATES.nbytes
 
 
 @documented()
 def cudnnDropoutGetReserveSpaceSize(xDesc):
-    """Bytes of the reserve space of a tensor with the dimensions of xDesc: a bit for each element, in words. Source: 3.2.35."""
+    """Return the bytes of reserve space for a tensor with the dimensions of xDesc: one bit per element, rounded up to
+    words.
+
+    Source: 3.2.35.
+    """
     return reserve_bytes(xDesc.spec)
 
 
 def _probability(dropout):
-    """The probability as C passes it: a float. Anything outside [0, 1] is refused (docs/errata.md, D110)."""
+    """Return the probability rounded to float, as C passes it; raise BAD_PARAM outside [0, 1] (docs/errata.md, D110)."""
     with np.errstate(over="ignore"):
         probability = float(np.float32(dropout))
     expect(0 <= probability <= 1, BAD_PARAM, INCORRECT_PARAMETER, f"dropout is {dropout}, it must be in [0, 1]")
@@ -56,11 +61,13 @@ def _large_enough(clause, stateSizeInBytes):
 
 @documented()
 def cudnnSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed):
-    """Set the probability, rounded to float; with states, write the first states of this seed to them, in the handle's stream.
+    """Set the probability, rounded to float. If states is given, initialise the states from the seed, in the handle's
+    stream.
 
-    states: device memory at a multiple of 4 bytes, which forward calls with the descriptor read and write. None keeps the
-    states that the descriptor has, if any, as they are. After a refusal the descriptor and the states are as they were.
-    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside [0, 1].
+    states: device memory aligned to 4 bytes, which forward calls read and write. None keeps the descriptor's current
+    states, if any. After an error the descriptor and the states are unchanged.
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside
+    [0, 1].
     Source: 3.2.80.
     """
     probability = _probability(dropout)
@@ -80,9 +87,10 @@ def cudnnSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInB
 
 @documented()
 def cudnnRestoreDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInBytes, seed):
-    """Set the probability and take states that an earlier call has written, as they are; the seed is only noted.
+    """Set the probability and use states that an earlier call wrote, unchanged; the seed is only stored.
 
-    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside
+    [0, 1].
     Source: 3.2.73.
     """
     probability = _probability(dropout)
@@ -100,7 +108,8 @@ class DropoutParameters(NamedTuple):
 
 @documented(invalid={"*": "c06"}, fresh=["dropoutDesc"])
 def cudnnGetDropoutDescriptor(dropoutDesc, handle):
-    """(dropout, states, seed) as they were set last; states are None where there are none. A fresh descriptor reads as zeros.
+    """Return (dropout, states, seed) as they were set last; states is None if there are none. A fresh descriptor
+    returns zeros.
 
     Errors: BAD_PARAM for NULL (c06). Source: 3.2.43.
     """
@@ -109,7 +118,10 @@ def cudnnGetDropoutDescriptor(dropoutDesc, handle):
 
 
 def _checked(call, clauses, dropoutDesc, reserveSpaceSizeInBytes, **tensors):
-    """What both calls demand. clauses: of the count, the type, the reserve space, the states, the supported types."""
+    """Raise an error unless the tensors, the reserve space and the states meet the requirements of both calls.
+
+    clauses: are those of element count, type, reserve space, states and supported types.
+    """
     (first, source), (second, target) = tensors.items()
     count, kind, reserve, states, types = (f"{call}/{clause}" for clause in clauses)
     expect(source.count == target.count, BAD_PARAM, count,
@@ -129,13 +141,16 @@ def _checked(call, clauses, dropoutDesc, reserveSpaceSizeInBytes, **tensors):
     failed="c16",
 )
 def cudnnDropoutForward(handle, dropoutDesc, xdesc, x, ydesc, y, reserveSpace, reserveSpaceSizeInBytes):
-    """y = x / (1 - dropout) for the elements that are kept, 0 for the others; reserveSpace says which, the states advance.
+    """Compute y = x / (1 - dropout) for kept elements and 0 for dropped ones; record in reserveSpace which are kept,
+    and advance the states.
 
-    x, y: equal numbers of elements, which correspond in row-major order, and data types (FLOAT, DOUBLE, HALF), any strides.
-    In place (x is y) when the descriptors are identical. Each call draws other random numbers; calls with the same states
-    that run at the same time, in several streams, are not supported (c03).
-    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a reserve
-    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source: 3.2.34.
+    x, y: equal numbers of elements, matched in row-major order, and equal data types (FLOAT, DOUBLE, HALF), any
+    strides. In place (x is y) if the descriptors are identical. Each call draws new random numbers. Concurrent calls
+    with the same states in several streams are not supported (c03).
+    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a
+    reserve
+    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source:
+    3.2.34.
     """
     clauses = ("c11", "c12", "c14", "c15", "c10")
     _checked("cudnnDropoutForward", clauses, dropoutDesc, reserveSpaceSizeInBytes, xdesc=xdesc, ydesc=ydesc)
@@ -149,11 +164,14 @@ def cudnnDropoutForward(handle, dropoutDesc, xdesc, x, ydesc, y, reserveSpace, r
     failed="c13",
 )
 def cudnnDropoutBackward(handle, dropoutDesc, dyDesc, dy, dxDesc, dx, reserveSpace, reserveSpaceSizeInBytes):
-    """dx = dy / (1 - dropout) for the elements that the forward call kept, 0 for the others.
+    """Compute dx = dy / (1 - dropout) for the elements that the forward call kept, and 0 for the others.
 
-    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor written.
-    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a reserve
-    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
+    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor
+    written.
+    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a
+    reserve
+    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source:
+    4.1.7.
     """
     clauses = ("c08", "c09", "c11", "c12", "c07")
     _checked("cudnnDropoutBackward", clauses, dropoutDesc, reserveSpaceSizeInBytes, dyDesc=dyDesc, dxDesc=dxDesc)

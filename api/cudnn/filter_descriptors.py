@@ -1,4 +1,4 @@
-"""Filter descriptors (3.2.10, 3.2.25, 3.2.45 to 3.2.47, 3.2.81, 3.2.82)."""
+"""Implement filter descriptors (3.2.10, 3.2.25, 3.2.45 to 3.2.47, 3.2.81, 3.2.82)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..operations.specs import FLOAT, NCHW
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries, vectors_fit_format
 
-LARGEST_SIZE = 2**64 - 1  # of a size_t
-LOWEST_RANK = 3  # K, C and one spatial dimension (docs/errata.md, D115)
+LARGEST_SIZE = 2**64 - 1  # the maximum of size_t, in bytes
+LOWEST_RANK = 3  # dimensions: K, C and one spatial dimension (docs/errata.md, D115)
 
 
 @documented()
 def cudnnCreateFilterDescriptor():
-    """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
+    """Return a new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
     return FilterDescriptor()
 
 
@@ -62,7 +62,8 @@ class Filter4dParameters(NamedTuple):
 
 @documented(fresh=["filterDesc"])
 def cudnnGetFilter4dDescriptor(filterDesc):
-    """(dataType, format, k, c, h, w); the first four dimensions of another rank. A fresh descriptor reads as zeros.
+    """Return (dataType, format, k, c, h, w); a filter of another rank returns its first four dimensions. A fresh
+    descriptor returns zeros.
 
     Source: 3.2.45.
     """
@@ -81,9 +82,9 @@ class FilterNdParameters(NamedTuple):
 
 @documented(fresh=["wDesc"])
 def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
-    """(dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
+    """Return (dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
 
-    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
+    A fresh descriptor returns rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
     CUDNN_DIM_MAX (cudnnSetFilterNdDescriptor/c15). Source: 3.2.46.
     """
     expect(nbDimsRequested > 0, BAD_PARAM, "cudnnGetFilterNdDescriptor/c09",
@@ -98,7 +99,7 @@ def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
 
 @documented(invalid={"filterDesc": "c04"}, fresh=["filterDesc"])
 def cudnnGetFilterSizeInBytes(filterDesc):
-    """Bytes of memory that the filter needs; 0 for a fresh descriptor.
+    """Return the bytes of memory that the filter occupies; 0 for a fresh descriptor.
 
     Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
     """
@@ -112,12 +113,12 @@ def cudnnGetFilterSizeInBytes(filterDesc):
 
 @documented()
 def cudnnDestroyFilterDescriptor(filterDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.25."""
     filterDesc.destroy()
 
 
 def _set(descriptor, data_type, tensor_format, dims, shown, clause):
-    """Common to the setters; leaves the descriptor as it was when anything is wrong."""
+    """Set the filter for all setters; after an error the descriptor is unchanged."""
     expect(min(dims) > 0, BAD_PARAM, clause, f"{shown}: every size must be at least 1")
     vectors_fit_format(tensor_format, data_type, dims[1])
     descriptor.spec = FilterSpec(data_type, tensor_format, dims)

@@ -1,4 +1,4 @@
-"""Executing operation graphs (5.2.3)."""
+"""Implement the execution of operation graphs (5.2.3)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PLAN, PACK = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, Kind.CUDNN_BACKEND_VA
 def cudnnBackendExecute(handle, executionPlan, variantPack):
     """Run a finalised execution plan on the memory of a finalised variant pack.
 
-    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
-    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    The pack maps the unique id of each tensor that is not virtual to a pointer. Its workspace has at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, and may be None if that is 0.
     Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
     pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
     EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
@@ -44,14 +44,14 @@ def cudnnBackendExecute(handle, executionPlan, variantPack):
 
 
 def _unfit(name, descriptor):
-    """The error for a descriptor that is not finalised, or of another type."""
+    """Return the error for a descriptor that is not finalised or has another type."""
     if descriptor is None:
         return CudnnError(BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
     return CudnnError(BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
 
 
 def _other_tensors(needed, given):
-    """The error for a pack with other unique ids than those of the graph's tensors with memory."""
+    """Return the error for a pack whose unique ids differ from the ids of the graph's tensors with memory."""
     missing, more = sorted({*needed} - given), sorted(given - {*needed})
     if missing:
         return CudnnError(BAD_PARAM, f"{NAME}/c04", f"the variant pack has no pointers for the tensors {missing}")

@@ -1,4 +1,4 @@
-"""Descriptors of the backend API: their life cycle (5.2.1, 5.2.2, 5.2.4 to 5.2.7, chapter 9)."""
+"""Implement the life cycle of backend API descriptors (5.2.1, 5.2.2, 5.2.4 to 5.2.7, chapter 9)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers
 from ..graph import settings as _settings  # noqa: F401 (registers)
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
-# A descriptor is a reference, whatever it refers to (docs/errata.md, D210).
+# A descriptor is a reference of 8 bytes, whatever its type (docs/errata.md, D210).
 SIZE_OF_DESCRIPTOR = 8
 
 
 @documented(invalid={"*": ("c04", NOT_SUPPORTED)})
 def cudnnBackendCreateDescriptor(descriptorType):
-    """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
+    """Return a new backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
 
     Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
     """
@@ -27,7 +27,9 @@ def cudnnBackendCreateDescriptor(descriptorType):
 
 @documented(fresh=["descriptor"])
 def cudnnBackendDestroyDescriptor(descriptor):
-    """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
+    """Destroy the descriptor; objects that were finalised with it keep a copy of it.
+
+    Errors: BAD_PARAM for NULL.
 
     Source: 5.2.2.
     """
@@ -36,9 +38,9 @@ def cudnnBackendDestroyDescriptor(descriptor):
 
 @documented(invalid={"descriptor": "c05"}, fresh=["descriptor"])
 def cudnnBackendInitialize(descriptor, descriptorType, sizeInBytes):
-    """Make the descriptor one of this type, without attributes and not finalised.
+    """Reset the descriptor to an unfinalised one of this type, without attributes.
 
-    sizeInBytes: at least the 8 bytes of a reference; a descriptor has no other memory of the caller.
+    sizeInBytes: at least the 8 bytes of a reference; the descriptor uses no other memory of the caller.
     Errors: BAD_PARAM for NULL (c05) and for fewer bytes (c06); NOT_SUPPORTED as in cudnnBackendCreateDescriptor.
     Source: 5.2.6.
     """
@@ -52,10 +54,11 @@ def cudnnBackendInitialize(descriptor, descriptorType, sizeInBytes):
     fresh=["descriptor"], unchecked=["arrayOfElements"],
 )  # fmt: skip
 def cudnnBackendSetAttribute(descriptor, attributeName, attributeType, elementCount, arrayOfElements):
-    """Set an attribute of a descriptor that has not been finalised; what it was set to before is forgotten.
+    """Set an attribute of a descriptor that has not been finalised, replacing its earlier value.
 
-    arrayOfElements: a sequence of at least elementCount values of the type; descriptors that it holds may be finalised later.
-    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only one
+    arrayOfElements: a sequence of at least elementCount values of the type; descriptors in it may be finalised later.
+    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only
+    one
     (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
     life_cycle.set_attribute(descriptor, attributeName, attributeType, elementCount, arrayOfElements)
@@ -78,9 +81,11 @@ class BackendAttribute(NamedTuple):
 
 @documented(invalid={"attributeName": "c06", "attributeType": "c07"}, fresh=["descriptor"])
 def cudnnBackendGetAttribute(descriptor, attributeName, attributeType, requestedElementCount):
-    """(elements that the attribute has, at most requestedElementCount of them); descriptors come as new, finalised ones.
+    """Return (number of elements of the attribute, at most requestedElementCount of them); descriptors are returned as
+    new, finalised ones.
 
-    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another descriptor
+    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another
+    descriptor
     type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
     """
     return BackendAttribute(*life_cycle.get_attribute(descriptor, attributeName, attributeType, requestedElementCount))

@@ -1,6 +1,7 @@
-"""Says which module of this package has which documented function: it is imported with the first call, or look, at one of them."""
+"""Map each module of this package to its documented functions, so that the module is imported on first use of one of
+them."""
 
-# tests/test_start_up.py compares this with what the modules define.
+# tests/test_start_up.py compares HOMES with what the modules define.
 HOMES: dict[str, tuple[str, ...]] = {
     "activation": (
         "cudnnActivationBackward",

@@ -1,5 +1,5 @@
-"""The library, its handle and its log (3.2.5, 3.2.20, 3.2.41, 3.2.42, 3.2.44, 3.2.54, 3.2.58, 3.2.63, 3.2.67, 3.2.70,
-3.2.79, 3.2.89, 4.1.17, 7.2.1, 8.2.1)."""
+"""Implement the library calls, the handle and the log (3.2.5, 3.2.20, 3.2.41, 3.2.42, 3.2.44, 3.2.54, 3.2.58, 3.2.63,
+3.2.67, 3.2.70, 3.2.79, 3.2.89, 4.1.17, 7.2.1, 8.2.1)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ CUDNN_VERSION = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 
 
 def cudnnCreate(*, backend=None, device=None, as_release=None):
-    """A handle.
+    """Return a new handle.
 
-    backend: "reference", "accelerated" or "crosscheck"; default from DUALDNN_BACKEND, else accelerated where a GPU is
-        usable, else reference. device: "gpu" or "emulated" for the accelerated backend. as_release: "8.9.7" or "9.19", whose
-        declared differences are then served; default from DUALDNN_AS, else the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for a backend, device or release that is none. Source: 3.2.5.
+    backend: "reference", "accelerated" or "crosscheck". It defaults to DUALDNN_BACKEND, then to accelerated if a GPU is
+    usable, then to reference.
+    device: "gpu" or "emulated", for the accelerated backend.
+    as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
+    DUALDNN_AS, then to the document, which is "8.0.3".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release. Source:
+    3.2.5.
     """
     release = release_named(as_release)
     return Handle(open_backend(backend, device), release)
@@ -35,13 +38,14 @@ FUNCTIONS["cudnnCreate"] = cudnnCreate
 
 @documented(invalid={"handle": "c05"})
 def cudnnDestroy(handle):
-    """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
+    """Wait for the handle's work, then release the handle. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
     handle.destroy()
 
 
 @documented(invalid={"handle": "c05"})
 def cudnnSetStream(handle, streamId):
-    """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
+    """Launch the handle's later work on this stream; NULL is the default stream. The call does not wait for earlier
+    work.
 
     streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
     Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
@@ -53,26 +57,26 @@ def cudnnSetStream(handle, streamId):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId {error}") from None
     except ValueError as error:
         raise CudnnError(MAPPING_ERROR, "cudnnSetStream/c06", f"streamId {error}") from None
-    except Exception as error:  # whatever a foreign object raises
+    except Exception as error:  # A foreign object may raise anything.
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId is no stream: {error}") from error
     handle.stream, handle.user_stream = stream, streamId
 
 
 @documented(invalid={"handle": "c03"})
 def cudnnGetStream(handle):
-    """The stream that was set, None where none was. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
+    """Return the stream that was set, or None. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
     return handle.user_stream
 
 
 @documented()
 def cudnnGetVersion():
-    """The version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
+    """Return the version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
     return CUDNN_VERSION
 
 
 @documented()
 def cudnnGetCudartVersion():
-    """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
+    """Return the version of the CUDA headers that kernels are compiled against: 13000 for 13.0, or 0 if there are none.
 
     Source: 3.2.42.
     """
@@ -83,13 +87,16 @@ def cudnnGetCudartVersion():
 
 @documented(invalid={"type": ("c02", INVALID_VALUE)})
 def cudnnGetProperty(type):
-    """Major version, minor version or patch level. Errors: INVALID_VALUE for another type (c02). Source: 3.2.54."""
+    """Return the major version, minor version or patch level.
+
+    Errors: INVALID_VALUE for another type (c02). Source: 3.2.54.
+    """
     return VERSION[type]
 
 
 @documented(unchecked=["status"])
 def cudnnGetErrorString(status):
-    """The name of a status; CUDNN_UNKNOWN_STATUS for a value that is none. Source: 3.2.44."""
+    """Return the name of a status, or CUDNN_UNKNOWN_STATUS for an unknown value. Source: 3.2.44."""
     try:
         return cudnnStatus_t(operator.index(status)).name
     except Exception:  # whatever a foreign object raises when it is asked for its value
@@ -97,7 +104,8 @@ def cudnnGetErrorString(status):
 
 
 def _same_version(clause):
-    """All parts of the package, each of which has parts of every sub-library, have one version."""
+    """Raise VERSION_MISMATCH unless all parts of the package have the same version; each part belongs to every
+    sub-library."""
     from dualdnn import accelerated, api, reference
 
     versions = {part.__name__: part.__version__ for part in (api, reference, accelerated)}
@@ -107,34 +115,35 @@ def _same_version(clause):
 
 @documented()
 def cudnnOpsInferVersionCheck():
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
     _same_version("cudnnOpsInferVersionCheck/c04")
 
 
 @documented()
 def cudnnOpsTrainVersionCheck():
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
     _same_version("cudnnOpsTrainVersionCheck/c03")
 
 
 @documented()
 def cudnnAdvInferVersionCheck():
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
     _same_version("cudnnAdvInferVersionCheck/c03")
 
 
 @documented()
 def cudnnAdvTrainVersionCheck():
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
+    """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
     _same_version("cudnnAdvTrainVersionCheck/c03")
 
 
 @documented(invalid={"*": "c21"})
 def cudnnQueryRuntimeError(handle, mode, tag):
-    """The error that kernels of this handle reported since the last query, which clears it.
+    """Return the error that the handle's kernels reported since the last query, and clear it.
 
-    mode: RAWCODE reads at once; NONBLOCKING answers RUNTIME_IN_PROGRESS while work is pending; BLOCKING waits.
-    tag: NULL. Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
+    mode: RAWCODE reads at once. NONBLOCKING returns RUNTIME_IN_PROGRESS while work is pending. BLOCKING waits.
+    tag: NULL.
+    Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
     """
     expect(tag is None, BAD_PARAM, "cudnnQueryRuntimeError/c19", f"tag is {tag!r}, it has to be NULL")
     if mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_NONBLOCKING and not handle.backend.finished(handle.stream):
@@ -150,11 +159,12 @@ def cudnnQueryRuntimeError(handle, mode, tag):
 
 @documented(unchecked=["fptr"])
 def cudnnSetCallback(mask, udata, fptr):
-    """Choose what is logged and where.
+    """Choose which messages are logged, and where.
 
-    mask: bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are dropped. udata: handed to the
-    callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
-    writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
+    mask: the bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are ignored.
+    udata: is passed to the callback unchanged.
+    fptr: a function (severity, udata, dbg: cudnnDebug_t, msg). None selects the built-in callback, which writes to the
+    destination in CUDNN_LOGDEST_DBG. In msg every line ends with NUL, and the message with two.
     Source: 3.2.79.
     """
     expect(fptr is None or callable(fptr), BAD_PARAM, "cudnnStatus_t/c05", f"fptr is {fptr!r}, not a function")
@@ -169,5 +179,5 @@ class CallbackState(NamedTuple):
 
 @documented()
 def cudnnGetCallback():
-    """(mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
+    """Return (mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
     return CallbackState(api_log.state.mask, api_log.state.udata, api_log.state.callback)

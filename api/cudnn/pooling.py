@@ -1,4 +1,4 @@
-"""Pooling descriptors and calls (3.2.13, 3.2.28, 3.2.50 to 3.2.53, 3.2.69, 3.2.85, 3.2.86, 4.1.18)."""
+"""Implement pooling descriptors and calls (3.2.13, 3.2.28, 3.2.50 to 3.2.53, 3.2.69, 3.2.85, 3.2.86, 4.1.18)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries
 
 HIGHEST_RANK = CUDNN_DIM_MAX - 2
-# The listed types, and INT8 in the vectors of NCHW_VECT_C, because every format is supported (docs/errata.md, D092).
+# These are the listed types, and INT8 in vectors for NCHW_VECT_C, because every format is supported (docs/errata.md,
+# D092).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, INT8, INT8x4, INT8x32)
-# No list in the document; what NVIDIA's library computes (docs/errata.md, D188).
+# The document has no list of types; these follow NVIDIA's library (docs/errata.md, D188).
 BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
-POSITIONS = 2**31  # window positions are 32-bit numbers
+POSITIONS = 2**31  # the exclusive limit of window positions, which are 32-bit numbers
 
 
 @documented()
 def cudnnCreatePoolingDescriptor():
-    """A new pooling descriptor, to be filled by one of the setters.
+    """Return a new pooling descriptor, to be filled by one of the setters.
 
     Source: 3.2.13, cudnnCreatePoolingDescriptor/c01.
     """
@@ -100,7 +101,7 @@ class Pooling2dParameters(NamedTuple):
 
 @documented(invalid={"poolingDesc": "c09"})
 def cudnnGetPooling2dDescriptor(poolingDesc):
-    """(mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
+    """Return (mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
     horizontalStride) as they were set.
 
     Errors: BAD_PARAM for a descriptor that is not initialised or not 2-D (c09). Source: 3.2.50, c01 to c08.
@@ -122,9 +123,9 @@ class PoolingNdParameters(NamedTuple):
 
 @documented(invalid={"poolingDesc": "c09"})
 def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
-    """(mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA); nbDims is the descriptor's own number of
-    dimensions, the arrays hold min(nbDimsRequested, nbDims) entries.
+    """Return (mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA).
 
+    nbDims is the descriptor's own number of dimensions; the arrays hold min(nbDimsRequested, nbDims) entries.
     Errors: NOT_SUPPORTED for nbDimsRequested above CUDNN_DIM_MAX (c11); BAD_PARAM for a descriptor that is not
     initialised (c09). Source: 3.2.52.
     """
@@ -140,7 +141,7 @@ def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
 
 @documented()
 def cudnnDestroyPoolingDescriptor(poolingDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.28."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.28."""
     poolingDesc.destroy()
 
 
@@ -153,7 +154,7 @@ class Pooling2dOutput(NamedTuple):
 
 @documented(invalid={"poolingDesc": "c07", "inputDesc": "c05"})
 def cudnnGetPooling2dForwardOutputDim(poolingDesc, inputDesc):
-    """(outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
+    """Return (outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
 
     Errors: BAD_PARAM for descriptors that are not initialised (c07, c05), poolingDesc not 2-D (c08), inputDesc not 4-D
     (c09), or a window larger than the padded input (D071). Source: 3.2.51.
@@ -177,9 +178,9 @@ def cudnnGetPooling2dForwardOutputDim(poolingDesc, inputDesc):
 
 @documented(invalid={"poolingDesc": "c05", "inputDesc": "c03"})
 def cudnnGetPoolingNdForwardOutputDim(poolingDesc, inputDesc, nbDims):
-    """outDimA of nbDims entries: n, c and, for each spatial dimension, 1 + (input + 2 * padding - window) / stride.
+    """Return outDimA of nbDims entries: n, c and, per spatial dimension, 1 + (input + 2 * padding - window) / stride.
 
-    nbDims: dimensions of inputDesc, which are the dimensions of poolingDesc and two more.
+    nbDims: the number of dimensions of inputDesc, two more than those of poolingDesc.
     Errors: BAD_PARAM for descriptors that are not initialised (c05, c03), nbDims that does not fit them (c06), or a
     window larger than the padded input (D071). Source: 3.2.53.
     """
@@ -191,7 +192,7 @@ def cudnnGetPoolingNdForwardOutputDim(poolingDesc, inputDesc, nbDims):
 
 
 def pooled_dims(pooling: PoolingSpec, tensor: TensorSpec) -> tuple[int, ...]:
-    """Return the advised dimensions of the pooled tensor."""
+    """Return the recommended dimensions of the pooled tensor."""
     room = [extent + 2 * padding - window
             for extent, padding, window in zip(tensor.dims[2:], pooling.padding, pooling.window, strict=True)]  # fmt: skip
     expect(min(room) >= 0, BAD_PARAM, INCORRECT_PARAMETER,
@@ -201,21 +202,22 @@ def pooled_dims(pooling: PoolingSpec, tensor: TensorSpec) -> tuple[int, ...]:
 
 
 def _identity(operation: PoolingForward) -> bool:
-    """Every output is its own input in the same place."""
+    """Return whether every output equals its own input at the same position."""
     pooling = operation.pooling
     return operation.x == operation.y and {*pooling.window, *pooling.stride} == {1} and {*pooling.padding} == {0}
 
 
 @computing(memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=_identity)], failed="c19")
 def cudnnPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * pool(x) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * pool(x) + beta * y; beta == 0 does not read y.
 
-    Output o covers the inputs o * stride - padding + [0, window) of every spatial dimension. Maximum: NaN wins with
-    CUDNN_PROPAGATE_NAN and is passed over otherwise; a window without any value gives the lowest finite value of the
-    data type. Average: the sum of the inputs divided by the number of positions inside the input
-    (COUNT_EXCLUDE_PADDING) or inside the input and its padding (COUNT_INCLUDE_PADDING); a window without any gives NaN.
+    Output o covers the inputs o * stride - padding + [0, window) in every spatial dimension.
+    Maximum: a NaN wins with CUDNN_PROPAGATE_NAN and is skipped otherwise. A window without any value gives the lowest
+    finite value of the data type.
+    Average: the sum of the inputs is divided by the number of positions inside the input (COUNT_EXCLUDE_PADDING), or
+    inside the input and its padding (COUNT_INCLUDE_PADDING). A window without such positions gives NaN.
     x, y: equal n, c and data types (FLOAT, DOUBLE, HALF, INT8, INT8x4, INT8x32), any strides, 2 or 3 spatial dimensions
-    of any extents. In place only where window and stride are 1 and padding is 0, with identical descriptors.
+    of any extents. In place only if window and stride are 1 and padding is 0, with identical descriptors.
     Errors: BAD_PARAM for differing n or c (c16), data types (c17) or numbers of dimensions; NOT_SUPPORTED for spatial
     dimensions other than 2 or 3 (c04), other types (c11), window positions beyond 32 bits (c18). Source: 3.2.69.
     """
@@ -232,11 +234,11 @@ def cudnnPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
 
 @computing(failed="c15")
 def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
-    Maximum (both modes, deterministic): dy of a window goes to its first maximum in row-major order, which is the first
-    NaN with CUDNN_PROPAGATE_NAN; y is what the forward call made of x, so that x alone decides. Average: each dy,
-    divided as in the forward call, goes to every input of its window.
+    Maximum (both modes, deterministic): dy of a window is added to its first maximum in row-major order, which is the
+    first NaN with CUDNN_PROPAGATE_NAN. y is the output of the forward call for x, so x alone decides.
+    Average: each dy, divided as in the forward call, is added to every input of its window.
     y, dy: equal dimensions and strides; x, dx: equal dimensions and strides; equal n, c and data types (FLOAT, DOUBLE,
     HALF, BFLOAT16); 2 or 3 spatial dimensions; each tensor contiguous along its last dimension or along its channels.
     Errors: BAD_PARAM for differing dimensions or strides of y and dy (c09, c10) or of x and dx (c11, c12), data types
@@ -254,7 +256,7 @@ def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc
     _same_ranks(poolingDesc, f"{name}/c06", xDesc=xDesc, yDesc=yDesc)
     data_type_among(f"{name}/c14", BACKWARD_TYPES, xDesc=xDesc)
     for label, spec in (("yDesc", yDesc), ("xDesc", xDesc)):
-        # NHWC is a format, and every format is supported; its wStride is C (docs/errata.md, D189).
+        # Every format is supported, and NHWC has a wStride of C (docs/errata.md, D189).
         expect(1 in (spec.strides[-1], spec.strides[1]), NOT_SUPPORTED, f"{name}/c14",
                f"{label} has strides {spec.strides}: wStride must be 1, or cStride as in NHWC", limit="wStride")  # fmt: skip
     _positions_fit(poolingDesc, xDesc, yDesc, f"{name}/c14")
@@ -264,7 +266,7 @@ def cudnnPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc
 
 
 def _same_ranks(pooling: PoolingSpec, clause: str, xDesc: TensorSpec, yDesc: TensorSpec) -> None:
-    """Pooling and tensors agree on the number of spatial dimensions, which is 2 or 3."""
+    """Raise an error unless pooling and tensors have the same number of spatial dimensions, which is 2 or 3."""
     rank = len(pooling.window)
     expect(xDesc.rank == yDesc.rank == rank + 2, BAD_PARAM, INCORRECT_PARAMETER,
            f"poolingDesc has {rank} dimensions, xDesc {xDesc.dims} and yDesc {yDesc.dims} must have {rank + 2}")  # fmt: skip
@@ -272,7 +274,7 @@ def _same_ranks(pooling: PoolingSpec, clause: str, xDesc: TensorSpec, yDesc: Ten
 
 
 def _positions_fit(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec, clause: str) -> None:
-    """No window ends beyond what a 32-bit position can tell."""
+    """Raise an error if a window ends beyond the range of 32-bit positions."""
     axes = zip(x.dims[2:], y.dims[2:], pooling.window, pooling.padding, pooling.stride, strict=True)
     furthest = max(
         extent + (count - 1) * stride + window + abs(padding) for extent, count, window, padding, stride in axes

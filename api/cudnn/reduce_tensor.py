@@ -1,4 +1,4 @@
-"""Reductions and their descriptor (3.2.14, 3.2.29, 3.2.55 to 3.2.57, 3.2.71, 3.2.87)."""
+"""Implement reductions and their descriptor (3.2.14, 3.2.29, 3.2.55 to 3.2.57, 3.2.71, 3.2.87)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ..operations.specs import DOUBLE, FLOAT, HALF, INT8
 from ..relations import scaling, writable_layout
 from ..status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, CudnnError, expect
 
-COMPUTE_TYPES = (FLOAT, DOUBLE, HALF)  # what the setter takes (docs/errata.md, D121); HALF computes nowhere
-SCALAR_TYPES = (FLOAT, DOUBLE, HALF, INT8)  # the types the document names (docs/errata.md, D096)
+COMPUTE_TYPES = (FLOAT, DOUBLE, HALF)  # The setter accepts these (docs/errata.md, D121); no call computes in HALF.
+SCALAR_TYPES = (FLOAT, DOUBLE, HALF, INT8)  # The document names these types (docs/errata.md, D096).
 
 
 @documented(invalid={"*": "c03"})
 def cudnnCreateReduceTensorDescriptor():
-    """A new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
+    """Return a new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
 
     Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
     """
@@ -58,9 +58,9 @@ def cudnnSetReduceTensorDescriptor(
     reduceTensorIndices,
     reduceTensorIndicesType,
 ):
-    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF), its NaN propagation and its indices.
+    """Set the operation, the compute type (FLOAT, DOUBLE, HALF), the NaN propagation and the indices.
 
-    What of it works with which tensors is decided by cudnnReduceTensor.
+    cudnnReduceTensor decides which of these it supports for which tensors.
     Errors: BAD_PARAM for NULL (c08), an unknown operation (c09), a type that nothing is computed in (c10), unknown NaN
     propagation (c11), indices (c12) or type of indices (c13). Source: 3.2.87.
     """
@@ -82,7 +82,7 @@ class ReduceTensorParameters(NamedTuple):
 
 @documented(invalid={"reduceTensorDesc": "c08"})
 def cudnnGetReduceTensorDescriptor(reduceTensorDesc):
-    """(reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
+    """Return (reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
 
     Source: 3.2.55, c01 to c05; NULL and uninitialised are refused (c08).
     """
@@ -99,9 +99,11 @@ def cudnnDestroyReduceTensorDescriptor(tensorDesc):
 
 @documented()
 def cudnnGetReductionIndicesSize(handle, reduceDesc, aDesc, cDesc):
-    """Bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of C.
+    """Return the bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of
+    C.
 
-    0 where the descriptor asks for no indices. The shapes are not compared: that is cudnnReduceTensor's.
+    The result is 0 if the descriptor requests no indices. The shapes are not compared here; cudnnReduceTensor compares
+    them.
     Source: 3.2.56, cudnnGetReductionIndicesSize/c01.
     """
     return required_indices(reduceDesc.spec, cDesc.spec)
@@ -109,9 +111,10 @@ def cudnnGetReductionIndicesSize(handle, reduceDesc, aDesc, cDesc):
 
 @documented()
 def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
-    """Bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
+    """Return the bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
-    Of tensors that cudnnReduceTensor would refuse the least: to refuse them is its part. Source: 3.2.57,
+    For tensors that cudnnReduceTensor would refuse, the result is the minimum size.
+    Source: 3.2.57,
     cudnnGetReductionWorkspaceSize/c01.
     """
     reduction, A, C = reduceDesc.spec, aDesc.spec, cDesc.spec
@@ -135,13 +138,13 @@ def cudnnReduceTensor(
     handle, reduceTensorDesc, indices, indicesSizeInBytes, workspace, workspaceSizeInBytes, alpha, aDesc, A, beta,
     cDesc, C,
 ):  # fmt: skip
-    """C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
+    """Compute C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
 
     A, C: any strides, 3 to 8 dimensions, each of C's equal to A's or 1. Types: DOUBLE for both, computed in DOUBLE, or
     FLOAT, HALF and INT8 (vectorised too) computed in FLOAT, where only FLOAT mixes with the others.
-    indices: for MIN and MAX where the descriptor asks for them, one unsigned integer of the descriptor's width per
-    element of C in row-major order: the row-major position inside the reduced dimensions of the first extremum. Else it
-    is not touched and may be NULL.
+    indices: for MIN and MAX, if the descriptor requests them, one unsigned integer per element of C in row-major order.
+    It is the row-major position of the first extremum inside the reduced dimensions. Otherwise indices is not touched
+    and may be NULL.
     Errors: NOT_SUPPORTED for other types (c25), the type of the computation (c24), indices that their width cannot hold
     (c08); BAD_PARAM where nothing is reduced (c26), for dimensions that do not fit (c27), indices of another operation
     (c28), DOUBLE beside another type (c29), HALF beside INT8 (c13); INVALID_VALUE for indices (c30) or workspace (c31)

@@ -1,4 +1,4 @@
-"""Sequence data descriptors (7.2.7, 7.2.12, 7.2.34, 7.2.53)."""
+"""Implement sequence data descriptors (7.2.7, 7.2.12, 7.2.34, 7.2.53)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SET = "cudnnSetSeqDataDescriptor"
 
 @documented()
 def cudnnCreateSeqDataDescriptor():
-    """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
+    """Return a new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
     return SeqDataDescriptor()
 
 
 @documented()
 def cudnnDestroySeqDataDescriptor(seqDataDesc):
-    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
+    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.12."""
     if seqDataDesc is not None:
         seqDataDesc.destroy()
 
@@ -33,9 +33,10 @@ def cudnnDestroySeqDataDescriptor(seqDataDesc):
 def cudnnSetSeqDataDescriptor(
     seqDataDesc, dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill
 ):
-    """Describe sequences of vectors, packed without gaps.
+    """Describe packed sequences of vectors.
 
-    dimA: sizes by cudnnSeqDataAxis_t. axes: the same from the outermost to the innermost, which is CUDNN_SEQDATA_VECT_DIM.
+    dimA: sizes indexed by cudnnSeqDataAxis_t. axes: the axes from the outermost to the innermost, which is
+    CUDNN_SEQDATA_VECT_DIM.
     seqLengthArray: time-steps of each sequence, entry batch * beams + beam, copied. dataType: HALF, FLOAT or DOUBLE.
     Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
@@ -77,9 +78,10 @@ class SeqDataParameters(NamedTuple):
 
 @documented(invalid={"*": "c20"}, fresh=["seqDataDesc"])
 def cudnnGetSeqDataDescriptor(seqDataDesc, nbDimsRequested, seqLengthSizeRequested):
-    """(dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays of as many entries as asked for.
+    """Return (dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays have the requested
+    number of entries.
 
-    A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
+    A fresh descriptor returns zeros, without lengths. paddingFill is None, because no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
     """
     expect(nbDimsRequested >= 0, BAD_PARAM, "cudnnGetSeqDataDescriptor/c20", f"nbDimsRequested is {nbDimsRequested}")

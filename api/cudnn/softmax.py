@@ -1,4 +1,4 @@
-"""Softmax calls (3.2.96, 4.1.19)."""
+"""Implement softmax calls (3.2.96, 4.1.19)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..relations import (
 )
 from ..status import INCORRECT_PARAMETER
 
-# No table in the document; what NVIDIA's library computes (docs/errata.md, D134).
+# The document has no table of types; these follow NVIDIA's library (docs/errata.md, D134).
 FORWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
 BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
@@ -27,7 +27,7 @@ BACKWARD_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
     failed="c14",
 )
 def cudnnSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
 
     One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
     FAST is exp(x) / sum(exp(x)), which may overflow; ACCURATE subtracts the maximum first; LOG is its logarithm.
@@ -50,7 +50,7 @@ def cudnnSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y
     failed="c13",
 )
 def cudnnSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what
     one softmax runs over (see cudnnSoftmaxForward).

@@ -1,4 +1,4 @@
-"""The spatial transformer (3.2.15, 3.2.30, 3.2.88, 3.2.97, 3.2.98, 4.1.20, 4.1.21)."""
+"""Implement the spatial transformer (3.2.15, 3.2.30, 3.2.88, 3.2.97, 3.2.98, 4.1.20, 4.1.21)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LOWEST_RANK, IMAGE_RANK = 3, 4
 
 @documented()
 def cudnnCreateSpatialTransformerDescriptor():
-    """A new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
+    """Return a new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
     return SpatialTransformerDescriptor()
 
 
 @documented()
 def cudnnDestroySpatialTransformerDescriptor(stDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.30."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.30."""
     stDesc.destroy()
 
 
@@ -50,7 +50,7 @@ def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims
 
 
 def _images_only(call, clause, **ranks):
-    """Everything has the dimensions of images: more are ``clause``, fewer the clause of the 2-D transformation, c02."""
+    """Raise NOT_SUPPORTED unless everything has 4 dimensions: more violates ``clause``, fewer violates c02."""
     for name, dims in ranks.items():
         text = f"{name} has {len(dims)} dimensions {dims}, 2-D transformations have {IMAGE_RANK}"
         expect(len(dims) <= IMAGE_RANK, NOT_SUPPORTED, f"{call}/{clause}", text)
@@ -59,10 +59,10 @@ def _images_only(call, clause, **ranks):
 
 @computing(invalid={"handle": "c07", "grid": "c08", "theta": "c09"}, failed="c11")
 def cudnnSpatialTfGridGeneratorForward(handle, stDesc, theta, grid):
-    """The coordinates that each pixel of the transformed tensor has in the input.
+    """Compute the input coordinates of each pixel of the transformed tensor.
 
     theta: n x 2 x 3, grid: n x h x w x 2 (x, then y), packed, of stDesc's data type. Pixel (i, j) has the coordinates
-    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, -1 where the size is 1; grid = theta (xt, yt, 1).
+    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, or -1 where the size is 1; grid = theta (xt, yt, 1).
     Errors: NOT_SUPPORTED for more than 4 dimensions (c10) or fewer (c02). Source: 3.2.97.
     """
     _images_only("cudnnSpatialTfGridGeneratorForward", "c10", stDesc=stDesc.dims)
@@ -71,9 +71,10 @@ def cudnnSpatialTfGridGeneratorForward(handle, stDesc, theta, grid):
 
 @computing(invalid={"handle": "c04", "dgrid": "c05", "dtheta": "c05"}, failed="c07")
 def cudnnSpatialTfGridGeneratorBackward(handle, stDesc, dgrid, dtheta):
-    """dtheta, the sum over pixels of dgrid (xt, yt, 1); what it was is overwritten.
+    """Compute dtheta, the sum over pixels of dgrid (xt, yt, 1); it overwrites dtheta.
 
-    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward. Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
+    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
     or fewer (c02). Source: 4.1.20.
     """
     _images_only("cudnnSpatialTfGridGeneratorBackward", "c06", stDesc=stDesc.dims)
@@ -81,7 +82,11 @@ def cudnnSpatialTfGridGeneratorBackward(handle, stDesc, dgrid, dtheta):
 
 
 def _fits(call, clauses, stDesc, source, transformed):
-    """What both samplers demand of (name, tensor) of the input and of the transformed tensor. clauses: of ranks, of dimensions."""
+    """Raise an error unless ``source`` and ``transformed``, each (name, tensor), meet the requirements of both
+    samplers.
+
+    clauses: are those of ranks and of dimensions.
+    """
     (first, x), (second, y) = source, transformed
     _images_only(call, clauses[0], stDesc=stDesc.dims, **{first: x.dims, second: y.dims})
     expect(y.dims == stDesc.dims, BAD_PARAM, clauses[1], f"{second} has dimensions {y.dims}, stDesc {stDesc.dims}")
@@ -94,12 +99,14 @@ def _fits(call, clauses, stDesc, source, transformed):
 
 @computing(invalid={"handle": "c07", "x": "c08", "y": "c08", "grid": "c08"}, failed="c10")
 def cudnnSpatialTfSamplerForward(handle, stDesc, alpha, xDesc, x, grid, beta, yDesc, y):
-    """y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
 
-    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input of W columns, y at row (y + 1) (H - 1) / 2; the four pixels around
-    are interpolated bilinearly, those outside of the input are 0. Where a coordinate is NaN or infinite, y is NaN.
+    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input with W columns, y at row (y + 1) (H - 1) / 2. The four
+    pixels around it are interpolated bilinearly; pixels outside the input are 0. If a coordinate is NaN or infinite, y
+    is NaN.
     x: images and channels of y, any height and width; y: the dimensions of stDesc; any strides; types as stDesc.
-    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types. Source: 3.2.98.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types.
+    Source: 3.2.98.
     """
     call = "cudnnSpatialTfSamplerForward"
     _fits(call, ("c09", INCORRECT_PARAMETER), stDesc, ("xDesc", xDesc), ("yDesc", yDesc))
@@ -114,12 +121,13 @@ def cudnnSpatialTfSamplerForward(handle, stDesc, alpha, xDesc, x, grid, beta, yD
 def cudnnSpatialTfSamplerBackward(
     handle, stDesc, alpha, xDesc, x, beta, dxDesc, dx, alphaDgrid, dyDesc, dy, grid, betaDgrid, dgrid
 ):
-    """dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
+    """Compute dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
 
-    The gradient of a coordinate is that of the pixels between which it lies: from floor(column) to the next. Where a coordinate is NaN
-    or infinite, dgrid is NaN, and dx gets nothing. x, dx: equal dimensions; dy: the dimensions of stDesc; any strides; types as stDesc.
-    Sums are taken in one order always: results are the same bits each time.
-    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for more than 4
+    The gradient of a coordinate uses the pixels on both sides of it: floor(column) and the next one. If a coordinate is
+    NaN or infinite, dgrid is NaN, and nothing is added to dx. x, dx: equal dimensions; dy: the dimensions of stDesc;
+    any strides; types as stDesc. Sums have a fixed order, so results are bitwise reproducible.
+    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for
+    more than 4
     dimensions (c10) or fewer (c02). Source: 4.1.21.
     """
     call = "cudnnSpatialTfSamplerBackward"

@@ -1,4 +1,4 @@
-"""Arithmetic on whole tensors and its descriptor (3.2.2, 3.2.12, 3.2.27, 3.2.49, 3.2.68, 3.2.75, 3.2.84, 3.2.90)."""
+"""Implement arithmetic on whole tensors and its descriptor (3.2.2, 3.2.12, 3.2.27, 3.2.49, 3.2.68, 3.2.75, 3.2.84, 3.2.90)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT8x4
 from ..relations import data_type_among, rank_between, same_data_type, same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
-# No table in the document; what NVIDIA's library computes (docs/errata.md, D032, D101 and D124).
+# The document has no table of types; these follow NVIDIA's library (docs/errata.md, D032, D101 and D124).
 PLAIN_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
-ADD_TYPES = (*PLAIN_TYPES, INT8x4)  # "all tensor formats": CUDNN_TENSOR_NCHW_VECT_C too
+ADD_TYPES = (*PLAIN_TYPES, INT8x4)  # "all tensor formats" includes CUDNN_TENSOR_NCHW_VECT_C.
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
-# Table 7: types of (A, B, C) -> opTensorCompType
+# Table 7 maps the types of (A, B, C) to opTensorCompType.
 OP_TENSOR_TYPES = {
     (FLOAT, FLOAT, FLOAT): FLOAT,  # cudnnOpTensor/c08
     (INT8, INT8, FLOAT): FLOAT,  # c09
@@ -36,7 +36,7 @@ DESTINATION_TYPES = tuple(dict.fromkeys(destination for _, _, destination in OP_
 
 @documented(invalid={"*": "c03"})
 def cudnnCreateOpTensorDescriptor():
-    """A new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
+    """Return a new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
 
     Source: 3.2.12, cudnnCreateOpTensorDescriptor/c01.
     """
@@ -64,7 +64,7 @@ class OpTensorParameters(NamedTuple):
 
 @documented(invalid={"opTensorDesc": "c05"})
 def cudnnGetOpTensorDescriptor(opTensorDesc):
-    """(opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
+    """Return (opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
 
     Source: 3.2.49, c01 to c04; uninitialised is refused (c05).
     """
@@ -74,7 +74,7 @@ def cudnnGetOpTensorDescriptor(opTensorDesc):
 
 @documented()
 def cudnnDestroyOpTensorDescriptor(opTensorDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.27."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.27."""
     opTensorDesc.destroy()
 
 
@@ -84,7 +84,7 @@ def cudnnDestroyOpTensorDescriptor(opTensorDesc):
     failed="c12",
 )
 def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
-    """C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
+    """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
 
     A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
     INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
@@ -105,14 +105,14 @@ def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
     failed="c32",
 )
 def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
-    """C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0 does not
-    read C.
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0
+    does not read C.
 
-    op: addition, multiplication, minimum, maximum; square root of alpha1 * A and 1 - alpha1 * A take no notice of the
-    values of B, whose descriptor and memory must be right all the same. opTensorNanOpt decides whether a NaN or the
-    other operand is the minimum and the maximum.
-    A, B, C: up to 5 dimensions, A of the dimensions of C, each dimension of B that of C or 1, types of a row of Table
-    7, any strides. In place (A is C) when the descriptors are identical.
+    op: addition, multiplication, minimum, maximum. Square root of alpha1 * A and 1 - alpha1 * A ignore the values of B,
+    but its descriptor and memory must be valid. opTensorNanOpt decides whether a minimum or maximum with a NaN is the
+    NaN or the other operand.
+    A, B, C: up to 5 dimensions, A with the dimensions of C, each dimension of B equal to C's or 1, types of a row of
+    Table 7, any strides. In place (A is C) if the descriptors are identical.
     Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
     Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
     Source: 3.2.68.
@@ -134,7 +134,7 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
 
 @computing(invalid={"*": "c06"}, failed="c07")
 def cudnnScaleTensor(handle, yDesc, y, alpha):
-    """y = alpha * y in place.
+    """Compute y = alpha * y in place.
 
     y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. alpha: one number for the whole tensor.
     Errors: BAD_PARAM for NULL (c06); NOT_SUPPORTED for other types or numbers of dimensions (c05). Source: 3.2.75.
@@ -147,10 +147,10 @@ def cudnnScaleTensor(handle, yDesc, y, alpha):
 
 @computing(invalid={"*": "c07"}, failed="c08")
 def cudnnSetTensor(handle, yDesc, y, valuePtr):
-    """Every element of y becomes the value.
+    """Set every element of y to the value.
 
-    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, which is rounded into
-    the type of y; for INT8 it is a whole number from -128 to 127.
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, rounded to the type of
+    y; for INT8 it is an integer from -128 to 127.
     Errors: BAD_PARAM for NULL (c07) or a value that INT8 does not have (c03); NOT_SUPPORTED for other types or numbers
     of dimensions (c06). Source: 3.2.90.
     """
@@ -163,7 +163,7 @@ def cudnnSetTensor(handle, yDesc, y, valuePtr):
 
 
 def _broadcast_onto(clause: str, name: str, spec: TensorSpec, destination: TensorSpec) -> None:
-    """Every dimension is that of the destination or 1, and there are as many."""
+    """Raise an error unless both have the same rank and every dimension equals the destination's or 1."""
     fits = spec.rank == destination.rank and all(a in (1, c) for a, c in zip(spec.dims, destination.dims, strict=True))
     text = f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}"
     expect(fits, BAD_PARAM, clause, text)

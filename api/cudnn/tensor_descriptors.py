@@ -1,4 +1,4 @@
-"""Tensor descriptors (3.2.16, 3.2.31, 3.2.59 to 3.2.61, 3.2.91 to 3.2.94)."""
+"""Implement tensor descriptors (3.2.16, 3.2.31, 3.2.59 to 3.2.61, 3.2.91 to 3.2.94)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..operations import TensorSpec
 from ..operations.specs import FLOAT, NCHW_VECT_C, VECTORS, vector_length
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
-TWO_GIGA = 2**31  # "2 Giga-elements" of the data type: the count must stay below (docs/errata.md, D125)
-LOWEST_RANK = 3  # the status list says 4, the RNN sections need 3 (docs/errata.md, D128)
+TWO_GIGA = 2**31  # elements, the exclusive limit of "2 Giga-elements" (docs/errata.md, D125)
+LOWEST_RANK = 3  # dimensions; the status list says 4, but the RNN sections need 3 (docs/errata.md, D128)
 
 
 @documented(invalid={"*": "c04"})
 def cudnnCreateTensorDescriptor():
-    """A new tensor descriptor whose data is all zeros. Source: 3.2.16."""
+    """Return a new tensor descriptor with all data zero. Source: 3.2.16."""
     return TensorDescriptor()
 
 
@@ -110,9 +110,11 @@ class Tensor4dParameters(NamedTuple):
 
 @documented(fresh=["tensorDesc"])
 def cudnnGetTensor4dDescriptor(tensorDesc):
-    """(dataType, n, c, h, w, nStride, cStride, hStride, wStride); the first four dimensions of another rank.
+    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride); a tensor of another rank returns its first
+    four dimensions.
 
-    A fresh descriptor reads as zeros. Source: 3.2.59.
+    A fresh descriptor returns zeros.
+    Source: 3.2.59.
     """
     spec = tensorDesc.spec
     if spec is None:
@@ -130,9 +132,9 @@ class TensorNdParameters(NamedTuple):
 
 @documented(invalid={"tensorDesc": "c10"}, fresh=["tensorDesc"])
 def cudnnGetTensorNdDescriptor(tensorDesc, nbDimsRequested):
-    """(dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
+    """Return (dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
 
-    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
+    A fresh descriptor returns rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
     """
     spec = tensorDesc.spec
     if spec is None:
@@ -143,7 +145,7 @@ def cudnnGetTensorNdDescriptor(tensorDesc, nbDimsRequested):
 
 @documented(fresh=["tensorDesc"])
 def cudnnGetTensorSizeInBytes(tensorDesc):
-    """Bytes of memory that the tensor needs, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
+    """Return the bytes of memory that the tensor occupies, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
     return 0 if tensorDesc.spec is None else tensorDesc.spec.nbytes
 
 
@@ -155,7 +157,7 @@ def cudnnDestroyTensorDescriptor(tensorDesc):
 
 
 def packed_tensor(data_type, dims, tensor_format, size_clause, shown):
-    """The specification of a tensor without gaps, of fewer than 2 Giga-elements of its data type."""
+    """Return a packed tensor; raise NOT_SUPPORTED if it has 2 Giga-elements or more."""
     spec = TensorSpec.packed(data_type, dims, tensor_format)
     expect(spec.elements < TWO_GIGA, NOT_SUPPORTED, size_clause,
            f"{shown}: {spec.elements} elements of {data_type.name}, fewer than {TWO_GIGA} are supported")  # fmt: skip
@@ -163,7 +165,7 @@ def packed_tensor(data_type, dims, tensor_format, size_clause, shown):
 
 
 def set_strided(descriptor, data_type, dims, strides, shown, strides_clause, size_clause):
-    """Common to the setters with explicit strides; leaves the descriptor as it was when anything is wrong."""
+    """Set a tensor with explicit strides for all setters; after an error the descriptor is unchanged."""
     expect(data_type not in VECTORS, BAD_PARAM, _vector_clause(data_type),
            f"dataType {data_type.name} is supported with CUDNN_TENSOR_NCHW_VECT_C only, which explicit strides cannot name")  # fmt: skip
     usable = all(stride > 0 or (stride == 0 and extent == 1) for stride, extent in zip(strides, dims, strict=True))
@@ -175,7 +177,7 @@ def set_strided(descriptor, data_type, dims, strides, shown, strides_clause, siz
 
 
 def vectors_fit_format(tensor_format, data_type, channels):
-    """Vector types go with CUDNN_TENSOR_NCHW_VECT_C and with nothing else, in whole vectors."""
+    """Raise an error unless vector types and CUDNN_TENSOR_NCHW_VECT_C occur together, with whole vectors of channels."""
     if tensor_format != NCHW_VECT_C:
         expect(data_type not in VECTORS, BAD_PARAM, _vector_clause(data_type),
                f"dataType {data_type.name} is supported with CUDNN_TENSOR_NCHW_VECT_C only, format is {tensor_format.name}")  # fmt: skip
@@ -194,7 +196,7 @@ def vectors_fit_format(tensor_format, data_type, channels):
 
 
 def entries(name, values, count, clause):
-    """The first ``count`` entries of an array argument."""
+    """Return the first ``count`` entries of an array argument; raise BAD_PARAM if there are fewer."""
     expect(len(values) >= count, BAD_PARAM, clause, f"{name} has {len(values)} entries, {count} are needed")
     return tuple(values[:count])
 

@@ -1,4 +1,4 @@
-"""Transform descriptors and calls (3.2.17, 3.2.32, 3.2.62, 3.2.64, 3.2.95, 3.2.99 to 3.2.101)."""
+"""Implement transform descriptors and calls (3.2.17, 3.2.32, 3.2.62, 3.2.64, 3.2.95, 3.2.99 to 3.2.101)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_fo
 
 FORMATS = (NCHW, NHWC)
 LOWEST_RANK = 3
-HIGHEST_RANK = 6  # of tensors that are padded or folded (docs/errata.md, D142)
+HIGHEST_RANK = 6  # dimensions of a tensor that is padded or folded (docs/errata.md, D142)
 
-# What is converted into what, beside a type into itself: as NVIDIA's library does (docs/errata.md, D141).
+# NVIDIA's library converts these types into each other, in addition to a type into itself (docs/errata.md, D141).
 CONVERTED = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
 NOT_CONVERTED = ((HALF, BFLOAT16), (BFLOAT16, HALF))
 
 
 @documented(invalid={"*": "c06"})
 def cudnnCreateTensorTransformDescriptor():
-    """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+    """Return a new transform descriptor with all data zero. Source: 3.2.17."""
     return TensorTransformDescriptor()
 
 
 @documented(invalid={"transformDesc": "c13", "direction": "c14", "destFormat": ("c17", NOT_SUPPORTED)})
 def cudnnSetTensorTransformDescriptor(transformDesc, nbDims, destFormat, padBeforeA, padAfterA, foldA, direction):
-    """Set what a transform does with tensors of nbDims dimensions [N, C, spatial ...].
+    """Describe a transform of tensors with nbDims dimensions [N, C, spatial ...].
 
     nbDims: 3 to CUDNN_DIM_MAX (8). destFormat: CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC. padBeforeA, padAfterA: nbDims
-    entries, None for no padding, negative crops. foldA: nbDims - 2 factors, None for no folding, 0 as 1. direction has no
-    effect when all factors are at most 1.
+    entries; None means no padding, negative values crop. foldA: nbDims - 2 factors; None means no folding, and 0 counts
+    as 1. direction has no effect if all factors are at most 1.
     Errors: BAD_PARAM for NULL (c13), direction (c14), nbDims below 3 (c15), too few entries (c04, c06, c08);
     NOT_SUPPORTED for nbDims above 8 (c16) or another format (c17). Source: 3.2.95.
     """
@@ -65,9 +65,9 @@ _FRESH = TransformSpec(NCHW, (), (), (), cudnnFoldingDirection_t.CUDNN_TRANSFORM
 
 @documented(invalid={"transformDesc": "c09"}, fresh=["transformDesc"])
 def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
-    """(destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
+    """Return (destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
 
-    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor reads as zeros.
+    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor returns zeros.
     Errors: BAD_PARAM for NULL (c09), nbDimsRequested below 3 (c10) or above CUDNN_DIM_MAX (c11). Source: 3.2.62.
     """
     expect(nbDimsRequested >= LOWEST_RANK, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c10",
@@ -85,15 +85,17 @@ def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
 
 @documented()
 def cudnnDestroyTensorTransformDescriptor(transformDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.32."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.32."""
     transformDesc.destroy()
 
 
 @documented(invalid={"srcDesc": "c06", "destDesc": "c07"})
 def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
-    """Describe in destDesc what transformDesc makes of srcDesc, packed in its destFormat; returns the size in bytes.
+    """Describe in destDesc the result of applying transformDesc to srcDesc, packed in destFormat; return its size in
+    bytes.
 
-    Folding pads first and divides, unfolding multiplies and pads last (docs/errata.md, D077). The data type stays.
+    Folding pads first and divides; unfolding multiplies and pads last (docs/errata.md, D077). The data type is
+    unchanged.
     Errors: BAD_PARAM for NULL (c06, c07), a rank other than transformDesc's (c08), sizes that cropping leaves below 1;
     NOT_SUPPORTED for other ranks than 4 (c09) or from 2 Giga-elements. Source: 3.2.64.
     """
@@ -119,10 +121,10 @@ def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
 
 @computing(memory=[SameMemory("x", "y", "c03")], failed="c12")
 def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is moved as it is.
+    """Compute y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is copied bit by bit.
 
-    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any strides,
-    no shared memory.
+    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any
+    strides, no shared memory.
     Errors: BAD_PARAM for differing dimensions (c10) or types (c11), overlap (c03); NOT_SUPPORTED where the strides of y
     overlap (c09, cudnnSetTensor4dDescriptorEx/c04). Source: 3.2.100.
     """
@@ -140,17 +142,21 @@ def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
     failed="c17",
 )
 def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
-    """destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md, D132).
+    """Compute destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md,
+    D132).
 
-    T folds a spatial dimension of size S by a factor F into S / F: the element at s goes to s // F of channel
-    (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
-    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last:
-    of the (padBefore + padAfter) * factors channels that folding adds, padBefore stand in front.
-    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions where T does anything; equal
-    data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
-    shared memory. destDesc is laid out in transDesc's format where T does anything.
-    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
-    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
+    T folds a spatial dimension of size S by a factor F into S / F. The element at s moves to s // F of channel (s % F)
+    * C + c; the offset of the last spatial dimension varies fastest. Zeros fill sizes that are not multiples of F.
+    Unfolding is the reverse.
+    Spatial padding precedes folding and follows unfolding. Channels are padded last: folding adds (padBefore +
+    padAfter) * factors channels, of which padBefore come first.
+    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions if T changes anything.
+    Data types are equal, or converted among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8, except between HALF and BFLOAT16.
+    No shared memory. destDesc has transDesc's format if T changes anything.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
+    (c14),
+    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16),
+    for
     other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
     _check("cudnnTransformTensorEx", transDesc, alpha, srcDesc, beta, destDesc)
@@ -167,7 +173,7 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
     failed="c17",
 )
 def cudnnTransformFilter(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
-    """As cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
+    """Do the same as cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
 
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
     dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
@@ -188,12 +194,13 @@ def _entries(name, values, count, clause):
 
 
 def _changes(transform):
-    """Whether the transform pads, folds or unfolds; else it copies."""
+    """Return whether the transform pads, folds or unfolds; otherwise it copies."""
     return pads(transform) or folds(transform) or unfolds(transform)
 
 
 def _check(function, transform, alpha, source, beta, destination):
-    """What transforms of tensors and of filters demand alike; their clauses have the same numbers."""
+    """Raise an error unless the arguments meet the requirements that tensor and filter transforms share; their clause
+    numbers agree."""
     rank = len(source.dims)
     expect(rank == len(destination.dims), BAD_PARAM, f"{function}/c14",
            f"numbers of dimensions differ: srcDesc {source.dims}, destDesc {destination.dims}")  # fmt: skip
@@ -223,12 +230,12 @@ def _check(function, transform, alpha, source, beta, destination):
 
 
 def _is_converted(source, destination):
-    """Whether a type is converted into another one."""
+    """Return whether the call converts one type into another."""
     kinds = (source, destination)
     return all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED
 
 
 def _ordered_as(spec, tensor_format):
-    """Whether the strides fall in the memory order of the format; dimensions of size 1 do not count."""
+    """Return whether the strides decrease in the memory order of the format, ignoring dimensions of size 1."""
     strides = [spec.strides[d] for d in memory_order(tensor_format, spec.rank) if spec.dims[d] > 1]
     return strides == sorted(strides, reverse=True)

@@ -1,4 +1,4 @@
-"""The calls of the MIOpen porting guide, with its enumerators: a strict facade over the same operations.
+"""Implement the calls of the MIOpen porting guide, with its enumerators: a strict facade over the same operations.
 
 Conventions as those of ``dualdnn.api.cudnn``: host outputs are returned, None is NULL, a status other than success
 raises ``MiopenError``. Strict: what the guide or MIOpen demands is checked, so that a wrong port is noticed: Find before

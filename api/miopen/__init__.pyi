@@ -33,7 +33,7 @@ from .status import MiopenError as MiopenError
 Memory: TypeAlias = object
 
 def miopenCreate(*, backend: str | None = None, device: str | None = None) -> MiopenHandle:
-    """A handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
+    """Return a handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
 
 class miopenConvAlgoPerf_t(NamedTuple):
     """One result of Find; the three names of the algorithm are the members of a union."""
@@ -55,10 +55,10 @@ def miopenSetStream(handle: MiopenHandle, streamID: Any) -> None:
     """Launch the handle's work on this stream from now on. Errors: BadParm for what is no stream. Source: row 3."""
 
 def miopenGetStream(handle: MiopenHandle) -> Any:
-    """The stream that was set, None where none was. Source: row 4."""
+    """Return the stream that was set, None where none was. Source: row 4."""
 
 def miopenCreateTensorDescriptor() -> TensorDescriptor:
-    """A new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
+    """Return a new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
 
 def miopenSet4dTensorDescriptor(
     tensorDesc: TensorDescriptor,
@@ -86,7 +86,7 @@ class _miopenGet4dTensorDescriptor(NamedTuple):
     wStride: int
 
 def miopenGet4dTensorDescriptor(tensorDesc: TensorDescriptor) -> _miopenGet4dTensorDescriptor:
-    """(dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
+    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
 
 def miopenDestroyTensorDescriptor(tensorDesc: TensorDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BadParm. Source: row 8."""
@@ -104,7 +104,7 @@ def miopenOpTensor(
     cDesc: TensorDescriptor,
     C: Memory,
 ) -> None:
-    """C = op(alpha1 * A, alpha2 * B) + beta * C; only B is broadcast along its dimensions of extent 1.
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; only B is broadcast along its dimensions of extent 1.
 
     tensorOp: addition, multiplication, minimum, maximum. In place (A is C) when the descriptors are equal.
     Errors: BadParm for dimensions of A other than C's (c02) or of B that are neither C's nor 1. Source: rows 9 and 10.
@@ -114,10 +114,10 @@ def miopenSetTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Memory, al
     """Every element of y becomes alpha. Source: row 11."""
 
 def miopenScaleTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Memory, alpha: Any) -> None:
-    """y = alpha * y in place. Source: row 12."""
+    """Compute y = alpha * y in place. Source: row 12."""
 
 def miopenCreateConvolutionDescriptor() -> ConvolutionDescriptor:
-    """A new convolution descriptor, to be filled by miopenInitConvolutionDescriptor. Source: row 14."""
+    """Return a new convolution descriptor, to be filled by miopenInitConvolutionDescriptor. Source: row 14."""
 
 def miopenInitConvolutionDescriptor(
     convDesc: ConvolutionDescriptor,
@@ -145,7 +145,7 @@ class _miopenGetConvolutionDescriptor(NamedTuple):
     upscaley: int
 
 def miopenGetConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> _miopenGetConvolutionDescriptor:
-    """(mode, pad_h, pad_y, u, v, upscalex, upscaley) as they were set. Source: row 16."""
+    """Return (mode, pad_h, pad_y, u, v, upscalex, upscaley) as they were set. Source: row 16."""
 
 class _miopenGetConvolutionForwardOutputDim(NamedTuple):
     n: int
@@ -158,7 +158,7 @@ def miopenGetConvolutionForwardOutputDim(
     inputTensorDesc: TensorDescriptor,
     filterDesc: TensorDescriptor,
 ) -> _miopenGetConvolutionForwardOutputDim:
-    """(n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
+    """Return (n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
 
 def miopenDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BadParm. Source: row 18."""
@@ -181,7 +181,7 @@ def miopenFindConvolutionForwardAlgorithm(
     workSpaceSize: SupportsIndex,
     exhaustiveSearch: bool,
 ) -> _miopenFindConvolutionForwardAlgorithm:
-    """(returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
+    """Return (returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
 
     Algorithms that need more workspace than given are left out. Errors: BadParm for requestAlgoCount below 1 or without
     miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
@@ -194,7 +194,7 @@ def miopenConvolutionForwardGetWorkSpaceSize(
     convDesc: ConvolutionDescriptor,
     yDesc: TensorDescriptor,
 ) -> int:
-    """Bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
+    """Return the bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
 
 def miopenConvolutionForward(
     handle: MiopenHandle,
@@ -211,7 +211,7 @@ def miopenConvolutionForward(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
+    """Compute y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
     did not return (c02) or less workspace than it needs (c04); NotImplemented unless alpha is 1 and beta 0 (c03).
     Source: row 21.
     """
@@ -225,7 +225,7 @@ def miopenConvolutionBackwardBias(
     dbDesc: TensorDescriptor,
     db: Memory,
 ) -> None:
-    """db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
+    """Compute db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
 
 class _miopenFindConvolutionBackwardWeightsAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -245,7 +245,7 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(
     workSpaceSize: SupportsIndex,
     exhaustiveSearch: bool,
 ) -> _miopenFindConvolutionBackwardWeightsAlgorithm:
-    """As miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
+    """Do the same as miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
 
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
     handle: MiopenHandle,
@@ -254,7 +254,7 @@ def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
     convDesc: ConvolutionDescriptor,
     dwDesc: TensorDescriptor,
 ) -> int:
-    """Bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
+    """Return the bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
 
 def miopenConvolutionBackwardWeights(
     handle: MiopenHandle,
@@ -271,7 +271,7 @@ def miopenConvolutionBackwardWeights(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
+    """Compute dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
 
 def miopenConvolutionBackwardDataGetWorkSpaceSize(
     handle: MiopenHandle,
@@ -280,7 +280,7 @@ def miopenConvolutionBackwardDataGetWorkSpaceSize(
     convDesc: ConvolutionDescriptor,
     dxDesc: TensorDescriptor,
 ) -> int:
-    """Bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
+    """Return the bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
 
 class _miopenFindConvolutionBackwardDataAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -300,7 +300,7 @@ def miopenFindConvolutionBackwardDataAlgorithm(
     workSpaceSize: SupportsIndex,
     exhaustiveSearch: bool,
 ) -> _miopenFindConvolutionBackwardDataAlgorithm:
-    """As miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
+    """Do the same as miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
 
 def miopenConvolutionBackwardData(
     handle: MiopenHandle,
@@ -317,7 +317,7 @@ def miopenConvolutionBackwardData(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
+    """Compute dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
 
 def miopenSoftmaxForward(
     handle: MiopenHandle,
@@ -328,7 +328,7 @@ def miopenSoftmaxForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = softmax(x) over C. Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing
+    """Compute y = softmax(x) over C. Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing
     dimensions. Source: row 29; docs/errata.md, M004.
     """
 
@@ -343,10 +343,10 @@ def miopenSoftmaxBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = y * (dy - sum(y * dy)) over C. Errors: as miopenSoftmaxForward (c02). Source: row 30."""
+    """Compute dx = y * (dy - sum(y * dy)) over C. Errors: as miopenSoftmaxForward (c02). Source: row 30."""
 
 def miopenCreatePoolingDescriptor() -> PoolingDescriptor:
-    """A new pooling descriptor, to be filled by miopenSet2dPoolingDescriptor. Source: row 31."""
+    """Return a new pooling descriptor, to be filled by miopenSet2dPoolingDescriptor. Source: row 31."""
 
 def miopenSet2dPoolingDescriptor(
     poolDesc: PoolingDescriptor,
@@ -373,7 +373,7 @@ class _miopenGet2dPoolingDescriptor(NamedTuple):
     v: int
 
 def miopenGet2dPoolingDescriptor(poolDesc: PoolingDescriptor) -> _miopenGet2dPoolingDescriptor:
-    """(mode, windowHeight, windowWidth, pad_h, pad_w, u, v) as they were set. Source: row 33."""
+    """Return (mode, windowHeight, windowWidth, pad_h, pad_w, u, v) as they were set. Source: row 33."""
 
 class _miopenGetPoolingForwardOutputDim(NamedTuple):
     n: int
@@ -385,7 +385,7 @@ def miopenGetPoolingForwardOutputDim(
     poolDesc: PoolingDescriptor,
     tensorDesc: TensorDescriptor,
 ) -> _miopenGetPoolingForwardOutputDim:
-    """(n, c, h, w) of the pooled tensor. Source: row 34."""
+    """Return (n, c, h, w) of the pooled tensor. Source: row 34."""
 
 def miopenDestroyPoolingDescriptor(poolDesc: PoolingDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BadParm. Source: row 35."""
@@ -403,7 +403,7 @@ def miopenPoolingForward(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
+    """Compute y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
 
     The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
@@ -412,7 +412,7 @@ def miopenPoolingForward(
     """
 
 def miopenPoolingGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
-    """Bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
+    """Return the bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
 
 def miopenPoolingBackward(
     handle: MiopenHandle,
@@ -429,14 +429,14 @@ def miopenPoolingBackward(
     dx: Memory,
     workspace: Memory,
 ) -> None:
-    """dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
+    """Compute dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
     miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
     """
 
 def miopenCreateActivationDescriptor() -> ActivationDescriptor:
-    """A new activation descriptor, to be filled by miopenSetActivationDescriptor. Source: row 39."""
+    """Return a new activation descriptor, to be filled by miopenSetActivationDescriptor. Source: row 39."""
 
 def miopenSetActivationDescriptor(
     activDesc: ActivationDescriptor,
@@ -458,7 +458,7 @@ class _miopenGetActivationDescriptor(NamedTuple):
     activPower: float
 
 def miopenGetActivationDescriptor(activDesc: ActivationDescriptor) -> _miopenGetActivationDescriptor:
-    """(mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
+    """Return (mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
 
 def miopenDestroyActivationDescriptor(activDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BadParm. Source: row 42."""
@@ -473,7 +473,7 @@ def miopenActivationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """y = f(x), element by element; in place where the descriptors are equal.
+    """Compute y = f(x), element by element; in place where the descriptors are equal.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 43.
     """
@@ -492,13 +492,13 @@ def miopenActivationBackward(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """dx = f'(x) * dy, element by element.
+    """Compute dx = f'(x) * dy, element by element.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 44.
     """
 
 def miopenCreateLRNDescriptor() -> LRNDescriptor:
-    """A new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
+    """Return a new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
 
 def miopenSetLRNDescriptor(
     lrnDesc: LRNDescriptor,
@@ -520,7 +520,7 @@ class _miopenGetLRNDescriptor(NamedTuple):
     lrnK: float
 
 def miopenGetLRNDescriptor(lrnDesc: LRNDescriptor) -> _miopenGetLRNDescriptor:
-    """(mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
+    """Return (mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
 
 def miopenDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BadParm. Source: row 48."""
@@ -537,7 +537,7 @@ def miopenLRNForward(
     do_backward: bool,
     workspace: Memory,
 ) -> None:
-    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
+    """Compute y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -558,14 +558,14 @@ def miopenLRNBackward(
     dx: Memory,
     workspace: Memory,
 ) -> None:
-    """dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
+    """Compute dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
     descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
     """
 
 def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
-    """Bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+    """Return the bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
 
 def miopenDeriveBNTensorDescriptor(
     derivedBnDesc: TensorDescriptor,
@@ -593,7 +593,7 @@ def miopenBatchNormalizationForwardTraining(
     resultSaveMean: Memory,
     resultSaveInvVariance: Memory,
 ) -> None:
-    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
     ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
     """
 
@@ -613,7 +613,7 @@ def miopenBatchNormalizationForwardInference(
     estimatedVariance: Memory,
     epsilon: SupportsFloat,
 ) -> None:
-    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
     """
@@ -639,7 +639,7 @@ def miopenBatchNormalizationBackward(
     savedMean: Memory,
     savedInvVariance: Memory,
 ) -> None:
-    """The gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
+    """Compute the gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
     Source: row 55.
     """
 

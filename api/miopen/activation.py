@@ -1,4 +1,4 @@
-"""Activation (rows 39 to 44): MIOpen's modes have up to three attributes, cuDNN's one coefficient."""
+"""Implement activation (rows 39 to 44): MIOpen's modes have up to three attributes, cuDNN's one coefficient."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Attributes(NamedTuple):
 
 @call("cudnnCreateActivationDescriptor")
 def miopenCreateActivationDescriptor():
-    """A new activation descriptor, to be filled by miopenSetActivationDescriptor. Source: row 39."""
+    """Return a new activation descriptor, to be filled by miopenSetActivationDescriptor. Source: row 39."""
     return ActivationDescriptor()
 
 
@@ -57,7 +57,7 @@ def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activP
 
 @call("cudnnGetActivationDescriptor")
 def miopenGetActivationDescriptor(activDesc):
-    """(mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
+    """Return (mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
     return activDesc.attributes
 
 
@@ -69,7 +69,7 @@ def miopenDestroyActivationDescriptor(activDesc):
 
 @call("cudnnActivationForward", "cudnnTransformTensor")
 def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
-    """y = f(x), element by element; in place where the descriptors are equal.
+    """Compute y = f(x), element by element; in place where the descriptors are equal.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 43.
     """
@@ -88,7 +88,7 @@ def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
 
 @call("cudnnActivationBackward", "cudnnTransformTensor")
 def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
-    """dx = f'(x) * dy, element by element.
+    """Compute dx = f'(x) * dy, element by element.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 44.
     """
@@ -118,7 +118,7 @@ def _gradient(handle, activDesc, scale, yDesc, y, dyDesc, dy, xDesc, x, dxDesc, 
 
 
 def _copied(handle, scale, fromDesc, source, toDesc, target):
-    """target = scale * source; in place where the descriptors are equal."""
+    """Compute target = scale * source; in place where the descriptors are equal."""
     if fromDesc.cudnn.spec == toDesc.cudnn.spec and _one_memory(handle, source, target):
         cudnn("cudnnScaleTensor")(handle.cudnn, toDesc.cudnn, target, scale)
     else:

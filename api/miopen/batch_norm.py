@@ -1,4 +1,4 @@
-"""Batch normalisation (rows 52 to 55)."""
+"""Implement batch normalisation (rows 52 to 55)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def miopenBatchNormalizationForwardTraining(
     handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, expAvgFactor,
     resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
 ):  # fmt: skip
-    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
     ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53."""
     unscaled("miopenBatchNormalizationForwardTraining/c02", alpha, beta)
     cudnn("cudnnBatchNormalizationForwardTraining")(
@@ -40,7 +40,7 @@ def miopenBatchNormalizationForwardInference(
     handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, estimatedMean,
     estimatedVariance, epsilon,
 ):  # fmt: skip
-    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
     """
@@ -56,7 +56,7 @@ def miopenBatchNormalizationBackward(
     handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
     bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
 ):  # fmt: skip
-    """The gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
+    """Compute the gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
     Source: row 55."""
     unscaled("miopenBatchNormalizationBackward/c02", alphaDataDiff, betaDataDiff)
     unscaled("miopenBatchNormalizationBackward/c02", alphaParamDiff, betaParamDiff)

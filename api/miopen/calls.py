@@ -1,4 +1,4 @@
-"""How a call of MIOpen is made from its body: arguments are checked against the guide's table, and what the operation
+"""Implement how a call of MIOpen is made from its body: arguments are checked against the guide's table, and what the operation
 behind the call refuses is answered with MIOpen's status."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolutions (rows 14 to 28): GetWorkSpaceSize, then Find, then the convolution, on one handle and the same problem."""
+"""Implement convolutions (rows 14 to 28): GetWorkSpaceSize, then Find, then the convolution, on one handle and the same problem."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ BACKWARD_WEIGHTS = Direction(
 
 @call("cudnnCreateConvolutionDescriptor")
 def miopenCreateConvolutionDescriptor():
-    """A new convolution descriptor, to be filled by miopenInitConvolutionDescriptor. Source: row 14."""
+    """Return a new convolution descriptor, to be filled by miopenInitConvolutionDescriptor. Source: row 14."""
     return ConvolutionDescriptor()
 
 
@@ -122,14 +122,14 @@ class ConvolutionParameters(NamedTuple):
 
 @call("cudnnGetConvolution2dDescriptor")
 def miopenGetConvolutionDescriptor(convDesc):
-    """(mode, pad_h, pad_y, u, v, upscalex, upscaley) as they were set. Source: row 16."""
+    """Return (mode, pad_h, pad_y, u, v, upscalex, upscaley) as they were set. Source: row 16."""
     numbers = cudnn("cudnnGetConvolution2dDescriptor")(convDesc.cudnn)[:6]
     return ConvolutionParameters(miopenConvolutionMode_t.miopenConvolution, *numbers)
 
 
 @call("cudnnGetConvolution2dForwardOutputDim")
 def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
-    """(n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
+    """Return (n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
     return cudnn("cudnnGetConvolution2dForwardOutputDim")(convDesc.cudnn, inputTensorDesc.cudnn, filterDesc.filter)
 
 
@@ -228,7 +228,7 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
 
 
 def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size, clause):
-    """The convolution itself, where Find has been."""
+    """Return the convolution itself, where Find has been."""
     found = handle.found.get(_problem(direction, convolution, *descriptors))
     expect(found is not None, UNKNOWN_ERROR, "miopenGuide/c05",
            "Find has not run for these descriptors on this handle, which MIOpen demands before any convolution")  # fmt: skip
@@ -257,7 +257,7 @@ def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo,
 
 @call(FORWARD.query)
 def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
-    """Bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
+    """Return the bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
     return _queried(handle, FORWARD, convDesc, xDesc, wDesc, yDesc)
 
 
@@ -265,7 +265,7 @@ def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDe
 def miopenFindConvolutionForwardAlgorithm(
     handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
-    """(returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
+    """Return (returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
 
     Algorithms that need more workspace than given are left out. Errors: BadParm for requestAlgoCount below 1 or without
     miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
@@ -278,7 +278,7 @@ def miopenFindConvolutionForwardAlgorithm(
 def miopenConvolutionForward(
     handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace, workSpaceSize
 ):
-    """y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
+    """Compute y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
     did not return (c02) or less workspace than it needs (c04); NotImplemented unless alpha is 1 and beta 0 (c03).
     Source: row 21."""
     _convolved(handle, FORWARD, alpha, (xDesc, wDesc, yDesc), (x, w, y), convDesc, algo, beta, workSpace, workSpaceSize,
@@ -287,14 +287,14 @@ def miopenConvolutionForward(
 
 @call("cudnnConvolutionBackwardBias")
 def miopenConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
-    """db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
+    """Compute db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
     unscaled("miopenConvolutionBackwardBias/c02", alpha, beta)
     cudnn("cudnnConvolutionBackwardBias")(handle.cudnn, 1.0, dyDesc.cudnn, dy, 0.0, dbDesc.cudnn, db)
 
 
 @call(BACKWARD_WEIGHTS.query)
 def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, convDesc, dwDesc):
-    """Bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
+    """Return the bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
     return _queried(handle, BACKWARD_WEIGHTS, convDesc, dyDesc, xDesc, dwDesc)
 
 
@@ -302,7 +302,7 @@ def miopenConvolutionBackwardWeightsGetWorkSpaceSize(handle, dyDesc, xDesc, conv
 def miopenFindConvolutionBackwardWeightsAlgorithm(
     handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
-    """As miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
+    """Do the same as miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
     return _found(handle, BACKWARD_WEIGHTS, convDesc, (dyDesc, xDesc, dwDesc), (dy, x, dw), requestAlgoCount, workSpace,
                   workSpaceSize, "miopenFindConvolutionBackwardWeightsAlgorithm")  # fmt: skip
 
@@ -311,14 +311,14 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(
 def miopenConvolutionBackwardWeights(
     handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace, workSpaceSize
 ):
-    """dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
+    """Compute dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
     _convolved(handle, BACKWARD_WEIGHTS, alpha, (dyDesc, xDesc, dwDesc), (dy, x, dw), convDesc, algo, beta, workSpace,
                workSpaceSize, "miopenConvolutionBackwardWeights")  # fmt: skip
 
 
 @call(BACKWARD_DATA.query)
 def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDesc, dxDesc):
-    """Bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
+    """Return the bytes of workspace for Find and the gradient of the input; dy comes first. Source: row 26."""
     return _queried(handle, BACKWARD_DATA, convDesc, dyDesc, wDesc, dxDesc)
 
 
@@ -326,7 +326,7 @@ def miopenConvolutionBackwardDataGetWorkSpaceSize(handle, dyDesc, wDesc, convDes
 def miopenFindConvolutionBackwardDataAlgorithm(
     handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
-    """As miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
+    """Do the same as miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
     return _found(handle, BACKWARD_DATA, convDesc, (dyDesc, wDesc, dxDesc), (dy, w, dx), requestAlgoCount, workSpace,
                   workSpaceSize, "miopenFindConvolutionBackwardDataAlgorithm")  # fmt: skip
 
@@ -335,6 +335,6 @@ def miopenFindConvolutionBackwardDataAlgorithm(
 def miopenConvolutionBackwardData(
     handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace, workSpaceSize
 ):
-    """dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
+    """Compute dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
     _convolved(handle, BACKWARD_DATA, alpha, (dyDesc, wDesc, dxDesc), (dy, w, dx), convDesc, algo, beta, workSpace,
                workSpaceSize, "miopenConvolutionBackwardData")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The function table of the MIOpen porting guide: 53 functions in 55 rows.
+"""Implement the function table of the MIOpen porting guide: 53 functions in 55 rows.
 
 Where the guide and the public header differ, docs/errata.md says what was decided (M001 and following).
 """

@@ -1,4 +1,4 @@
-"""The enumeration types that the porting guide names, with the values of the public header (docs/errata.md, M001)."""
+"""Implement the enumeration types that the porting guide names, with the values of the public header (docs/errata.md, M001)."""
 
 from __future__ import annotations
 

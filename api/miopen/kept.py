@@ -1,4 +1,4 @@
-"""Keeps what a forward call leaves in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
+"""Implement keeps what a forward call leaves in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
 
 Arrays are on the host: they come and go by cudnnTransformTensor, so that every backend and every stride serves.
 """

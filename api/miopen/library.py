@@ -1,4 +1,4 @@
-"""The handle (rows 1 to 4)."""
+"""Implement the handle (rows 1 to 4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .status import OF_CUDNN, MiopenError
 
 
 def miopenCreate(*, backend=None, device=None):
-    """A handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
+    """Return a handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
     try:
         return MiopenHandle(cudnnCreate(backend=backend, device=device))
     except CudnnError as error:
@@ -37,5 +37,5 @@ def miopenSetStream(handle, streamID):
 
 @call("cudnnGetStream")
 def miopenGetStream(handle):
-    """The stream that was set, None where none was. Source: row 4."""
+    """Return the stream that was set, None where none was. Source: row 4."""
     return cudnn("cudnnGetStream")(handle.cudnn)

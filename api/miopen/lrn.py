@@ -1,4 +1,4 @@
-"""Local response normalisation (rows 45 to 51); the backward call reads the workspace of the forward one."""
+"""Implement local response normalisation (rows 45 to 51); the backward call reads the workspace of the forward one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LRNParameters(NamedTuple):
 
 @call("cudnnCreateLRNDescriptor")
 def miopenCreateLRNDescriptor():
-    """A new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
+    """Return a new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
     return LRNDescriptor()
 
 
@@ -45,7 +45,7 @@ def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
 
 @call("cudnnGetLRNDescriptor")
 def miopenGetLRNDescriptor(lrnDesc):
-    """(mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
+    """Return (mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
     return lrnDesc.attributes
 
 
@@ -57,7 +57,7 @@ def miopenDestroyLRNDescriptor(lrnDesc):
 
 @call("cudnnLRNCrossChannelForward", "cudnnTransformTensor")
 def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workspace):
-    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
+    """Compute y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -80,7 +80,7 @@ def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backwa
 
 @call("cudnnLRNCrossChannelBackward", "cudnnTransformTensor")
 def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
-    """dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
+    """Compute dx = the gradient of LRN, from y, dy, x and the workspace that miopenLRNForward filled.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without a workspace that was filled for these
     descriptors, or with a number in it that no forward call leaves there (c03). Source: row 50.
@@ -102,5 +102,5 @@ def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, be
 
 @call("cudnnLRNCrossChannelForward")
 def miopenLRNGetWorkSpaceSize(yDesc):
-    """Bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+    """Return the bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
     return yDesc.cudnn.spec.nbytes

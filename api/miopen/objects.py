@@ -1,4 +1,4 @@
-"""The opaque objects of MIOpen: each holds the one of cuDNN that serves it."""
+"""Implement the opaque objects of MIOpen: each holds the one of cuDNN that serves it."""
 
 from __future__ import annotations
 

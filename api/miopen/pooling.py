@@ -1,4 +1,4 @@
-"""2-D pooling (rows 31 to 38); the backward call reads the workspace of the forward one."""
+"""Implement 2-D pooling (rows 31 to 38); the backward call reads the workspace of the forward one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_INDICES = 255  # one byte for the place of the maximum in its window, the l
 
 @call("cudnnCreatePoolingDescriptor")
 def miopenCreatePoolingDescriptor():
-    """A new pooling descriptor, to be filled by miopenSet2dPoolingDescriptor. Source: row 31."""
+    """Return a new pooling descriptor, to be filled by miopenSet2dPoolingDescriptor. Source: row 31."""
     return PoolingDescriptor()
 
 
@@ -56,13 +56,13 @@ class Pooling2dParameters(NamedTuple):
 
 @call("cudnnGetPooling2dDescriptor")
 def miopenGet2dPoolingDescriptor(poolDesc):
-    """(mode, windowHeight, windowWidth, pad_h, pad_w, u, v) as they were set. Source: row 33."""
+    """Return (mode, windowHeight, windowWidth, pad_h, pad_w, u, v) as they were set. Source: row 33."""
     return Pooling2dParameters(poolDesc.attributes, *cudnn("cudnnGetPooling2dDescriptor")(poolDesc.cudnn)[2:])
 
 
 @call("cudnnGetPooling2dForwardOutputDim")
 def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
-    """(n, c, h, w) of the pooled tensor. Source: row 34."""
+    """Return (n, c, h, w) of the pooled tensor. Source: row 34."""
     return cudnn("cudnnGetPooling2dForwardOutputDim")(poolDesc.cudnn, tensorDesc.cudnn)
 
 
@@ -74,13 +74,13 @@ def miopenDestroyPoolingDescriptor(poolDesc):
 
 @call("cudnnPoolingForward")
 def miopenPoolingGetWorkSpaceSize(yDesc):
-    """Bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
+    """Return the bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
     return prod(yDesc.cudnn.spec.dims)
 
 
 @call("cudnnPoolingForward", "cudnnTransformTensor")
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
-    """y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
+    """Compute y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
 
     The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
@@ -107,7 +107,7 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
 
 @call("cudnnPoolingBackward", "cudnnTransformTensor")
 def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
-    """dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
+    """Compute dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
     miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
@@ -130,7 +130,7 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
 
 
 def filled_by_forward(handle, family, workspace, descriptors, clause):
-    """The workspace is one that a forward call with do_backward filled for these descriptors."""
+    """Return the workspace is one that a forward call with do_backward filled for these descriptors."""
     expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
     before = handle.indexed.get((family, handle.address(workspace, clause, "workspace")))
     expect(

@@ -1,4 +1,4 @@
-"""The error that every call of MIOpen which does not return miopenStatusSuccess raises."""
+"""Implement the error that every call of MIOpen which does not return miopenStatusSuccess raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor descriptors and arithmetic on whole tensors (rows 5 to 13)."""
+"""Implement tensor descriptors and arithmetic on whole tensors (rows 5 to 13)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERATIONS = {
 
 @call("cudnnCreateTensorDescriptor")
 def miopenCreateTensorDescriptor():
-    """A new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
+    """Return a new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
     return TensorDescriptor()
 
 
@@ -60,7 +60,7 @@ class Tensor4dParameters(NamedTuple):
 
 @call("cudnnGetTensor4dDescriptor")
 def miopenGet4dTensorDescriptor(tensorDesc):
-    """(dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
+    """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
     return Tensor4dParameters(miopenDataType_t.miopenFloat, *cudnn("cudnnGetTensor4dDescriptor")(tensorDesc.cudnn)[1:])
 
 
@@ -72,7 +72,7 @@ def miopenDestroyTensorDescriptor(tensorDesc):
 
 @call("cudnnOpTensor", "cudnnCreateOpTensorDescriptor", "cudnnSetOpTensorDescriptor")
 def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
-    """C = op(alpha1 * A, alpha2 * B) + beta * C; only B is broadcast along its dimensions of extent 1.
+    """Compute C = op(alpha1 * A, alpha2 * B) + beta * C; only B is broadcast along its dimensions of extent 1.
 
     tensorOp: addition, multiplication, minimum, maximum. In place (A is C) when the descriptors are equal.
     Errors: BadParm for dimensions of A other than C's (c02) or of B that are neither C's nor 1. Source: rows 9 and 10.
@@ -95,5 +95,5 @@ def miopenSetTensor(handle, yDesc, y, alpha):
 
 @call("cudnnScaleTensor")
 def miopenScaleTensor(handle, yDesc, y, alpha):
-    """y = alpha * y in place. Source: row 12."""
+    """Compute y = alpha * y in place. Source: row 12."""
     cudnn("cudnnScaleTensor")(handle.cudnn, yDesc.cudnn, y, alpha)

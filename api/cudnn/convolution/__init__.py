@@ -1,4 +1,4 @@
-"""Calls of convolutions."""
+"""Implement the calls of convolutions."""
 
 from . import (
     algorithms,

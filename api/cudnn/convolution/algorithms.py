@@ -1,4 +1,4 @@
-"""Which forward algorithm: workspace, heuristic ranking, measured ranking (5.2.15, 5.2.16, 5.2.22 to 5.2.24)."""
+"""Select a forward algorithm: workspace, heuristic ranking, measured ranking (5.2.15, 5.2.16, 5.2.22 to 5.2.24)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .searches import Search
 
 
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
-    """Section 5.1.2.2."""
+    """Hold one result of a search (5.1.2.2)."""
 
     algo: cudnnConvolutionFwdAlgo_t
     status: cudnnStatus_t
@@ -37,8 +37,12 @@ SEARCH = Search(
 
 @documented(invalid={"handle": "c04"})
 def cudnnGetConvolutionForwardAlgorithmMaxCount(handle):
-    """How many results cudnnFindConvolutionForwardAlgorithm and cudnnGetConvolutionForwardAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.22."""
+    """Return the maximum number of results of cudnnFindConvolutionForwardAlgorithm and
+    cudnnGetConvolutionForwardAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 5.2.22.
+    """
     return SEARCH.most
 
 
@@ -52,10 +56,10 @@ WORKSPACE_CLAUSES = {
 @documented(invalid={"handle": "c06", "xDesc": "c06", "wDesc": "c06", "convDesc": "c06", "yDesc": "c06",
                      "algo": ("c11", NOT_SUPPORTED)})  # fmt: skip
 def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDesc, algo):
-    """Bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
 
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
-    does not take the problem (c11). Source: 5.2.24.
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm does not
+    support the problem (c11). Source: 5.2.24.
     """
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     return SEARCH.workspace_bytes(handle, problem, algo, WORKSPACE_CLAUSES)
@@ -70,8 +74,8 @@ V7_CLAUSES = {
 
 @documented(invalid={"requestedAlgoCount": "c13", "*": "c08"})
 def cudnnGetConvolutionForwardAlgorithm_v7(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
     Source: 5.2.23.
@@ -85,11 +89,11 @@ _FIND = "cudnnFindConvolutionForwardAlgorithm"
 
 @documented(invalid={"handle": "c12", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c16", "*": "c13"})
 def cudnnFindConvolutionForwardAlgorithm(handle, xDesc, wDesc, convDesc, yDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
     """
@@ -109,9 +113,10 @@ _EX = "cudnnFindConvolutionForwardAlgorithmEx"
 def cudnnFindConvolutionForwardAlgorithmEx(
     handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestedAlgoCount, workSpace, workSpaceSizeInBytes
 ):
-    """As cudnnFindConvolutionForwardAlgorithm, on the caller's memory: y is overwritten, and algorithms that need more
-    than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionForwardAlgorithm, on the caller's memory.
 
+    The search overwrites y. Algorithms that need more workspace than given (NULL is 0 bytes) get the status
+    ALLOC_FAILED.
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.16.
     """

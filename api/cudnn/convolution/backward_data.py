@@ -1,4 +1,4 @@
-"""The gradient of a convolution with respect to its input (5.2.8)."""
+"""Implement the gradient of a convolution with respect to its input (5.2.8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .forward import with_workspace
 
 _D = "cudnnConvolutionBackwardData"
 
-# What is checked -> the clause of cudnnConvolutionBackwardData; other functions replace those they list themselves.
+# CLAUSES maps each check to its clause of cudnnConvolutionBackwardData. Other functions override the clauses that they
+# list.
 CLAUSES: Mapping[str, str] = {
     "dy_rank": f"{_D}/c23",
     "dx_rank": f"{_D}/c24",
@@ -27,7 +28,7 @@ CLAUSES: Mapping[str, str] = {
 
 
 def check_data_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -> None:
-    """Raise BAD_PARAM unless the descriptors fit each other. The problem's x is described as dx, its y as dy."""
+    """Raise BAD_PARAM unless the descriptors fit each other. The problem's x describes dx, and its y describes dy."""
     convolution, dx, w, dy = problem.convolution, problem.x, problem.w, problem.y
     expect(dy.rank == len(w.dims), BAD_PARAM, clauses["dy_rank"],
            f"wDesc has {len(w.dims)} dimensions {w.dims}, dyDesc {dy.rank}: {dy.dims}")  # fmt: skip
@@ -41,7 +42,7 @@ def check_data_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -
 
 
 def check_data_support(problem, algorithm, clauses=CLAUSES):
-    """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
+    """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     dx, w = problem.x, problem.w
     expect(dx.rank in (4, 5), NOT_SUPPORTED, f"{_D}/c30",
            f"dyDesc, wDesc and dxDesc have {dx.rank} dimensions, supported are 4 and 5")  # fmt: skip
@@ -61,17 +62,17 @@ def check_data_support(problem, algorithm, clauses=CLAUSES):
 def cudnnConvolutionBackwardData(
     handle, alpha, wDesc, w, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dxDesc, dx
 ):
-    """dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
+    """Compute dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
     output; beta == 0 does not read dx.
 
     result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
     of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
     CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
-    Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
-    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
+    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
+    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
     dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
     problem = Problem(convDesc, dxDesc, wDesc, dyDesc)

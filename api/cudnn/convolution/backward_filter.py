@@ -1,4 +1,4 @@
-"""The gradient of a convolution with respect to its filter (6.2.2)."""
+"""Implement the gradient of a convolution with respect to its filter (6.2.2)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from .descriptors import output_dims
 from .forward import with_workspace
 
 _F = "cudnnConvolutionBackwardFilter"
-INCORRECT = "cudnnStatus_t/c05"  # what the section lists no status for (docs/errata.md, D281)
+INCORRECT = (
+    "cudnnStatus_t/c05"  # This clause covers errors for which the section lists no status (docs/errata.md, D281).
+)
 
-# What is checked -> the clause of cudnnConvolutionBackwardFilter; other functions replace those they list themselves.
+# CLAUSES maps each check to its clause of cudnnConvolutionBackwardFilter. Other functions override the clauses that
+# they list.
 CLAUSES: Mapping[str, str] = {
     "dy_rank": f"{_F}/c41",
     "dw_rank": f"{_F}/c42",
@@ -29,7 +32,7 @@ CLAUSES: Mapping[str, str] = {
 
 
 def check_filter_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -> None:
-    """Raise BAD_PARAM unless the descriptors fit each other. The problem's w is described as dw, its y as dy."""
+    """Raise BAD_PARAM unless the descriptors fit each other. The problem's w describes dw, and its y describes dy."""
     convolution, x, dw, dy = problem.convolution, problem.x, problem.w, problem.y
     expect(x.rank == dy.rank, BAD_PARAM, clauses["dy_rank"],
            f"xDesc has {x.rank} dimensions {x.dims}, dyDesc {dy.rank}: {dy.dims}")  # fmt: skip
@@ -46,7 +49,7 @@ def check_filter_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES)
 
 
 def check_filter_support(problem, algorithm, clauses=CLAUSES):
-    """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
+    """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     rank = problem.x.rank
     expect(
         rank in (4, 5),
@@ -66,16 +69,16 @@ def check_filter_support(problem, algorithm, clauses=CLAUSES):
 def cudnnConvolutionBackwardFilter(
     handle, alpha, xDesc, x, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dwDesc, dw
 ):
-    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    """Compute dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
     output; beta == 0 does not read dw.
 
     result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
     outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
-    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
-    algorithm gives the same bits each time here; the searches call deterministic what its enumerator promises to be.
+    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
+    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
     that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
-    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """
     problem = Problem(convDesc, xDesc, dwDesc, dyDesc)

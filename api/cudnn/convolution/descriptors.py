@@ -1,4 +1,4 @@
-"""Convolution descriptors and output dimensions (5.2.11, 5.2.12, 5.2.17, 5.2.18, 5.2.25 to 5.2.29, 5.2.33 to 5.2.37)."""
+"""Implement convolution descriptors and output dimensions (5.2.11, 5.2.12, 5.2.17, 5.2.18, 5.2.25 to 5.2.29, 5.2.33 to 5.2.37)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ...operations.specs import DOUBLE, FLOAT, HALF, INT32
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ..tensor_descriptors import entries
 
-COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # what the tables of configurations list (docs/errata.md, D249)
-MOST_REQUESTED = CUDNN_DIM_MAX - 2  # of the getter; the setter's limit is CUDNN_DIM_MAX (docs/errata.md, D247)
+COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # The tables of configurations list these (docs/errata.md, D249).
+MOST_REQUESTED = (
+    CUDNN_DIM_MAX - 2
+)  # dimensions, the getter's limit; the setter's is CUDNN_DIM_MAX (docs/errata.md, D247)
 
 
 @documented()
 def cudnnCreateConvolutionDescriptor():
-    """A new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
+    """Return a new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
 
     Source: 5.2.11; defaults: docs/errata.md, D236.
     """
@@ -83,7 +85,7 @@ class Convolution2dParameters(NamedTuple):
 
 @documented(invalid={"convDesc": "c09"})
 def cudnnGetConvolution2dDescriptor(convDesc):
-    """(pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
+    """Return (pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
 
     Errors: BAD_PARAM for a descriptor that is not that of a 2-D convolution (c07). Source: 5.2.17.
     """
@@ -104,8 +106,8 @@ class ConvolutionNdParameters(NamedTuple):
 
 @documented(invalid={"convDesc": "c09", "arrayLengthRequested": "c10"})
 def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
-    """(arrayLength, padA, filterStrideA, dilationA, mode, dataType); the arrays hold
-    min(arrayLengthRequested, arrayLength) entries.
+    """Return (arrayLength, padA, filterStrideA, dilationA, mode, dataType); arrays hold min(arrayLengthRequested,
+    arrayLength) entries.
 
     Errors: BAD_PARAM for a negative arrayLengthRequested (c10) or an uninitialised descriptor (c01); NOT_SUPPORTED for
     arrayLengthRequested above CUDNN_DIM_MAX - 2 (c11). Source: 5.2.27.
@@ -122,7 +124,7 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
 
 @documented()
 def cudnnDestroyConvolutionDescriptor(convDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 5.2.12."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 5.2.12."""
     convDesc.destroy()
 
 
@@ -134,7 +136,7 @@ def cudnnSetConvolutionMathType(convDesc, mathType):
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
 def cudnnGetConvolutionMathType(convDesc):
-    """The math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
+    """Return the math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
     return convDesc.options["math_type"]
 
 
@@ -147,7 +149,7 @@ def cudnnSetConvolutionGroupCount(convDesc, groupCount):
 
 @documented(invalid={"convDesc": "c03"}, fresh=["convDesc"])
 def cudnnGetConvolutionGroupCount(convDesc):
-    """The number of groups; 1 unless it was set. Source: 5.2.25."""
+    """Return the number of groups; 1 unless it was set. Source: 5.2.25."""
     return convDesc.options["group_count"]
 
 
@@ -162,7 +164,7 @@ def cudnnSetConvolutionReorderType(convDesc, reorderType):
 
 @documented(invalid={"convDesc": "c02"}, fresh=["convDesc"])
 def cudnnGetConvolutionReorderType(convDesc):
-    """The reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
+    """Return the reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
     return convDesc.options["reorder_type"]
 
 
@@ -175,7 +177,7 @@ class Convolution2dOutputDim(NamedTuple):
 
 @documented(invalid={"*": "c07"})
 def cudnnGetConvolution2dForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
-    """(n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
+    """Return (n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
     times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
@@ -190,7 +192,7 @@ def cudnnGetConvolution2dForwardOutputDim(convDesc, inputTensorDesc, filterDesc)
 
 @documented(invalid={"convDesc": "c06", "inputTensorDesc": "c06", "filterDesc": "c06", "nbDims": "c11"})
 def cudnnGetConvolutionNdForwardOutputDim(convDesc, inputTensorDesc, filterDesc, nbDims):
-    """The first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
+    """Return the first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
 
     Errors: BAD_PARAM for ranks that disagree (c07, c08), input channels that are not the filter's times the group count
     (c09), a dilated filter larger than the padded input (c10), nbDims below 0 or above the input's rank (c11).

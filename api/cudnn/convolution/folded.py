@@ -1,4 +1,4 @@
-"""Folding of data gradients: a strided gradient as one of stride 1 with more channels (5.2.30)."""
+"""Implement the folding of data gradients: a strided gradient becomes one of stride 1 with more channels (5.2.30)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
            f"convDesc has mode CUDNN_CONVOLUTION and strides {fold}: the filter would fold in the other order")  # fmt: skip
 
     filters = -w.dims[0] % CHANNELS
-    # Folding puts channels of padding behind all others (docs/errata.md, D132), from where unfolding would not take them.
+    # Folding appends padding channels after all others (docs/errata.md, D132), where unfolding would not find them.
     channels = -w.dims[1] % CHANNELS if prod(fold) == 1 else 0
     grouped = convolution.group_count > 1 and (prod(fold) > 1 or filters or channels)
     expect(not grouped, EXECUTION_FAILED, f"{_G}/c10",

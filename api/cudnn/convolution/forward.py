@@ -1,4 +1,4 @@
-"""Forward convolutions, their input matrix, reordered filters (5.2.9, 5.2.10, 5.2.31, 5.2.32)."""
+"""Implement forward convolutions, their im2col matrix and reordered filters (5.2.9, 5.2.10, 5.2.31, 5.2.32)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _I = "cudnnIm2Col"
 IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 
-# What is checked -> the clause of cudnnConvolutionForward; other functions replace those they list themselves.
+# CLAUSES maps each check to its clause of cudnnConvolutionForward. Other functions override the clauses that they list.
 CLAUSES: Mapping[str, str] = {
     "output_rank": f"{_F}/c47",
     "filter_rank": f"{_F}/c48",
@@ -61,7 +61,7 @@ def check_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -> Non
 
 
 def check_support(problem, algorithm, clauses=CLAUSES):
-    """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
+    """Raise NOT_SUPPORTED unless the algorithm supports the problem, whose descriptors fit each other."""
     x, y = problem.x, problem.y
     expect(x.rank in (4, 5), NOT_SUPPORTED, clauses["rank"],
            f"xDesc, wDesc and yDesc have {x.rank} dimensions, supported are 4 and 5")  # fmt: skip
@@ -74,7 +74,7 @@ def check_support(problem, algorithm, clauses=CLAUSES):
 
 
 def with_workspace(handle, operation, given, clause):
-    """The operation with the workspace that its backend needs; BAD_PARAM where less was given."""
+    """Return the operation with the workspace that its backend needs; raise BAD_PARAM if less was given."""
     needed = handle.backend.workspace_bytes(operation)
     expect(given >= needed, BAD_PARAM, clause,
            f"workSpaceSizeInBytes is {given}, {operation.algo.name} needs {needed} bytes")  # fmt: skip
@@ -89,15 +89,15 @@ def with_workspace(handle, operation, given, clause):
 def cudnnConvolutionForward(
     handle, alpha, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, yDesc, y
 ):
-    """y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
 
     Cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] * w[k, c, r, s]
     with zeros outside x and c in the group of k; CUDNN_CONVOLUTION turns w by 180 degrees (docs/errata.md, D235).
-    Which algorithm takes which data types, layouts and shapes: tables 17 to 22 (api/support/convolution.py).
+    Tables 17 to 22 (api/support/convolution.py) list the data types, layouts and shapes of each algorithm.
     Errors: BAD_PARAM for NULL (c46), ranks that disagree (c47, c48, c50), channels (c51), group count (c52), data types
     that no configuration has (c53), a dilated filter larger than the padded input (c54), other images or channels in
     yDesc (c04), a missing (c05) or too small workspace (c06); NOT_SUPPORTED for other ranks than 4 and 5 (c56), other
-    sizes of yDesc (c57), what the algorithm does not take (c58). Source: 5.2.10.
+    sizes of yDesc (c57), what the algorithm does not support (c58). Source: 5.2.10.
     """
     problem = Problem(convDesc, xDesc, wDesc, yDesc)
     check_problem(problem)
@@ -120,7 +120,7 @@ def cudnnConvolutionBiasActivationForward(
     handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc,
     bias, activationDesc, yDesc, y,
 ):  # fmt: skip
-    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
 
     x, w, y: as cudnnConvolutionForward, table 16 (TRUE_HALF_CONFIG is not there); z: described exactly as y; bias:
     1 x K x 1 x 1, of FLOAT for integer data, else of the type of y. Integer sums are exact, then FLOAT arithmetic,
@@ -174,11 +174,12 @@ IM2COL_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 @computing(invalid={"srcData": "c07", "colBuffer": "c07"}, failed="c10")
 def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
-    """Write the matrix A of GEMM convolution: a row for each output position (n, p, q), a column for each channel and
-    filter position (c, r, s), the input value there or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
+    """Write the matrix A of GEMM convolution: one row per output position (n, p, q), one column per channel and filter
+    position (c, r, s).
 
-    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
-    width; its channels are not read, the matrix has those of srcDesc (c02, c03).
+    An entry is the input value at that position, or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
+    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's
+    height and width. Its channels are not read; the matrix has the channels of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
     Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
     positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
@@ -200,7 +201,7 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
     return Im2Col(convDesc, filterDesc, srcDesc, TensorSpec(srcDesc.data_type, matrix, (matrix[1], 1)))
 
 
-REORDERED_CHANNELS = 32  # of the filter and of the bias: the blocks of the permutation
+REORDERED_CHANNELS = 32  # channels per block of the permutation, of filter and bias
 
 
 @computing(invalid={"reorderType": "cudnnReorderType_t/c01"}, failed="c09")
@@ -209,9 +210,8 @@ def cudnnReorderFilterAndBias(
 ):
     """Write an INT8x32 filter, and its bias if reorderBias > 0, in the order that CUDNN_NO_REORDER convolutions read.
 
-    The order is that of NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied.
-    filterDesc: INT8x32, 2-D, K a multiple of 32. The bias is K FLOATs; its pointers are not looked at unless
-    reorderBias > 0.
+    The order follows NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied. filterDesc:
+    INT8x32, 2-D, K a multiple of 32. The bias has K FLOATs; its pointers are ignored unless reorderBias > 0.
     Errors: NOT_SUPPORTED for other filters; BAD_PARAM for NULL. Source: 5.2.32.
     """
     clause = "cudnnReorderFilterAndBias/c03"

@@ -1,5 +1,7 @@
-"""Answers which algorithm a gradient of a convolution takes: workspace, heuristic ranking, measured ranking (5.2.13, 5.2.14, 5.2.19 to 5.2.21 for
-the input; 6.2.9, 6.2.10, 6.2.12 to 6.2.14 for the filter)."""
+"""Select an algorithm for a gradient of a convolution: workspace, heuristic ranking, measured ranking.
+
+Sections 5.2.13, 5.2.14 and 5.2.19 to 5.2.21 cover the input; 6.2.9, 6.2.10 and 6.2.12 to 6.2.14 cover the filter.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from .searches import Search
 
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
-    """Section 5.1.2.1."""
+    """Hold one result of a search (5.1.2.1)."""
 
     algo: cudnnConvolutionBwdDataAlgo_t
     status: cudnnStatus_t
@@ -42,7 +44,7 @@ class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
 
 
 class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
-    """Section 6.1.2.1."""
+    """Hold one result of a search (6.1.2.1)."""
 
     algo: cudnnConvolutionBwdFilterAlgo_t
     status: cudnnStatus_t
@@ -77,7 +79,7 @@ DATA_WORKSPACE_CLAUSES = {**DATA_CLAUSES, "channels": f"{_D_W}/c06", "data_types
 
 @documented(invalid={"algo": ("c08", NOT_SUPPORTED)})
 def cudnnGetConvolutionBackwardDataWorkspaceSize(handle, wDesc, dyDesc, convDesc, dxDesc, algo):
-    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
 
     Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
     """
@@ -87,8 +89,12 @@ def cudnnGetConvolutionBackwardDataWorkspaceSize(handle, wDesc, dyDesc, convDesc
 
 @documented(invalid={"handle": "c04"})
 def cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle):
-    """How many results cudnnFindConvolutionBackwardDataAlgorithm and cudnnGetConvolutionBackwardDataAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.19."""
+    """Return the maximum number of results of cudnnFindConvolutionBackwardDataAlgorithm and
+    cudnnGetConvolutionBackwardDataAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 5.2.19.
+    """
     return DATA_SEARCH.most
 
 
@@ -98,8 +104,8 @@ DATA_V7_CLAUSES = {**DATA_CLAUSES, "channels": f"{_D_V7}/c09", "data_types": f"{
 
 @documented(invalid={"requestedAlgoCount": "c11", "*": "c08"})
 def cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, wDesc, dyDesc, convDesc, dxDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c08), channels (c09), data types (c10), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c11). Source: 5.2.20.
@@ -113,11 +119,11 @@ _D_FIND = "cudnnFindConvolutionBackwardDataAlgorithm"
 
 @documented(invalid={"handle": "c12", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c16", "*": "c13"})
 def cudnnFindConvolutionBackwardDataAlgorithm(handle, wDesc, dyDesc, convDesc, dxDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
     ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
     """
@@ -137,8 +143,9 @@ _D_EX = "cudnnFindConvolutionBackwardDataAlgorithmEx"
 def cudnnFindConvolutionBackwardDataAlgorithmEx(
     handle, wDesc, w, dyDesc, dy, convDesc, dxDesc, dx, requestedAlgoCount, workSpace, workSpaceSizeInBytes
 ):
-    """As cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory: dx is overwritten, and algorithms that need
-    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory.
+
+    The search overwrites dx. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
 
     Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
     (c20), memory that is too small. Source: 5.2.14.
@@ -157,7 +164,7 @@ FILTER_WORKSPACE_CLAUSES = {**FILTER_CLAUSES, "channels": f"{_F_W}/c05", "data_t
 
 @documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
 def cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, xDesc, dyDesc, convDesc, dwDesc, algo):
-    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+    """Return the bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
 
     Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
     """
@@ -167,8 +174,12 @@ def cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, xDesc, dyDesc, convDe
 
 @documented(invalid={"handle": "c04"})
 def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle):
-    """How many results cudnnFindConvolutionBackwardFilterAlgorithm and cudnnGetConvolutionBackwardFilterAlgorithm_v7 can have: all
-    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 6.2.12."""
+    """Return the maximum number of results of cudnnFindConvolutionBackwardFilterAlgorithm and
+    cudnnGetConvolutionBackwardFilterAlgorithm_v7.
+
+    It counts all algorithms, plus one for each CUDNN_TENSOR_OP_MATH variant.
+    Source: 6.2.12.
+    """
     return FILTER_SEARCH.most
 
 
@@ -178,8 +189,8 @@ FILTER_V7_CLAUSES = {**FILTER_CLAUSES, "channels": f"{_F_V7}/c08", "data_types":
 
 @documented(invalid={"requestedAlgoCount": "c10", "*": "c07"})
 def cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, xDesc, dyDesc, convDesc, dwDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
-    those that do not take the problem last, with their status. Nothing is run: time is -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by expected speed.
+    Unsupported algorithms come last, with their status. Nothing is run: time is -1.
 
     Errors: BAD_PARAM for NULL (c07), channels (c08), data types (c09), other descriptors that do not fit each other,
     requestedAlgoCount below 1 (c10). Source: 6.2.13.
@@ -193,11 +204,11 @@ _F_FIND = "cudnnFindConvolutionBackwardFilterAlgorithm"
 
 @documented(invalid={"handle": "c13", "convDesc": INCORRECT_PARAMETER, "requestedAlgoCount": "c17", "*": "c14"})
 def cudnnFindConvolutionBackwardFilterAlgorithm(handle, xDesc, dyDesc, convDesc, dwDesc, requestedAlgoCount):
-    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
-    fastest first, those that failed last, with their status and the time -1.
+    """Return (returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, ordered by measured speed.
+    They run on temporary memory. Failed algorithms come last, with their status and the time -1.
 
-    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
-    others with CUDNN_DEFAULT_MATH; with CUDNN_FMA_MATH in convDesc all run with that alone. Waits for the results.
+    An algorithm with a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH; others run with
+    CUDNN_DEFAULT_MATH. With CUDNN_FMA_MATH in convDesc, all run with that math type alone. The call waits for the results.
     Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
     ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
     """
@@ -219,8 +230,9 @@ _F_EX = "cudnnFindConvolutionBackwardFilterAlgorithmEx"
 def cudnnFindConvolutionBackwardFilterAlgorithmEx(
     handle, xDesc, x, dyDesc, dy, convDesc, dwDesc, dw, requestedAlgoCount, workSpace, workSpaceSizeInBytes
 ):
-    """As cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory: dw is overwritten, and algorithms that need
-    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+    """Do the same as cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory.
+
+    The search overwrites dw. Algorithms that need more workspace than given (NULL is 0 bytes) get the status ALLOC_FAILED.
 
     Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
     (c21), memory that is too small. Source: 6.2.10.

@@ -1,4 +1,4 @@
-"""The gradient of a convolution's bias (6.2.1)."""
+"""Implement the gradient of a convolution's bias (6.2.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BIAS_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 @computing()
 def cudnnConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
-    """db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
+    """Compute db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
 
     dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8 dimensions. db: as many dimensions, of extent 1 but for the
     channels, the same type. Sums are in DOUBLE for DOUBLE, else in FLOAT, always in the same order.

@@ -1,4 +1,4 @@
-"""What the searches for algorithms of convolutions and of their gradients have in common: candidates, ranking, measuring."""
+"""Implement what all searches for convolution algorithms share: candidates, ranking, measuring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_MATH = cudnnMathType_t.CUDNN_DEFAULT_MATH
 FMA_MATH = cudnnMathType_t.CUDNN_FMA_MATH
 DETERMINISTIC = cudnnDeterminism_t.CUDNN_DETERMINISTIC
 NON_DETERMINISTIC = cudnnDeterminism_t.CUDNN_NON_DETERMINISTIC
-UNMEASURED = -1.0  # the time of a ranked or failed entry (docs/errata.md, D194, D239)
+UNMEASURED = -1.0  # milliseconds, the time of a ranked or failed entry (docs/errata.md, D194, D239)
 
 
 class AlgorithmResults(NamedTuple):
@@ -27,11 +27,14 @@ class AlgorithmResults(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One direction of a convolution and how its algorithms are told.
+    """Describe the search for one direction of a convolution.
 
-    tensor_op: algorithms that have a CUDNN_TENSOR_OP_MATH variant. unordered: algorithms whose sums have no fixed order by their enumerators'
-    texts. operation: what computes a problem by an algorithm. check_problem: raises where the descriptors do not fit each other, by the
-    clauses of a call. check_support: raises where the algorithm does not take the problem, likewise. entry: the documented structure of a result.
+    tensor_op: holds the algorithms with a CUDNN_TENSOR_OP_MATH variant.
+    unordered: holds the algorithms whose enumerators document that sums have no fixed order.
+    operation: returns the operation that computes a problem by an algorithm.
+    check_problem: raises an error that cites a call's clauses if the descriptors do not fit each other.
+    check_support: raises such an error if the algorithm does not support the problem.
+    entry: is the documented structure of a result.
     """
 
     algorithms: type[IntEnum]
@@ -44,23 +47,24 @@ class Search:
 
     @property
     def most(self) -> int:
-        """Return how many results there can be: all algorithms, and those with a tensor op variant once more."""
+        """Return the maximum number of results: all algorithms, plus one for each tensor op variant."""
         return len(self.algorithms) + len(self.tensor_op)
 
     def workspace_bytes(self, handle: Any, problem: Problem, algorithm: IntEnum, clauses: Mapping[str, str]) -> int:
-        """Return the bytes that the algorithm needs; raise where the descriptors do not fit or it does not take the problem."""
+        """Return the bytes that the algorithm needs; raise an error if the descriptors do not fit or it does not
+        support the problem."""
         self.check_problem(problem, clauses)
         self.check_support(problem, algorithm, clauses)
         return int(handle.backend.workspace_bytes(self.operation(problem, problem.convolution, algorithm)))
 
     def math_types(self, asked: cudnnMathType_t, algorithm: IntEnum) -> tuple[cudnnMathType_t, ...]:
-        """Return the math types that an algorithm is tried with, the descriptor's first (docs/errata.md, search-math)."""
+        """Return the math types to try an algorithm with, the descriptor's first (docs/errata.md, search-math)."""
         if asked in (DEFAULT_MATH, FMA_MATH):
             return (asked,)
         return (asked, DEFAULT_MATH) if algorithm in self.tensor_op else (DEFAULT_MATH,)
 
     def candidates(self, problem: Problem) -> Iterator[Any]:
-        """Every algorithm with the math types that it is tried with, those with the descriptor's own before all others."""
+        """Yield the operation of every algorithm with each of its math types; those with the descriptor's math type come first."""
         asked = problem.convolution.math_type
         pairs = [(algorithm, math) for algorithm in self.algorithms for math in self.math_types(asked, algorithm)]
         for algorithm, math_type in sorted(pairs, key=lambda pair: pair[1] != asked):
@@ -69,9 +73,10 @@ class Search:
     def ranked(
         self, handle: Any, problem: Problem, count: int, few: str, clauses: Mapping[str, str]
     ) -> AlgorithmResults:
-        """At most ``count`` results, the one expected to be fastest first, those that do not take the problem last.
+        """Return at most ``count`` results, ordered by expected speed, with unsupported algorithms last.
 
-        few: the clause of a count below 1. clauses: those of descriptors that do not fit each other."""
+        few: is the clause of a count below 1. clauses: apply to descriptors that do not fit each other.
+        """
         some(count, few)
         taken, refused = self._sorted_out(handle, problem, clauses)
         preferred = handle.backend.preferred_algorithms(taken)
@@ -80,7 +85,8 @@ class Search:
     def measured(
         self, handle: Any, problem: Problem, count: int, few: str, clauses: Mapping[str, str], no_memory: str
     ) -> AlgorithmResults:
-        """At most ``count`` results, measured on zeros in memory of its own; no_memory: the clause where there is none."""
+        """Return at most ``count`` results, measured on zeros in temporary memory; no_memory is the clause for a failed
+        allocation."""
         some(count, few)
         taken, refused = self._sorted_out(handle, problem, clauses)
         described = self.operation(problem, problem.convolution, next(iter(self.algorithms)))
@@ -105,8 +111,11 @@ class Search:
         bytes_said: int,
         unusable: Mapping[str, str],
     ) -> AlgorithmResults:
-        """At most ``count`` results, measured on the caller's memory, by the operands' names; bytes_said: of its workSpace, where that
-        is not NULL. unusable: the clauses of memory, output and workSpace that cannot be used."""
+        """Return at most ``count`` results, measured on the caller's memory.
+
+        memory: maps operand names to memory. bytes_said: is the stated size of workSpace, if that is not NULL.
+        unusable: holds the clauses for unusable memory, output and workSpace.
+        """
         some(count, few)
         taken, refused = self._sorted_out(handle, problem, clauses)
         room = 0 if memory["workSpace"] is None else bytes_said
@@ -130,7 +139,7 @@ class Search:
         return _first(_by_time(found) + refused, count)
 
     def _sorted_out(self, handle: Any, problem: Problem, clauses: Mapping[str, str]) -> tuple[list[Any], list[Any]]:
-        """(operations of the algorithms that take the problem, with their workspace; results of those that do not)."""
+        """Return (operations of supported algorithms with their workspace, results of unsupported ones)."""
         self.check_problem(problem, clauses)
         taken, refused = [], []
         for operation in self.candidates(problem):
@@ -147,7 +156,7 @@ class Search:
         return self.entry(operation.algo, status, time, operation.workspace_bytes, determinism, math_type)
 
     def _measured(self, handle: Any, operation: Any, operands: list[Any]) -> Any:
-        """Return the entry of an operation run on these operands, the workspace last."""
+        """Run an operation on these operands, the workspace last, and return its entry."""
         try:
             return self._result(operation, SUCCESS, handle.backend.algorithm_time(operation, operands, handle.stream))
         except BackendError:
@@ -167,12 +176,12 @@ class Search:
 
 
 def some(requested: int, clause: str) -> None:
-    """Raise BAD_PARAM unless at least one result is asked for."""
+    """Raise BAD_PARAM unless at least one result is requested."""
     expect(requested > 0, BAD_PARAM, clause, f"requestedAlgoCount is {requested}, not positive")
 
 
 def _by_time(results: list[Any]) -> list[Any]:
-    """Successes by time, then failures; of equal times in the order of the candidates."""
+    """Return successes ordered by time, then failures; equal times keep the order of the candidates."""
     return sorted(results, key=lambda result: (result.status != SUCCESS, result.time))
 
 
@@ -182,7 +191,7 @@ def _first(results: list[Any], count: int) -> AlgorithmResults:
 
 
 def _zeros(handle: Any, nbytes: int, clause: str) -> Any:
-    """Device memory that holds zeros: numbers in every type."""
+    """Return device memory filled with zeros, which are numbers in every type."""
     try:
         return handle.zeros(nbytes)
     except CudnnError as error:
@@ -190,7 +199,7 @@ def _zeros(handle: Any, nbytes: int, clause: str) -> Any:
 
 
 def _operand(handle: Any, name: str, value: Any, nbytes: int, clause: str) -> Any:
-    """Memory that the caller gave, of at least ``nbytes`` where its size is known."""
+    """Return the operand for the caller's memory, which has at least ``nbytes`` if its size is known."""
     try:
         operand = handle.backend.operand(value)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Fused operations (6.1.3.1): parameter packs, plans, their execution."""
+"""Implement fused operations (6.1.3.1): parameter packs, plans, their execution."""
 
 from . import packs, plans
 

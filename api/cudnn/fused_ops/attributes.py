@@ -1,4 +1,4 @@
-"""A constant parameter pack as a plan reads it: which operands there will be, and what the tables demand of their descriptors."""
+"""Implement a constant parameter pack as a plan reads it: which operands there will be, and what the tables demand of their descriptors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Attributes:
         self.pack, self.ops = pack, pack.ops
 
     def descriptor(self, name):
-        """The specification of a descriptor; BAD_PARAM where the pack has none."""
+        """Return the specification of a descriptor; BAD_PARAM where the pack has none."""
         spec = self.pack.get(Const[f"CUDNN_PARAM_{name}"])
         expect(
             spec is not None, BAD_PARAM, INCORRECT_PARAMETER, f"CUDNN_PARAM_{name} is NULL, {self.ops.name} needs it"
@@ -32,19 +32,19 @@ class Attributes:
         return spec
 
     def promises(self, operand):
-        """Whether the variant parameter pack will have memory for an operand."""
+        """Return whether the variant parameter pack will have memory for an operand."""
         return (self.pack.get(_PLACEHOLDERS[operand]) or NULL) != NULL
 
     def operand(self, operand, name):
-        """The descriptor of an operand; None where its pointer will be NULL."""
+        """Return the descriptor of an operand; None where its pointer will be NULL."""
         return self.descriptor(name) if self.promises(operand) else None
 
     def optional(self, operand, name):
-        """The descriptor of an operand whose step becomes a NOP without pointer or descriptor; None then."""
+        """Return the descriptor of an operand whose step becomes a NOP without pointer or descriptor; None then."""
         return self.pack.get(Const[f"CUDNN_PARAM_{name}"]) if self.promises(operand) else None
 
     def required(self, operand, name):
-        """The descriptor of an operand that the sequence cannot do without."""
+        """Return the descriptor of an operand that the sequence cannot do without."""
         placeholder = _PLACEHOLDERS[operand].name
         expect(
             self.promises(operand),
@@ -89,7 +89,7 @@ class Attributes:
                f"CUDNN_PARAM_BN_MODE is {mode.name}, supported are {names}")  # fmt: skip
 
     def activation(self):
-        """The activation; None where it does nothing. NOT_SUPPORTED for others than RELU and IDENTITY."""
+        """Return the activation; None where it does nothing. NOT_SUPPORTED for others than RELU and IDENTITY."""
         spec = self.pack.get(Const.CUDNN_PARAM_ACTIVATION_DESC)
         if spec is None:
             return None

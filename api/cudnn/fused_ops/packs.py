@@ -1,4 +1,4 @@
-"""Parameter packs of fused operations (6.2.3, 6.2.5, 6.2.6, 6.2.8, 6.2.15, 6.2.16, 6.2.18, 6.2.19)."""
+"""Implement parameter packs of fused operations (6.2.3, 6.2.5, 6.2.6, 6.2.8, 6.2.15, 6.2.16, 6.2.18, 6.2.19)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SV, _GV = "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariant
 
 @documented(invalid={"ops": ("c05", NOT_SUPPORTED)})
 def cudnnCreateFusedOpsConstParamPack(ops):
-    """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+    """Return a constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
     Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
@@ -30,7 +30,7 @@ def cudnnCreateFusedOpsConstParamPack(ops):
 
 @documented()
 def cudnnDestroyFusedOpsConstParamPack(constPack):
-    """Destroy the pack; using it afterwards is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+    """Destroy the pack; any later use is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
     constPack.destroy()
 
 
@@ -57,7 +57,7 @@ class ConstParam(NamedTuple):
 
 @documented(invalid={"constPack": "c06", "paramLabel": "c09"})
 def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
-    """(param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
 
     Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
     """
@@ -72,7 +72,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
 
 @documented(invalid={"*": "c03"})
 def cudnnCreateFusedOpsVariantParamPack(ops):
-    """A variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+    """Return a variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
     pack, labels = FusedOpsVariantParamPack(), VARIANT[ops]
     presets = {None: None, "double": 0.0}
     pack.spec = FusedOpsParamsSpec(ops, labels, tuple(presets.get(scalar_type(label), 0) for label in labels))
@@ -81,7 +81,7 @@ def cudnnCreateFusedOpsVariantParamPack(ops):
 
 @documented()
 def cudnnDestroyFusedOpsVariantParamPack(varPack):
-    """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
+    """Destroy the pack, not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
     varPack.destroy()
 
 
@@ -102,7 +102,7 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 
 @documented(invalid={"varPack": "c04", "paramLabel": "c06"})
 def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
-    """The device memory that was set, None where it is NULL, or the scalar.
+    """Return the device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
     """

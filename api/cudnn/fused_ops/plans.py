@@ -1,4 +1,4 @@
-"""Plans of fused operations (6.2.4, 6.2.7, 6.2.11, 6.2.17)."""
+"""Implement plans of fused operations (6.2.4, 6.2.7, 6.2.11, 6.2.17)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PlanSpec:
 
     @classmethod
     def of(cls, operation, pack):
-        """The plan of an operation that a constant parameter pack describes."""
+        """Return the plan of an operation that a constant parameter pack describes."""
         labels = VARIANT[pack.ops]
         listed = PROMISE_CLAUSES.get(pack.ops)
         null, element, aligned = map(clause_of, listed) if listed else [INCORRECT_PARAMETER] * 3
@@ -76,7 +76,7 @@ class PlanSpec:
 
 @documented(invalid={"ops": "c03"})
 def cudnnCreateFusedOpsPlan(ops):
-    """A plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+    """Return a plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
 
     Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
     """
@@ -87,7 +87,7 @@ def cudnnCreateFusedOpsPlan(ops):
 
 @documented()
 def cudnnDestroyFusedOpsPlan(plan):
-    """Destroy the plan; None does nothing, using it afterwards is BAD_PARAM. Source: 6.2.7."""
+    """Destroy the plan; None does nothing, any later use is BAD_PARAM. Source: 6.2.7."""
     if plan is not None:
         plan.destroy()
 
@@ -112,7 +112,7 @@ def cudnnMakeFusedOpsPlan(handle, plan, constPack):
 
 
 def _with_workspace(handle, operation):
-    """(the operation with the workspace that the backend needs for it, its bytes)."""
+    """Return (the operation with the workspace that the backend needs for it, its bytes)."""
     if operation is None or "workSpace" not in operation.raw:
         return operation, 0
     needed = handle.backend.workspace_bytes(replace(operation, workspace_bytes=0))
@@ -145,7 +145,7 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
 
 
 def _prepared(handle, operation, pack):
-    """The operation of a plan with the scalars of a pack, whose workspace is checked."""
+    """Return the operation of a plan with the scalars of a pack, whose workspace is checked."""
     operation, _ = _with_workspace(handle, operation)
     operation = _with_scalars(operation, pack)
     if "workSpace" in operation.raw:
@@ -154,7 +154,7 @@ def _prepared(handle, operation, pack):
 
 
 def _memory(handle, pointers, values):
-    """The memory of each operand, held to what its placeholder promised."""
+    """Return the memory of each operand, held to what its placeholder promised."""
     memory = {}
     for pointer in pointers:
         value, promise = values[pointer.index], pointer.promise
@@ -180,7 +180,7 @@ def _check_alignment(handle, pointer, value):
 
 
 def _with_scalars(operation, pack):
-    """The operation with the scalars of the pack."""
+    """Return the operation with the scalars of the pack."""
     scalars = {}
     if hasattr(operation, "epsilon"):
         scalars["epsilon"] = epsilon = pack.get(EPSILON)

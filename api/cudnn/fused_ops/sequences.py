@@ -1,4 +1,4 @@
-"""The operation of each sequence, from a constant parameter pack: what cudnnMakeFusedOpsPlan demands (docs/errata.md, D298)."""
+"""Implement the operation of each sequence, from a constant parameter pack: what cudnnMakeFusedOpsPlan demands (docs/errata.md, D298)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EQUIVALENTS = {
 
 
 def _finalized(a, first):
-    """(scale, bias, eqScale, eqBias, their descriptors) of the sequences that finalise statistics. first: the descriptor that says
+    """Return (scale, bias, eqScale, eqBias, their descriptors) of the sequences that finalise statistics. first: the descriptor that says
     how many channels there are."""
     a.spatial()
     wants = {name: a.promises(name) for name in ("eqScale", "eqBias")}
@@ -163,7 +163,7 @@ FILTER_ALGORITHMS = (FILTER_ALGO_1, FILTER_ALGO_0, FILTER_ALGO_3)
 
 
 def _algorithm(problem, algorithms, reason):
-    """The first algorithm that takes a problem; NOT_SUPPORTED where there is none. reason: why one does not."""
+    """Return the first algorithm that takes a problem; NOT_SUPPORTED where there is none. reason: why one does not."""
     names = ", ".join(configuration.name for configuration in CONFIGURATIONS)
     expect(problem.configuration in CONFIGURATIONS, NOT_SUPPORTED, UNSUPPORTED,
            f"x, the filter, CUDNN_PARAM_CONV_DESC and y have the data types of none of {names}")  # fmt: skip
@@ -173,7 +173,7 @@ def _algorithm(problem, algorithms, reason):
 
 
 def _forward(a):
-    """The convolution, x, w, y and the algorithm of a forward convolution."""
+    """Return the convolution, x, w, y and the algorithm of a forward convolution."""
     problem = Problem(
         a.descriptor("CONV_DESC"), a.required("x", "XDESC"), a.required("w", "WDESC"), a.required("y", "YDESC")
     )
@@ -191,7 +191,7 @@ def _forward(a):
 
 
 def _scaled_x(a, x):
-    """(eqScale, eqBias) of a sequence that begins with them."""
+    """Return (eqScale, eqBias) of a sequence that begins with them."""
     scale, bias = a.optional("eqScale", "BN_EQSCALEBIAS_DESC"), a.optional("eqBias", "BN_EQSCALEBIAS_DESC")
     _equivalents(a, x.data_type, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=scale or bias)
     return {"eqScale": scale, "eqBias": bias}

@@ -1,4 +1,4 @@
-"""Calls of the normalizations."""
+"""Implement calls of the normalizations."""
 
 from . import batch, batch_ex, divisive, lrn, norm, norm_training
 

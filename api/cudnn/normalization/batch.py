@@ -1,4 +1,4 @@
-"""Batch normalization: its descriptor and calls (3.2.3, 3.2.18, 4.1.2, 4.1.4)."""
+"""Implement batch normalization: its descriptor and calls (3.2.3, 3.2.18, 4.1.2, 4.1.4)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cudnnBatchNormalizationForwardInference(
     handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, estimatedMean, estimatedVariance,
     epsilon,
 ):  # fmt: skip
-    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
     descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
@@ -77,7 +77,7 @@ def cudnnBatchNormalizationForwardTraining(
     handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
     resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
 ):  # fmt: skip
-    """y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
 
     mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
     resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
@@ -122,7 +122,7 @@ def cudnnBatchNormalizationBackward(
     handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
     bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
 ):  # fmt: skip
-    """The gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
+    """Compute the gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
     dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
 
     dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.

@@ -1,4 +1,4 @@
-"""Batch normalization with a fused activation: its calls and the sizes of their buffers (4.1.3, 4.1.5, 4.1.8 to 4.1.10)."""
+"""Implement batch normalization with a fused activation: its calls and the sizes of their buffers (4.1.3, 4.1.5, 4.1.8 to 4.1.10)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def added_types(cites: Clauses, ops: int, x) -> None:
 def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     handle, mode, bnOps, xDesc, zDesc, yDesc, bnScaleBiasMeanVarDesc, activationDesc,
 ):  # fmt: skip
-    """The bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.9.
     """
@@ -95,7 +95,7 @@ def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
 def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     handle, mode, bnOps, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dBnScaleBiasDesc, activationDesc,
 ):  # fmt: skip
-    """The bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.8.
     """
@@ -108,7 +108,7 @@ def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
 
 @documented()
 def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, mode, bnOps, activationDesc, xDesc):
-    """The bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
     data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.

@@ -1,4 +1,4 @@
-"""Divisive normalization (3.2.33, 4.1.6); its parameters are those of an LRN descriptor."""
+"""Implement divisive normalization (3.2.33, 4.1.6); its parameters are those of an LRN descriptor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TYPES = (FLOAT, DOUBLE, HALF)
     memory=[SameMemory("x", "y", "c22", allowed=lambda o: o.x == o.y)],
 )  # fmt: skip
 def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, means, temp, temp2, beta, yDesc, y):
-    """y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
 
     d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
     positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
@@ -60,7 +60,7 @@ def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, m
 def cudnnDivisiveNormalizationBackward(
     handle, normDesc, mode, alpha, xDesc, x, means, dy, temp, temp2, beta, dxDesc, dx, dMeans,
 ):  # fmt: skip
-    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
 
     x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
     the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is

@@ -1,4 +1,4 @@
-"""Local response normalization: its descriptor and calls (3.2.11, 3.2.26, 3.2.48, 3.2.65, 3.2.83, 4.1.14)."""
+"""Implement local response normalization: its descriptor and calls (3.2.11, 3.2.26, 3.2.48, 3.2.65, 3.2.83, 4.1.14)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPES = (FLOAT, DOUBLE, HALF)
 
 @documented()
 def cudnnCreateLRNDescriptor():
-    """A new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
+    """Return a new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
 
     Source: 3.2.11, cudnnCreateLRNDescriptor/c01, c02; presets 3.2.83.
     """
@@ -52,14 +52,14 @@ class LRNParameters(NamedTuple):
 
 @documented()
 def cudnnGetLRNDescriptor(normDesc):
-    """(lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
+    """Return (lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
     spec = normDesc.spec
     return LRNParameters(spec.n, spec.alpha, spec.beta, spec.k)
 
 
 @documented()
 def cudnnDestroyLRNDescriptor(lrnDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.26."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 3.2.26."""
     lrnDesc.destroy()
 
 
@@ -77,7 +77,7 @@ def _supported(layouts: str, strided: str, **tensors: TensorSpec) -> None:
     memory=[SameMemory("x", "y", INCORRECT_PARAMETER, allowed=lambda o: o.x == o.y)],
 )
 def cudnnLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta, yDesc, y):
-    """y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
 
     The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
     the edges too. Sums and powers are computed in float, in double for DOUBLE.
@@ -99,7 +99,7 @@ def cudnnLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta
 def cudnnLRNCrossChannelBackward(
     handle, normDesc, lrnMode, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx,
 ):  # fmt: skip
-    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+    """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
     With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
     (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the

@@ -1,4 +1,4 @@
-"""cudnnNormalization*: its descriptors and calls (3.2.19, 3.2.66), over the operations of batch normalization."""
+"""Implement cudnnNormalization*: its descriptors and calls (3.2.19, 3.2.66), over the operations of batch normalization."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cudnnNormalizationForwardInference(
     handle, mode, normOps, algo, alpha, beta, xDesc, x, normScaleBiasDesc, normScale, normBias, normMeanVarDesc, estimatedMean,
     estimatedVariance, zDesc, z, activationDesc, yDesc, y, epsilon, groupCnt,
 ):  # fmt: skip
-    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
     descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by

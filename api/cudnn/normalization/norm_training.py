@@ -1,4 +1,4 @@
-"""cudnnNormalization* in training: calls and the sizes of their buffers (4.1.11 to 4.1.13, 4.1.15, 4.1.16)."""
+"""Implement cudnnNormalization* in training: calls and the sizes of their buffers (4.1.11 to 4.1.13, 4.1.15, 4.1.16)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _spec(descriptor):
 def cudnnGetNormalizationForwardTrainingWorkspaceSize(
     handle, mode, normOps, algo, xDesc, zDesc, yDesc, normScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
 ):  # fmt: skip
-    """The bytes of workspace of cudnnNormalizationForwardTraining: 0.
+    """Return the bytes of workspace of cudnnNormalizationForwardTraining: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.12.
     """
@@ -59,7 +59,7 @@ def cudnnGetNormalizationForwardTrainingWorkspaceSize(
 def cudnnGetNormalizationBackwardWorkspaceSize(
     handle, mode, normOps, algo, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dNormScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
 ):  # fmt: skip
-    """The bytes of workspace of cudnnNormalizationBackward: 0.
+    """Return the bytes of workspace of cudnnNormalizationBackward: 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.11.
     """
@@ -76,7 +76,7 @@ def cudnnGetNormalizationBackwardWorkspaceSize(
 
 @documented(invalid={"algo": ("c10", NOT_SUPPORTED)})
 def cudnnGetNormalizationTrainingReserveSpaceSize(handle, mode, normOps, algo, activationDesc, xDesc, groupCnt):
-    """The bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
     groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
@@ -105,7 +105,7 @@ def cudnnNormalizationForwardTraining(
     normMeanVarDesc, resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance, activationDesc, zDesc,
     zData, yDesc, yData, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes, groupCnt,
 ):  # fmt: skip
-    """As cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
 
     BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
@@ -152,7 +152,7 @@ def cudnnNormalizationBackward(
     normMeanVarDesc, savedMean, savedInvVariance, activationDesc, workSpace, workSpaceSizeInBytes, reserveSpace,
     reserveSpaceSizeInBytes, groupCnt,
 ):  # fmt: skip
-    """As cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+    """Do the same as cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
 
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
     epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a

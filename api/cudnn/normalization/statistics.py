@@ -1,4 +1,4 @@
-"""What the calls of batch normalization and cudnnNormalization* demand alike: of descriptors, statistics and factors."""
+"""Implement what the calls of batch normalization and cudnnNormalization* demand alike: of descriptors, statistics and factors."""
 
 from __future__ import annotations
 

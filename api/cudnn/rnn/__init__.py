@@ -1,4 +1,4 @@
-"""Calls of recurrent networks."""
+"""Implement calls of recurrent networks."""
 
 from . import (
     backward,

@@ -1,4 +1,4 @@
-"""cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8 (8.2.18, 8.2.21)."""
+"""Implement cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8 (8.2.18, 8.2.21)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cudnnRNNBackwardData_v8(
     handle, rnnDesc, devSeqLengths, yDesc, y, dy, xDesc, dx, hDesc, hx, dhy, dhx, cDesc, cx, dcy, dcx,
     weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
 ):  # fmt: skip
-    """The gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+    """Compute the gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
 
     Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
     zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.

@@ -1,4 +1,4 @@
-"""Clipping of the state of LSTM cells (7.2.39 to 7.2.42)."""
+"""Implement clipping of the state of LSTM cells (7.2.39 to 7.2.42)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cudnnRNNSetClip_v8(rnnDesc, clipMode, clipNanOpt, lclip, rclip):
 
 @documented()
 def cudnnRNNSetClip(handle, rnnDesc, clipMode, clipNanOpt, lclip, rclip):
-    """As cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
+    """Do the same as cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
     _clip("cudnnRNNSetClip", "c10", "c11", rnnDesc, clipMode, clipNanOpt, lclip, rclip)
 
 
@@ -42,13 +42,13 @@ class ClipParameters(NamedTuple):
 
 @documented(invalid={"rnnDesc": "c08"})
 def cudnnRNNGetClip_v8(rnnDesc):
-    """(clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+    """Return (clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
     clip = rnnDesc.spec.clip
     return ClipParameters(clip.mode, clip.nan, clip.lower, clip.upper)
 
 
 @documented(invalid={"*": "c07"})
 def cudnnRNNGetClip(handle, rnnDesc):
-    """As cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
+    """Do the same as cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
     clip = rnnDesc.spec.clip
     return ClipParameters(clip.mode, clip.nan, clip.lower, clip.upper)

@@ -1,4 +1,4 @@
-"""RNN data descriptors (7.2.5, 7.2.10, 7.2.19, 7.2.47)."""
+"""Implement RNN data descriptors (7.2.5, 7.2.10, 7.2.19, 7.2.47)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ KINDS: dict[cudnnDataType_t, type[np.floating]] = {HALF: np.float16, FLOAT: np.f
 
 @documented()
 def cudnnCreateRNNDataDescriptor():
-    """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+    """Return a new RNN data descriptor, not initialised. Source: 7.2.5."""
     return RNNDataDescriptor()
 
 
 @documented()
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.10."""
     RNNDataDesc.destroy()
 
 

@@ -1,4 +1,4 @@
-"""RNN descriptors (7.2.6, 7.2.11, 7.2.21, 7.2.49)."""
+"""Implement RNN descriptors (7.2.6, 7.2.11, 7.2.21, 7.2.49)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SET = "cudnnSetRNNDescriptor_v8"
 
 @documented()
 def cudnnCreateRNNDescriptor():
-    """A new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
+    """Return a new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
     return RNNDescriptor()
 
 
 @documented()
 def cudnnDestroyRNNDescriptor(rnnDesc):
-    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.11."""
+    """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.11."""
     rnnDesc.destroy()
 
 
@@ -122,7 +122,7 @@ def configured_by_v8(name: str, clause: str, spec: RNNSpec) -> None:
 
 @documented(invalid={"rnnDesc": "c10"})
 def cudnnGetRNNDescriptor_v8(rnnDesc):
-    """The parameters in the order of cudnnSetRNNDescriptor_v8.
+    """Return the parameters in the order of cudnnSetRNNDescriptor_v8.
 
     Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
     """

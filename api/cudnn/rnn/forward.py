@@ -1,4 +1,4 @@
-"""cudnnRNNForward (7.2.36), and what the calls of all generations check alike."""
+"""Implement cudnnRNNForward (7.2.36), and what the calls of all generations check alike."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def cudnnRNNForward(
     handle, rnnDesc, fwdMode, devSeqLengths, xDesc, x, yDesc, y, hDesc, hx, hy, cDesc, cx, cy,
     weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
 ):  # fmt: skip
-    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+    """Return the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
 
     x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
     hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx

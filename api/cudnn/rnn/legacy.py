@@ -1,4 +1,4 @@
-"""What the calls before version 8 check alike: networks without a data type, sequences step by step, weights as filters."""
+"""Implement what the calls before version 8 check alike: networks without a data type, sequences step by step, weights as filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Section:
     """The clauses of a call, by what they are about.
 
     network, invalid: rnnDesc and the other descriptors, where they are wrong in themselves. shape: what does not fit. ragged,
-    double: what a persistent algorithm does not take. work, reserve: spaces that are too small. failed: of the device.
+    double: what a persistent algorithm does not support. work, reserve: spaces that are too small. failed: of the device.
     """
 
     name: str

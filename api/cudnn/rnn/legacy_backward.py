@@ -1,4 +1,4 @@
-"""The backward calls before version 8 (8.2.17, 8.2.19, 8.2.20, 8.2.22): the operations of the calls of version 8, described otherwise."""
+"""Implement the backward calls before version 8 (8.2.17, 8.2.19, 8.2.20, 8.2.22): the operations of the calls of version 8, described otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _spaces(section, spec, x, work_bytes, reserve_bytes):
 
 
 def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
-    """The operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
+    """Return the operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
     states = described(section, spec, dx.batch, **states)
@@ -54,7 +54,7 @@ def cudnnRNNBackwardData(
     """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
 
     Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c58). Source: 8.2.17.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
     """
     described_steps = (("yDesc", yDesc), ("dyDesc", dyDesc), ("dxDesc", dxDesc))
     data = (sequences(DATA, name, seqLength, steps) for name, steps in described_steps)
@@ -94,7 +94,7 @@ def cudnnRNNBackwardWeights(
     """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
 
     Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c24). Source: 8.2.20.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
     """
     data = (sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     sizes = workspaceSizeInBytes, reserveSpaceSizeInBytes

@@ -1,4 +1,4 @@
-"""Setters and getters of RNN descriptors that cudnnSetRNNDescriptor_v8 replaced (7.2.18, 7.2.20, 7.2.26, 7.2.27, 7.2.29, 7.2.45, 7.2.46,
+"""Implement setters and getters of RNN descriptors that cudnnSetRNNDescriptor_v8 replaced (7.2.18, 7.2.20, 7.2.26, 7.2.27, 7.2.29, 7.2.45, 7.2.46,
 7.2.48, 7.2.50 to 7.2.52)."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RNNParametersV6(NamedTuple):
 
 @documented(invalid={"*": "c08"})
 def cudnnGetRNNDescriptor_v6(handle, rnnDesc):
-    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+    """What either setter set, not checked. A fresh descriptor returns zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
     s = rnnDesc.spec
     return RNNParametersV6(s.hidden, s.layers, rnnDesc.dropout, s.input_mode, s.direction, s.cell, s.algo, s.precision)
 
@@ -79,7 +79,7 @@ def cudnnSetRNNBiasMode(rnnDesc, biasMode):
 
 @documented(invalid={"rnnDesc": "c04"})
 def cudnnGetRNNBiasMode(rnnDesc):
-    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+    """Return the bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
     return rnnDesc.spec.bias
 
 
@@ -91,7 +91,7 @@ def cudnnSetRNNPaddingMode(rnnDesc, paddingMode):
 
 @documented(invalid={"rnnDesc": "c04"})
 def cudnnGetRNNPaddingMode(rnnDesc):
-    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+    """Return whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
     return cudnnRNNPaddingMode_t(rnnDesc.spec.padded)
 
 
@@ -103,7 +103,7 @@ def cudnnSetRNNMatrixMathType(rnnDesc, mType):
 
 @documented(invalid={"rnnDesc": "c04"})
 def cudnnGetRNNMatrixMathType(rnnDesc):
-    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+    """Return the advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
     return rnnDesc.spec.math_type
 
 
@@ -137,7 +137,7 @@ class ProjectionParameters(NamedTuple):
 
 @documented(invalid={"handle": "c06", "rnnDesc": "c06"})
 def cudnnGetRNNProjectionLayers(handle, rnnDesc):
-    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+    """Return (recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
     return ProjectionParameters(rnnDesc.spec.projected, 0)
 
 

@@ -1,4 +1,4 @@
-"""The forward calls before version 8 (7.2.37, 7.2.38, 8.2.23, 8.2.24): the operation of cudnnRNNForward, described otherwise."""
+"""Implement the forward calls before version 8 (7.2.37, 7.2.38, 8.2.23, 8.2.24): the operation of cudnnRNNForward, described otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
 def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
-    """The operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
+    """Return the operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
     states = described(section, spec, x.batch, **states)
@@ -43,7 +43,7 @@ def cudnnRNNForwardInference(
 
     wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
     Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
-    NOT_SUPPORTED for what a persistent algorithm does not take, and for data types (c44). Source: 7.2.37.
+    NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
     data = (sequences(INFERENCE, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}
@@ -62,7 +62,7 @@ def cudnnRNNForwardTraining(
     """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
 
     Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
-    NOT_SUPPORTED for what a persistent algorithm does not take (cudnnRNNForward/c41, c43). Source: 8.2.23.
+    NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
     """
     data = (sequences(TRAINING, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
     states = {"hx": hxDesc, "cx": cxDesc, "hy": hyDesc, "cy": cyDesc}

@@ -1,4 +1,4 @@
-"""Plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC (7.2.2, 7.2.4, 7.2.9, 7.2.44): for one network and one number of sequences."""
+"""Implement plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC (7.2.2, 7.2.4, 7.2.9, 7.2.44): for one network and one number of sequences."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _positive(name: str, batch: int) -> None:
 
 @documented()
 def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
-    """A plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
+    """Return a plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
 
     Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to configure
     the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not take and a

@@ -1,4 +1,4 @@
-"""Searches for the fastest algorithm of a recurrent network (7.2.13, 7.2.17, 7.2.22, 7.2.23, 8.2.6 to 8.2.8)."""
+"""Implement searches for the fastest algorithm of a recurrent network (7.2.13, 7.2.17, 7.2.22, 7.2.23, 8.2.6 to 8.2.8)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ WEIGHTS = Section("cudnnFindRNNBackwardWeightsAlgorithmEx", "c33", "c34", "c35",
 
 @documented()
 def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, rnnDesc):
-    """How many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+    """Return how many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
     return len(EVERY)
 
 
 @documented()
 def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle, rnnDesc):
-    """How many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
+    """Return how many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
     return len(EVERY)
 
 
 @documented()
 def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle, rnnDesc):
-    """How many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+    """Return how many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
     return len(EVERY)
 
 
@@ -99,7 +99,7 @@ def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNN
 
 
 def _tried(handle: Any, operation: Operation | CudnnError, operands: list[Any]) -> tuple[cudnnStatus_t, float, int]:
-    """(status, milliseconds, bytes of workspace) of one run."""
+    """Return (status, milliseconds, bytes of workspace) of one run."""
     if isinstance(operation, CudnnError):
         return operation.status, UNMEASURED, 0
     nbytes = operation.nbytes("workSpace")
@@ -125,7 +125,7 @@ def _specs(*descriptors: Any) -> tuple[Any, ...]:
 
 
 def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount):
-    """The search of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
+    """Return the search of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
     x, y, w, *states = _specs(*described)
     data = [sequences(section, name, seqLength, steps) for name, steps in (("xDesc", x), ("yDesc", y))]
     named = dict(zip(("hx", "cx", "hy", "cy"), states, strict=True))
@@ -141,7 +141,7 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes,
 ):  # fmt: skip
-    """(returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
+    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
     memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
     status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
 
@@ -162,7 +162,7 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
     of dropout advance by each.
 
     Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
@@ -181,7 +181,7 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
     dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, findIntensity, requestedAlgoCount, workspace, workSpaceSizeInBytes,
     reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
     runs is not determined: the forward call comes again before a gradient.
 
     Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
@@ -207,7 +207,7 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, findIntensity, requestedAlgoCount, workspace,
     workspaceSizeInBytes, dwDesc, dw, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """As cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
 
     Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
     (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.

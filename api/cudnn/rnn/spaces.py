@@ -1,4 +1,4 @@
-"""How much temporary memory a network needs (7.2.30, 7.2.33, 8.2.14)."""
+"""Implement how much temporary memory a network needs (7.2.30, 7.2.33, 8.2.14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TempSpaceSizes(NamedTuple):
 
 @documented(invalid={"*": "c08"})
 def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
-    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+    """Return (workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
     Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
     NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
@@ -50,7 +50,7 @@ def _bytes(clause, space_of, network, steps, batch):
 
 
 def _size(name, clauses, space_of, network, length, steps):
-    """Bytes that a network needs for sequences described step by step. clauses: rnnDesc, then those of ``check_steps``."""
+    """Return the bytes that a network needs for sequences described step by step. clauses: rnnDesc, then those of ``check_steps``."""
     network_clause, *others = (f"{name}/{clause}" for clause in clauses)
     specs = [descriptor.spec for descriptor in steps]
     check_steps("xDesc", specs, length, *others)
@@ -60,7 +60,7 @@ def _size(name, clauses, space_of, network, length, steps):
 
 @documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
 def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
-    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
     Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
     NOT_SUPPORTED for data types (c13). Source: 7.2.33.
@@ -71,7 +71,7 @@ def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
 
 @documented(invalid={"rnnDesc": "c10", "xDesc": "c11"})
 def cudnnGetRNNTrainingReserveSize(handle, rnnDesc, seqLength, xDesc):
-    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.

@@ -1,4 +1,4 @@
-"""Arrays of tensor descriptors, one for each step of a batch of sequences, as the calls before version 8 take them."""
+"""Implement arrays of tensor descriptors, one for each step of a batch of sequences, as the calls before version 8 take them."""
 
 from __future__ import annotations
 

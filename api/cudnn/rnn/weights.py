@@ -1,4 +1,4 @@
-"""The weight space of a network: its size, and where each matrix and bias lies in it (7.2.31, 7.2.32)."""
+"""Implement the weight space of a network: its size, and where each matrix and bias lies in it (7.2.31, 7.2.32)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARAMS = "cudnnGetRNNWeightParams"
 
 @documented(invalid={"*": "c04"})
 def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
-    """Bytes of all matrices and biases.
+    """Return the bytes of all matrices and biases.
 
     Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
@@ -40,7 +40,7 @@ class WeightParameters(NamedTuple):
 
 @documented(invalid={"*": "c20"})
 def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weightSpace, linLayerID, mDesc, bDesc):
-    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
 
     mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
     returned; None, and a descriptor that reads as zeros, for what the network does not have.
