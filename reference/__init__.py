@@ -1,4 +1,6 @@
-"""The judge: every operation's documented semantics in NumPy, and the error a correct implementation may have."""
+"""Judge results: compute every operation's documented semantics in NumPy, and the error that a correct implementation
+may have.
+"""
 
 from typing import TYPE_CHECKING
 

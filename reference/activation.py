@@ -1,4 +1,4 @@
-"""Activations (3.2.1, 4.1.1). Formulas: docs/errata.md, D010 and D144."""
+"""Compute activations (3.2.1, 4.1.1). docs/errata.md, D010 and D144, gives the formulas."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from .precision import PRECISION
 from .spread import Relative
 from .view import Array
 
-# Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double
-# exp 1 ulp, tanh 1 ulp; one ulp is two roundings) and the operations around it, each of relative effect 1.
-SIGMOID_ROUNDINGS = 12  # exp (4, of a relative weight below 1), 1 + e, division (up to 2 ulp where approximate)
+# These count the roundings of one evaluation in the compute type. The function itself errs by 2 ulp (CUDA's expf and
+# tanhf) or 1 ulp (double exp and tanh). One ulp is two roundings; each operation around the function adds one.
+SIGMOID_ROUNDINGS = 12  # roundings: exp (4, weighted below 1), 1 + e, and a division of up to 2 ulp
 TANH_ROUNDINGS = 8
-ELU_ROUNDINGS = 6  # exp (4), difference, product: of the terms exp(x) and 1, however small their difference
+# roundings: exp (4), difference, product; relative to |exp(x)| + 1, even where the difference is small
+ELU_ROUNDINGS = 6
 
 
 def _activation(operation: ActivationForward | ActivationBackward) -> ActivationSpec:
-    """The activation with its coefficient in the compute type: a value equal to the rounded limit is at the limit."""
+    """Return the activation with its coefficient rounded to the compute type, so that values equal to it count as at
+    the limit.
+    """
     spec = operation.activation
     return ActivationSpec(spec.mode, spec.relu_nan, in_compute_type(operation, spec.coefficient))
 
@@ -32,7 +35,7 @@ def _propagates(activation: ActivationSpec) -> bool:
 
 
 def _relu(x: Array, activation: ActivationSpec) -> Array:
-    return np.asarray((np.maximum if _propagates(activation) else np.fmax)(x, 0))  # fmax gives 0 for a NaN
+    return np.asarray((np.maximum if _propagates(activation) else np.fmax)(x, 0))  # fmax ignores a NaN and gives 0
 
 
 def _clipped_relu(x: Array, activation: ActivationSpec) -> Array:
@@ -52,7 +55,7 @@ def _elu(x: Array, activation: ActivationSpec) -> Array:
     return np.where(x >= 0, x, activation.coefficient * np.expm1(x))
 
 
-# mode -> (function, roundings)
+# Each mode has a function and the number of its roundings.
 FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
     Mode.CUDNN_ACTIVATION_SIGMOID: (_sigmoid, SIGMOID_ROUNDINGS),
     Mode.CUDNN_ACTIVATION_RELU: (_relu, 0),
@@ -60,12 +63,13 @@ FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
     Mode.CUDNN_ACTIVATION_CLIPPED_RELU: (_clipped_relu, 1),
     Mode.CUDNN_ACTIVATION_ELU: (_elu, ELU_ROUNDINGS),
 }
-FUNCTIONS = (Mode.CUDNN_ACTIVATION_SIGMOID, Mode.CUDNN_ACTIVATION_TANH, Mode.CUDNN_ACTIVATION_ELU)  # that round
+# modes whose results are rounded
+FUNCTIONS = (Mode.CUDNN_ACTIVATION_SIGMOID, Mode.CUDNN_ACTIVATION_TANH, Mode.CUDNN_ACTIVATION_ELU)
 
 
 @implements(ActivationForward)
 def activation_forward(operation: ActivationForward, x: Array) -> Exact:
-    """y = f(x), element by element."""
+    """Compute y = f(x), element by element."""
     function, roundings = FORWARD[operation.activation.mode]
     activation = _activation(operation)
     value = function(x, activation)
@@ -78,7 +82,7 @@ def activation_forward(operation: ActivationForward, x: Array) -> Exact:
 
 
 def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:
-    """The sum of the terms' absolute values: the value itself, but for the difference exp(x) - 1 of the ELU."""
+    """Return the sum of the absolute terms: |value|, except for ELU, which subtracts 1 from exp(x)."""
     if activation.mode != Mode.CUDNN_ACTIVATION_ELU:
         return np.abs(value)
     return np.where(x >= 0, np.abs(value), abs(activation.coefficient) * (np.exp(np.minimum(x, 0)) + 1))
@@ -86,11 +90,13 @@ def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:
 
 @implements(ActivationBackward)
 def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: Array) -> Exact:
-    """dx = f'(x) * dy; sigmoid, tanh and the negative side of ELU use y, the rectified functions x."""
+    """Compute dx = f'(x) * dy. Sigmoid, tanh and the negative side of ELU use y; the rectified modes use x."""
     largest = PRECISION[operation.compute_type][2]
 
     def in_range(magnitude: Array, *passed: Array) -> Array:
-        """The magnitude, infinite where a product on the way overflows: the result is not determined there (D144)."""
+        """Return the magnitude, or infinity where an intermediate product overflows: there the result is not determined
+        (D144).
+        """
         return np.where(np.any([np.abs(p) >= largest for p in passed], axis=0), np.inf, magnitude)
 
     coefficient = _activation(operation).coefficient

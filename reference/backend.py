@@ -1,4 +1,4 @@
-"""The reference backend: host memory, work done at once."""
+"""Run operations in host memory, synchronously: the reference backend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .view import Array
 
 
 class HostMemory:
-    """An allocation of the reference backend, given back with its last reference."""
+    """Hold an allocation of the reference backend, freed with its last reference."""
 
     def __init__(self, nbytes: int) -> None:
         try:
@@ -28,11 +28,11 @@ class HostMemory:
 
     def free(self) -> None:
         self.freed = True
-        self.array = np.empty(0, np.uint8)  # arrays that share the memory keep it
+        self.array = np.empty(0, np.uint8)  # Arrays that share the memory keep it alive.
 
 
 class HostBuffer(SharedBuffer):
-    """Memory of the reference backend; NumPy and DLPack see its bytes without a copy."""
+    """Hold memory of the reference backend. NumPy and DLPack see its bytes without a copy."""
 
     location = "host memory of the reference backend"
     memory: HostMemory
@@ -70,7 +70,7 @@ class HostBuffer(SharedBuffer):
 
 
 class HostOperand:
-    """Memory that the caller owns: a NumPy array, a DLPack tensor of the CPU, or what has the buffer protocol."""
+    """Wrap memory that the caller owns: a NumPy array, a CPU tensor with DLPack, or an object with the buffer protocol."""
 
     __slots__ = ("address", "array", "nbytes", "owner", "writable")
 
@@ -106,31 +106,31 @@ class HostOperand:
     def _from_buffer(view: memoryview) -> Array:
         if not view.c_contiguous:
             raise ValueError("is not contiguous; pass the base array, the descriptor holds the strides")
-        # Only "O" can stand for objects; it may also be in the name of a field.
+        # Only "O" can mean Python objects, but a field name may contain it too.
         return np.asarray(view) if "O" in (view.format or "") else np.frombuffer(view, np.uint8)
 
 
 class Stream:
-    """A stream of the reference backend: work in it has always finished."""
+    """Represent a stream of the reference backend. Its work has always finished."""
 
     def __init__(self, backend_name: str = "reference") -> None:
         self.backend_name = backend_name
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once, because nothing is ever pending."""
 
     def done(self) -> bool:
         return True
 
 
 class ReferenceBackend:
-    """Runs operations in NumPy, in wide arithmetic, one rounding into the output type."""
+    """Run operations in NumPy, in wide arithmetic, with one rounding into the output type."""
 
     name = "reference"
     description = "reference"
 
     def __init__(self) -> None:
-        is_narrow()  # refuses another setting of the environment here, rather than in the middle of a call
+        is_narrow()  # An invalid setting of the environment raises here, not in the middle of a call.
 
     def allocate(self, nbytes: int) -> HostBuffer:
         return HostBuffer(HostMemory(nbytes), 0, nbytes)
@@ -170,11 +170,11 @@ class ReferenceBackend:
         return 0
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
-        """As they come: every algorithm is the same computation here."""
+        """Return the operations unchanged: every algorithm is the same computation here."""
         return operations
 
     def graph_solvers(self, _operation: Operation) -> tuple[str, ...]:
-        """None: there is one formula."""
+        """Return no solvers, because there is only one formula."""
         return ()
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
@@ -197,7 +197,7 @@ class ReferenceBackend:
         return True
 
     def synchronize(self, _stream: Any) -> None:
-        """Nothing is ever pending."""
+        """Return at once, because nothing is ever pending."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: the backend holds no resources."""

@@ -1,8 +1,8 @@
-"""How many threads matrix products may have beside other work.
+"""Limit how many threads matrix products use beside other work.
 
-BLAS's threads wait for each other busily: where one of them has to share its core, all of them burn theirs until it has
-caught up, and a product takes many times as long as on one thread. So a large product has as many threads as cores are
-free when it begins, a small one has one thread, and none has more than BLAS was set to.
+Threads of BLAS busy-wait for each other. Where one of them shares its core, all others burn theirs until it catches up.
+A product then takes many times as long as on one thread. So a large product uses as many threads as there are free
+cores when it begins, and a small one uses one. No product uses more threads than BLAS was set to.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.forks import free_in_children
 
-LEAST_TERMS = 2**25  # products, which one thread adds up in about 5 ms
+LEAST_TERMS = 2**25  # products, added up by one thread in about 5 ms; smaller sums use one thread
 FAMILIES = ("attention", "convolution", "fused_ops", "graph", "rnn")  # families whose references multiply matrices
 
 
 @cache
 def _pools() -> list[Any]:
-    """BLAS's thread pools; the look for them among the process's libraries takes a millisecond."""
+    """Return the thread pools of BLAS. Finding them among the libraries of the process takes a millisecond."""
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def running() -> int:
-    """Threads of the machine that run or wait for a core, this one among them; 1 where nobody says."""
+    """Return how many threads of the machine run or wait for a core, including this one; 1 where this is unknown."""
     try:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):
@@ -39,12 +39,12 @@ def running() -> int:
 
 
 def multiplies(operation: Operation) -> bool:
-    """Whether the operation's reference multiplies matrices."""
+    """Return whether the operation's reference multiplies matrices."""
     return operation.family in FAMILIES
 
 
 def threads_for(operation: Operation) -> int:
-    """The most threads that products of the operation may have at this moment."""
+    """Return the largest number of threads that products of the operation may use at this moment."""
     terms = getattr(operation, "terms", None)
     if terms is not None and terms * operation.tensor(operation.outputs[0]).count < LEAST_TERMS:
         return 1
@@ -52,11 +52,11 @@ def threads_for(operation: Operation) -> int:
 
 
 class _Limit:
-    """The limit of all computations that run at this moment: BLAS has one number for the process."""
+    """Share one limit among all running computations, because BLAS has one setting for the process."""
 
     def __init__(self) -> None:
         self.lock = free_in_children(threading.Lock())
-        self.before: list[tuple[Any, int]] = []  # each pool with the threads that it had
+        self.before: list[tuple[Any, int]] = []  # each pool with its original number of threads
         self.inside = 0
 
     def enter(self, threads: int) -> None:
@@ -74,7 +74,7 @@ class _Limit:
                 self.lift()
 
     def lift(self) -> None:
-        """Give BLAS the threads that it had; in a forked child, where nothing computes, whatever ran in the parent."""
+        """Restore the threads of BLAS. A forked child does this too, because nothing computes there."""
         self.inside = 0
         for pool, most in self.before:
             pool.set_num_threads(most)
@@ -86,7 +86,10 @@ os.register_at_fork(after_in_child=_limit.lift)
 
 @contextmanager
 def beside_others(operation: Operation) -> Iterator[None]:
-    """Limit BLAS to the threads that the operation may have; at the end of the last of several computations it has its own again."""
+    """Limit BLAS to the threads that the operation may use.
+
+    The last of concurrent computations restores the setting.
+    """
     if not multiplies(operation):
         yield
         return

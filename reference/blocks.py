@@ -1,8 +1,8 @@
-"""Parts of a convolution: how its output is cut into blocks, and the input that a block meets.
+"""Cut the output of a convolution into blocks, and gather the input that a block meets.
 
-A block's input is copied into a local array, converted and surrounded by the zeros of the padding. All filter positions
-at all output positions are then one view of it: in every dimension an output position is some elements from the next
-one, and so is a filter position.
+The input of a block is converted and copied into a local array, with zeros for the padding. All filter positions at all
+output positions are then one strided view. In every dimension, neighbouring output positions and neighbouring filter
+positions are a fixed number of elements apart.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from dualdnn.api.operations.specs import FLOAT, packed_strides
 
 from .view import Array, Place
 
-# A place of the filter (K, C / groups, spatial ...) and the type to convert it into.
+# This function reads a part of the filter (K, C / groups, spatial ...) in a given type.
 ReadFilter = Callable[[Place, Any], Array]
 FLOAT64_BYTES = 8
-MOST_IN_FLOAT32 = 2**23  # terms: half a unit of float32 each is at most half of their sum
+MOST_IN_FLOAT32 = 2**23  # terms: half a float32 unit each adds up to at most half of their sum
 Wide = type[np.floating[Any]]
 
 
 class Part(NamedTuple):
-    """place: of the output. sums: the sums of products there, sizes: those of their absolute values, squares: those of their squares,
-    in ``estimate_type``."""
+    """Hold one part of the output: its place, the sums of products there, and functions for two estimates.
+
+    sizes returns the sums of the absolute products, squares those of the squared products, both in ``estimate_type``.
+    """
 
     place: Place
     sums: Array
@@ -36,21 +38,24 @@ class Part(NamedTuple):
     squares: Callable[[], Array]
 
 
-# An input where it is stored, and the filter -> the parts of their convolution.
+# This function takes a stored input and the filter, and yields the parts of their convolution.
 Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
 
 
 def estimate_type(compute_type: cudnnDataType_t, terms: int) -> Wide:
-    """The arithmetic of sizes and squares of sums of so many terms. float32 where that is the compute type: half the work, and what leaves
-    its range leaves that of the judged arithmetic as well. What it loses: ``convolution.bounds.at_least``."""
+    """Return the type for sums of sizes and squares with so many terms.
+
+    float32 halves the work where it is the compute type: numbers beyond its range are out of range there too.
+    ``convolution.bounds.at_least`` covers its errors.
+    """
     return np.float32 if compute_type == FLOAT and terms <= MOST_IN_FLOAT32 else np.float64
 
 
 class Axis(NamedTuple):
-    """One spatial dimension of a block: which output positions, which filter positions, and the input they meet.
+    """Describe one spatial dimension of a block: its output positions, its filter positions, and the input they meet.
 
-    pieces: where in the local array of ``size`` elements which inputs go; the rest are zeros.
-    tap_step, position_step: elements of the local array from a filter position to the next one, and so on.
+    pieces says where inputs go in the local array of ``size`` elements; the rest are zeros. tap_step and position_step
+    are the elements of the local array between neighbouring filter and output positions.
     """
 
     positions: slice
@@ -65,17 +70,17 @@ class Axis(NamedTuple):
 def axis(
     extent: int, padding: int, stride: int, dilation: int, positions: tuple[int, int], taps: tuple[int, int]
 ) -> Axis:
-    """The dimension of ``extent`` inputs for ranges of output and filter positions (first, one past the last)."""
+    """Describe a dimension of ``extent`` inputs for ranges (first, one past the last) of output and filter positions."""
     wide, tall = positions[1] - positions[0], taps[1] - taps[0]
     first = positions[0] * stride + taps[0] * dilation - padding
-    # Inputs that no position meets are left out where all have a step in common.
+    # Where stride and dilation have a common divisor, the inputs between its multiples are left out.
     step = gcd(stride if wide > 1 else 0, dilation if tall > 1 else 0) or 1
     size = ((wide - 1) * stride + (tall - 1) * dilation) // step + 1
     parts = slice(*positions), slice(*taps)
     if size <= wide * tall:
         piece = meeting(first, step, extent, slice(0, size))
         return Axis(*parts, size, (piece,), dilation // step, stride // step)
-    # Far apart: what each filter position meets lies side by side.
+    # The positions are far apart, so the inputs of each filter position are stored side by side.
     met = [meeting(first + tap * dilation, stride, extent, slice(0, wide)) for tap in range(tall)]
     pieces = tuple(
         (slice(tap * wide + there.start, tap * wide + there.stop), here) for tap, (there, here) in enumerate(met)
@@ -84,10 +89,11 @@ def axis(
 
 
 class Gather(NamedTuple):
-    """How the input that a block meets, (C, N, spatial ...), is laid out and seen.
+    """Describe how the input of a block, (C, N, spatial ...), is copied and viewed.
 
-    target_dims: the local array's with its channels split into vectors. moves: which of the stored inputs go where.
-    covered: nothing is left zero. window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes of float64.
+    target_dims is the shape of the local array, with the channels split into vectors. moves pairs local places with
+    stored places. covered says that no element stays zero. window_dims and window_strides describe the view (C, filter
+    ..., N, positions ...), in bytes of float64.
     """
 
     target_dims: tuple[int, ...]
@@ -98,7 +104,7 @@ class Gather(NamedTuple):
 
 
 def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: int = 1) -> Gather:
-    """For some channels and images of an input, and what a block meets of each spatial dimension."""
+    """Plan the gather of some channels and images of an input for these spatial axes."""
     depth, count = channels.stop - channels.start, images.stop - images.start
     sizes = tuple(one.size for one in axes)
     vector = (vector_length,) if vector_length > 1 else ()
@@ -121,11 +127,11 @@ def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: 
 
 
 def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...]]:
-    """The same input seen in longer runs: positions that are the same step apart as those before are one dimension.
+    """Merge positions with a common step into one dimension, so that rows become longer.
 
-    What lies between the rows of the local input is seen too, if it is at most ``most_between`` elements a row and half as
-    many as the row has. Returns also how many elements are seen under each filter position, and how far apart the positions
-    (N, spatial ...) are there.
+    Elements between the rows of the local input are included if they number at most ``most_between``, and half of the
+    row. Returns the new gather, the elements under each filter position, and the steps between positions (N, spatial
+    ...).
     """
     leading = len(how.window_dims) // 2
     dims, strides = list(how.window_dims), list(how.window_strides)
@@ -152,7 +158,7 @@ def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...
 
 
 def local_input(x: Array, how: Gather, wide: Wide = np.float64) -> Array:
-    """What a block meets of x (C or C / v and v, N, spatial ...), with zeros where x ends."""
+    """Copy the input of a block from x (C or C / v and v, N, spatial ...), with zeros outside x."""
     local = np.empty(how.target_dims, wide) if how.covered else np.zeros(how.target_dims, wide)
     for there, here in how.moves:
         local[there] = x[here]
@@ -160,9 +166,10 @@ def local_input(x: Array, how: Gather, wide: Wide = np.float64) -> Array:
 
 
 def windows(local: Array, how: Gather) -> Array:
-    """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...).
+    """View the local input under each filter position at each output position: (C, filter ..., N, positions ...).
 
-    Or in longer runs (``in_runs``)."""
+    After ``in_runs``, the view has longer rows.
+    """
     strides = how.window_strides
     if local.itemsize != FLOAT64_BYTES:
         strides = tuple(stride // FLOAT64_BYTES * local.itemsize for stride in strides)
@@ -170,12 +177,12 @@ def windows(local: Array, how: Gather) -> Array:
 
 
 def blocks(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> Iterator[tuple[slice, ...]]:
-    """Cut an array of ``extents`` elements of ``bytes_each`` into blocks of at most ``block_bytes`` (at least an element)."""
+    """Cut an array of ``extents`` elements of ``bytes_each`` into blocks of at most ``block_bytes``, or of one element."""
     return product(*cuts(extents, bytes_each, block_bytes))
 
 
 def cuts(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> list[list[slice]]:
-    """Where ``blocks`` cuts each dimension: the last dimensions stay whole as long as they can."""
+    """Return the cuts of each dimension. The last dimensions stay whole as long as possible."""
     room = max(1, block_bytes // bytes_each)
     found = []
     for extent in reversed(extents):
@@ -189,7 +196,10 @@ def ranges(end: int, step: int, start: int = 0) -> list[slice]:
 
 
 def meeting(offset: int, stride: int, extent: int, positions: slice) -> tuple[slice, slice]:
-    """Which of the positions p (counted from the block's start) meet an input at p * stride + offset, and which inputs."""
+    """Return which positions p of a block meet an input at p * stride + offset, and those inputs.
+
+    The first slice counts from the block's start.
+    """
     first = max(positions.start, ceil_divide(-offset, stride))
     last = min(positions.stop - 1, (extent - 1 - offset) // stride)
     if last < first:

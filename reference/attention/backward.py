@@ -1,4 +1,4 @@
-"""Gradients of multi-head attention: of its data (8.2.15) and of its weights (8.2.16)."""
+"""Compute the gradients of multi-head attention by its data (8.2.15) and by its weights (8.2.16)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from .tracked import Tracked, masked_product, product
 
 @dataclass
 class Gradients:
-    """The gradients of one sequence, all heads at once; dout: (query, output size). terms: of the longest sum over queries of all
-    beams."""
+    """Hold the gradients of one sequence for all heads.
+
+    dout has shape (query, output size). terms counts the terms of the longest sum over the queries of all beams.
+    """
 
     sequence: Sequence
     dout: Array
@@ -31,7 +33,7 @@ class Gradients:
 
     @cached_property
     def heads(self) -> Tracked:
-        """Of what the heads make: (heads, query, size)."""
+        """Return the gradients by the outputs of the heads: (heads, query, size)."""
         exact = self.sequence.projections.exact
         weights = self.sequence.projections.factor(Kind.CUDNN_MH_ATTN_O_WEIGHTS, np.asarray)
         if weights is not None:
@@ -41,7 +43,7 @@ class Gradients:
 
     @cached_property
     def scores(self) -> Tracked:
-        """Of the products of queries and keys times the scaler: (heads, query, key), 0 outside of windows."""
+        """Return the gradients by the scaled products of queries and keys: (heads, query, key), 0 outside the windows."""
         s = self.sequence
         weighed = product(self.heads, s.v.transposed)
         terms = self.heads * s.heads.kept()
@@ -64,14 +66,14 @@ class Gradients:
 
 
 def _sum(parts: list[Tracked]) -> Tracked:
-    """Parts of one sum, whose roundings are counted in each."""
+    """Return the sum of the parts. Each part already counts the roundings of the whole sum."""
     value = sum(p.value for p in parts)
     return parts[0].made(value, lambda: sum(p.error for p in parts)).kept()  # type: ignore[arg-type,return-value]  # arrays, of which there is one
 
 
 @dataclass(frozen=True)
 class Group:
-    """The sequences of queries that have one sequence of keys, and the gradients of its projected keys and values."""
+    """Hold the query sequences that share one key sequence, and the gradients of its projected keys and values."""
 
     members: list[tuple[Place, Gradients]]
 
@@ -106,13 +108,13 @@ def _groups(
 
 
 def _projected_back(projections: Projections, kind: Kind, vectors: Tracked) -> Tracked:
-    """Gradients (heads, count, projected size) of projected vectors as those of the vectors: (count, size)."""
+    """Turn gradients by projected vectors (heads, count, projected size) into gradients by the vectors (count, size)."""
     weights = projections.factor(kind, _in_rows)
     return vectors.sum_over_heads() if weights is None else product(vectors.joined, weights)
 
 
 def _in_rows(weights: Array) -> Array:
-    """(heads, projected size, size) as (heads * projected size, size)."""
+    """Reshape (heads, projected size, size) to (heads * projected size, size)."""
     return weights.reshape(-1, weights.shape[-1])
 
 
@@ -121,7 +123,10 @@ def backward_data(
     operation: MultiHeadAttnBackwardData, lengths: Array, key_lengths: Array, dout: Array, queries: Array, keys: Array,
     values: Array, weights: Array | None, reserve: Array,
 ) -> dict[str, Exact]:  # fmt: skip
-    """Gradients of padding are zeros here, and anything to the judge; so is everything where no forward call came before."""
+    """Compute the data gradients.
+
+    Padding gets zeros and is not judged. Where no forward call filled the reserve space, nothing is judged.
+    """
     arrays = {"dqueries": queries, "dkeys": keys, "dvalues": values}
 
     def compute(overflows: bool, values_alone: bool) -> dict[str, Outcome]:
@@ -150,11 +155,11 @@ def backward_weights(
     operation: MultiHeadAttnBackwardWeights, queries: Array, keys: Array, values: Array, dout: Array, weights: Array | None,
     reserve: Array,
 ) -> dict[str, Exact]:  # fmt: skip
-    """Sums over all vectors of the products with the gradients of what was projected."""
+    """Compute the weight gradients: sums over all vectors of the products with the gradients of their projections."""
     if weights is None:
         return {}
     found = schedule_in(operation, reserve)
-    if found is None:  # no call filled the reserve space
+    if found is None:  # No call filled the reserve space.
         return {"dweights": Exact(np.zeros_like(weights), np.full_like(weights, np.inf), 1)}
     extents = operation.extents
     terms = max(extents.q_vectors, extents.k_vectors)
@@ -164,7 +169,7 @@ def backward_weights(
         result = Outcome.of(np.zeros_like(weights), values_alone)
 
         def add(kind: Kind, gradients: Tracked, vectors: Tracked) -> None:
-            """Add the products of gradients (heads, count, projected size), and vectors (heads, count, size) or of all heads."""
+            """Add the products of gradients (heads, count, projected size) and vectors (heads or 1, count, size)."""
             if kind in projections.parts:
                 summed = product(gradients.transposed, vectors, terms)
                 result.add(partial(projections.view, projections.parts[kind]), summed)

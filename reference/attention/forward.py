@@ -1,4 +1,4 @@
-"""Multi-head attention forward (7.2.35): all time-steps, or one of them."""
+"""Compute multi-head attention forward (7.2.35) for all time-steps or for one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def _computed(
     operation: Any, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array, values: Array,
     weights: Array | None, steps: slice, out: Array, overflows: bool, values_alone: bool,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """The outputs of some time-steps of all sequences. Padding has zeros and infinite errors; other time-steps keep what they have."""
+    """Compute the outputs of some time-steps of all sequences.
+
+    Padding gets zeros and infinite errors; other time-steps stay unchanged.
+    """
     found = Outcome.of(out.copy(), values_alone)
     found.leave_open(steps)
     projections = Projections(operation.attn, weights, overflows)
@@ -44,7 +47,7 @@ def forward(
     operation: MultiHeadAttnForward, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array,
     values: Array, weights: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """Padding is zeros here, and anything to the judge: the document leaves it undefined."""
+    """Compute all time-steps. Padding gets zeros and is not judged, because the document leaves it undefined."""
     out, steps = np.zeros(operation.out.dims, queries.dtype), slice(0, operation.queries.dims[0])
     arguments = (operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
     found = exact(operation, partial(_computed, *arguments))
@@ -58,7 +61,7 @@ def step(
     operation: MultiHeadAttnStep, lengths: Array, key_lengths: Array, queries: Array, residuals: Array | None, keys: Array,
     values: Array, weights: Array | None, out: Array,
 ) -> dict[str, Exact]:  # fmt: skip
-    """Other time-steps keep what they have; padding is zeros here, and anything to the judge."""
+    """Compute one time-step and leave the others unchanged. Padding gets zeros and is not judged."""
     steps = slice(operation.curr_idx, operation.curr_idx + 1)
     arguments = (operation, lengths, key_lengths, queries, residuals, keys, values, weights, steps, out)
     return exact(operation, partial(_computed, *arguments))

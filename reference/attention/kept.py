@@ -1,4 +1,4 @@
-"""What the reference keeps in a reserve space: windows and lengths, from which the gradients are computed anew."""
+"""Store windows and lengths in a reserve space. The gradients recompute everything else."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from ..view import Array
 
-MARK = 0x4D484141  # begins a reserve space that a call has filled
+MARK = 0x4D484141  # first word of a reserve space that a call has filled
 
 
 class Schedule(NamedTuple):
-    """Windows by query time-step, lengths by sequence."""
+    """Hold the windows of each query time-step and the lengths of each sequence."""
 
     low: Array
     high: Array
@@ -21,13 +21,13 @@ class Schedule(NamedTuple):
 
 
 def kept_schedule(operation: Any, lengths: Array, key_lengths: Array) -> Array:
-    """The bytes that a training call leaves."""
+    """Return the bytes that a training call writes into its reserve space."""
     parts = ((MARK,), operation.lo_win_idx, operation.hi_win_idx, lengths, key_lengths)
     return np.concatenate([np.asarray(part).astype(np.int32) for part in parts]).view(np.uint8)
 
 
 def schedule_in(operation: Any, reserve: Array) -> Schedule | None:
-    """The schedule in a reserve space; None where no call of the reference has filled it."""
+    """Return the schedule in a reserve space, or None where no reference call has filled it."""
     extents = operation.extents
     sizes = (1, extents.q_steps, extents.q_steps, extents.q_sequences, extents.k_sequences)
     numbers = reserve[: 4 * sum(sizes)].view(np.int32)

@@ -1,4 +1,4 @@
-"""Results that are filled sequence by sequence, with the worst case of their errors and what is expected of them."""
+"""Fill results sequence by sequence, with their worst-case and expected errors."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .tracked import Tracked
 
 @dataclass
 class Outcome:
-    """An array, and for the judge the errors of its elements, in each way (``Arithmetic.ways``)."""
+    """Hold an array and, for the judge, the errors of its elements in each way (``Arithmetic.ways``)."""
 
     value: Array
     error: Array | None
 
     @classmethod
     def of(cls, value: Array, values_alone: bool) -> Outcome:
-        """Elements without errors as long as nothing is stored."""
+        """Make an outcome with zero errors; values_alone leaves the errors out."""
         if values_alone or VALUES_ALONE.get():
             return cls(value, None)
         return cls(value, np.zeros((1 + EXPECTED_ASKED.get(), *value.shape), value.dtype))
 
     def leave_open(self, where: Any) -> Outcome:
-        """Zeros here, and anything to the judge, as long as nothing is stored."""
+        """Set these elements to zero with infinite errors, so that they are not judged until something is stored there."""
         self.value[where] = 0
         for part in () if self.error is None else self.error:
             part[where] = np.inf
@@ -44,7 +44,7 @@ class Outcome:
                 part[where] = of_part
 
     def add(self, view: Callable[[Array], Array], found: Tracked) -> None:
-        """Add to the elements that are a view of an array."""
+        """Add to the elements that ``view`` selects from each array."""
         view(self.value)[...] += found.value
         if self.error is not None:
             for part, of_part in zip(self.error, found.error, strict=True):
@@ -52,11 +52,13 @@ class Outcome:
 
 
 def exact(operation: Any, compute: Callable[[bool, bool], dict[str, Outcome]]) -> dict[str, Exact]:
-    """The results that are computed. compute: whether what may be kept in HALF becomes infinite beyond it, and whether values are all that is
-    wanted -> the outcomes.
+    """Return the computed results with their errors.
 
-    Beside an infinite value a factor may underflow: its product is infinite or NaN. Where a result depends on whether a number beyond HALF was
-    kept in it, none that is not finite is determined (docs/errata.md, D364).
+    compute takes two flags: whether numbers beyond HALF become infinite where HALF may be kept, and whether only values
+    are needed. It returns the outcomes.
+
+    A factor beside an infinite value may underflow: the product is then infinite or NaN. Where a result depends on
+    whether a number beyond HALF was kept in HALF, its non-finite elements are undetermined (docs/errata.md, D364).
     """
     outcomes = compute(False, False)
 

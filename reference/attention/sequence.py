@@ -1,4 +1,4 @@
-"""One sequence of queries with the keys and values that it attends to: all heads at once."""
+"""Compute the attention of one query sequence to its keys and values, all heads at once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Form = Callable[[Array], Array]
 
 
 class Projections:
-    """The weights of an attention as arrays (heads, projected size, original size); None for a projection that is off.
+    """Hold the weights of an attention as arrays (heads, projected size, original size), None where a projection is
+    off.
 
-    overflows: whether what may be kept in HALF becomes infinite beyond it.
+    overflows says whether numbers beyond HALF become infinite where HALF may be kept.
     """
 
     def __init__(self, attn: AttnSpec, weights: Array | None, overflows: bool = False) -> None:
@@ -42,23 +43,25 @@ class Projections:
 
     @staticmethod
     def view(part: Any, weights: Array) -> Array:
-        """The tensor's elements in the weight buffer."""
+        """Return the elements of one weight tensor as a view of the weight buffer."""
         strides = [stride * weights.itemsize for stride in part.strides]
         return np.lib.stride_tricks.as_strided(weights[part.offset :], part.dims, strides)
 
     def exact(self, value: Array) -> Tracked:
-        """Numbers as the call has them."""
+        """Wrap numbers that the call passes, which have no error."""
         return Tracked.exact(value, self.arithmetic)
 
     def factor(self, kind: Kind, form: Form) -> Tracked | None:
-        """The weights of a projection in a form that products of all sequences have; None where it is off."""
+        """Return the weights of a projection in the given form, cached for all sequences; None where the projection is
+        off.
+        """
         if (kind, form) not in self._factors:
             weights = self[kind]
             self._factors[kind, form] = None if weights is None else self.exact(form(weights))
         return self._factors[kind, form]
 
     def project(self, vectors: Array, matrix: Kind, bias: Kind) -> Tracked:
-        """Vectors (count, size) of an input as (heads, count, projected size)."""
+        """Project vectors (count, size) to (heads, count, projected size)."""
         weights = self.factor(matrix, of_vectors)
         if weights is None:
             return self.exact(np.broadcast_to(vectors, (self.attn.heads, *vectors.shape)))
@@ -69,7 +72,9 @@ class Projections:
 
 @dataclass
 class Sequence:
-    """Queries (count, size), keys and values of one sequence, without padding; low, high: the windows of the queries."""
+    """Hold the queries (count, size), keys and values of one sequence without padding, and the windows [low, high) of
+    its queries.
+    """
 
     operation: Any
     projections: Projections
@@ -93,7 +98,7 @@ class Sequence:
 
     @cached_property
     def mask(self) -> Array:
-        """(query, key): whether the key is in the query's window."""
+        """Return a (query, key) mask that is true where the key is in the query's window."""
         index = np.arange(len(self.keys))
         return (self.low[:, None] <= index) & (index < self.high[:, None])
 
@@ -103,12 +108,12 @@ class Sequence:
 
     @cached_property
     def rescales(self) -> int:
-        """Roundings of a running sum where larger maxima turn up."""
+        """Return the roundings that a running sum has because larger maxima may turn up."""
         return RESCALE * min(len(self.keys), MOST_RESCALES)
 
     @cached_property
     def probabilities(self) -> Tracked:
-        """The softmax (heads, query, key), 0 outside of the window."""
+        """Return the softmax (heads, query, key), 0 outside the window."""
         unit, smallest, _ = PRECISION[self.operation.compute_type]
         # The factor is rounded, and so is its product with a vector or a score.
         scores = product(self.q, self.k.transposed, 2).scaled(self.scaler)
@@ -118,15 +123,18 @@ class Sequence:
         shifted = np.where(self.mask, scores.value - highest, -np.inf)
         terms = np.exp(shifted)
         total = terms.sum(axis=-1, keepdims=True)
-        # A probability is no zero, however small: beside an infinite value its product is infinite (docs/errata.md, D364).
+        # A probability is never zero, however small: its product with an infinite value is infinite (docs/errata.md,
+        # D364).
         value = np.where(self.mask, np.maximum(terms / total, np.finfo(terms.dtype).smallest_subnormal), 0)
         count = self.mask.sum(axis=-1, keepdims=True)
 
-        # What is far below the highest counts, too: its score may be one of a vector that HALF does not hold.
+        # Vanishing terms count too, if their score is finite: the score may come from a vector that HALF cannot hold.
         a, counts = scores.arithmetic, self.mask & ((terms > 0) | np.isfinite(scores.value))
 
         def error() -> Array:
-            """Of relative errors: of each exponential, which has those of its argument; of their sum; of the division."""
+            """Bound the error. It sums the relative errors of each exponential and its argument, of their sum, and of
+            the division.
+            """
             roundings = np.where(counts, EXP + ARGUMENT * np.abs(shifted), 0)
             own = np.where(counts, scores.error, 0) + a.each(lambda way: way.rounding(roundings))
             sizes = a.size(value)
@@ -143,12 +151,12 @@ class Sequence:
 
     @cached_property
     def heads(self) -> Tracked:
-        """What each head makes of the values: (heads, query, size)."""
+        """Return the output of each head: (heads, query, size)."""
         return masked_product(self.probabilities.kept(), self.mask, self.v, self.rescales)
 
     @cached_property
     def output(self) -> Tracked:
-        """The sum over heads of the projected vectors, or their concatenation: (query, output size)."""
+        """Return the sum over heads of the projected vectors, or their concatenation: (query, output size)."""
         weights = self.projections.factor(Kind.CUDNN_MH_ATTN_O_WEIGHTS, joined_weights)
         if weights is None:
             return self.heads.joined
@@ -158,20 +166,22 @@ class Sequence:
 
 
 def of_vectors(weights: Array) -> Array:
-    """(heads, projected size, size) as (heads, size, projected size)."""
+    """Transpose (heads, projected size, size) to (heads, size, projected size)."""
     return weights.swapaxes(-1, -2)
 
 
 def joined_weights(weights: Array) -> Array:
-    """(heads, projected size, size) as (heads * size, projected size)."""
+    """Reshape (heads, projected size, size) to (heads * size, projected size)."""
     heads, projected, size = weights.shape
     return weights.swapaxes(1, 2).reshape(heads * size, projected)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sequence lies in the arrays (time, batch, beam, vector) of a call: its batch, its beam, that of its keys; how many
-    queries and keys it has."""
+    """Locate a sequence in the arrays (time, batch, beam, vector) of a call.
+
+    It gives the batch, the beams of queries and keys, and the numbers of queries and keys.
+    """
 
     batch: int
     beam: int
@@ -189,7 +199,7 @@ class Place:
 
 
 def places(dims: tuple[int, ...], key_dims: tuple[int, ...], lengths: Array, key_lengths: Array) -> Iterator[Place]:
-    """The sequences of a call; lengths beyond the time-steps are those of all steps."""
+    """Yield the place of each sequence of a call. Lengths are clipped to the number of time-steps."""
     steps, batches, beams, _ = dims
     key_steps, _, key_beams, _ = key_dims
     lengths = np.clip(lengths, 0, steps).astype(int).reshape(batches, beams)

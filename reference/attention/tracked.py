@@ -1,4 +1,4 @@
-"""Numbers with what the arithmetic of another implementation may have added to them: running error analysis (docs/tolerance.md)."""
+"""Track a bound of the error that another implementation may have: running error analysis (docs/tolerance.md)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from ..running import Running, Sized, Ways, beyond_half
 from ..view import Array
 
 TF32_UNIT = 2.0**-11
-HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0  # the second: half of the least subnormal number
+# HALF_SMALLEST is half of the least subnormal number.
+HALF_UNIT, HALF_SMALLEST, HALF_LARGEST = 2.0**-11, 2.0**-25, 65504.0
 
 
 @dataclass(frozen=True)
 class Arithmetic(Ways):
-    """What may be rounded where (docs/errata.md, D364).
+    """Describe where attention may round (docs/errata.md, D364).
 
-    terms: roundings of a term for each addition of a product of matrices; tensor cores cut off their sums. factors: roundoffs to which both
-    factors of a product are rounded (TF32). is_kept: whether intermediate vectors and factors are rounded to HALF. overflows: whether
-    what is kept becomes infinite beyond HALF.
+    terms counts the roundings of a term for each addition of a matrix product; it is 2 for tensor cores, which
+    truncate. factors is the error, in unit roundoffs, of factors that are rounded to TF32. is_kept says whether
+    intermediate vectors and factors are rounded to HALF. overflows says whether kept numbers beyond HALF become
+    infinite.
     """
 
     terms: int = 1
@@ -40,7 +42,11 @@ class Arithmetic(Ways):
         return _arithmetic(attn.data_type, allows_tensor_cores(attn), EXPECTED_ASKED.get(), overflows)
 
     def weights_of_products(self, roundings: int, rank: int) -> tuple[Array, float]:
-        """How much the sizes of products of so many dimensions count in the error of their sum, of each way; and its square, in the last."""
+        """Return how much the sizes of products count in the error of their sum.
+
+        The array has one weight for each way, shaped for operands of ``rank`` dimensions. The number weighs the square
+        of the sum in the last way.
+        """
         key = "products", roundings, rank
         if key not in self._known:
             found = [way.weights_of_sum(roundings, self.factors, self.terms > 1) for way in self.ways]
@@ -60,7 +66,7 @@ def _arithmetic(data_type: cudnnDataType_t, cores: bool, expects: bool, overflow
 
 
 class Tracked(Sized):
-    """An array and a bound of the error of each element in each way, in units of the roundoff of the compute type, computed for who asks."""
+    """Hold an array and a lazy bound of each element's error in each way, in unit roundoffs of the compute type."""
 
     __slots__ = ("_error", "_known", "beyond", "is_bounded")
 
@@ -68,11 +74,14 @@ class Tracked(Sized):
         self, value: Array, error: Callable[[], Array] | None, arithmetic: Arithmetic,
         beyond: Callable[[], Array] | None = None,
     ) -> None:  # fmt: skip
-        """beyond: of which elements an intermediate leaves the range."""
+        """Make a tracked array.
+
+        ``beyond`` returns a mask of the elements with an intermediate out of range; error None means exact.
+        """
         self.value, self._error, self.arithmetic, self.beyond = value, error, arithmetic, beyond
         self._known: Array | None = None
         self._sizes: Array | None = None
-        self.is_bounded = error is None  # of each element, as far as the error is known
+        self.is_bounded = error is None  # whether all elements are known to have a finite bound
 
     @classmethod
     def exact(cls, value: Array, arithmetic: Arithmetic) -> Tracked:
@@ -83,19 +92,19 @@ class Tracked(Sized):
         return self._error is None
 
     def made(self, value: Array, error: Callable[[], Array], beyond: Callable[[], Array] | None = None) -> Tracked:
-        """Numbers of the same arithmetic, which are rounded."""
+        """Make rounded numbers in the same arithmetic."""
         return Tracked(value, error, self.arithmetic, beyond)
 
     @property
     def error(self) -> Array:
-        """The bounds; what has none, or may be beyond the largest number, is not determined."""
+        """Return the bounds. They are infinite where a number has none or may exceed the largest number."""
         if self._known is None:
             a = self.arithmetic
             if self._error is None:
                 self._known = np.zeros((len(a.ways), *self.value.shape), self.value.dtype)
             else:
                 found = self._error()
-                # What is rounded has an error of its size at least. NaN is beyond all numbers, too.
+                # A rounded number has an error at least of its own size. This comparison is also false for NaN.
                 self.is_bounded = bool(2 * np.maximum.reduce(found, None, initial=0) <= a.largest)
                 self._known = found if self.is_bounded else self._within_range(found)
         return self._known
@@ -108,22 +117,25 @@ class Tracked(Sized):
         return error
 
     def moved(self, place: Callable[[Array], Array]) -> Tracked:
-        """The same numbers elsewhere: a function of arrays, of the last three dimensions or fewer, that computes nothing."""
+        """Return the same numbers rearranged.
+
+        ``place`` acts on the last three dimensions or fewer and computes nothing.
+        """
         return _Moved(self, place)
 
     @property
     def transposed(self) -> Tracked:
-        """With the last two dimensions exchanged."""
+        """Return the numbers with the last two dimensions exchanged."""
         return self.moved(lambda part: part.swapaxes(-1, -2))
 
     @property
     def joined(self) -> Tracked:
-        """(heads, count, size) as (count, heads * size)."""
+        """Return (heads, count, size) as (count, heads * size)."""
         heads, count, size = self.value.shape
         return self.moved(lambda part: part.swapaxes(-3, -2).reshape(*part.shape[:-3], count, heads * size))
 
     def __add__(self, other: Tracked) -> Tracked:
-        """The rounded sum."""
+        """Return the rounded sum."""
         value = self.value + other.value
         return self.made(value, lambda: self.error + other.error + self.arithmetic.rounded(1, value))
 
@@ -131,7 +143,7 @@ class Tracked(Sized):
         return self + Tracked(-other.value, other._error and (lambda: other.error), other.arithmetic)
 
     def __mul__(self, other: Tracked) -> Tracked:
-        """The rounded product, element by element."""
+        """Return the rounded product, element by element."""
         value, a = self.value * other.value, self.arithmetic
 
         def error() -> Array:
@@ -141,7 +153,7 @@ class Tracked(Sized):
         return self.made(value, error)
 
     def scaled(self, factor: float) -> Tracked:
-        """The product with a number, rounded once."""
+        """Return the product with a number, rounded once."""
         value, a = self.value * factor, self.arithmetic
 
         def error() -> Array:
@@ -153,7 +165,10 @@ class Tracked(Sized):
         return self.made(value, error)
 
     def kept(self) -> Tracked:
-        """The numbers once they are stored, or are factors, in the data type: zeros stay, numbers beyond its range are not determined."""
+        """Return the numbers after they are stored in HALF.
+
+        Zeros stay exact; numbers beyond the range are not determined.
+        """
         if not self.arithmetic.is_kept:
             return self
 
@@ -166,11 +181,11 @@ class Tracked(Sized):
         return self.made(value, lambda: self.arithmetic.each(of_way, self.error))
 
     def sum_over_heads(self) -> Tracked:
-        """The sum over the first dimension."""
+        """Return the sum over the heads, the third dimension from the end."""
         return self.sum(-3)
 
     def sum(self, axis: int, keepdims: bool = False) -> Tracked:
-        """The sum over a dimension, counted from the last."""
+        """Return the sum over a dimension, counted from the end."""
         total, count = self.value.sum(axis=axis, keepdims=keepdims), self.value.shape[axis]
 
         def error() -> Array:
@@ -182,7 +197,7 @@ class Tracked(Sized):
 
 
 class _Moved(Tracked):
-    """Numbers elsewhere, whose errors are known to be within range."""
+    """Hold rearranged numbers, whose errors are taken from the original."""
 
     __slots__ = ("_from", "_place")
 
@@ -204,8 +219,11 @@ class _Moved(Tracked):
 
 
 def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
-    """The product of matrices: each term is rounded, and added in any order, of which a part may leave the range. roundings: of a term beside
-    these."""
+    """Return the matrix product.
+
+    Each term is rounded, the terms are added in any order, and partial sums may leave the range. ``roundings`` counts
+    extra roundings of each term.
+    """
     total, a = first.value @ second.value, first.arithmetic
 
     def error() -> Array:
@@ -222,8 +240,10 @@ def product(first: Tracked, second: Tracked, roundings: int = 0) -> Tracked:
 
 
 def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int = 0) -> Tracked:
-    """The same for weights (heads, a, b), which count where mask (a, b) says so, and rows (heads, b, elements): what is masked
-    may be no number."""
+    """Return the product of weights (heads, a, b), restricted by mask (a, b), and rows (heads, b, elements).
+
+    Masked elements may be NaN or infinite without an effect.
+    """
 
     def of_row(i: int) -> Tracked:
         own = weights.moved(lambda part: part[..., i : i + 1, mask[i]])
@@ -239,7 +259,7 @@ def masked_product(weights: Tracked, mask: Array, rows: Tracked, roundings: int 
     whole = product(weights, rows, roundings)
 
     def error() -> Array:
-        found = rows.error  # of which it is known then whether all have a bound
+        found = rows.error  # Reading the error also sets rows.is_bounded.
         return (whole if rows.is_bounded or not len(mask) or np.isfinite(found).all() else row_by_row()).error
 
     return weights.made(whole.value, error)

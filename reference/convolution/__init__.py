@@ -1,4 +1,4 @@
-"""References of the convolutions and their gradients."""
+"""Compute convolutions and their gradients."""
 
 from . import backward_data, backward_filter, bias, forward
 

@@ -1,7 +1,8 @@
-"""The gradient of a convolution with respect to its input (5.2.8): what each tap of the filter adds to dx.
+"""Compute the gradient of a convolution by its input (5.2.8): every filter tap adds to dx.
 
-One definition for all algorithms (docs/errata.md, D212). A tap meets every ``stride``-th element of dx, and each of them one
-element of dy, or a zero outside: one matrix product over the output channels of each group for all taps, and a strided sum for each.
+All algorithms share one definition (docs/errata.md, D212). A tap meets every ``stride``-th element of dx, each with one
+element of dy or a zero outside. One matrix product over the output channels of each group covers all taps; a strided
+sum for each tap follows.
 """
 
 from __future__ import annotations
@@ -37,15 +38,18 @@ WINOGRAD = (
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
-PRODUCT_BYTES = 2**21  # bytes of the products of a block of dy with all taps; they stay in the cache
-INSIDE_BYTES = 2**23  # the same for all images of some channels: rows of many elements weigh more than the cache
-FEWEST_CHANNELS = 4  # of a product of all images; with fewer, a matrix product has too few rows
-Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # the dilation, the padding and the stride
+PRODUCT_BYTES = 2**21  # bounds the products of a block of dy with all taps, so that they stay in the cache
+INSIDE_BYTES = 2**23  # the same bound for products of all images, where long rows matter more than the cache
+FEWEST_CHANNELS = 4  # channels of a product of all images; a matrix product with fewer has too few rows
+Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # dilation, padding and stride
 
 
 @implements(ConvolutionBackwardData)
 def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: Array) -> Exact:
-    """result[n, g C + c, h] = sum over k and taps r of dy[n, g K + k, (h + pad - r * dilation) / stride] * w[g K + k, c, r]"""
+    """Compute result[n, g C + c, h], summed over k and taps r.
+
+    The terms are dy[n, g K + k, (h + pad - r * dilation) / stride] * w[g K + k, c, r].
+    """
     o = operation
     estimates = estimate_type(o.convolution.compute_type, o.terms)
     direct = o.algo not in WINOGRAD and o.algo not in FFT
@@ -79,14 +83,14 @@ def _steps(o: ConvolutionBackwardData) -> Steps:
 
 
 def _has_short_rows(o: ConvolutionBackwardData) -> bool:
-    """Whether a row of dy has fewer elements than there are images, and a matrix product has all images of several channels."""
+    """Return whether rows of dy are no longer than the number of images, and products of all images fit in memory."""
     (_, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
     products = prod((o.convolution.group_count, images, *taps, *positions)) * min(channels, FEWEST_CHANNELS)
     return images >= positions[-1] and products * FLOAT64_BYTES <= INSIDE_BYTES
 
 
 def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Array:
-    """dx of ``_add_all_taps``, the images being the last spatial dimension: short rows of many images become long ones."""
+    """Compute dx as ``_add_all_taps`` does, with the images as the last spatial dimension: short rows become long."""
     images, _, *spatial = o.dx.dims
     dx = np.zeros((*weights.shape[:2], 1, *spatial, images), dy.dtype)
     dilation, padding, stride = _steps(o)
@@ -97,9 +101,10 @@ def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Arr
 
 
 def _add_all_taps(steps: Steps, weights: Array, dy: Array, dx: Array, block_bytes: int) -> None:
-    """Adds to dx (G, C, N, spatial ...) the products of weights (G, C, K, taps ...) and dy (G, K, N, positions ...).
+    """Add to dx (G, C, N, spatial ...) the products of weights (G, C, K, taps ...) and dy (G, K, N, positions ...).
 
-    A block of images and channels is one matrix product for all taps. Zeros outside of dy are left out, so the weights are finite.
+    One matrix product covers all taps of a block of images and channels. It skips the zeros outside dy, so the weights
+    must be finite.
     """
     taps, positions = weights.shape[3:], dy.shape[3:]
     geometry = zip(taps, *steps, dx.shape[3:], positions, strict=True)
@@ -108,7 +113,7 @@ def _add_all_taps(steps: Steps, weights: Array, dy: Array, dx: Array, block_byte
         for size, dilation, padding, stride, extent, count in geometry
     ]
     by_tap = np.moveaxis(weights, 2, -1)  # (G, C, taps ..., K)
-    memory = np.empty(0, dy.dtype)  # fresh pages for each block take as long as its product
+    memory = np.empty(0, dy.dtype)  # Blocks reuse this memory: fresh pages would cost as much time as the product.
     for images, channels in blocks(
         dx.shape[2:0:-1], prod(dy.shape[:1] + taps + positions) * FLOAT64_BYTES, block_bytes
     ):
@@ -126,7 +131,10 @@ def _add_all_taps(steps: Steps, weights: Array, dy: Array, dx: Array, block_byte
 
 
 def _add_tap_by_tap(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: Array) -> None:
-    """Adds the same, with a product for each tap in which zeros surround dy: beside an infinite weight they count (0 * infinity is NaN)."""
+    """Add the same products tap by tap, with zeros around dy.
+
+    Beside an infinite weight these zeros count: 0 * infinity is NaN.
+    """
     for tap, met, positions in _taps(o):
         local = _extended(dy, positions)
         at_tap: Any = (..., *tap)
@@ -135,7 +143,10 @@ def _add_tap_by_tap(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: A
 
 
 def _taps(o: ConvolutionBackwardData) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[range, ...]]]:
-    """Every tap that meets an element of dx, which ones it meets, and the positions of dy, some of them outside, that it takes there."""
+    """Yield every tap that meets dx, the elements of dx it meets, and the positions of dy it takes.
+
+    Some of these positions may be outside dy.
+    """
     convolution = o.convolution
     found = []
     geometry = zip(
@@ -155,7 +166,7 @@ def _taps(o: ConvolutionBackwardData) -> Iterator[tuple[tuple[int, ...], tuple[s
 
 
 def _extended(dy: Array, positions: tuple[range, ...]) -> Array:
-    """dy, whose last dimensions are the positions, at these, zeros outside."""
+    """Return dy at these positions of its last dimensions, with zeros outside."""
     local = np.zeros((*dy.shape[:3], *map(len, positions)), dy.dtype)
     there, here = [], []
     for wanted, extent in zip(positions, dy.shape[3:], strict=True):
@@ -181,7 +192,7 @@ def roundings(o: ConvolutionBackwardData) -> float:
 
 
 def _magnitude(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
-    """What the roundings are relative to: by algorithm, as for the forward convolution (bounds.py)."""
+    """Return the size that the roundings are relative to, by algorithm as for the forward convolution (bounds.py)."""
     w, dy = (np.abs(values).astype(np.float64) for values in (w, dy))
     if o.algo in FFT:
         terms = _over_filters(o, _norms(dy), _norms(w))
@@ -202,11 +213,11 @@ def _norms(values: Array) -> Array:
 
 
 def _largest_nearby(o: ConvolutionBackwardData, dy: Array) -> Array:
-    """The largest of dy over all tiles that an element of dx may lie in."""
+    """Return the largest dy over all tiles that may contain an element of dx."""
     around, (rows, columns) = WINOGRAD_OUTPUTS - 1, o.dx.dims[2:]
     taps = o.w.dims[2]
     reach = taps + 2 * around
-    # dx[h] meets dy[h + pad - r]; tiles begin up to ``around`` before h.
+    # dx[h] meets dy[h + pad - r]; tiles begin up to ``around`` elements before h.
     first = [padding - (taps - 1) - around for padding in o.convolution.padding]
     local = _extended(
         dy[:, None], tuple(range(f, f + extent + reach - 1) for f, extent in zip(first, (rows, columns), strict=True))
@@ -217,7 +228,7 @@ def _largest_nearby(o: ConvolutionBackwardData, dy: Array) -> Array:
 
 
 def _over_filters(o: ConvolutionBackwardData, dy: Array, w: Array) -> Array:
-    """sum over the output channels of its group of dy (N, K, ...) * w (K, C / groups, 1 ...), for every element of dx."""
+    """Sum dy (N, K, ...) * w (K, C / groups, 1 ...) over the output channels of a group, for every element of dx."""
     groups = o.convolution.group_count
     weights = w.reshape(groups, -1, w.shape[1]).swapaxes(1, 2)
     values = dy.reshape(dy.shape[0], groups, weights.shape[2], -1)

@@ -1,6 +1,7 @@
-"""The gradient of a convolution with respect to its filter (6.2.2): for each tap a product of dy with the input under it.
+"""Compute the gradient of a convolution by its filter (6.2.2): for each tap, a product of dy with the input under it.
 
-One definition for all algorithms (docs/errata.md, D280): a matrix product over images and output positions for each group.
+All algorithms share one definition (docs/errata.md, D280): a matrix product over images and output positions for each
+group.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ WINOGRAD_TILE = 6
 
 @implements(ConvolutionBackwardFilter)
 def convolution_backward_filter(operation: ConvolutionBackwardFilter, x: Array, dy: Array) -> Exact:
-    """result[g K + k, c, r] = sum over n and p of dy[n, g K + k, p] * x[n, g C + c, p * stride + r * dilation - pad]"""
+    """Compute result[g K + k, c, r], summed over n and p.
+
+    The terms are dy[n, g K + k, p] * x[n, g C + c, p * stride + r * dilation - pad].
+    """
     o = operation
     estimates = estimate_type(o.convolution.compute_type, o.terms)
     direct = o.algo != WINOGRAD and o.algo not in FFT
@@ -74,7 +78,7 @@ def _gradient(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
 
 def roundings(o: ConvolutionBackwardFilter) -> float:
     if o.algo == WINOGRAD:
-        tiles = o.dy.dims[0] * prod(-(-extent // 2) for extent in o.dy.dims[2:])  # of 2 x 2 at least
+        tiles = o.dy.dims[0] * prod(-(-extent // 2) for extent in o.dy.dims[2:])  # tiles have at least 2 x 2 elements
         steps = tiles + TRANSFORM_ROUNDINGS
     elif o.algo in FFT:
         steps = 2 * o.x.dims[0] + FFT_ROUNDINGS * transform_levels(o.convolution, o.x.dims, o.dy.dims)
@@ -84,10 +88,11 @@ def roundings(o: ConvolutionBackwardFilter) -> float:
 
 
 def _magnitude(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
-    """What the roundings are relative to: by algorithm, as for the forward convolution (bounds.py).
+    """Return the size that the roundings are relative to, by algorithm as for the forward convolution (bounds.py).
 
-    Winograd: a tile of dy enters a transform as the filter of a forward convolution does, and every value of a tile of x every
-    tap, so that the sum over the tiles is at most the largest x times the sum of dy, for each image.
+    In Winograd's algorithm a tile of dy enters a transform as the filter of a forward convolution does. Every value of
+    a tile of x enters with every tap. So the sum over the tiles is at most the largest x times the sum of dy, for each
+    image.
     """
     x, dy = (np.abs(values).astype(np.float64) for values in (x, dy))
     axes = tuple(range(2, x.ndim))
@@ -104,7 +109,7 @@ def _magnitude(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
 
 
 def _over_images(o: ConvolutionBackwardFilter, x: Array, dy: Array) -> Array:
-    """sum over the images of dy (N, K) * x (N, C), for every element of dw."""
+    """Sum dy (N, K) * x (N, C) over the images, for every element of dw."""
     groups, (filters, channels, *taps) = o.convolution.group_count, o.dw.dims
     by_group = np.matmul(
         np.moveaxis(dy.reshape(len(dy), groups, -1), 0, 2), np.moveaxis(x.reshape(len(x), groups, -1), 0, 1)
