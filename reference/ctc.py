@@ -1,8 +1,9 @@
-"""CTC loss (8.2.3, 8.2.4): sums over alignments in the logarithm. Formula: docs/errata.md, D387, D388, D390.
+"""Compute the CTC loss (8.2.3, 8.2.4) by logarithmic sums over alignments. Formula: docs/errata.md, D387, D388 and
+D390.
 
-An alignment assigns a class to each time step of a sequence; removing repetitions and then blanks leaves the labels. The states of
-the recursions are the labels with a blank before, between and behind them; an alignment stays in a state, goes to the next, or
-passes over a blank between two labels that differ.
+An alignment assigns a class to each time step of a sequence; removing repetitions and then blanks leaves the labels.
+The states of the recursions are the labels, with a blank before, between and after them. An alignment stays in a state,
+goes to the next, or skips a blank between two different labels.
 """
 
 from __future__ import annotations
@@ -21,24 +22,26 @@ from .precision import PRECISION
 from .softmax import ARGUMENT, DIVISION, EXP, LOG, MOST_RESCALES, RESCALE
 from .view import Array
 
-SUM = 2 * (EXP + LOG + 2)  # the sum of three exponentials and its logarithm, taken two by two: each of effect 1
+SUM = 2 * (EXP + LOG + 2)  # roundings of the logarithm of a sum of three exponentials, added two by two
 
 
 def _log_sum(terms: Array) -> Array:
-    """ln of the sum of exp(terms) over the first axis; of terms that are all -infinity it is that, one that is NaN makes it NaN."""
+    """Return ln of the sum of exp(terms) over the first axis: -infinity if all terms are, NaN if one is NaN."""
     top = terms.max(axis=0)
     found = top + np.log(np.exp(terms - top).sum(axis=0))
     return np.where(np.isneginf(top), top, found)
 
 
 def _plus(value: Array, term: Array) -> Array:
-    """value + term; what no alignment reaches stays so, whatever the term is."""
+    """Return value + term, but keep a value of -infinity: no alignment reaches it."""
     return np.where(np.isneginf(value), value, value + term)
 
 
 @dataclass
 class Normalized:
-    """Probabilities of one sequence: their logarithms (times, classes), themselves, and the roundings of each."""
+    """Hold the probabilities of one sequence: their logarithms (times, classes), their values, and the
+    roundings of each.
+    """
 
     logarithm: Array
     value: Array
@@ -52,7 +55,7 @@ class Normalized:
 
     @classmethod
     def softmax(cls, x: Array) -> Normalized:
-        """ln softmax(x), as x - (maximum + ln sum) or as the logarithm of the probability."""
+        """Normalise by ln softmax(x), computed as x - (maximum + ln sum) or as the logarithm of the probability."""
         top = x.max(axis=1, keepdims=True)
         shifted = x - top
         terms = np.exp(shifted)
@@ -64,13 +67,13 @@ class Normalized:
                     + RESCALE * min(x.shape[1], MOST_RESCALES))  # fmt: skip
         relative = of_term + of_total + DIVISION
         error = relative + LOG * (np.log(total) + np.abs(logarithm)) + np.abs(top + np.log(total)) + np.abs(logarithm)
-        # Straight from x - (maximum + ln sum), too: its argument is off by the roundings of both.
+        # exp may also be taken of x - (maximum + ln sum), so its argument may have the roundings of both.
         return cls(logarithm, value, error, np.where(np.isnan(value), 0, _error_of_exp(logarithm, relative + error)))
 
 
 @dataclass
 class Alignments:
-    """One sequence that has alignments: its states' classes, and its probabilities up to the input length."""
+    """Hold one sequence that has alignments: the classes of its states, and its probabilities up to the input length."""
 
     classes: Array
     probabilities: Normalized
@@ -81,7 +84,7 @@ class Alignments:
 
     @cached_property
     def skips(self) -> Array:
-        """Whether a state may follow the one two before it."""
+        """Return whether each state may follow the state two before it."""
         labels = self.classes != BLANK
         differ = np.zeros(len(labels), bool)
         differ[2:] = self.classes[2:] != self.classes[:-2]
@@ -96,16 +99,20 @@ class Alignments:
         return self.probabilities.logarithm_error[:, self.classes]
 
     def recursion(self, backward: bool) -> tuple[Array, Array]:
-        """(logarithms, their roundings) of the sums over the beginnings of alignments that end in a state at a time, with it;
-        backward over the endings that begin in it, without it."""
+        """Return (logarithms, roundings) of sums over partial alignments, for each time and state.
+
+        Forward sums end in the state and include its probability. Backward sums begin in it and exclude its
+        probability.
+        """
         times, states = self.logarithms.shape
         step = -1 if backward else 1
         own, own_error = self.logarithms[::step, ::step], self.logarithm_errors[::step, ::step]
         skips = self.skips
-        if backward:  # mirrored, a state follows the one two before it where that one skips to it
+        # In the mirrored order, a state may follow the one two before it if the original skip went the other way.
+        if backward:
             skips = np.concatenate([[False, False], self.skips[::-1]])[:states]
         value, error = np.full((times, states), -np.inf), np.zeros((times, states))
-        reached, reached_error = np.full(states, -np.inf), np.zeros(states)  # with the probability of the state
+        reached, reached_error = np.full(states, -np.inf), np.zeros(states)  # including the probability of the state
         for t in range(times):
             if t == 0:
                 before, before_error = np.where(np.arange(states) < 2, 0.0, -np.inf), np.zeros(states)
@@ -134,15 +141,15 @@ class Alignments:
 
     @cached_property
     def likelihood(self) -> tuple[float, float]:
-        """(ln p(labels), its roundings)."""
+        """Return (ln p(labels), its roundings)."""
         if self.times == 0:
-            return 0.0, 0.0  # the empty alignment of no labels
+            return 0.0, 0.0  # No labels have the empty alignment.
         value, error = self.forward
         last = np.stack([value[-1, -2:]]).T
         return float(_log_sum(last)[0]), float(_error_of_log_sum(last, np.stack([error[-1, -2:]]).T)[0])
 
     def posterior(self) -> tuple[Array, Array]:
-        """(times, classes): the share of the alignments that have the class at the time, and its roundings."""
+        """Return (times, classes): the share of the alignments that have the class at the time, and its roundings."""
         (alpha, alpha_error), (beta, beta_error), (total, total_error) = self.forward, self.backward, self.likelihood
         possible = ~(np.isneginf(alpha) | np.isneginf(beta))
         share = np.where(possible, np.exp(alpha + beta - total), 0)
@@ -158,15 +165,19 @@ class Alignments:
 
 
 def _error_of_exp(argument: Array, roundings: Array) -> Array:
-    """How far exp may be off where so many roundings enter its argument or multiply it: in roundings of 1, not of itself, because
-    an argument that is large can be off by more than it is."""
+    """Bound the error of exp if this many roundings enter its argument or multiply it.
+
+    The result is in roundings of 1, not of exp, because a large argument can be wrong by more than exp itself.
+    """
     unit = PRECISION[FLOAT][0]
     value = np.exp(argument)
     return np.where(value > 0, value * np.expm1(roundings * unit), np.exp(argument + roundings * unit)) / unit
 
 
 def _error_of_log_sum(terms: Array, errors: Array) -> Array:
-    """Roundings of ``_log_sum``: those of its terms, weighted, of exponentials, additions, the logarithm and the last addition."""
+    """Return the roundings of ``_log_sum``: the weighted ones of its terms, exponentials, additions, logarithm
+    and last addition.
+    """
     total = _log_sum(terms)
     weight = np.where(np.isneginf(terms), 0, np.exp(terms - total))
     distance = np.where(weight > 0, ARGUMENT * np.abs(terms - total), 0)
@@ -176,7 +187,10 @@ def _error_of_log_sum(terms: Array, errors: Array) -> Array:
 
 @dataclass
 class Loss:
-    """What the calls have in common, whatever memory the labels are in: labels is one list, lengths are not looked at yet."""
+    """Hold what both calls share, wherever the labels are stored.
+
+    ``labels`` is one list; no length has been checked.
+    """
 
     operation: CTCLoss | CTCLoss_v8
     probs: Array
@@ -185,7 +199,7 @@ class Loss:
     input_lengths: Array
 
     def sequences(self) -> Iterator[Alignments | None]:
-        """Each sequence, None for one without an alignment."""
+        """Yield the alignments of each sequence, or None where a sequence has none."""
         o, start = self.operation, 0
         for n in range(o.sequences):
             length, times = int(self.label_lengths[n]), int(self.input_lengths[n])
@@ -218,7 +232,7 @@ class Loss:
             return outputs
         value, error = np.zeros(o.probs.dims), np.zeros(o.probs.dims)
         for n, each in enumerate(found):
-            if each is None or np.isposinf(costs[n]):  # no alignment, or none of a probability above zero
+            if each is None or np.isposinf(costs[n]):  # There is no alignment, or none has a probability above zero.
                 value[:, n] = gradients[:, n] if o.keeps else 0
                 continue
             share, share_error = each.posterior()
@@ -232,14 +246,14 @@ class Loss:
 
 
 def _reach(each: Alignments) -> float:
-    """The largest magnitude that the sum of an alignment's logarithms may have."""
+    """Return the largest magnitude that the sum of an alignment's logarithms may have."""
     finite = np.where(np.isfinite(each.logarithms), np.abs(each.logarithms), 0)
     return float(finite.max(axis=1).sum())
 
 
 @implements(CTCLoss)
 def ctc_loss(operation: CTCLoss, probs: Array, gradients: Array | None) -> dict[str, Exact]:
-    """Labels of the host, which were checked."""
+    """Compute the loss of labels in host memory, which the call has checked."""
     lists = (operation.hostLabels, operation.hostLabelLengths, operation.hostInputLengths)
     return Loss(operation, probs, *(np.array(each, np.int64) for each in lists)).results(gradients)
 
@@ -253,7 +267,7 @@ def ctc_loss_v8(
     input_lengths: Array,
     gradients: Array | None,
 ) -> dict[str, Exact]:
-    """Labels of the device: as many as their memory holds, of which no one has looked at any."""
+    """Compute the loss of labels in device memory. There are as many as the memory holds, and none has been checked."""
     listed = labels[: labels.nbytes // 4 * 4].view(np.int32).astype(np.int64)
     lengths = (each.astype(np.int64) for each in (label_lengths, input_lengths))
     return Loss(operation, probs, listed, *lengths).results(gradients)

@@ -1,13 +1,15 @@
-"""Evaluates operations: the one place where inputs are read, results blended, rounded and stored.
+"""Evaluate operations: read inputs, blend, round and store results in one place.
 
-An implementation gets the operation and its inputs as plain arrays in wide arithmetic and returns an ``Exact`` result
-per output: the value before blending and how far a correct implementation in the operation's compute type may be from
-it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
+An implementation takes the operation and its inputs as plain arrays in wide arithmetic, and returns an ``Exact`` result
+per output. That result holds the value before blending, and how far a correct implementation in the compute type may be
+from it. The backend stores the value; the judge (see ``judge.py``) uses the bound.
 
-The arithmetic is ``view.wide_type``, wider than the compute type: float64, and the machine's widest float for double data.
-The judge always has it. For the backend two kinds work in float64, whatever the data: those that say so, whose time vector units
-decide, and those in parts, whose sums of products are BLAS's. An implementation in parts reads its inputs itself and yields its only output part by part, so that its memory does not grow
-with the tensors; what does not depend on the memory it prepares once.
+The arithmetic is ``view.wide_type``, wider than the compute type: float64, or the machine's widest float for double
+data. The judge always uses it. The backend uses float64 for all data in two kinds of implementation: those that ask for
+it because vector units decide their time, and those in parts, which multiply by BLAS.
+
+An implementation in parts reads its inputs itself and yields its only output part by part, so its memory does not grow
+with the tensors. It prepares once all that does not depend on the memory.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ from .blocks import FLOAT64_BYTES, blocks
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
-VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)  # the backend, which asks for no bounds
-EXPECTED_ASKED: ContextVar[bool] = ContextVar("EXPECTED_ASKED", default=True)  # the judge, unless inputs are not random
+# The backend sets this, because it needs no bounds.
+VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)
+# The judge clears this where inputs are not random.
+EXPECTED_ASKED: ContextVar[bool] = ContextVar("EXPECTED_ASKED", default=True)
 ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
 Expected = Spread | Relative | Steps
@@ -40,21 +44,33 @@ Wide = type[np.floating[Any]]
 
 @dataclass(slots=True)
 class Exact:
-    """A result in wide arithmetic and the error that arithmetic in the compute type may add to it.
+    """Hold a result in wide arithmetic, and the error that arithmetic in the compute type may add to it.
 
     value: the result before alpha and beta.
-    magnitude: the sum of the absolute values of all terms that enter it (the operation on absolute values), or a
-        function that computes it: only the judge needs it.
-    roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
-    raw: the output is written as it is (indices), not blended.
-    copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
-    mixed: a transform takes each term to elements whose sums it is not in: none of them is determined where a term is not finite.
-    opaque: the output is written as it is, and a later call reads it (reserve space, dropout states): another backend may store anything there.
-    undetermined: which elements are not judged, as the document allows them to be several things; None: none of them.
-    overflows: of which elements a factor or an intermediate sum is infinite, or may leave the range of the compute type: of a finite value nothing is
-        determined, of others that they are not finite: infinite or NaN, which the order of the products decides.
-    spread: what the rounding errors of sums, or of functions, follow from in practice, or a function that computes it (spread.py);
-        None where nothing is known that is sharper than the worst case.
+
+    magnitude: the sum of the absolute values of all its terms (the operation on absolute values), or a function that
+    computes it. Only the judge needs it.
+
+    roundings: how many roundings of the compute type each term may have, or a function that returns this.
+
+    raw: the output is written unchanged (indices), without blending.
+
+    copied: the value is one of the inputs, so the sign of a zero is determined unless the value is scaled or blended.
+
+    mixed: a transform mixes each term into other elements. Where a term is not finite, no element is determined.
+
+    opaque: the output is raw and only a later call reads it (reserve space, dropout states). Another backend may store
+    anything there.
+
+    undetermined: a function of the elements that are not judged, because the document allows several values; None if
+    there are none.
+
+    overflows: a function of the elements with a factor or an intermediate sum that may leave the compute type's range.
+    A finite value is then not determined. Any other result must be infinite or NaN; the order of the products decides
+    which.
+
+    spread: the statistical model of the errors of sums or functions, or a function that computes it (spread.py). None
+    means that only the worst case is known.
     """
 
     value: Array
@@ -70,18 +86,18 @@ class Exact:
 
     @classmethod
     def kept(cls, memory: Array) -> Exact:
-        """What a raw output keeps for a later call."""
+        """Make the raw output that a call keeps for a later call."""
         return cls(memory, np.zeros((), np.float64), raw=True, opaque=True)
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
-Result = tuple[str, Place, Exact]  # an output, a place in it, what it is there
-# The operation's memory -> what each part of its outputs is; together the parts are the outputs.
+Result = tuple[str, Place, Exact]  # the name of an output, a place in it, the result there
+# This function takes the operation's memory and yields parts that together are its outputs.
 Results = Callable[[Mapping[str, Array]], Iterator[Result]]
 ImplementationInParts = Callable[[Any, Wide], Results]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
-_IN_FLOAT64: set[type[Operation]] = set()  # for the backend
+_IN_FLOAT64: set[type[Operation]] = set()  # operations that the backend computes in float64
 _PLANEWISE: dict[type[Operation], Callable[[Any], bool]] = {}
 _SELECTS: dict[type[Operation], Callable[[Any], bool]] = {}
 PLANES_BYTES = 2**20  # bytes of the largest operand in wide arithmetic; a cache holds it beside its results
@@ -95,10 +111,13 @@ def implements(
 ) -> Callable[[Implementation], Implementation]:
     """Register the reference of an operation: a function of (operation, one array per input in its order).
 
-    in_float64: the backend computes double data in float64, within the bound that everybody has; the judge does not.
-    planewise: says of an operation whether the backend computes as many planes (n, c) at a time as a core's cache holds. A plane
-    of its only output depends on that plane of the inputs alone. The judge computes all planes at once.
-    selects: says of an operation whether it computes nothing, as its results are inputs. The backend needs no wider type for them.
+    in_float64: the backend computes double data in float64, within the bound that applies to all backends; the judge
+    does not.
+
+    planewise: decides whether the backend computes only as many planes (n, c) at a time as a core's cache holds. A
+    plane of the only output must depend on that plane of the inputs alone. The judge computes all planes at once.
+
+    selects: decides whether an operation only selects inputs, so that the backend needs no wider type.
     """
 
     def register(implementation: Implementation) -> Implementation:
@@ -117,7 +136,7 @@ def implements(
 def implements_in_parts(
     operation_type: type[Operation],
 ) -> Callable[[ImplementationInParts], ImplementationInParts]:
-    """Register the reference of an operation part by part: a function of (operation, the arithmetic)."""
+    """Register an implementation in parts: a function of (operation, the arithmetic)."""
 
     def register(implementation: ImplementationInParts) -> ImplementationInParts:
         _IN_PARTS[operation_type] = implementation
@@ -133,15 +152,15 @@ def implemented() -> tuple[type[Operation], ...]:
 
 
 def _register(operation: Operation) -> None:
-    """Import the operation's family, whose implementations register themselves."""
+    """Import the operation's family, so that its implementations register themselves."""
     if operation.family in FAMILIES:
         load(__package__, (operation.family,))
 
 
 def results_of(operation: Operation, wide: Wide) -> Results:
-    """What computes the results from the bytes of the operation's inputs; all that depends on the operation is prepared.
+    """Return a function that computes the results from the bytes of the inputs, prepared for the operation.
 
-    The consumer ignores floating-point errors: an operand that does not count, as beta or alpha2 is 0, may hold anything.
+    The consumer ignores floating-point errors: where beta or alpha2 is 0, an unused operand may hold anything.
     """
     return _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
 
@@ -158,7 +177,7 @@ def _prepared(operation: Operation, wide: Wide) -> Results:
 
 
 def _planes(operation: Operation) -> list[Place]:
-    """Places of (n, c) that together are the output, and that begin and end between vectors of channels."""
+    """Return places of (n, c) that cover the output, and begin and end between vectors of channels."""
     specs = [operation.tensor(name) for name in operation.operands]
     images, channels, *_ = specs[0].dims
     vector = max(spec.vector_length for spec in specs)
@@ -180,7 +199,7 @@ def _place_by_place(
 
 
 def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array], place: Place) -> Array | None:
-    """An input as an implementation gets it: numbers, the bytes of raw memory, None for what the call does not have."""
+    """Return an input as numbers, as bytes for raw memory, or None if the call does not have it."""
     if not operation.has(name):
         return None
     if name in operation.raw:
@@ -190,7 +209,7 @@ def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Arr
 
 
 def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exact]:
-    """The exact results of every output as a whole, in the judge's arithmetic."""
+    """Return the exact results of every whole output, in the judge's arithmetic."""
     with np.errstate(all="ignore"):
         found: dict[str, list[tuple[Place, Exact]]] = {}
         for name, place, exact in results_of(operation, wide_type(operation.compute_type))(memory):
@@ -199,7 +218,7 @@ def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exa
 
 
 def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -> Exact:
-    """One result of the parts of one output."""
+    """Join the parts of one output into one result."""
     where, first = parts[0]
     if where == WHOLE:
         return first
@@ -227,7 +246,7 @@ def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -
 def blended(
     operation: Operation, name: str, exact: Exact, memory: Mapping[str, Array], wide: Wide, place: Place = WHOLE
 ) -> Array:
-    """alpha * result + beta * prior output; beta == 0 does not read the prior output."""
+    """Return alpha * result + beta * prior output; beta == 0 does not read the prior output."""
     alpha, beta = operation.blend_of(name)
     value = exact.value if alpha == 1 else alpha * exact.value
     if beta != 0:
@@ -236,8 +255,10 @@ def blended(
 
 
 def is_narrow() -> bool:
-    """Whether the backend computes in the compute type itself, as any other implementation does: for trials of the judge, which must
-    not mistake its roundings for errors."""
+    """Return whether the backend computes in the compute type itself, as other implementations do.
+
+    Trials of the judge use this: it must not mistake roundings for errors.
+    """
     text = os.environ.get(ARITHMETIC, "")
     if text not in ("", "compute_type"):
         raise ValueError(f"{ARITHMETIC}={text!r}: expected compute_type, or nothing for wide arithmetic")
@@ -245,20 +266,20 @@ def is_narrow() -> bool:
 
 
 def run(operation: Operation, memory: Mapping[str, Array]) -> None:
-    """Compute the operation on ``memory``: operand name -> its bytes."""
+    """Compute the operation on ``memory``, which maps operand names to bytes."""
     launcher(operation)(memory)
 
 
 @lru_cache(maxsize=1024)
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
-    """What computes the operation on its memory."""
+    """Return a function that computes the operation on its memory."""
     _register(operation)
     wide: Wide = np.float64 if type(operation) in _IN_FLOAT64 else wide_type(operation.compute_type)
     selects = _SELECTS.get(type(operation))
     if is_narrow() or (selects and selects(operation)):
         tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
         in_float64 = operation.compute_type == DOUBLE or any(spec.data_type == INT32 for spec in tensors)
-        wide = np.float64 if in_float64 else np.float32  # which holds no bit masks
+        wide = np.float64 if in_float64 else np.float32  # float32 holds all other values; this path has no bit masks.
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 
@@ -267,7 +288,7 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
         asked = VALUES_ALONE.set(True)
         try:
             for name, place, exact in results(memory):
-                if exact.raw and name not in memory:  # NULL, where no bytes are needed
+                if exact.raw and name not in memory:  # NULL is allowed where no bytes are needed.
                     continue
                 if exact.raw:
                     memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
@@ -285,7 +306,7 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
 
 
 def in_compute_type(operation: Operation, value: float) -> float:
-    """A double parameter as the operation's arithmetic sees it: rounded to float, unless that is double."""
+    """Return a double parameter rounded to float, unless the operation computes in double."""
     return value if operation.compute_type == DOUBLE else float(np.float32(value))
 
 
@@ -298,7 +319,7 @@ def roundings_of(exact: Exact) -> Any:
 
 
 def differs(one: Array, other: Array) -> Array:
-    """Where two results are not the same, NaN being the same as NaN."""
+    """Return where two results differ, treating NaN as equal to NaN."""
     return np.asarray((one != other) & ~(np.isnan(one) & np.isnan(other)))
 
 

@@ -1,7 +1,7 @@
-"""Cuts an operation to some entries of its batch: a smaller operation of the same kind, which the judge holds to exact results.
+"""Cut an operation to some entries of its batch: a smaller operation of the same kind, which can be judged.
 
-What a network computes of one sequence or image does not depend on the others of the batch, weight gradients and statistics apart. So a few
-entries of a large call are judged as a whole small call is, and only their memory is read.
+What a network computes for one sequence or image does not depend on the rest of the batch, except for weight gradients
+and statistics. So a few entries of a large call are judged as a small call, and only their memory is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _ATTENTION = {
     **dict.fromkeys(("devSeqLengthsQO", "devSeqLengthsKV", "devSeqLengthsDQDO", "devSeqLengthsDKDV"), 0),
 }
 _LOSS = {"probs": 1, "gradients": 1, "costs": 0, "labelLengths": 0, "inputLengths": 0}
-# Kind of operation -> operand -> the axis of its batch. Operands that are not named belong to all entries.
+# This table gives the batch axis of each operand for each kind of operation. Operands without an entry belong to the
+# whole batch.
 AXES: dict[str, dict[str, int]] = {
     **dict.fromkeys(("CTCLoss", "CTCLoss_v8"), _LOSS),
     **dict.fromkeys(
@@ -47,15 +48,18 @@ AXES: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class Cut:
-    """A smaller operation. places: operand -> which element of the whole operand each of its elements is, in the order of memory; an operand
-    that is not named is whole."""
+    """Hold a smaller operation.
+
+    places maps an operand to the indices of its elements in the whole operand, in memory order. An operand that is not
+    named is whole.
+    """
 
     operation: Any
     places: dict[str, Array]
 
 
 def batch_of(operation: Operation) -> int:
-    """Return how many entries the batch has; 0 where an operation cannot be cut."""
+    """Return the number of entries of the batch, or 0 where the operation cannot be cut."""
     axes = AXES.get(type(operation).__name__, {})
     names = [name for name in axes if _is_there(operation, name)]
     if not names or any(operation.tensor(name).vector_length > 1 for name in names):
@@ -65,12 +69,15 @@ def batch_of(operation: Operation) -> int:
 
 
 def bytes_of_entries(operation: Operation) -> int:
-    """Return the bytes of all operands that have a batch."""
+    """Return the bytes of all operands with a batch axis."""
     return sum(operation.nbytes(name) for name in AXES[type(operation).__name__] if _is_there(operation, name))
 
 
 def cut(operation: Operation, chosen: Sequence[int], numbers: Callable[[str], Array]) -> Cut:
-    """Return the operation of these entries, in rising order. numbers: reads all elements of an operand, for labels in device memory."""
+    """Return the operation restricted to these entries, in rising order.
+
+    ``numbers`` reads all elements of an operand; it is needed for labels in device memory.
+    """
     axes = AXES[type(operation).__name__]
     names = [name for name in axes if _is_there(operation, name)]
     entries = {name: _entries(operation, name, chosen) for name in names}
@@ -96,14 +103,14 @@ def _is_there(operation: Any, name: str) -> bool:
 
 
 def _entries(operation: Any, name: str, chosen: Sequence[int]) -> list[int]:
-    """Return the entries of an operand: of lengths in device memory those of all beams."""
+    """Return the entries of an operand. Lengths in device memory have an entry for each beam."""
     sequences = getattr(operation, "lengths_of", {}).get(name)
     beams = getattr(operation, sequences).dims[BEAM] if sequences else 1
     return [entry * beams + beam for entry in chosen for beam in range(beams)]
 
 
 def _spec(spec: Any, axis: int, chosen: list[int]) -> Any:
-    """Return the description of the chosen entries alone, without gaps."""
+    """Return the description of only the chosen entries, without gaps."""
     if isinstance(spec, RNNDataSpec):
         return replace(spec, batch=len(chosen), lengths=tuple(spec.lengths[entry] for entry in chosen))
     dims = (*spec.dims[:axis], len(chosen), *spec.dims[axis + 1 :])
@@ -119,7 +126,7 @@ def _packed(data_type: Any, dims: tuple[int, ...]) -> TensorSpec:
 
 
 def _places(whole: TensorSpec, part: TensorSpec, axis: int, chosen: list[int]) -> Array:
-    """Return where each element of the part, in the order of its memory, lies in the whole, counted in elements."""
+    """Return the element offsets in the whole tensor of the part's elements, in the part's memory order."""
     there, here = _offsets(whole), _offsets(part)
     found = np.empty(here.size, np.int64)
     found[here.ravel()] = np.take(there, chosen, axis).ravel()
@@ -127,7 +134,7 @@ def _places(whole: TensorSpec, part: TensorSpec, axis: int, chosen: list[int]) -
 
 
 def _packed_places(whole: RNNDataSpec, chosen: list[int]) -> Array:
-    """Return the same of sequences whose steps lie behind each other without padding."""
+    """Return these offsets for sequences that are packed without padding."""
     begins = np.cumsum([0, *whole.batches])
     rows = [begins[at] + entry for at in range(whole.max_length) for entry in chosen if whole.lengths[entry] > at]
     found: Array = (np.array(rows, np.int64)[:, np.newaxis] * whole.vector + np.arange(whole.vector)).ravel()
@@ -135,7 +142,7 @@ def _packed_places(whole: RNNDataSpec, chosen: list[int]) -> Array:
 
 
 def _offsets(spec: TensorSpec) -> Array:
-    """Return the element that each index stands for."""
+    """Return the element offset of each index."""
     steps = np.ix_(
         *(np.arange(extent, dtype=np.int64) * stride for extent, stride in zip(spec.dims, spec.strides, strict=True))
     )
@@ -143,7 +150,7 @@ def _offsets(spec: TensorSpec) -> Array:
 
 
 def _others(operation: Any, chosen: Sequence[int]) -> dict[str, Any]:
-    """Return the fields that describe no operand and depend on the batch."""
+    """Return the changed fields that depend on the batch and describe no operand."""
     if hasattr(operation, "hostLabels"):
         begins = np.cumsum([0, *operation.hostLabelLengths])
         labels = [label for entry in chosen for label in operation.hostLabels[begins[entry] : begins[entry + 1]]]
@@ -162,8 +169,8 @@ def _others(operation: Any, chosen: Sequence[int]) -> dict[str, Any]:
 
 
 def _labels(operation: Any, chosen: Sequence[int], lengths: Array) -> Array:
-    """Return where the labels of these sequences lie in the list of all."""
+    """Return the positions of these sequences' labels in the list of all labels."""
     counted = np.clip(lengths.astype(np.int64), 0, operation.most_labels)
     begins = np.concatenate([[0], np.cumsum(counted)])
     found = np.concatenate([np.arange(begins[entry], begins[entry + 1]) for entry in chosen])
-    return found if found.size else np.zeros(1, np.int64)  # A call without labels gets memory, too.
+    return found if found.size else np.zeros(1, np.int64)  # A call without labels gets memory too.

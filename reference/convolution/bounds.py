@@ -1,15 +1,15 @@
-"""How far a correct convolution may be from the exact one, algorithm by algorithm.
+"""Bound how far a correct convolution may be from the exact one, for each algorithm.
 
-Direct algorithms (the three GEMMs): each of n products is rounded at most once and goes through at most n - 1 sums, so
-the error is at most n roundings of the sum of absolute terms, in any order. Tensor cores add without rounding to
-nearest: up to two roundings per sum.
+Direct algorithms (the three GEMMs) round each of n products at most once and add it in at most n - 1 sums. So the error
+is at most n roundings of the sum of absolute terms, in any order. Tensor cores truncate their sums, which costs up to
+two roundings per sum.
 
-Winograd: y = A'((G g G') * (B' d B))A. Every value of the input tile enters every output of the tile, so the magnitude
-is that of the largest value nearby: sum over channels of max|d| * max|g| times the growth of the transforms, the largest
-row of |A'| (|G| 1 * |B'| 1), once per dimension.
+Winograd computes y = A'((G g G') * (B' d B))A. Every value of an input tile enters every output of the tile, so the
+magnitude depends on the largest value nearby. It is the sum over channels of max|d| * max|g|, times the growth of the
+transforms for each dimension. The growth is the largest row of |A'| (|G| 1 * |B'| 1).
 
-FFT: a transform of length L has a relative error of O(log2 L) roundings in the 2-norm (Higham 2002, theorem 24.2), so
-the error is relative to the sum over channels of the norms of image and filter.
+An FFT of length L has a relative error of O(log2 L) roundings in the 2-norm (Higham 2002, theorem 24.2). So the error
+is relative to the sum over channels of the norms of image and filter.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ FFT = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT, Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_
 TRANSFORMS = (*WINOGRAD, *FFT)
 
 FLOAT_UNIT, HALF_UNIT, TF32_UNIT = 2.0**-24, 2.0**-11, 2.0**-11
-# One underflow per rounding: a subnormal or flushed result is off by up to the smallest normal number, which is this
-# times the unit of the type.
+# These terms allow one underflow per rounding: a subnormal or flushed result errs by up to the smallest normal number.
+# The smallest normal number is this term times the unit of the type.
 SMALLEST_TERM = {FLOAT: 2.0**-102, HALF: 2.0**-14, DOUBLE: 2.0**-969}
 LARGEST_HALF = 65504.0
 SMALLEST_FLOAT = 2.0**-149
 INT32_LIMIT = 2.0**31
-TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a sum of at most 4 products that is rounded
+TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a rounded sum of at most 4 products
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)
-BLOCK_BYTES = 2**23  # of what the norms and maxima are computed of
-WINOGRAD_OUTPUTS = 4  # outputs of a tile in each dimension: F(4 x 4, 3 x 3) bounds F(2 x 2, 3 x 3) too
+BLOCK_BYTES = 2**23  # bytes of float64 values that are read at a time for norms and maxima
+WINOGRAD_OUTPUTS = 4  # outputs of a tile in each dimension: F(4 x 4, 3 x 3) also bounds F(2 x 2, 3 x 3)
 
 
 def roundings(operation: Convolution) -> float:
-    """Roundings of FLOAT (DOUBLE for double) that every term may go through."""
+    """Return how many roundings of FLOAT (DOUBLE for double) every term may go through."""
     if operation.convolution.compute_type == INT32:
-        return 1  # the exact sum becomes a float
+        return 1  # The exact sum is converted to float.
     channels = operation.w.dims[1]
     if operation.algo in WINOGRAD:
         steps = channels + TRANSFORM_ROUNDINGS
@@ -67,7 +67,7 @@ def roundings(operation: Convolution) -> float:
 
 
 def in_float(steps: int, convolution: ConvolutionSpec, data_type: cudnnDataType_t) -> float:
-    """``steps`` roundings of the convolution's compute type on data of a type, in roundings of FLOAT (DOUBLE for double)."""
+    """Convert ``steps`` roundings of the convolution's compute type to roundings of FLOAT (DOUBLE for double)."""
     compute = convolution.compute_type
     if compute == DOUBLE:
         return steps
@@ -76,12 +76,15 @@ def in_float(steps: int, convolution: ConvolutionSpec, data_type: cudnnDataType_
     tensor_cores = data_type in (HALF, BFLOAT16) or allows_tf32(convolution)
     total: float = steps * (2 if tensor_cores else 1)
     if data_type == FLOAT and allows_tf32(convolution):
-        total += 2 * TF32_UNIT / FLOAT_UNIT  # both factors of each product are rounded
+        total += 2 * TF32_UNIT / FLOAT_UNIT  # Both factors of each product are rounded.
     return total
 
 
 def in_range(terms: Array, compute: cudnnDataType_t) -> Array:
-    """What roundings are relative to, for these sums of absolute terms: with underflows; infinite where a sum may overflow."""
+    """Return the size that roundings are relative to, given sums of absolute terms.
+
+    It adds the smallest term for underflows, and is infinite where a sum may overflow.
+    """
     found = terms + SMALLEST_TERM[compute]
     if compute == HALF:
         # A partial sum beyond the range of half makes the result arbitrary.
@@ -90,8 +93,10 @@ def in_range(terms: Array, compute: cudnnDataType_t) -> Array:
 
 
 def spread(operation: Convolution, squares: Array, further: int = 0) -> Spread | None:
-    """Return what the errors follow from, None for algorithms of which only the worst case is known. squares: the sums of the squares
-    of the terms. further: roundings behind the sum."""
+    """Return the statistical model of the errors, or None for transforms, which have only a worst case.
+
+    squares holds the sums of the squared terms. further counts the roundings after the sum.
+    """
     if operation.algo in (*WINOGRAD, *FFT):
         return None
     return of_sums(operation.convolution, operation.x.data_type, operation.terms, lambda: squares, further)
@@ -104,7 +109,7 @@ def of_sums(
     squares: Callable[[], Array],
     further: int = 0,
 ) -> Spread | None:
-    """Return what the errors of direct sums of so many products follow from."""
+    """Return the statistical model of the errors of direct sums of products, or None for other compute types."""
     if convolution.compute_type not in (FLOAT, DOUBLE):
         return None
     tf32 = data_type == FLOAT and allows_tf32(convolution)
@@ -119,7 +124,7 @@ def of_sums(
 
 
 class Magnitudes:
-    """What the roundings are relative to, for every part of the convolution of x with the filter."""
+    """Compute the size that the roundings are relative to, for each part of a convolution."""
 
     def __init__(self, operation: Convolution, x: Array, read_filter: ReadFilter) -> None:
         self.operation, self.x, self.read_filter = operation, x, read_filter
@@ -143,10 +148,12 @@ class Magnitudes:
 
 
 def at_least(sizes: Array, terms: int) -> Array:
-    """No less than the sums of so many absolute values, in float64, where ``sizes`` are these sums in ``estimate_type``.
+    """Return an upper bound in float64 of sums of absolute values, given the sums computed in ``estimate_type``.
 
-    float32: each value goes through at most ``terms`` roundings, so that a sum is at most what was computed / (1 - terms * unit), and up to
-    MOST_IN_FLOAT32 terms that is at most what was computed * (1 + 2 * terms * unit). Each product may lose a subnormal number besides."""
+    In float32 each value has at most ``terms`` roundings, so the exact sum is at most the computed one / (1 - terms *
+    unit). Up to MOST_IN_FLOAT32 terms this is at most the computed sum * (1 + 2 * terms * unit). Each product may also
+    lose a subnormal number.
+    """
     if sizes.dtype != np.float32:
         return sizes
     found: Array = sizes * np.float64(1 + 2 * terms * FLOAT_UNIT)
@@ -155,7 +162,9 @@ def at_least(sizes: Array, terms: int) -> Array:
 
 
 def _winograd_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:
-    """max|d| over all tiles that an output may lie in, max|g|, and the growth of the transforms."""
+    """Return a function of max|d| over all tiles that may contain an output, times max|g| and the growth of the
+    transforms.
+    """
     convolution, taps = operation.convolution, operation.w.dims[2]
     around = WINOGRAD_OUTPUTS - 1
     reach = taps + 2 * around
@@ -176,7 +185,7 @@ def _winograd_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -
 
 
 def _fft_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:
-    """The sum over the channels of the norms of image and filter."""
+    """Return a function that sums the norms of image and filter over the channels."""
     filters = cache(lambda: np.sqrt(_of_filters(operation, read_filter, lambda w: np.square(w).sum(axis=-1))))
 
     @cache
@@ -198,7 +207,7 @@ def _fft_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Cal
 
 
 def _of_filters(operation: Convolution, read_filter: ReadFilter, reduced: Callable[[Array], Array]) -> Array:
-    """Of each filter and channel, what its taps are reduced to: (K, C / groups)."""
+    """Reduce the taps of each filter and channel to one number: (K, C / groups)."""
     filters, channels, *sizes = operation.w.dims
     per_channel = np.dtype(np.float64).itemsize * prod(sizes)
     found = np.empty((filters, channels))
@@ -209,7 +218,7 @@ def _of_filters(operation: Convolution, read_filter: ReadFilter, reduced: Callab
 
 
 def _over_channels(operation: Convolution, x: Array, w: Array, filters: slice) -> Array:
-    """sum over the channels of its group of x (N, C, spatial) * w (filters, C / groups), for some of all filters."""
+    """Sum x (N, C, spatial) * w (filters, C / groups) over the channels of each group, for a range of filters."""
     groups, images = operation.convolution.group_count, len(x)
     per_group = operation.w.dims[0] // groups
     grouped = x.reshape(images, groups, x.shape[1] // groups, -1)
@@ -221,14 +230,16 @@ def _over_channels(operation: Convolution, x: Array, w: Array, filters: slice) -
 
 
 def transform_levels(convolution: ConvolutionSpec, image_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> int:
-    """Radix-2 steps of a transform of the padded image in all dimensions."""
+    """Return the radix-2 steps of a transform of the padded image in all dimensions."""
     sizes = zip(image_dims[2:], convolution.padding, filter_dims[2:], strict=True)
     return sum(ceil(log2(size + 2 * padding + taps)) for size, padding, taps in sizes)
 
 
 @cache
 def winograd_growth(outputs: int, taps: int) -> float:
-    """The largest row of |A'| (|G| 1 * |B'| 1) of F(outputs, taps) with the points 0, 1, -1, 2, -2, 1/2, -1/2, infinity."""
+    """Return the largest row of |A'| (|G| 1 * |B'| 1) of F(outputs, taps) with the points 0, 1, -1, 2, -2, 1/2,
+    -1/2 and infinity.
+    """
     a, g, b = (np.abs(matrix.astype(np.float64)) for matrix in winograd_matrices(outputs, taps))
     return float((a @ (g.sum(axis=1) * b.sum(axis=1))).max())
 
@@ -237,7 +248,9 @@ POINTS = tuple(Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2,
 
 
 def winograd_matrices(outputs: int, taps: int) -> tuple[Array, Array, Array]:
-    """(A', G, B') of F(outputs, taps), exact: interpolation at outputs + taps - 2 points and infinity (Toom-Cook)."""
+    """Return the exact (A', G, B') of F(outputs, taps), by interpolation at outputs + taps - 2 points and
+    infinity (Toom-Cook).
+    """
     size = outputs + taps - 1
     points = POINTS[: size - 1]
     a = np.array([[p**i for p in points] + [Fraction(int(i == outputs - 1))] for i in range(outputs)], object)
@@ -257,7 +270,7 @@ def _product(factors: object) -> Fraction:
 
 
 def _polynomial(roots: list[Fraction]) -> list[Fraction]:
-    """Coefficients, lowest first, of the product of (t - root)."""
+    """Return the coefficients, lowest first, of the product of (t - root)."""
     coefficients = [Fraction(1)]
     for root in roots:
         shifted = [Fraction(0), *coefficients]

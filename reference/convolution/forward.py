@@ -1,7 +1,7 @@
-"""Forward convolutions (5.2.9, 5.2.10), their input matrix (5.2.31), reordered filters (5.2.32).
+"""Compute forward convolutions (5.2.9, 5.2.10), their input matrix (5.2.31) and reordered filters (5.2.32).
 
-One definition for all algorithms: the sum of products of docs/errata.md, D235. What an algorithm may lose to rounding
-is in bounds.py.
+All algorithms share one definition, the sum of products of docs/errata.md, D235. bounds.py says what each may lose to
+rounding.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from .bounds import TRANSFORMS, Convolution, Magnitudes, roundings, spread
 from .product import in_parts
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
-# alpha1 * conv, alpha2 * z, and two sums
+# The epilogue rounds alpha1 * conv, alpha2 * z, and two sums.
 EPILOGUE_ROUNDINGS = 4
 IM2COL_BYTES = 2**23
-# An INT8x32 filter in memory, [K, C/32, R, S, 32], with K and the vector split, and where its axes go (D253).
+# An INT8x32 filter is stored as [K, C/32, R, S, 32]. These constants split K and the vector, and reorder the axes
+# (D253).
 SPLIT_CHANNELS = (4, 4, 2)
 SPLIT_VECTOR = (8, 4)
 REORDERED_AXES = (4, 5, 6, 0, 1, 3, 7, 2, 8)
@@ -44,7 +45,7 @@ REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 @implements_in_parts(ConvolutionForward)
 def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
-    """conv(x, w)"""
+    """Compute conv(x, w)."""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     allowed = partial(roundings, operation)
@@ -67,7 +68,7 @@ def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
 
 @implements_in_parts(ConvolutionBiasActivationForward)
 def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> Results:
-    """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
+    """Compute activation(alpha1 * conv(x, w) + alpha2 * z + bias)."""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     alpha1, alpha2 = operation.alpha1, operation.alpha2
@@ -93,7 +94,7 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
                 residual = alpha2 * read(operation.z, memory["z"], wide, part.place)
                 value = value + residual
             if operation.activation.mode == RELU:
-                value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
+                value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported.
             yield "y", part.place, Exact(
                 value, partial(terms, part, bias, residual), allowed, mixed=operation.algo in TRANSFORMS,
                 spread=partial(_spread, operation, part, alpha1, (bias, residual), EPILOGUE_ROUNDINGS),
@@ -105,7 +106,10 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
 def _spread(
     operation: Convolution, part: Part, alpha: float = 1, others: tuple[Array | int, ...] = (), further: int = 0
 ) -> Spread | None:
-    """What the errors of a part follow from. others: terms beside alpha times the sum; further: roundings behind it."""
+    """Return the statistical model of the errors of a part.
+
+    others are the terms beside alpha times the sum; further counts the roundings after it.
+    """
     squares = part.squares() if alpha == 1 else alpha**2 * part.squares()
     for other in others:
         squares = squares + np.square(other)
@@ -114,7 +118,7 @@ def _spread(
 
 @implements_in_parts(Im2Col)
 def im2col(operation: Im2Col, _wide: Wide) -> Results:
-    """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
+    """Gather the inputs under each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
     convolution, channels, sizes = operation.convolution, operation.srcData.dims[1], operation.filter.dims[2:]
     images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
     columns = channels * prod(sizes)
@@ -135,7 +139,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
             if convolution.is_flipped:
                 matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
             matrix = matrix.reshape(columns, -1).T
-            # A block's positions follow each other.
+            # The positions of a block are consecutive.
             first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
             place = (slice(first, first + len(matrix)), slice(0, columns))
             yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix), copied=True)
@@ -145,14 +149,14 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
 
 @implements(ReorderFilter)
 def reorder_filter(operation: ReorderFilter, w: Array) -> Exact:
-    """The filter in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads."""
+    """Return the filter in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads."""
     value = w if _copies(operation.reorder_type) else _reordered(w)
     return Exact(value, lambda: np.abs(value), copied=True)
 
 
 @implements(ReorderFilterAndBias)
 def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Array) -> dict[str, Exact]:
-    """As reorder_filter, and the bias in the order of the reordered filter's channels."""
+    """Reorder the filter as reorder_filter does, and the bias in the order of the reordered filter's channels."""
     if _copies(operation.reorder_type):
         values = {"reorderedFilterData": w, "reorderedBiasData": bias}
     else:
@@ -162,12 +166,15 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
 
 
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:
-    """The filter as a cross-correlation applies it."""
+    """Return the filter as a cross-correlation applies it: flipped for CUDNN_CONVOLUTION."""
     return np.flip(w, tuple(range(2, w.ndim))) if convolution.is_flipped else w
 
 
 class _Operands(NamedTuple):
-    """of: from the memory, the input where it is stored, channels first, and the filter as a cross-correlation applies it."""
+    """Read the operands of a convolution.
+
+    ``of`` returns the stored input, channels first, and a reader of the filter as a cross-correlation applies it.
+    """
 
     vector_length: int
     of: Callable[[Mapping[str, Array]], tuple[Array, ReadFilter]]
@@ -176,7 +183,7 @@ class _Operands(NamedTuple):
 def _operands(operation: Convolution) -> _Operands:
     in_place = (
         operation.x.vector_length == 1 or operation.convolution.group_count == 1
-    )  # groups may begin inside vectors
+    )  # A group may begin inside a vector.
     of_input, of_filter = _channels_first(operation.x), layout(operation.w.tensor)
     in_vectors = operation.w.tensor.vector_length > 1
     reordered, flipped = operation.filter_is_reordered, operation.convolution.is_flipped
@@ -199,7 +206,7 @@ def _operands(operation: Convolution) -> _Operands:
 
 
 def _channels_first(spec: TensorSpec) -> Layout:
-    """As (C or C / v and v, N, spatial ...)."""
+    """Return the layout (C or C / v and v, N, spatial ...) of a tensor."""
     where = layout(spec)
     before_images = (1,) if spec.vector_length == 1 else (1, 2)
     return where.transposed((*before_images, 0, *range(1 + len(before_images), len(where.dims))))
@@ -210,12 +217,12 @@ def _copies(reorder_type: cudnnReorderType_t) -> bool:
 
 
 def _reordered(w: Array) -> Array:
-    """The filter whose memory is the reordered memory of ``w``."""
+    """Return the filter whose plain memory is the reordered memory of ``w``."""
     return _from_memory(_in_memory(w).reshape(_split_dims(w)).transpose(REORDERED_AXES), w)
 
 
 def _in_plain_order(w: Array) -> Array:
-    """The filter whose reordered memory is the memory of ``w``."""
+    """Return the filter whose reordered memory is the plain memory of ``w``."""
     dims = _split_dims(w)
     moved = _in_memory(w).reshape([dims[axis] for axis in REORDERED_AXES])
     return _from_memory(moved.transpose(np.argsort(REORDERED_AXES)), w)
@@ -232,7 +239,7 @@ def _split_dims(w: Array) -> list[int]:
 
 
 def _in_memory(w: Array) -> Array:
-    """[K, C, R, S] as an INT8x32 filter stores it: [K, C/32, R, S, 32]."""
+    """Return [K, C, R, S] as an INT8x32 filter stores it: [K, C/32, R, S, 32]."""
     filters, channels, *spatial = w.shape
     return np.moveaxis(w.reshape(filters, channels // 32, 32, *spatial), 2, -1)
 

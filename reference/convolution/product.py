@@ -1,9 +1,9 @@
-"""The sum of products of a convolution, as matrix products over blocks of output positions.
+"""Compute the sum of products of a convolution by matrix products over blocks of output positions.
 
-For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
-and multiplied with the filter by BLAS. Blocks bound the memory, whatever the shape: of output positions and images, of
-filters where there are many weights, of terms where a sum is long. One filter per group is no matrix product:
-taps.py. Double data in extended precision: precise_product.py.
+For each block, the inputs under every filter position are copied side by side (the matrix of GEMM convolution), and
+BLAS multiplies them with the filter. Blocks of output positions, images, filters and terms bound the memory for every
+shape. taps.py handles one filter per group, which is no matrix product. precise_product.py handles double data in
+extended precision.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ from ..precise_product import precise_product
 from ..view import Array, Layout, Place
 from .taps import convolve_by_taps, suits
 
-WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
-MOST_KEPT = 64  # blocks of terms of a plan
+WHOLE_VECTORS = 32  # filters: a part of a vectorised output begins and ends between vectors
+MOST_KEPT = 64  # blocks of terms that a plan keeps
 NO_RUNS = -(2**62)
 
 
 class Limits(NamedTuple):
-    """Of a block: bytes of its input matrix, terms (and filters) of a matrix product, its weights, those that are kept.
+    """Bound a block: bytes of its input matrix, terms and filters of a matrix product, weights, and kept weights.
 
-    A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
-    input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
-    Weights that are not kept are converted and multiplied ``converted`` at a time, of ``filters_per_column`` filters for each
-    column of the matrix at least: BLAS rearranges the matrix for every product.
-    A row of the matrix may be multiplied with what lies between the positions, up to ``run`` products an end of a row.
+    A product has up to ``filters`` filters even if their weights exceed ``weights``, because every block of filters
+    gathers the input again. It has ``inputs`` elements in its matrix if its weights allow it, so few positions take
+    more terms. Weights that are not kept are converted and multiplied ``converted`` at a time. Such a block has at
+    least ``filters_per_column`` filters for each column of the matrix, because BLAS rearranges the matrix for every
+    product. A row of the matrix may include elements between positions, at a cost of up to ``run`` extra products for
+    each end of a row.
     """
 
-    block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
+    block_bytes: int = 2**23  # bytes: larger blocks leave the cache before they are multiplied
     terms: int = 2**10
     weights: int = 2**19
     filters: int = 2**8
     inputs: int = 2**16
     kept_weights: int = 2**24
-    converted: int = 2**17  # which stay in the second-level cache
+    converted: int = 2**17  # weights that fit in the second-level cache
     filters_per_column: int = 16
-    run: int = 2**6  # as many take as long as it takes to begin another run of the copy
+    run: int = 2**6  # products that take as long as beginning another run of the copy
 
 
 LIMITS = Limits()
-# Extended precision: products are slow, and begin by splitting the input.
+# Products in extended precision are slow, and begin by splitting the input.
 OF_EXTENDED: dict[str, int] = {"converted": 2**63, "run": 0}
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
-    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...) in the type of w, as a whole."""
+    """Return the cross-correlation of x (N, C, spatial ...) and w (K, C / groups, spatial ...) in the type of w."""
     result = np.empty(convolution.output_dims(x.shape, w.shape), w.dtype)
     channels_first = x.swapaxes(0, 1)
 
@@ -88,11 +89,12 @@ def in_parts(
     vector_length: int,
     wide: type[np.floating[Any]],
 ) -> Convolve:
-    """The cross-correlation of an input with a filter (K, C / groups, spatial ...), zeros outside the input, part by part.
+    """Make a function that cross-correlates an input and a filter (K, C / groups, spatial ...), part by part.
 
-    The input is given where it is stored, of any type, as (C or C / v and v, N, spatial ...) for vectors of v channels.
-    In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
-    of absolute terms per term, double data twice that. In extended precision (np.longdouble) all must be doubles.
+    The input is zero outside its extent. It may have any type, and is stored as (C or C / v and v, N, spatial ...) for
+    vectors of v channels. In float64, products of up to 26 bits are exact. Float, half and integer data then lose at
+    most 2**-53 of the sum of absolute terms per term, double data twice that. In extended precision (np.longdouble) all
+    values must be doubles.
     """
     if suits(input_dims, filter_dims, convolution):
         return partial(convolve_by_taps, filter_dims, convolution, wide)
@@ -103,7 +105,9 @@ def in_parts(
 
 
 class _Terms(NamedTuple):
-    """A block of the terms of a sum: where its weights are (some filters after the other), the input, both as matrices."""
+    """Hold a block of the terms of a sum: the places of its weights, the gather of its input, and the shapes of
+    both matrices.
+    """
 
     weights: list[Place]
     input: Gather
@@ -112,7 +116,7 @@ class _Terms(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of the output. sums, sizes: where it lies in what its products add up to, and those of absolute values or of squares."""
+    """Hold a block of the output: its place, its terms, and the layouts of its sums and estimates in the products."""
 
     place: Place
     sums: Layout
@@ -121,7 +125,7 @@ class _Block(NamedTuple):
 
 
 class _Plan:
-    """Cuts a convolution into blocks; those of small convolutions are made once."""
+    """Cut a convolution into blocks. A small convolution builds its blocks once."""
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class _Plan:
         all_filters, self.depth, *sizes = filter_dims
         groups, terms = convolution.group_count, prod(filter_dims[1:])
         self.per_group, self.vector_length = all_filters // groups, vector_length
-        # Several groups at a time where they are small, else a part of a group's filters.
+        # Small groups are combined; a large group is cut into ranges of filters.
         many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
         room = min(limits.terms, limits.weights // min(terms, limits.terms)) // WHOLE_VECTORS * WHOLE_VECTORS
         most = self.per_group if many > 1 else min(self.per_group, max(limits.filters, room))
@@ -146,11 +150,11 @@ class _Plan:
         longest = max(limits.terms, at_once)
         planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
         self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
-        self.of_one_group = many == 1  # every matrix: it has no axis for the groups
+        self.of_one_group = many == 1  # every matrix then has no axis for the groups
         per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
         geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
-        # For each spatial dimension, range of output positions, range of filter positions.
+        # These are indexed by spatial dimension, range of output positions and range of filter positions.
         axes = [
             [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dim]] for p in positions[dim]]
             for dim, shape in enumerate(geometry)
@@ -163,10 +167,10 @@ class _Plan:
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
         self.sums = np.dtype(np.longdouble if extended else np.float64)
         self.sizes = np.dtype(estimate_type(convolution.compute_type, terms))
-        # np.dot begins sooner, but copies weights with gaps between their rows.
+        # np.dot starts faster, but copies weights with gaps between their rows.
         product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
         self.multiply = precise_product if extended else product_of_two
-        # The rows of all blocks of terms must be alike.
+        # The rows of all blocks of terms must have the same length.
         self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else NO_RUNS
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
@@ -190,7 +194,8 @@ class _Plan:
             length = prod(part.stop - part.start for part in of_weights)
             how = gather(of_input, images, chosen, self.vector_length)
             how, columns, apart = in_runs(how, self.most_between)
-            # Filters of several groups are converted at once, those of one group a few at a time if they are not kept.
+            # Filters of several groups are converted at once. Those of one group are converted a few at a time unless
+            # they are kept.
             some = together.stop - together.start
             if self.of_one_group and not self.keeps:
                 some = max(1, self.limits.converted // length, columns * self.limits.filters_per_column)
@@ -216,7 +221,7 @@ def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]
 
 
 class _Kept:
-    """A filter that keeps what was read of the last filters."""
+    """Keep the converted weights of the last range of filters."""
 
     def __init__(self, read_filter: ReadFilter) -> None:
         self.read_filter = read_filter
@@ -225,9 +230,9 @@ class _Kept:
 
     def __call__(self, place: Place, wide: Any) -> Array:
         if self.filters != place[0]:
-            self.kept.clear()  # before others take its place
+            self.kept.clear()  # Free this memory before new weights take its place.
             self.filters = place[0]
-        name = (str(place), wide)  # slices are no keys
+        name = (str(place), wide)  # A slice is not hashable.
         if name not in self.kept:
             self.kept[name] = self.read_filter(place, wide)
         return self.kept[name]
@@ -242,7 +247,10 @@ def _summed(
     wide: Wide = np.float64,
     change: Callable[..., Array] | None = None,
 ) -> Array:
-    """The products of all blocks of terms, added: (images, filters, positions ...). change: of every input and weight."""
+    """Add the products of all blocks of terms: (images, filters, positions ...).
+
+    ``change`` is applied to every input and weight.
+    """
     sums: Any = None
     for places, how, weights_dims, matrix_dims in terms:
         local = local_input(x, how, wide)

@@ -1,9 +1,8 @@
-"""The sum of products of a convolution with one filter per group, tap by tap: y += w[tap] * (x shifted by the tap).
+"""Compute a convolution with one filter per group tap by tap: y += w[tap] * (x shifted by the tap).
 
-As a matrix product (product.py) its matrix would be as large as all products. Here a block stays in the
-cache while every tap passes over it. The padded block is split by the remainders that the stride leaves (its phases),
-and each phase lies in memory without gaps: a tap is then one shift, whatever the dimensions. The rows run into each
-other; what is computed across their ends is left out of the result.
+The matrix of product.py would be as large as all products. Here a block stays in the cache while every tap passes over
+it. The padded block is split by the remainders of the stride (its phases), and each phase is stored without gaps. A tap
+is then one shift in any number of dimensions. Rows run into each other, and the sums across their ends are dropped.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from dualdnn.api.operations import ConvolutionSpec
 from ..blocks import Part, ReadFilter, blocks, estimate_type, meeting
 from ..view import Array, Place
 
-BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
-FEWEST_INPUTS = 2**13  # with fewer, the matrix product takes fewer calls
-MOST_CHANNELS = 2  # with more, the matrix product is faster
-MOST_BORDER = 2**8  # a block of a large image may be this much larger by the inputs around it
-SMALLEST_BUFFER = 16  # elements: what NumPy allows
+BLOCK_BYTES = 2**20  # fits in the second-level cache while the taps pass over it
+FEWEST_INPUTS = 2**13  # inputs: with fewer, the matrix product takes fewer calls
+MOST_CHANNELS = 2  # channels per group: with more, the matrix product is faster
+MOST_BORDER = 2**8  # factor by which the surrounding inputs may enlarge a block of a large image
+SMALLEST_BUFFER = 16  # elements: the smallest buffer that NumPy allows
 
 
 def suits(input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
-    """Many inputs, one filter of few channels per group, whose taps are near each other."""
+    """Return whether there are many inputs, and one filter per group with few channels and taps near each other."""
     few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MOST_CHANNELS
     near = prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MOST_BORDER
     return few and near and prod(input_dims) >= FEWEST_INPUTS
@@ -42,9 +41,10 @@ def convolve_by_taps(
     x: Array,
     read_filter: ReadFilter,
 ) -> Iterator[Part]:
-    """The cross-correlation of x (C, N, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
+    """Cross-correlate x (C, N, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
 
-    Products and sums are rounded to ``wide``."""
+    Products and sums are rounded to ``wide``.
+    """
     groups, channels, *sizes = filter_dims
     of_images = x.swapaxes(0, 1)
     inputs = of_images.reshape(len(of_images), groups, channels, *x.shape[2:])
@@ -76,9 +76,10 @@ def _summed(
     wide: Any,
     change: Callable[[Array], Array],
 ) -> Array:
-    """The sums at a place of the output of the changed inputs and weights.
+    """Return the sums of products of the changed inputs and weights at a place of the output.
 
-    taps: of each dimension, how many positions further a tap meets the input, in which phase."""
+    taps gives for each tap of a dimension how many positions it is shifted, and its phase.
+    """
     images, members, *positions = place
     extents = [p.stop - p.start + beyond for p, beyond in zip(positions, reach, strict=True)]
     steps = [prod(extents[dimension + 1 :]) for dimension in range(len(extents))]
@@ -104,7 +105,7 @@ def _summed(
 
 
 def _reach(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> list[int]:
-    """How many positions further the last tap meets what the first one meets."""
+    """Return how many positions apart the first and the last tap are."""
     return [
         (size - 1) * dilation // stride
         for size, dilation, stride in zip(filter_dims[2:], convolution.dilation, convolution.stride, strict=True)
@@ -120,9 +121,11 @@ def _phase(
     furthest: int,
     wide: Any,
 ) -> Array:
-    """The inputs at position * stride - padding + phase, zeros outside: (N, groups, C, extents as one and ``furthest``)."""
+    """Return the inputs at position * stride - padding + phase, with zeros outside: (N, groups, C, extents as
+    one and ``furthest``).
+    """
     plane = np.zeros((*block.shape[:3], prod(extents) + furthest), wide)
-    image = plane[..., : prod(extents)].reshape(*block.shape[:3], *extents)  # a view
+    image = plane[..., : prod(extents)].reshape(*block.shape[:3], *extents)  # This is a view.
     ranges = [
         meeting(offset - padding, stride, size, slice(p.start, p.start + extent))
         for offset, padding, stride, size, p, extent in zip(
@@ -139,7 +142,7 @@ def _phase(
 
 @contextmanager
 def _unbuffered() -> Iterator[None]:
-    """NumPy copies operands whose rows are shorter than its buffer through it, which takes longer than their product."""
+    """Shrink NumPy's buffer: copying short rows through it takes longer than their product."""
     before = np.setbufsize(SMALLEST_BUFFER)
     try:
         yield

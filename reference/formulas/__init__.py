@@ -1,7 +1,7 @@
-"""One element of an output from its formula, in plain loops over Python's numbers, written from the document.
+"""Evaluate one element of an output from its formula, in plain loops over Python numbers, as the document says.
 
-It shares nothing with the reference's arrays, blocks and formulas (tests/test_formulas.py holds its imports to that), so that it can judge
-the reference itself, and say, where two backends disagree, which of them is outside of the bound.
+It shares nothing with the reference's arrays, blocks and formulas, and tests/test_formulas.py checks its imports. So it
+can judge the reference itself, and decide which of two backends is outside the bound.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dualdnn.api.operations import Operation
 from . import normalization, pointwise, spatial, sums, windows
 from .elements import Elements, Found, Index, Memory, Pages, Untold
 
-MOST_READS = 1 << 16  # elements of the inputs that one element of an output may be made of
+MOST_READS = 1 << 16  # elements of the inputs that one element of an output may need
 FORMULAS: dict[type[Operation], Any] = {
     kind: formula
     for module in (normalization, pointwise, spatial, sums, windows)
@@ -23,7 +23,7 @@ _CHAIN = "a chain of products over time, of which recorded calls of NVIDIA's lib
 _SEQUENCE = (
     "a sequence of operations that have formulas, of which cases compare the reference with the steps made one by one"
 )
-# Operations without a formula: by name, and what judges the reference instead.
+# These operations have no formula; the text names what checks the reference instead.
 MISSING = {
     **dict.fromkeys(("RNNForward", "RNNBackwardData", "RNNBackwardWeights"), _CHAIN),
     **dict.fromkeys(
@@ -54,9 +54,10 @@ def has_formula(operation: Operation) -> bool:
 
 
 def element_of(operation: Operation, output: str, index: Index, read: Elements) -> Found:
-    """Return what the formula says of an element of an output, before alpha and beta.
+    """Return the formula's value of an element of an output, before alpha and beta.
 
-    Errors: Untold where it does not say; ArithmeticError and ValueError where a number on the way is not finite.
+    Raises Untold where the formula does not determine it, and ArithmeticError or ValueError where an intermediate
+    number is not finite.
     """
     formula = FORMULAS.get(type(operation))
     if formula is None:
@@ -67,7 +68,7 @@ def element_of(operation: Operation, output: str, index: Index, read: Elements) 
 
 
 def blended(operation: Operation, output: str, index: Index, read: Elements, value: float) -> float:
-    """alpha * value + beta * the element that was there; where beta is 0 that does not count."""
+    """Return alpha * value + beta * the prior element, which does not count where beta is 0."""
     alpha, beta = operation.blend_of(output)
     return alpha * value if beta == 0 else alpha * value + beta * read(output, index)
 

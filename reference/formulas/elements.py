@@ -1,4 +1,4 @@
-"""How a formula reads memory: one element, or a box of them, at the addresses that strides and vectors of channels say."""
+"""Read memory for a formula: one element or a box of elements, addressed by strides and channel vectors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAGE = 2**16  # bytes that are copied at a time
 
 
 class Untold(Exception):
-    """Why a formula does not say what an element is."""
+    """Say why a formula does not determine an element."""
 
 
 class Found(NamedTuple):
-    """Hold what a formula says: the value before alpha and beta, and the sum of the absolute values of the ``terms`` terms that enter it.
+    """Hold the result of a formula: the value before alpha and beta, and the sum of its ``terms`` absolute terms.
 
-    size is None where the formula does not say what rounding may do.
+    size is None where the formula has no rounding bound.
     """
 
     value: float
@@ -33,9 +33,9 @@ class Found(NamedTuple):
 
 
 class Pages:
-    """Memory elsewhere, whose bytes are copied page by page when somebody reads them.
+    """Mirror remote memory, copying pages only when they are read.
 
-    copy: makes a copy of so many bytes from a place on. ``bytes`` has the pages that are there, anything elsewhere.
+    ``copy`` copies a number of bytes from an offset. ``bytes`` is valid only in the copied pages.
     """
 
     def __init__(self, size: int, copy: Callable[[int, int], Bytes]) -> None:
@@ -43,7 +43,7 @@ class Pages:
         self.copy, self.there = copy, np.zeros(-(-size // PAGE), bool)
 
     def need(self, places: Any) -> None:
-        """Copy the pages of the bytes at these places, neighbours together."""
+        """Copy the pages that contain these bytes, adjacent pages together."""
         wanted = np.unique(np.asarray(places).ravel() // PAGE)
         wanted = wanted[~self.there[wanted]]
         if not wanted.size:
@@ -54,7 +54,7 @@ class Pages:
         self.there[wanted] = True
 
     def changed(self) -> int:
-        """How many bytes of the pages that are there differ from what lies there by this time."""
+        """Return how many bytes of the copied pages differ from the remote memory at this moment."""
         found = 0
         for page in np.flatnonzero(self.there):
             begin, end = int(page) * PAGE, min((int(page) + 1) * PAGE, self.bytes.size)
@@ -66,18 +66,19 @@ Memory = Mapping[str, Bytes | Pages]
 
 
 class Elements:
-    """The operands of one call as they were before it. ``most`` bounds how many elements one output element may read.
+    """Hold the operands of one call as they were before it.
 
-    reads: of the element that is evaluated. all_reads: of all elements so far.
+    ``most`` bounds how many elements one output element may read. reads counts those of the current element, all_reads
+    those of all elements so far.
     """
 
     def __init__(self, operation: Operation, memory: Memory, most: int) -> None:
         self.operation, self.memory, self.most, self.reads, self.all_reads = operation, memory, most, 0, 0
-        self.remembered: dict[Any, Any] = {}  # what several elements of an output share
+        self.remembered: dict[Any, Any] = {}  # values that several elements of an output share
         self._flat: dict[str, Any] = {}
 
     def __call__(self, operand: str, index: Sequence[int]) -> float:
-        """The element at (n, c, spatial ...)."""
+        """Return the element at (n, c, spatial ...)."""
         self._count(1)
         spec, flat = self.operation.tensor(operand), self._scalars(operand)
         length, inside = spec.vector_length, list(index)
@@ -90,7 +91,7 @@ class Elements:
         return float(flat[place])
 
     def box(self, operand: str, ranges: Sequence[range]) -> list[float]:
-        """The elements at every combination of the ranges, in row-major order."""
+        """Return the elements at every combination of the ranges, in row-major order."""
         self._count(math.prod(map(len, ranges)))
         spec = self.operation.tensor(operand)
         if spec.vector_length > 1:
@@ -111,7 +112,7 @@ class Elements:
         return numbers
 
     def bytes(self, operand: str) -> np.ndarray[Any, Any]:
-        """Memory without a description, as it is."""
+        """Return the raw bytes of memory without a descriptor."""
         self._count(1)
         memory, size = self.memory[operand], self.operation.nbytes(operand)
         if isinstance(memory, Pages):
@@ -120,7 +121,7 @@ class Elements:
         return memory[:size]
 
     def parameter(self, value: float) -> float:
-        """A double of the call as the computation sees it: rounded to float, unless that is in double."""
+        """Return a double parameter rounded to float, unless the operation computes in double."""
         return value if self.operation.compute_type == DOUBLE else float(np.float32(value))
 
     def _scalars(self, operand: str) -> Any:
@@ -144,22 +145,22 @@ class Elements:
 
 
 def total(terms: Iterable[float]) -> float:
-    """The sum, rounded once where it is a number."""
+    """Return the sum, rounded once if it is finite."""
     listed = list(terms)
     try:
         return math.fsum(listed)
-    except (OverflowError, ValueError):  # an intermediate sum overflows; infinities of both signs
+    except (OverflowError, ValueError):  # An intermediate sum overflows, or there are infinities of both signs.
         return sum(listed)
 
 
 def summed(terms: Iterable[float]) -> Found:
-    """A sum with the sizes of its terms."""
+    """Return a sum with the sizes of its terms."""
     listed = list(terms)
     return Found(total(listed), total(map(abs, listed)), len(listed))
 
 
 def quotient(a: float, b: float) -> float:
-    """a / b of floating-point numbers: infinite or NaN where b is zero."""
+    """Return a / b in floating point: infinite or NaN where b is zero."""
     if b:
         return a / b
     return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
@@ -173,7 +174,7 @@ def exponential(x: float) -> float:
 
 
 def power(base: float, exponent: float) -> float:
-    """base ** exponent; NaN of a negative base, unless the exponent is whole."""
+    """Return base ** exponent, or NaN for a negative base and a fractional exponent."""
     if base < 0 and not float(exponent).is_integer():
         return math.nan
     try:
@@ -185,7 +186,7 @@ def power(base: float, exponent: float) -> float:
 
 
 def clipped(first: int, count: int, extent: int, step: int = 1) -> range:
-    """Return those of the positions first, first + step ... (``count`` of them) that are in [0, extent)."""
+    """Return the positions first, first + step ... (``count`` of them) that are in [0, extent)."""
     skipped = max(0, -(first // step)) if first < 0 else 0
     start = first + skipped * step
     stop = min(first + count * step, extent)

@@ -1,6 +1,7 @@
-"""Formulas of batch normalization and cudnnNormalization* (3.2.3, 4.1.2 to 4.1.5; docs/errata.md, D146, D157 and D158).
+"""Evaluate batch normalization and cudnnNormalization* (3.2.3, 4.1.2 to 4.1.5; docs/errata.md, D146, D157 and D158).
 
-What rounding may do is counted in roundoffs of the compute type, as ``size`` of a ``Found`` of one term (docs/tolerance.md).
+Rounding errors are counted in roundoffs of the compute type, as the ``size`` of a ``Found`` with one term
+(docs/tolerance.md).
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ AFFINE = 8  # roundings of scale * inverse * (x - mean) + bias
 
 
 class Statistic(NamedTuple):
-    """One mean and inverse deviation, their errors in roundoffs (the mean's absolute, the inverse's relative), and what they are of."""
+    """Hold one mean and inverse deviation, their errors in roundoffs, the variance, and the elements of x.
+
+    The error of the mean is absolute, that of the inverse relative.
+    """
 
     mean: float
     inverse: float
@@ -41,7 +45,7 @@ class Statistic(NamedTuple):
 
 
 def _row(o: Any, index: Index) -> list[range]:
-    """The elements of x that share a statistic with one of them."""
+    """Return the ranges of x that share a statistic with this element."""
     c, place = index[1], index[2:]
     if o.mode in PER_ACTIVATION:
         return [range(o.x.dims[0]), range(c, c + 1), *(range(i, i + 1) for i in place)]
@@ -49,7 +53,7 @@ def _row(o: Any, index: Index) -> list[range]:
 
 
 def _parameter(o: Any, index: Index) -> Index:
-    """Where scale, bias and statistics of an element lie."""
+    """Return the index of the scale, bias and statistics of an element."""
     return (0, index[1], *(index[2:] if o.mode in PER_ACTIVATION else (0,) * len(index[2:])))
 
 
@@ -87,7 +91,7 @@ def _affine_error(x: float, s: Statistic, factor: float, bias: float) -> float:
 
 
 def inference(o: Any, _output: str, index: Index, read: Elements) -> Found:
-    """scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of the caller."""
+    """Return scale * (x - mean) / sqrt(variance + epsilon) + bias with the caller's statistics."""
     at, epsilon = _parameter(o, index), read.parameter(o.epsilon)
     variance = read("variance", at)
     factor = read("scale", at) * _inverse(variance, epsilon)
@@ -98,7 +102,7 @@ def inference(o: Any, _output: str, index: Index, read: Elements) -> Found:
 
 
 def training(o: Any, output: str, index: Index, read: Elements) -> Found:
-    """y, the running statistics and the saved ones, of the mean and the biased variance of x."""
+    """Return y, running or saved statistics, from the mean and the biased variance of x."""
     at = _parameter(o, index)
     s = _remembered(o, index, read)
     if output == "y":
@@ -129,7 +133,7 @@ def _normalized(o: Any, index: Index, at: Index, s: Statistic, read: Elements) -
 
 
 def _given(o: Any, index: Index, read: Elements) -> Statistic:
-    """The saved statistics, or those of x."""
+    """Return the saved statistics, or else those of x."""
     if o.saved is None:
         return _remembered(o, index, read)
     at, row = _parameter(o, index), _row(o, index)
@@ -137,7 +141,7 @@ def _given(o: Any, index: Index, read: Elements) -> Statistic:
 
 
 def _passed(o: Any, s: Statistic, at: Index, index: Index, gradients: list[float], read: Elements) -> list[float]:
-    """dy where the activation passed its argument, and 0 elsewhere."""
+    """Return dy where the activation passed its argument, and 0 elsewhere."""
     if o.activation is None:
         return gradients
     unit = PRECISION[o.compute_type][0]
@@ -160,7 +164,9 @@ def _passed(o: Any, s: Statistic, at: Index, index: Index, gradients: list[float
 
 
 class Gradients(NamedTuple):
-    """Return for one statistic: dBias, dScale, their errors in roundoffs, and the gradients that the activation let through."""
+    """Hold dBias and dScale of one statistic, their errors in roundoffs, and the gradients that the activation
+    passed.
+    """
 
     s: Statistic
     bias: float
@@ -196,7 +202,11 @@ def _error_of(normalized: float, s: Statistic) -> float:
 
 
 def gradient(o: Any, output: str, index: Index, read: Elements) -> Found:
-    """dx = scale * inverse * (dy - (dBias + n * dScale) / m), where n is the normalised x; dz is what passed of dy (4.1.2)."""
+    """Return dx = scale * inverse * (dy - (dBias + n * dScale) / m), with the normalised x as n, or another gradient
+    (4.1.2).
+
+    dz is the part of dy that the activation passed.
+    """
     at = _parameter(o, index)
     g = _gradients(o, index, at, read)
     s, m = g.s, len(g.dy)

@@ -1,4 +1,4 @@
-"""Formulas of what happens element by element: activations, tensor arithmetic, transforms, dropout."""
+"""Evaluate element-by-element operations: activations, tensor arithmetic, transforms, dropout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROPAGATE = Nan.CUDNN_PROPAGATE_NAN
 
 
 def activated(mode: Activation, x: float, coefficient: float, propagates: bool) -> float:
-    """The activation of a number (3.1.2.1)."""
+    """Return the activation of a number (3.1.2.1)."""
     if mode == Activation.CUDNN_ACTIVATION_SIGMOID:
         return 1 / (1 + exponential(-x)) if x > 0 or math.isnan(x) else exponential(x) / (1 + exponential(x))
     if mode == Activation.CUDNN_ACTIVATION_TANH:
@@ -55,7 +55,7 @@ def activation_forward(o: ActivationForward, _output: str, index: Index, read: E
 
 
 def activation_backward(o: ActivationBackward, _output: str, index: Index, read: Elements) -> Found:
-    """The slope times dy; sigmoid, tanh and ELU take it from y, the rectified functions from x (4.1.1)."""
+    """Return the slope times dy. Sigmoid, tanh and ELU compute it from y, the rectified modes from x (4.1.1)."""
     mode, coefficient = o.activation.mode, read.parameter(o.activation.coefficient)
     dy = read("dy", index)
     if mode in (Activation.CUDNN_ACTIVATION_RELU, Activation.CUDNN_ACTIVATION_CLIPPED_RELU):
@@ -89,7 +89,7 @@ def set_tensor(o: SetTensor, _output: str, _index: Index, _read: Elements) -> Fo
 
 
 def op_tensor(o: OpTensor, _output: str, index: Index, read: Elements) -> Found:
-    """op(alpha1 * A, alpha2 * B) (3.2.68; docs/errata.md, D021, D086 and D087)."""
+    """Return op(alpha1 * A, alpha2 * B) (3.2.68; docs/errata.md, D021, D086 and D087)."""
     a, op = o.alpha1 * read("A", index), o.op_tensor.op
     if op == Op.CUDNN_OP_TENSOR_SQRT:
         root = math.sqrt(a) if a >= 0 else math.nan
@@ -114,7 +114,7 @@ def transform_tensor(_o: TransformTensor, _output: str, index: Index, read: Elem
 
 
 def transform(o: TransformTensorEx | TransformFilter, _output: str, index: Index, read: Elements) -> Found:
-    """Where the element comes from, or zero (3.2.100; docs/errata.md, D077 and D132)."""
+    """Return the source element of this element, or zero (3.2.100; docs/errata.md, D077 and D132)."""
     source = o.srcData.dims
     at = _source(o.transform, source, index)
     inside = at is not None and all(0 <= i < extent for i, extent in zip(at, source, strict=True))
@@ -123,7 +123,7 @@ def transform(o: TransformTensorEx | TransformFilter, _output: str, index: Index
 
 
 def _source(transform: Any, dims: Index, index: Index) -> Index | None:
-    """The place in the source of an element of the destination; None or outside of it: a zero of the padding."""
+    """Return the source index of a destination element. None or an index outside the source means padding."""
     factors = [max(1, f) for f in transform.fold]
     blocks, before = prod(factors), transform.pad_before
     if blocks == 1:
@@ -158,7 +158,9 @@ def _source(transform: Any, dims: Index, index: Index) -> Index | None:
 
 
 def dropout_forward(o: DropoutForward, _output: str, index: Index, read: Elements) -> Found:
-    """x / (1 - probability), or 0 where the element's random number is below the threshold (3.2.34, docs/dropout.md)."""
+    """Return x / (1 - probability), or 0 where the element's random number is below the threshold (3.2.34,
+    docs/dropout.md).
+    """
     number = _position(index, o.y.dims)
     seed, call = (int(word) for word in read.bytes("states").view("<u8"))
     if random_number(seed, call, number) < math.ceil(o.probability * 2**32):
@@ -168,7 +170,7 @@ def dropout_forward(o: DropoutForward, _output: str, index: Index, read: Element
 
 
 def dropout_backward(o: DropoutBackward, _output: str, index: Index, read: Elements) -> Found:
-    """dy / (1 - probability) where the reserve space has the bit of the element."""
+    """Return dy / (1 - probability) where the reserve space has the element's bit, else 0."""
     number = _position(index, o.dx.dims)
     if not int(read.bytes("reserveSpace")[number // 8]) >> number % 8 & 1:
         return Found(0.0, 0.0, 0)
@@ -192,7 +194,10 @@ def _place(number: int, dims: Index) -> Index:
 
 
 def random_number(seed: int, call: int, number: int) -> int:
-    """The 32-bit random number of an element: 16 upper bits from one Philox sequence, 16 lower ones from another (docs/dropout.md)."""
+    """Return the 32-bit random number of an element.
+
+    The upper 16 bits come from one Philox sequence, the lower 16 from another (docs/dropout.md).
+    """
     halves = []
     for sequence in (0, 2**31):
         words = _philox([number // 8, sequence, call % 2**32, call >> 32], [seed % 2**32, seed >> 32])
@@ -201,7 +206,7 @@ def random_number(seed: int, call: int, number: int) -> int:
 
 
 def _philox(counter: list[int], key: list[int]) -> list[int]:
-    """Philox 4x32-10 (Salmon et al. 2011)."""
+    """Compute Philox 4x32-10 (Salmon et al. 2011)."""
     for _ in range(10):
         left, right = counter[0] * 0xD2511F53, counter[2] * 0xCD9E8D57
         counter = [right >> 32 ^ counter[1] ^ key[0], right % 2**32, left >> 32 ^ counter[3] ^ key[1], left % 2**32]

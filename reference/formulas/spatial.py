@@ -1,4 +1,4 @@
-"""Formulas of the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21; docs/errata.md, D135, D136, D191 and D192)."""
+"""Evaluate the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21; docs/errata.md, D135, D136, D191 and D192)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .elements import Elements, Found, Index, Untold, total
 
 
 def _pixel(i: int, size: int) -> float:
-    """The coordinate of a pixel, from -1 to 1."""
+    """Return the coordinate of a pixel, between -1 and 1."""
     return 2 * i / max(size - 1, 1) - 1
 
 
@@ -37,7 +37,7 @@ def grid_backward(o: SpatialTfGridGeneratorBackward, _output: str, index: Index,
 
 
 def _sample(o: Any, n: int, pixel: Index, read: Elements) -> tuple[int, float, int, float]:
-    """(row, part behind it, column, part behind it) at which a pixel of y samples x."""
+    """Return (row, fraction, column, fraction) at which a pixel of y samples x."""
     found: list[Any] = []
     for size, axis in ((o.x.dims[2], 1), (o.x.dims[3], 0)):
         g = read("grid", (n, *pixel, axis))
@@ -50,7 +50,7 @@ def _sample(o: Any, n: int, pixel: Index, read: Elements) -> tuple[int, float, i
 
 
 def _corners(o: Any, n: int, pixel: Index, read: Elements) -> list[tuple[Index, float]]:
-    """The pixels of x around a sample that exist, with their weights."""
+    """Return the existing pixels of x around a sample, with their weights."""
     row, down, column, right = _sample(o, n, pixel, read)
     around = [
         ((row + i, column + j), (down if i else 1 - down) * (right if j else 1 - right))
@@ -66,7 +66,10 @@ def sampler_forward(o: SpatialTfSamplerForward, _output: str, index: Index, read
 
 
 def sampler_backward(o: SpatialTfSamplerBackward, output: str, index: Index, read: Elements) -> Found:
-    """dx: each dy times the weight that its sample gave the pixel; dgrid: dy times the slope of the sample, over the channels."""
+    """Return dx, each dy times the weight of this pixel in its sample, or dgrid.
+
+    dgrid is the sum over the channels of dy times the slope of the sample.
+    """
     if output == "dgrid":
         return _slope(o, index, read)
     n, c, *place = index

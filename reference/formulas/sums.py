@@ -1,4 +1,4 @@
-"""Formulas that are sums of products: convolutions and their gradients, and reductions."""
+"""Evaluate sums of products: convolutions and their gradients, and reductions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .pointwise import PROPAGATE, activated
 
 
 def _met(o: Any, index: Index, sizes: Index, extents: Index) -> list[tuple[range, range]]:
-    """For each spatial dimension, the inputs that an output position meets, and the taps of the filter as it is stored."""
+    """Return the inputs that an output position meets in each spatial dimension, and the stored taps of the filter."""
     spec, found = o.convolution, []
     for d, (i, size, extent) in enumerate(zip(index[2:], sizes, extents, strict=True)):
         start, dilation = i * spec.stride[d] - spec.padding[d], spec.dilation[d]
@@ -34,7 +34,7 @@ def _met(o: Any, index: Index, sizes: Index, extents: Index) -> list[tuple[range
 
 
 def _products(o: Any, index: Index, read: Elements) -> Found:
-    """The sum over the channels of the group and the taps (5.2.10; docs/errata.md, D235)."""
+    """Return the sum over the group's channels and the taps (5.2.10; docs/errata.md, D235)."""
     if o.filter_is_reordered:
         raise Untold("its filter is reordered")
     filters, depth, *sizes = o.w.dims
@@ -51,7 +51,7 @@ def _products(o: Any, index: Index, read: Elements) -> Found:
 
 
 def _zeros_met(read: Elements, operand: str, every: list[range], inside: list[range]) -> list[float]:
-    """Zeros of the padding times what meets them and is not finite: NaN each."""
+    """Return the products of padding zeros with non-finite values, which are NaN."""
     values = read.box(operand, every)
     if all(map(math.isfinite, values)):
         return []
@@ -69,7 +69,7 @@ def convolution_forward(o: ConvolutionForward, _output: str, index: Index, read:
 def convolution_bias_activation(
     o: ConvolutionBiasActivationForward, _output: str, index: Index, read: Elements
 ) -> Found:
-    """activation(alpha1 * conv(x, w) + alpha2 * z + bias) (5.2.9)."""
+    """Return activation(alpha1 * conv(x, w) + alpha2 * z + bias) (5.2.9)."""
     sums, channel = _products(o, index, read), (0, index[1], *(0 for _ in index[2:]))
     terms = [o.alpha1 * sums.value, read("bias", channel)]
     if o.alpha2 != 0:
@@ -81,7 +81,7 @@ def convolution_bias_activation(
 
 
 def convolution_backward_data(o: ConvolutionBackwardData, _output: str, index: Index, read: Elements) -> Found:
-    """The sum of dy[n, k, p] * w[k, c, tap] over all (p, tap) with p * stride + tap * dilation - padding = the place (5.2.8)."""
+    """Return the sum of dy[n, k, p] * w[k, c, tap] where p * stride + tap * dilation - padding is the place (5.2.8)."""
     spec, (filters, depth, *sizes) = o.convolution, o.w.dims
     n, channel, *place = index
     group, c = divmod(channel, depth)
@@ -108,7 +108,9 @@ def convolution_backward_data(o: ConvolutionBackwardData, _output: str, index: I
 
 
 def convolution_backward_filter(o: ConvolutionBackwardFilter, _output: str, index: Index, read: Elements) -> Found:
-    """The sum of dy[n, k, p] * x[n, c, p * stride + tap * dilation - padding] over images and positions (6.2.2)."""
+    """Return the sum of dy[n, k, p] * x[n, c, p * stride + tap * dilation - padding] over images and positions
+    (6.2.2).
+    """
     spec, (filters, depth, *sizes) = o.convolution, o.dw.dims
     k, c, *taps = index
     channel, images = k // (filters // spec.group_count) * depth + c, range(o.x.dims[0])
@@ -133,7 +135,7 @@ def convolution_backward_bias(o: ConvolutionBackwardBias, _output: str, index: I
 
 
 def im2col(o: Im2Col, _output: str, index: Index, read: Elements) -> Found:
-    """The input under a tap of the filter; the rows are images and positions, the columns channels and taps (5.2.31)."""
+    """Return the input under a filter tap. Rows are images and positions, columns channels and taps (5.2.31)."""
     images, channels, *extents = o.srcData.dims
     sizes = o.filter.dims[2:]
     positions = o.convolution.output_dims(o.srcData.dims, (1, channels // o.convolution.group_count, *sizes))[2:]
@@ -157,7 +159,7 @@ def im2col(o: Im2Col, _output: str, index: Index, read: Elements) -> Found:
 
 
 def reduce_tensor(o: ReduceTensor, _output: str, index: Index, read: Elements) -> Found:
-    """The operation over the dimensions where C has extent 1 (3.2.71; docs/errata.md, D024 and D098)."""
+    """Reduce over the dimensions in which C has extent 1 (3.2.71; docs/errata.md, D024 and D098)."""
     row = read.box(
         "A", [range(a) if c == 1 else range(i, i + 1) for i, a, c in zip(index, o.A.dims, o.C.dims, strict=True)]
     )

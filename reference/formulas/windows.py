@@ -1,4 +1,4 @@
-"""Formulas over a window or a row: pooling, local response and divisive normalization, softmax."""
+"""Evaluate formulas over a window or a row: pooling, local response and divisive normalization, softmax."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MAXIMA = (Pooling.CUDNN_POOLING_MAX, Pooling.CUDNN_POOLING_MAX_DETERMINISTIC)
 
 
 def _lowest(spec: Any) -> float:
-    """The lowest finite value, which is the maximum of a window that holds no value (docs/errata.md, D091)."""
+    """Return the lowest finite value, the maximum of a window without values (docs/errata.md, D091)."""
     dtype = NUMPY_TYPES[spec.scalar_type]
     return float(np.iinfo(dtype).min if dtype.kind in "iu" else ml_dtypes.finfo(dtype).min)
 
 
 def _window(o: PoolingForward | PoolingBackward, place: Sequence[int]) -> list[range]:
-    """The inputs under the window of an output position."""
+    """Return the inputs under the window of an output position."""
     found = []
     for d, (i, extent) in enumerate(zip(place, o.x.dims[2:], strict=True)):
         start = i * o.pooling.stride[d] - o.pooling.padding[d]
@@ -58,7 +58,7 @@ def _divisor(o: PoolingForward | PoolingBackward, place: Sequence[int]) -> int:
 
 
 def pooling_forward(o: PoolingForward, _output: str, index: Index, read: Elements) -> Found:
-    """The maximum or the average of a window (3.2.69; docs/errata.md, D090 and D091)."""
+    """Return the maximum or the average of a window (3.2.69; docs/errata.md, D090 and D091)."""
     n, c, *place = index
     values = read.box("x", [range(n, n + 1), range(c, c + 1), *_window(o, place)])
     if o.pooling.mode not in MAXIMA:
@@ -71,7 +71,10 @@ def pooling_forward(o: PoolingForward, _output: str, index: Index, read: Element
 
 
 def pooling_backward(o: PoolingBackward, _output: str, index: Index, read: Elements) -> Found:
-    """The sum over the windows that cover the place: of dy where it is their first maximum, or of their equal shares (4.1.18)."""
+    """Return the sum over the windows that cover the place (4.1.18).
+
+    Maximum pooling adds dy where the place is the first maximum; average pooling adds an equal share.
+    """
     n, c, *place = index
     covering = []
     for d, (i, count) in enumerate(zip(place, o.dy.dims[2:], strict=True)):
@@ -101,7 +104,7 @@ def _first_maximum(o: PoolingBackward, plane: Index, place: Sequence[int], read:
 
 
 def _narrowed(o: Any) -> tuple[float, float, float]:
-    """alpha, beta and k of the descriptor, cast to the type of the tensors (3.2.83)."""
+    """Return alpha, beta and k of the descriptor, cast to the type of the tensors (3.2.83)."""
     dtype = NUMPY_TYPES[o.x.data_type].type
     if o.x.data_type == DOUBLE:
         return o.lrn.alpha, o.lrn.beta, o.lrn.k
@@ -109,19 +112,19 @@ def _narrowed(o: Any) -> tuple[float, float, float]:
 
 
 def _around(n: int, i: int, extent: int) -> range:
-    """The window of n positions that is centred on i, its longer half behind (3.2.83)."""
+    """Return the window of n positions around i. For an even n, the longer half follows i (3.2.83)."""
     behind = (n - 1) // 2
     return range(max(0, i - behind), min(extent, i - behind + n))
 
 
 def _holding(n: int, i: int, extent: int) -> range:
-    """The positions whose windows hold i."""
+    """Return the positions whose windows contain i."""
     ahead = n - 1 - (n - 1) // 2
     return range(max(0, i - ahead), min(extent, i - ahead + n))
 
 
 def lrn_forward(o: LRNCrossChannelForward, _output: str, index: Index, read: Elements) -> Found:
-    """x * (k + alpha / n * sum of x^2)^-beta over a window of channels (3.2.65; docs/errata.md, D079)."""
+    """Return x * (k + alpha / n * sum of x^2)^-beta over a window of channels (3.2.65; docs/errata.md, D079)."""
     return Found(read("x", index) * power(_lrn_base(o, index, read), -_narrowed(o)[1]))
 
 
@@ -134,7 +137,10 @@ def _lrn_base(o: Any, index: Index, read: Elements) -> float:
 
 
 def lrn_backward(o: LRNCrossChannelBackward, _output: str, index: Index, read: Elements) -> Found:
-    """dy * s^-beta - 2 alpha beta / n * x * sum of dy x s^(-beta - 1) over the channels whose windows hold it (docs/errata.md, D179)."""
+    """Return dy * s^-beta - 2 alpha beta / n * x * sum of dy x s^(-beta - 1) (docs/errata.md, D179).
+
+    The sum is over the channels whose windows contain this one.
+    """
     alpha, beta, _ = _narrowed(o)
     n, c, *place = index
     terms = []
@@ -150,7 +156,10 @@ def _mean(o: Any, index: Index, read: Elements) -> float:
 
 
 def _divisive_base(o: Any, index: Index, read: Elements) -> float:
-    """k + alpha / n^d * sum of (x - m)^2 over the window around the place, m at its centre (3.2.33; docs/errata.md, D050)."""
+    """Return k + alpha / n^d * sum of (x - m)^2 over the window around the place (3.2.33; docs/errata.md, D050).
+
+    m is the mean at the centre.
+    """
     alpha, _, k = _narrowed(o)
     n, c, *place = index
     window = [_around(o.lrn.n, i, extent) for i, extent in zip(place, o.x.dims[2:], strict=True)]
@@ -163,7 +172,7 @@ def divisive_forward(o: DivisiveNormalizationForward, _output: str, index: Index
 
 
 def divisive_backward(o: DivisiveNormalizationBackward, output: str, index: Index, read: Elements) -> Found:
-    """The gradients of x and of the means as independent inputs (4.1.6; docs/errata.md, D168)."""
+    """Return the gradients of x and of the means as independent inputs (4.1.6; docs/errata.md, D168)."""
     alpha, beta, _ = _narrowed(o)
     n, c, *place = index
     extents, factor = o.x.dims[2:], 2 * alpha / o.lrn.n ** len(place) * beta
@@ -183,7 +192,7 @@ def divisive_backward(o: DivisiveNormalizationBackward, output: str, index: Inde
 
 
 def _row(o: SoftmaxForward | SoftmaxBackward, dims: Index, index: Index) -> list[range]:
-    """Return what is normalised together: an image, or the channels at one place (3.1.2.24)."""
+    """Return the ranges that are normalised together: an image, or the channels at one place (3.1.2.24)."""
     n, _, *place = index
     if o.mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE:
         return [range(n, n + 1), *map(range, dims[1:])]
@@ -200,7 +209,7 @@ def softmax_forward(o: SoftmaxForward, _output: str, index: Index, read: Element
 
 
 def softmax_backward(o: SoftmaxBackward, _output: str, index: Index, read: Elements) -> Found:
-    """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy) (4.1.19)."""
+    """Return y * (dy - sum(y * dy)), or for LOG dy - exp(y) * sum(dy) (4.1.19)."""
     row = _row(o, o.y.dims, index)
     y, dy = read("y", index), read("dy", index)
     gradients = read.box("dy", row)

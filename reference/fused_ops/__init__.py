@@ -1,4 +1,4 @@
-"""Fused operations (6.1.3.1)."""
+"""Compute fused operations (6.1.3.1)."""
 
 from . import convolution, finalize, residual
 

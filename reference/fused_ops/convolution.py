@@ -1,4 +1,7 @@
-"""Convolutions between other steps (docs/errata.md, D564): values between the steps may be rounded to the tensors' types."""
+"""Compute convolutions between other steps.
+
+Intermediate values may be rounded to the tensors' types (docs/errata.md, D564).
+"""
 
 from __future__ import annotations
 
@@ -24,29 +27,32 @@ PROLOGUE_ROUNDINGS = 3
 
 
 def _bytes_of(spec: TensorSpec, values: Array) -> Array:
-    """Memory that holds the values, rounded to the tensor's type."""
+    """Return memory that holds the values, rounded to the tensor's type."""
     memory = np.zeros(spec.nbytes, np.uint8)
     write(spec, memory, values)
     return memory
 
 
 def _units(operation: Any, spec: TensorSpec) -> float:
-    """One rounding into a tensor's type, in roundings of the arithmetic."""
+    """Return the size of one rounding into a tensor's type, in roundings of the arithmetic."""
     return PRECISION[spec.data_type][0] / PRECISION[operation.compute_type][0]
 
 
-# A function of what is expected of the squares of errors (spread.py), or of None where that is not known.
+# This function returns the expected squared errors (spread.py), or None where they are not known.
 Squares = Callable[[], Array | None]
 
 
 def _convolved(
     operation: Any, x: Array, scale: Array | None, bias: Array | None, **others: Array
 ) -> tuple[Array, Array, Squares]:
-    """(the result of the convolution behind the prologue, its error in units of the arithmetic, what is expected of it)."""
+    """Return the convolution after the prologue, its error in units of the arithmetic, and a function of its
+    expected squared error.
+    """
     inner = operation.inner
     total, terms = scaled(x, scale, bias)
     passed = activated(operation.activation, total)
-    terms = np.where(np.isnan(total) & ~np.isnan(passed), 0, terms)  # what a ReLU stops is 0, without an error
+    # An element that a ReLU stops is 0, without an error.
+    terms = np.where(np.isnan(total) & ~np.isnan(passed), 0, terms)
     memory = {name: _bytes_of(inner.tensor(name), values) for name, values in others.items()}
     output = inner.outputs[0]
     memory[output] = np.zeros(inner.nbytes(output), np.uint8)
@@ -54,7 +60,7 @@ def _convolved(
     roundings, magnitude = np.asarray(roundings_of(found)), magnitude_of(found)
     of_terms, per_term = found, 0.0
     if operation.prologue is not None:
-        # What is rounded is at most the sum of the terms; two neighbours may come of one sum.
+        # Each rounded value is at most the sum of its terms. Two neighbouring values may result from one sum.
         of_terms = evaluate(inner, {**memory, "x": _bytes_of(operation.x, terms)})[output]
         magnitude = np.maximum(magnitude, magnitude_of(of_terms))
         per_term = 2 * _units(operation, operation.x) + PROLOGUE_ROUNDINGS
@@ -67,8 +73,10 @@ def _convolved(
 
 
 def _squares(operation: Any, found: Exact, of_terms: Exact, per_term: float) -> Array | None:
-    """What is expected of the squares of errors. of_terms: the convolution of the numbers that are rounded before it; each term of it has
-    per_term such roundings."""
+    """Return the expected squared errors.
+
+    of_terms is the convolution of the values rounded before it; each of its terms has per_term such roundings.
+    """
     sums, rounded = spread_of(found), spread_of(of_terms)
     if not isinstance(sums, Spread) or not isinstance(rounded, Spread):
         return None
@@ -85,13 +93,14 @@ def _steps(squares: Squares) -> Steps | None:
 def convolution_statistics(
     operation: ScaleBiasActivationConvBnstats, x: Array, scale: Array | None, bias: Array | None, w: Array
 ) -> dict[str, Exact]:
-    """The convolution, and sums that may be of y before or after it is rounded."""
+    """Compute the convolution, and sums over y before or after y is rounded."""
     value, error, squares_of_y = _convolved(operation, x, scale, bias, w=w)
     found = {"y": Exact(value, error, 1, spread=partial(_steps, squares_of_y))}
     if operation.ySum is not None:
         over, unit = (0, *range(2, value.ndim)), PRECISION[operation.compute_type][0]
         size, count = np.abs(value), value.size // value.shape[1]
-        beyond = np.isfinite(value) & (size + unit * error >= PRECISION[operation.y.data_type][2])  # once it is rounded
+        # y may overflow when it is rounded.
+        beyond = np.isfinite(value) & (size + unit * error >= PRECISION[operation.y.data_type][2])
         apart = np.where(beyond, np.inf, error + _units(operation, operation.y) * size)
         doubled = 2 * size * apart + unit * apart**2
 
@@ -108,7 +117,7 @@ def convolution_statistics(
 def convolution_filter_gradient(
     operation: ScaleBiasActivationWgrad, x: Array, scale: Array | None, bias: Array | None, dy: Array
 ) -> Exact:
-    """The gradient of the filter."""
+    """Compute the gradient of the filter."""
     value, error, squares = _convolved(operation, x, scale, bias, dy=dy)
     return Exact(value, error, 1, spread=partial(_steps, squares))
 
@@ -118,7 +127,7 @@ def convolution_add_activation(
     operation: ConvScaleBiasAddActivation, x: Array, w: Array, scale: Array | None, z: Array | None, z_scale: Array | None,
     z_bias: Array | None,
 ) -> Exact:  # fmt: skip
-    """The activation of the scaled convolution, the scaled z and the bias."""
+    """Compute the activation of the scaled convolution plus the scaled z and the bias."""
     inner = operation.inner
     memory = {"x": _bytes_of(inner.x, x), "w": _bytes_of(inner.w.tensor, w), "y": np.zeros(inner.y.nbytes, np.uint8)}
     found = evaluate(inner, memory)["y"]
@@ -131,7 +140,7 @@ def convolution_add_activation(
     factor = 1.0 if scale is None else np.abs(scale)
     stored = np.maximum(
         np.abs(value), PRECISION[operation.y.data_type][1]
-    )  # all that are no normal numbers have one error
+    )  # All subnormal numbers have the same error.
     error = factor * (error + 2 * _units(operation, operation.y) * stored)
     if z is not None:
         residual, residual_terms = scaled(z, z_scale, None)

@@ -1,4 +1,4 @@
-"""Statistics of batch normalisation made a scale and a bias (docs/errata.md, D258)."""
+"""Turn batch-normalisation statistics into a scale and a bias (docs/errata.md, D258)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from ..view import Array
 MEAN_ROUNDINGS = 2  # the count, a division
 VARIANCE_ROUNDINGS = (
     2 * MEAN_ROUNDINGS + 2
-)  # of both terms of the difference: twice the mean's, a product, the difference
-INVERSE_ROUNDINGS = 8  # the sum with epsilon, root and reciprocal of up to 2 ulp (4) each at half their weight, epsilon
-STABLE = 0.25  # an error of the argument up to this share changes its inverse root by less than that share
+)  # roundings of both terms of the difference: twice the mean's, a product, the difference
+# the sum with epsilon, epsilon itself, root and reciprocal of up to 2 ulp (4 roundings) each at half weight
+INVERSE_ROUNDINGS = 8
+STABLE = 0.25  # share of the argument: an error up to this changes the inverse root by less than the same share
 
 
 def inverse_root(value: Array, error: Array) -> tuple[Array, Array]:
-    """(value^-1/2, its roundings), where the value may be wrong by ``error`` units of the compute type; infinitely many roundings
-    where the error is too large a share of the value to say what comes out."""
+    """Return value^-1/2 and its roundings, given an error of the value in units of the compute type.
+
+    The roundings are infinite where the error is too large a share of the value.
+    """
     return 1 / np.sqrt(value), np.where(error > 0, error / np.abs(value), 0) + INVERSE_ROUNDINGS
 
 
 def equivalent(
     scale: Array | None, bias: Array | None, mean: Array | None, inverse: Array, roundings: Array
 ) -> dict[str, Exact]:
-    """eqScale and eqBias, as far as there are operands for them. The roundings of the inverse enter both."""
+    """Return eqScale and eqBias for the operands that are present. The roundings of the inverse enter both."""
     found = {}
     if scale is not None:
         eq_scale = scale * inverse
@@ -40,7 +43,7 @@ def equivalent(
 
 
 def determined(exact: Exact, share: Array | float) -> Exact:
-    """The result, with nothing promised where the error of the variance is too large a share of it."""
+    """Return the result, undetermined where the error of the variance is too large a share of it."""
     return replace(exact, magnitude=np.where(share > STABLE, np.inf, np.asarray(exact.magnitude)))
 
 
@@ -49,7 +52,7 @@ def finalize_training(
     operation: BnFinalizeStatisticsTraining, y_sum: Array, y_sq_sum: Array, scale: Array | None, bias: Array | None,
     running_mean: Array | None, running_var: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """All that the operation's docstring says, of the operands that the call has."""
+    """Compute what the operation's docstring says, for the operands that the call has."""
     count, factor = operation.count, in_compute_type(operation, operation.factor)
     epsilon = in_compute_type(operation, operation.epsilon)
     mean, square = y_sum / count, y_sq_sum / count
@@ -81,11 +84,11 @@ def finalize_training(
 def finalize_inference(
     operation: BnFinalizeStatisticsInference, scale: Array, bias: Array | None, mean: Array | None, variance: Array
 ) -> dict[str, Exact]:
-    """eqScale and eqBias from the running statistics."""
+    """Compute eqScale and eqBias from the running statistics."""
     epsilon = in_compute_type(operation, operation.epsilon)
     error = np.where(
         variance < 0, np.abs(variance) + epsilon, 0
-    )  # of a difference: a running variance may hold anything
+    )  # The difference of a negative variance and epsilon may cancel: a running variance may hold any value.
     inverse, roundings = inverse_root(variance + epsilon, error)
     share = PRECISION[operation.compute_type][0] * error / np.abs(variance + epsilon)
     found = equivalent(scale, bias, mean, inverse, roundings)
