@@ -1,4 +1,4 @@
-"""``python -m dualdnn.conformance``: the command ``dualdnn``."""
+"""Run the command ``dualdnn`` as ``python -m dualdnn.conformance``."""
 
 import sys
 

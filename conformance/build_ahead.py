@@ -1,8 +1,8 @@
-"""``dualdnn build``: compile kernels before anything calls them, in parallel, with progress.
+"""Compile kernels before anything calls them, in parallel, with progress: ``dualdnn build``.
 
-Built are the modules of everything that is timed, and of every family in each of its data types the kernels that take
-any shape. Modules that are specialised for a shape (a pooling window, strips of a depthwise convolution) and are not
-timed are compiled when a call first needs them.
+It builds the modules of everything that is timed. For every family and data type, it also builds the kernels that take
+any shape. Modules that are specialised for a shape (a pooling window, strips of a depthwise convolution) and not timed
+are compiled on first use.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ from .bench.rows import LAYOUTS, OPERATIONS, lrn, reduce, rows, sampler
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 from .graph_kinds import graphs
 
-Progress = Callable[[Any, int, int], None]  # a module that was compiled, how many were, and of how many
+# called with a compiled module, the number of compiled modules, and the total
+Progress = Callable[[Any, int, int], None]
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TRANSFORMERS = (
     SpatialTfGridGeneratorBackward,
@@ -69,7 +70,7 @@ TRANSFORMERS = (
     SpatialTfSamplerBackward,
     SpatialTfSamplerForward,
 )
-# Of the operations that take fewer types
+# These operations take fewer types.
 TAKEN = {
     PoolingForward: FORWARD_TYPES,
     PoolingBackward: BACKWARD_TYPES,
@@ -78,13 +79,13 @@ TAKEN = {
     **dict.fromkeys((LRNCrossChannelForward, LRNCrossChannelBackward), LRN_TYPES),
 }
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
-# Constants that host and device share: of one value in each source.
+# Host and device share these constants; each has one value in each source.
 CONSTANTS = {
     "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MOST_CLASSES", "MOST_TILES", "MOST_WINDOW",
     "OPERANDS", "PACKS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "WIDTH",
 }  # fmt: skip
-# Of few values each, whatever the shapes: operands of products, cells of recurrent networks, tiles of their persistent kernels,
-# elements of a thread of dropout and the spatial transformer, groups, filters, channels and taps of a lane
+# These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
+# of dropout and the spatial transformer. Others count groups, filters, channels and taps of a lane.
 VARIANTS = {
     ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
@@ -92,12 +93,12 @@ VARIANTS = {
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip
-# Variants that any shape may need, whichever of them the operations that are planned have
+# Any shape may need these variants, even if no planned operation has them.
 CLOSED: dict[str, dict[str, Iterable[Any]]] = {
     **{f"gemm/{name}.cu": {"A_MN_MAJOR": "01", "B_MN_MAJOR": "01"} for name in ("matrix", "matrix_fp32")},
     **{f"fused_ops/{name}.cu": {"RANK": RANKS} for name in ("scale_bias", "channel_sums", "gradient")},
 }
-# Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
+# These sources take longest and are compiled first, so that the last module does not keep all cores waiting.
 LONGEST = (
     "convolution/implicit_gemm/fp32.cu",
     "convolution/implicit_gemm/tma.cu",
@@ -106,7 +107,7 @@ LONGEST = (
     "convolution/implicit_gemm/simt.cu",
     "convolution/implicit_gemm/mma.cu",
 )
-# Solvers that launch the kernels of a step again and again; the steps that are planned of them
+# These solvers launch the kernels of a step repeatedly; only STEPS steps of them are planned.
 STEP_BY_STEP, STEPS = {"rnn.recurrence", "rnn.gradient"}, 4
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 GENERIC_SHAPES = ((3, 5, 7, 9), (2, 8, 6, 6), (64, 64, 56, 56), (1, 4096, 1, 1), (4096, 4, 1, 1))
@@ -115,7 +116,7 @@ WINDOWS = range(1, 17)  # channels of a window of LRN
 
 
 class Listed(NamedTuple):
-    """The modules of what is timed, of generic solvers, and of all solvers of small operations."""
+    """Hold the modules of timed operations, of generic solvers, and of all solvers of small operations."""
 
     timed: Iterable[Module]
     generic: Iterable[Module]
@@ -123,7 +124,7 @@ class Listed(NamedTuple):
 
     @property
     def wanted(self) -> list[Module]:
-        """What is built: of the last kind, the modules that take any shape."""
+        """Return the modules to build. Of the ``general`` ones, only those that take any shape are built."""
         found = [*self.timed, *self.generic, *filter(takes_any_shape, self.general)]
         return longest_first(dict.fromkeys(made for module in found for made in closed(module)))
 
@@ -137,7 +138,7 @@ def listed(device: Any) -> Listed:
     for operation in (*small, *generic_kinds()):
         ROOMS[type(operation)].generic_plan(operation, generic)
     for operation in small:
-        for solver in possible_solvers(operation, general):  # those too that serve other sizes
+        for solver in possible_solvers(operation, general):  # Solvers for other sizes are included.
             made = plan_by(operation, general, solver)
             if isinstance(made, AlignedPlan):
                 made.fallback()
@@ -145,12 +146,12 @@ def listed(device: Any) -> Listed:
 
 
 def wanted_modules(device: Any) -> list[Module]:
-    """Return the modules of what is timed and those that take any shape, of every family and data type."""
+    """Return the modules of timed operations, and those that take any shape, of every family and data type."""
     return listed(device).wanted
 
 
 def closed(module: Module) -> Iterator[Module]:
-    """Yield a module and those that differ from it in the variants of its source that are CLOSED."""
+    """Yield a module, and its variants by the definitions in CLOSED."""
     source, definitions = module
     free = CLOSED.get(source, {})
     for values in product(*free.values()):
@@ -159,17 +160,20 @@ def closed(module: Module) -> Iterator[Module]:
 
 
 def longest_first(modules: Iterable[Module]) -> list[Module]:
-    """Return modules in the order in which they are compiled."""
+    """Return modules in the order of compilation, the slowest sources first."""
     return sorted(modules, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 
 
 def takes_any_shape(module: Module) -> bool:
-    """Whether a module is compiled for data types and for what a source has few variants of, no shape."""
+    """Return whether a module depends only on data types and on definitions with few values, not on a shape."""
     return (TYPE_DEFINITIONS | CONSTANTS | VARIANTS).issuperset(name for name, _ in module[1])
 
 
 def timed(device: Any, wanted: Iterable[Row]) -> Iterator[Operation]:
-    """Yield what ``dualdnn bench`` times of these rows: convolutions with every algorithm, because it looks for the best."""
+    """Yield what ``dualdnn bench`` times of these rows.
+
+    Convolutions come with every algorithm, because bench searches for the best.
+    """
     for row in wanted:
         yield from (with_workspace(call.operation, device) for call in row.separate)
         found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
@@ -182,7 +186,9 @@ def timed(device: Any, wanted: Iterable[Row]) -> Iterator[Operation]:
 
 
 def of_few_steps(operation: Any, device: Any) -> Any:
-    """The same with a few steps, where a recurrence is launched step by step: each of a thousand launches the same kernels."""
+    """Return the operation with a few steps if its recurrence is launched step by step: all steps launch the
+    same kernels.
+    """
     sequences = {name: part for name, part in vars(operation).items() if isinstance(part, RNNDataSpec)}
     if not sequences or type(operation) not in ROOMS:
         return operation
@@ -197,7 +203,7 @@ def of_few_steps(operation: Any, device: Any) -> Any:
 
 
 def kinds(device: Any) -> Iterator[Operation]:
-    """Small operations that between them use every source in every data type."""
+    """Yield small operations that together use every source in every data type."""
     for make, _ in OPERATIONS.values():
         for dims, data_type, layout in product(SMALL_SHAPES, TYPES, LAYOUTS):
             operation = make(data_type, dims, layout)
@@ -216,15 +222,17 @@ def kinds(device: Any) -> Iterator[Operation]:
 
 
 def with_workspace(operation: Any, device: Any) -> Any:
-    """With as many bytes of workspace as the plan asks for; itself where it has none."""
+    """Return the operation with the workspace that its plan asks for; unchanged if it has none."""
     if "workspace_bytes" not in {field.name for field in fields(operation)}:
         return operation
     return replace(operation, workspace_bytes=workspace_bytes(operation, device))
 
 
 def generic_kinds() -> Iterator[Operation]:
-    """Operations for which generic solvers have further modules: those of every window, of other exponents, of few and
-    many channels, and of large tensors."""
+    """Yield operations for which generic solvers have more modules.
+
+    They cover every window, other exponents, few and many channels, and large tensors.
+    """
     windows = [lrn(n, backward, beta) for n, backward, beta in product(WINDOWS, (False, True), (0.75, 0.5))]
     samplers = [sampler(False), sampler(True)]
     for make in (*windows, *samplers, *(make for make, _ in OPERATIONS.values())):
@@ -236,7 +244,7 @@ def generic_kinds() -> Iterator[Operation]:
 
 
 def reductions() -> Iterator[ReduceTensor]:
-    """Sums with packs of every width, into results of their own type and of float, to one number and to few."""
+    """Yield sums with vectors of every width, into their own type and float, to one result and to a few."""
     for extent, data_type, kept in product((1, 2, 4, 8, 16), TYPES, ((), (0,), (1,), (3,))):
         made = cast(ReduceTensor, reduce("ADD", kept)(data_type, (4, 7, 9, extent), "nchw"))
         for result, compute in {(data_type, FLOAT), (FLOAT, FLOAT), (data_type, DOUBLE)}:
@@ -245,7 +253,7 @@ def reductions() -> Iterator[ReduceTensor]:
 
 
 def small_groups() -> Iterator[Operation]:
-    """Convolutions and their gradients of groups of few channels and filters, which threads multiply at once."""
+    """Yield grouped convolutions and their gradients with few channels and filters, which threads multiply at once."""
     counts = product((1, 2, 4), (1, 2, 4), (1, 2, 4), (FLOAT, HALF, BFLOAT16, DOUBLE))
     for channels, filters, groups, data_type in counts:
         o = convolution(Layer(2, channels * groups, 6, filters * groups, 3, 2, groups), "float", NCHW)
@@ -256,7 +264,7 @@ def small_groups() -> Iterator[Operation]:
 
 
 def conversions() -> Iterator[Operation]:
-    """Transforms from one data type into another or itself."""
+    """Yield transforms from one data type to another or to itself."""
     pairs = [pair for pair in product(CONVERTED, CONVERTED) if pair not in NOT_CONVERTED]
     for source, destination in [*pairs, (UINT8, UINT8), (INT32, INT32)]:
         x, y = (TensorSpec.packed(data_type, SMALL_SHAPES[0]) for data_type in (source, destination))
@@ -265,7 +273,7 @@ def conversions() -> Iterator[Operation]:
 
 
 def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
-    """With each algorithm that the tables have for it."""
+    """Yield the convolution with each algorithm that the support tables list for it."""
     problem = Problem(convolution.convolution, convolution.x, convolution.w, convolution.y)
     for algorithm in cudnnConvolutionFwdAlgo_t:
         if unsupported(problem, algorithm) is None:
@@ -299,7 +307,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Compile what is not in the cache yet, or a wheel of kernels."""
+    """Compile the modules that are missing from the cache, or a wheel of kernels."""
     if chosen.wheel:
         return build_wheel(chosen)
     if chosen.arch:
@@ -311,8 +319,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
-    """Return the modules that the operations of an API log have on some devices."""
-    from .warm_up import modules_of, operations_of_log, with_room  # it imports this file
+    """Return the modules that the operations of an API log need on some devices."""
+    # This import is delayed, because warm_up imports this file.
+    from .warm_up import modules_of, operations_of_log, with_room
 
     operations = operations_of_log(path)
     found = (modules_of([with_room(operation, device) for operation in operations], device) for device in devices)
@@ -320,13 +329,13 @@ def modules_of_log(path: Path, devices: Sequence[Any]) -> list[Module]:
 
 
 def build_wheel(chosen: argparse.Namespace) -> int:
-    """Compile a wheel of kernels for the target that is chosen."""
-    from . import kernel_wheel  # it imports this file
+    """Compile a wheel of kernels for the chosen target."""
+    from . import kernel_wheel  # This import is delayed, because kernel_wheel imports this file.
 
     if chosen.arch not in kernel_wheel.TARGETS:
         raise ValueError(f"--arch {chosen.arch}: expected one of {', '.join(kernel_wheel.TARGETS)}")
     kernel_wheel.check_choices(chosen.choices)
-    find_nvcc(), host_compiler()  # listing modules does not need them
+    find_nvcc(), host_compiler()  # Missing compilers are reported here, because listing modules does not need them.
     gpus = kernel_wheel.TARGETS[chosen.arch][1]
     modules = modules_of_log(chosen.log, gpus) if chosen.log else kernel_wheel.wanted_modules(chosen.arch, chosen.jobs)
     modules = of_sources(modules, chosen.k)
@@ -335,7 +344,7 @@ def build_wheel(chosen: argparse.Namespace) -> int:
 
 
 def of_sources(modules: Sequence[Module], text: str) -> list[Module]:
-    """Return the modules whose source has a text in its path. Raises ValueError where there is none."""
+    """Return the modules whose source path contains a text. Raises ValueError if there is none."""
     found = [module for module in modules if text in module[0]]
     if not found:
         raise ValueError(f"-k {text}: no source of a kernel has this in its path")
@@ -343,13 +352,13 @@ def of_sources(modules: Sequence[Module], text: str) -> list[Module]:
 
 
 def show_progress(built: Any, done: int, total: int) -> None:
-    """Draw a bar on the standard error output."""
+    """Draw a progress bar on standard error."""
     bar = "#" * (30 * done // total)
     print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
 
 
 def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> None:
-    """Compile modules in parallel, with progress on the standard error output."""
+    """Compile modules in parallel, with progress on standard error."""
     started = time.perf_counter()
     compile_all(modules, device.architecture, jobs, show_progress)
     print(
@@ -358,9 +367,9 @@ def build(modules: Sequence[Module], device: Any, jobs: int | None = None) -> No
 
 
 def build_timed(wanted: Iterable[Row], device: Any) -> None:
-    """Compile the modules of these benchmark rows, so that none is compiled between two times."""
+    """Compile the modules of these benchmark rows, so that nothing is compiled while times are measured."""
     listing = Listing(device)
     for operation in timed(device, wanted):
-        with contextlib.suppress(BackendError, ValueError):  # the row tells later why it has no time
+        with contextlib.suppress(BackendError, ValueError):  # The row later reports why it has no time.
             plan(operation, listing)
     build(list(listing.modules), device)

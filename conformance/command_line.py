@@ -1,4 +1,7 @@
-"""The command ``dualdnn``: a command is imported where it is asked for, so that none waits for what others need."""
+"""Run the command ``dualdnn``.
+
+Each subcommand is imported only when it is named, so that none waits for others' imports.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from .report.checks import ReportError
 
 @dataclass(frozen=True)
 class Command:
-    """What a command does, the module that has it, and the names there of what adds its options and of what runs it."""
+    """Describe a subcommand: its help, its module, and that module's functions to add options and to run."""
 
     help: str
     module: str
@@ -47,7 +50,7 @@ COMMANDS = {
     "show": Command("what is known of a function, a clause or an erratum, by its name", "pages.command"),
     "info": Command("what is here, what is missing and how to get it", "information"),
 }  # fmt: skip
-EXTRAS = {  # package -> the extra that installs it
+EXTRAS = {  # package -> extra that installs it
     **dict.fromkeys(("pytest", "_pytest", "xdist", "pytest_benchmark", "pluggy"), "suite"),
     "hypothesis": "fuzz",
     "cffi": "abi",
@@ -55,7 +58,7 @@ EXTRAS = {  # package -> the extra that installs it
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     given = sys.argv[1:] if arguments is None else arguments
     named = next((word for word in given if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(prog="dualdnn", description=f"The executable edition of the {SPECIFICATION}.")
@@ -83,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
-    """Runs a command; an error is told in one line and becomes an exit status."""
+    """Run a command. An error becomes one line and an exit status."""
     try:
         return run()
     except KeyboardInterrupt:
@@ -92,7 +95,7 @@ def _told(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
     except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
-    except Exception:  # a mistake of ours: exit status 1 would say that cases failed
+    except Exception:  # This is a mistake of ours; exit status 1 would say that cases failed.
         traceback.print_exc()
         return 2
 

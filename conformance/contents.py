@@ -1,4 +1,4 @@
-"""Operands whose numbers mean something: what an operation finds in them unless a case says it."""
+"""Fill operands with meaningful numbers, such as labels and lengths, unless a case sets them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Array = np.ndarray[Any, Any]
 
 
 def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
-    """Lengths of which every sequence has an alignment, empty ones among them, the first with every time step; labels that repeat."""
+    """Return random lengths and labels such that every sequence has an alignment.
+
+    Some sequences may be empty, the first uses every time step, and labels repeat.
+    """
     times = random.integers(o.times // 2, o.times, o.sequences, endpoint=True)
     times[0] = o.times
     longest = np.minimum(o.most_labels, times // 2) if o.classes > 1 else 0 * times
@@ -29,7 +32,7 @@ def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
 
 
 def _sequences(o: Any, _random: np.random.Generator) -> Mapping[str, Array]:
-    """The lengths in device memory are those of the descriptors."""
+    """Return the lengths in device memory, equal to those of the descriptors."""
     return {name: np.array(getattr(o, data).lengths) for name, data in o.lengths_of.items()}
 
 
@@ -42,7 +45,7 @@ _CONTENTS: dict[type[Operation], Callable[[Any, np.random.Generator], Mapping[st
 
 
 def contents(operation: Operation, random: np.random.Generator) -> dict[str, Array]:
-    """The bytes that some operands of the operation begin with."""
+    """Return the first bytes of some operands of the operation."""
     find = _CONTENTS.get(type(operation))
     found = find(operation, random) if find else {}
     return {name: values.astype(np.int32).view(np.uint8) for name, values in found.items()}

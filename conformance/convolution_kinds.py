@@ -1,4 +1,4 @@
-"""Small convolutions of every kind that the support tables have: data types, algorithm, formats, math type, groups."""
+"""List small convolutions of every kind in the support tables: data types, algorithms, formats, math types, groups."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _problem(
 
 
 def problems() -> Iterator[Problem]:
-    """Every combination, in what the tables have and in what they have not."""
+    """Yield every combination, whether the tables support it or not."""
     for kind in CONFIGURATIONS:
         plain = vector_length(kind.x) == 1
         formats = (NCHW, NHWC) if plain else (NCHW_VECT_C,)
@@ -77,7 +77,7 @@ def problems() -> Iterator[Problem]:
 
 
 def convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivationForward]:
-    """The convolutions that the tables have, plain and with bias and ReLU; without a workspace."""
+    """Yield the supported convolutions, plain and with bias and ReLU, without a workspace."""
     for problem in problems():
         for algorithm in cudnnConvolutionFwdAlgo_t:
             if unsupported(problem, algorithm) is None:
@@ -99,7 +99,7 @@ def _with_algorithm(
 
 
 def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivationForward]:
-    """Of few channels and few products, which have kernels of their own."""
+    """Yield convolutions with few channels and few products, which have kernels of their own."""
     for kind in CONFIGURATIONS:
         if vector_length(kind.x) == 1:
             for tensor_format in (NCHW, NHWC):
@@ -114,7 +114,7 @@ def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivat
 
 
 def gradients() -> Iterator[ConvolutionBackwardData | ConvolutionBackwardFilter]:
-    """The gradients that the tables have; without a workspace."""
+    """Yield the supported gradients, without a workspace."""
     for problem in problems():
         for kind in cudnnConvolutionBwdFilterAlgo_t:
             if filter_unsupported(problem, kind) is None:
@@ -127,7 +127,7 @@ def gradients() -> Iterator[ConvolutionBackwardData | ConvolutionBackwardFilter]
 
 
 def filters_and_matrices() -> Iterator[Operation]:
-    """What goes with convolutions: reordered filters and biases, the explicit matrix."""
+    """Yield the operations beside convolutions: reordered filters and biases, and the explicit matrix."""
     w = FilterSpec(INT8x32, NCHW_VECT_C, (FILTERS, CHANNELS, 3, 3))
     bias = TensorSpec.packed(FLOAT, (1, FILTERS, 1, 1))
     yield ReorderFilter(cudnnReorderType_t.CUDNN_DEFAULT_REORDER, w, w)

@@ -1,7 +1,7 @@
-"""Lists of expected failures: for people whose library does not pass everything yet, and whose CI shall fail on what is new.
+"""Read and write lists of expected failures, so that CI of an incomplete library fails only on new failures.
 
-A line is the name of a subject and the id of a case; ``#`` begins a comment, empty lines are skipped. The subject may be a
-pattern (``library-*``): names of foreign libraries end with their version.
+A line has the name of a subject and the id of a case. ``#`` begins a comment, and empty lines are skipped. The subject
+may be a pattern (``library-*``), because names of foreign libraries end with their version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dualdnn.api.files import write
 
-REASON = "expected failure"  # why a failure is known, where no declared difference says so
+REASON = "expected failure"  # reason of a known failure that no declared difference explains
 HEADING = """\
 # Cases that are expected to fail, one a line: subject, case. Written by dualdnn conformance --write-expected.
 # With --expected, these do not fail the run; a new failure does, and so does a case that is listed and passes.
@@ -22,7 +22,7 @@ HEADING = """\
 
 @dataclass(frozen=True)
 class Expected:
-    """The cases that are expected to fail, by subject or pattern of subjects."""
+    """Hold the cases that are expected to fail, by subject or pattern of subjects."""
 
     entries: frozenset[tuple[str, str]] = frozenset()
 
@@ -33,7 +33,7 @@ class Expected:
 
 
 def read_expected(path: Path) -> Expected:
-    """The list in a file; ``ValueError`` names a line that is none."""
+    """Read the list in a file. Raises ``ValueError`` that names an invalid line."""
     entries = set()
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         text = line.strip()
@@ -49,7 +49,7 @@ def read_expected(path: Path) -> Expected:
 
 
 def write_expected(path: Path, failures: Iterable[tuple[str, str]]) -> int:
-    """Write (subject, case) of failures; returns how many there are."""
+    """Write (subject, case) of failures, and return how many there are."""
     lines = sorted({f"{subject} {case}\n" for subject, case in failures})
     write(path, (HEADING + "".join(lines)).encode())
     return len(lines)

@@ -1,12 +1,12 @@
-"""What the judge's rules catch: planted faults against rules, by family and number of terms.
+"""Show which rules of the judge catch which injected faults, by family and number of terms.
 
     python -m dualdnn.conformance.faults [--terms 9 64 576] [--family float] [--write]
-    python -m dualdnn.conformance.faults --subject accelerated:gpu     # how far the sums of a subject are from what is expected
+    python -m dualdnn.conformance.faults --subject accelerated:gpu     # measure the errors of a subject's sums
 
-Sums of products are computed in float with a fault in every output, each judged as the output of a 1x1 convolution of as many channels as
-the sum has terms. A row says which share of the outputs lies outside the worst case, outside the interval of the 2-norm, and
-the root mean square R and the bias of the whole output (docs/tolerance.md). Softmax and sigmoid are computed with exponentials that
-are off by some units in the last place.
+Sums of products are computed in float with a fault in every output. Each is judged as the output of a 1x1 convolution
+with one channel for each term. A row gives the share of outputs outside the worst case and outside the interval of the
+2-norm. It also gives the root mean square R and the bias of the whole output (docs/tolerance.md). Softmax and sigmoid
+use exponentials that are off by some units in the last place.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ TF32_BITS, VECTOR = 13, 4  # bits of a float that TF32 drops; terms of the last 
 
 @dataclass(frozen=True)
 class Family:
-    """Sums of products of one type: data_type of the factors, whether the math type allows TF32."""
+    """Describe sums of products of one type: the factors' data type, and whether the math type allows TF32."""
 
     name: str
     data_type: cudnnDataType_t
@@ -95,7 +95,7 @@ KINDS = ("normal", "positive")
 
 
 def added(products: Array, dtype: Any = np.float32) -> Array:
-    """Return the sums along the last axis, one product after the other, in this type."""
+    """Return the sums along the last axis, added one product after the other in this type."""
     total = np.zeros(products.shape[:-1], dtype)
     for k in range(products.shape[-1]):
         total = (total + products[..., k].astype(dtype)).astype(dtype)
@@ -146,7 +146,7 @@ def _short(x: Array, w: Array, random: np.random.Generator) -> Array:
 
 
 def moved(ulps: int) -> Callable[[Array, Array, np.random.Generator], Array]:
-    """Return the fault that moves each output by this many units in the last place of float."""
+    """Return a fault that moves each output by this many units in the last place of float."""
 
     def fault(x: Array, w: Array, random: np.random.Generator) -> Array:
         sums = _plain(x, w, random)
@@ -169,7 +169,7 @@ ALPHA_AS_HALF = "alpha 0.1 rounded to half"
 
 
 def judged(family: Family, fault: str, terms: int, seed: int = 0) -> Verdict:
-    """Return what the judge says of an output with a fault."""
+    """Return the verdict on an output with a fault."""
     random = np.random.default_rng(seed)
     x, w = (
         rounded(random.standard_normal((count, terms)), family.data_type).astype(np.float64)
@@ -177,7 +177,7 @@ def judged(family: Family, fault: str, terms: int, seed: int = 0) -> Verdict:
     )
     alpha, applied = (0.1, float(np.float16(0.1))) if fault == ALPHA_AS_HALF else (1.0, 1.0)
     factors = (in_tf32(x), in_tf32(w)) if family.tf32 else (x, w)
-    parts = np.array_split(factors[0], SIDE)  # all products at once would not fit
+    parts = np.array_split(factors[0], SIDE)  # All products at once would not fit in memory.
     sums = np.concatenate([FAULTS.get(fault, _plain)(part, factors[1], random) for part in parts])
     y = rounded(np.float32(applied) * sums.T.reshape(1, FILTERS, SIDE, SIDE), family.data_type)
     operation = family.operation(terms, alpha)
@@ -198,7 +198,7 @@ FUNCTIONS = ("softmax of 10", "softmax of 64", "softmax of 1000", "sigmoid")
 
 
 def of_function(name: str, ulps: int, seed: int = 0) -> Verdict:
-    """Return what the judge says of a function of float whose exponentials are off by up to so many units in the last place."""
+    """Return the verdict on a float function with exponentials off by up to this many units in the last place."""
     random = np.random.default_rng(seed)
     terms = int(name.rpartition(" ")[2]) if name != "sigmoid" else 16
     spec = TensorSpec.packed(FLOAT, (ROWS, terms, 1, 1))
@@ -225,7 +225,7 @@ def of_function(name: str, ulps: int, seed: int = 0) -> Verdict:
 
 
 def functions_table() -> str:
-    """Return the table as Markdown: share in percent beyond the worst case; root mean square, of softmax within rows."""
+    """Return the Markdown table: share in percent beyond the worst case; root mean square, for softmax within rows."""
     head = " | ".join(f"exp off by {ulps} ulp" for ulps in ULPS)
     lines = [f"| float | {head} |", "|---" * (len(ULPS) + 1) + "|"]
     for name in FUNCTIONS:
@@ -239,12 +239,12 @@ def functions_table() -> str:
 
 
 def measured(caller: Caller, family: Family, terms: int, kind: str) -> Verdict:
-    """Return what the judge says of a subject's sums."""
+    """Return the verdict on a subject's sums."""
     return attempt(caller, family.operation(terms, 1.0), kind).verdict
 
 
 def measurements(subject: str, families: Sequence[Family], terms: Sequence[int]) -> str:
-    """Return the table of a subject as Markdown: largest error in units of the 2-norm's interval; R; bias."""
+    """Return the Markdown table of a subject: largest error in units of the 2-norm's interval; R; bias."""
     opened = open_subject(subject)
     caller = Caller(opened.cudnn, opened.new_handle())
     lines = [f"| {opened.name}, terms = | " + " | ".join(map(str, terms)) + " |", "|---" * (len(terms) + 1) + "|"]
@@ -258,7 +258,7 @@ def measurements(subject: str, families: Sequence[Family], terms: Sequence[int])
 
 
 def table(families: Sequence[Family], terms: Sequence[int]) -> str:
-    """Return the table as Markdown: shares in percent beyond the worst case / beyond the 2-norm; R; bias."""
+    """Return the Markdown table: shares in percent beyond the worst case / beyond the 2-norm; R; bias."""
     lines = []
     for family in families:
         lines += [f"| {family.name}, terms = | " + " | ".join(map(str, terms)) + " |", "|---" * (len(terms) + 1) + "|"]
@@ -275,7 +275,7 @@ def table(families: Sequence[Family], terms: Sequence[int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
+    """Print the tables, or write those that the report shows."""
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.faults", description=__doc__)
     parser.add_argument("--terms", type=int, nargs="+", default=TERMS, help="terms of each sum")
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], action="append")

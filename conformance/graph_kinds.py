@@ -1,4 +1,4 @@
-"""Small operation graphs that between them use every kernel of the graphs in every arithmetic, to compile them ahead."""
+"""List small operation graphs that together use every graph kernel in every arithmetic, to compile them ahead."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES, TensorSpec
 
 
 def graphs() -> Iterator[OperationGraph]:
-    """One graph with every kind of node for each arithmetic."""
+    """Yield one graph with every kind of node for each arithmetic."""
     for data_type in (FLOAT, DOUBLE):
         yield every_node(data_type)
 
 
 def every_node(data_type: cudnnDataType_t) -> OperationGraph:
-    """y = conv(x, w), both gradients of y, tanh of y and its statistics."""
+    """Return a graph of y = conv(x, w), both gradients of y, tanh of y and its statistics."""
     dims = (2, 8, 6, 6)
 
     def tensor(uid: int, *dims: int) -> GraphTensor:

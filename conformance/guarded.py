@@ -1,4 +1,4 @@
-"""Runs a command in a process of its own where it loads a foreign library, which may end the process that loads it."""
+"""Run a command in its own process if it loads a foreign library, which might end its process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from .subjects.probe import LibraryUnusable, describe_subject, ending, same_file
 
 SET_PARENT_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 
-INTERRUPTED = 130  # exit status of a command that somebody stopped, as a shell reports it
+INTERRUPTED = 130  # exit status of an interrupted command, as a shell reports it
 
 
 def foreign_subjects(chosen: argparse.Namespace) -> list[str]:
-    """Returns the subjects of a command that this process would load as foreign libraries. The suite loads them in its workers."""
+    """Return the subjects of a command that this process would load as foreign libraries.
+
+    The suite loads them in its workers.
+    """
     if chosen.command == "conformance" and not chosen.operation:
         return []
     named = [*getattr(chosen, "subject", []), getattr(chosen, "vendor", None)]
@@ -28,7 +31,7 @@ def foreign_subjects(chosen: argparse.Namespace) -> list[str]:
 
 
 def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
-    """Runs a command and returns its exit status. ``LibraryUnusable`` where a library ended the process before the command came to its end."""
+    """Run a command and return its exit status. Raises ``LibraryUnusable`` if a library ends the process first."""
     foreign = foreign_subjects(chosen)
     for name in foreign:
         describe_subject(name)
@@ -54,7 +57,7 @@ def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
 
 
 def _run_and_tell(run: Callable[[], int], writing: int) -> None:
-    """Runs the command, tells its exit status and ends this process, whatever a library has left to do at its end."""
+    """Run the command, report its exit status, and end this process, whatever a library would still do at exit."""
     status, before = 2, [(number, os.fstat(number)) for number in (1, 2)]
     try:
         status = run()
@@ -71,7 +74,7 @@ def _run_and_tell(run: Callable[[], int], writing: int) -> None:
 
 
 def _read(descriptor: int) -> bytes:
-    """Reads to the end; whoever interrupts the command interrupts the other process, too, which then tells its status."""
+    """Read to the end. An interrupt also reaches the other process, which then reports its status."""
     with os.fdopen(descriptor, "rb") as file:
         while True:
             with suppress(KeyboardInterrupt):

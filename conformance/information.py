@@ -1,4 +1,4 @@
-"""`dualdnn info`: devices, compilers, functions, and how to get what is missing."""
+"""Print devices, compilers, functions, and how to get what is missing: `dualdnn info`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_options(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_chosen: argparse.Namespace) -> int:
-    """Print a line for each device, compiler and list of functions; returns 0."""
+    """Print a line for each device, compiler and list of functions; return 0."""
     present = [name for name in functions() if hasattr(cudnn, name)]
     vendor = find_vendor_library()
     rows = {

@@ -1,4 +1,4 @@
-"""Seeded, adversarial input values."""
+"""Generate seeded, adversarial input values."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Generator = np.random.Generator
 
 
 def _normal(random: Generator, count: int) -> Array:
-    """Values around one, never zero."""
+    """Return normal values, never near zero."""
     values = random.standard_normal(count)
     return np.where(np.abs(values) < 1e-3, 1.0, values)
 
 
 def _wide(random: Generator, count: int) -> Array:
-    """Magnitudes from 2**-12 to 2**6 of both signs: sums of them cancel."""
+    """Return magnitudes from 2**-12 to 2**6 with both signs, so that their sums cancel."""
     return random.choice([-1.0, 1.0], count) * np.exp2(random.uniform(-12, 6, count))
 
 
 def _ties(random: Generator, count: int) -> Array:
-    """A handful of values, so that extrema tie and halves need rounding; some are zeros of both signs."""
+    """Return a handful of values with zeros of both signs, so that extrema tie and halves need rounding."""
     return random.choice([-2.5, -1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5, 2.5], count)
 
 
 def _ties_and_nan(random: Generator, count: int) -> Array:
-    """A handful of values, with negative infinities and some NaN among them; the first eighth is NaN for the most part."""
+    """Return a handful of values with negative infinities and a few NaN. The first eighth is mostly NaN."""
     values = random.choice([-1.5, -0.5, 0.5, 1.0, 2.5], count)
     values[random.random(count) < 0.05] = -np.inf
     values[random.random(count) < 0.01] = np.nan
@@ -40,7 +40,7 @@ def _ties_and_nan(random: Generator, count: int) -> Array:
 
 
 def _special(random: Generator, count: int) -> Array:
-    """Normal values with NaN, infinities, zeros of both signs, subnormals and the largest numbers among them."""
+    """Return normal values mixed with NaN, infinities, zeros of both signs, subnormals and the largest numbers."""
     values = _normal(random, count)
     chosen = random.random(count) < 0.35
     values[chosen] = random.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -6e-8, 6e4, -6e4], int(chosen.sum()))
@@ -48,17 +48,17 @@ def _special(random: Generator, count: int) -> Array:
 
 
 def _positive(random: Generator, count: int) -> Array:
-    """Values from 0.25 to 4."""
+    """Return values from 0.25 to 4."""
     return np.exp2(random.uniform(-2, 2, count))
 
 
 def _near_one(random: Generator, count: int) -> Array:
-    """Values near plus or minus one: long products stay in range."""
+    """Return values near plus or minus one, so that long products stay in range."""
     return random.choice([-1.0, 1.0], count) * random.uniform(0.9, 1.1, count)
 
 
 def _infinite(random: Generator, count: int) -> Array:
-    """Values near plus or minus one, and infinities among them: one, or one in fifty."""
+    """Return values near plus or minus one, with infinities in one of fifty, or in one."""
     values = _near_one(random, count)
     chosen = random.integers(count, size=max(1, count // 50))
     values[chosen] = random.choice([np.inf, -np.inf], chosen.size)
@@ -66,7 +66,7 @@ def _infinite(random: Generator, count: int) -> Array:
 
 
 def _huge(random: Generator, count: int) -> Array:
-    """Normal values, and magnitudes from 1e19 to 1e30 among them, whose squares float does not hold."""
+    """Return normal values mixed with magnitudes from 1e19 to 1e30, whose squares overflow float."""
     values = _normal(random, count)
     chosen = random.random(count) < 0.3
     return np.where(chosen, values * 10.0 ** random.uniform(19, 30, count), values * 1e-3)
@@ -85,7 +85,7 @@ KINDS: dict[str, Callable[[Generator, int], Array]] = {
 }
 
 
-RANDOM = ("normal", "positive")  # kinds whose values are independent of each other and of their places
+RANDOM = ("normal", "positive")  # kinds whose values are independent of each other and of their positions
 
 
 def is_random(kinds: str | Mapping[str, str]) -> bool:
@@ -94,7 +94,7 @@ def is_random(kinds: str | Mapping[str, str]) -> bool:
 
 
 def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
-    """Values for every scalar of the tensor in its own data type; integers use their whole range."""
+    """Return values for every scalar of the tensor in its data type. Integers use their whole range."""
     dtype = NUMPY_TYPES[spec.scalar_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
@@ -107,6 +107,6 @@ def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
 
 
 def fill(spec: TensorSpec, memory: Array, kind: str, random: Generator) -> None:
-    """Store values into the tensor's elements; gaps keep their bytes."""
+    """Store values in the tensor's elements; gaps keep their bytes."""
     target = strided(spec, memory)
     target[...] = values(spec, kind, random).reshape(target.shape)

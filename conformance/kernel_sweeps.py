@@ -1,7 +1,7 @@
-"""The layers that wheels of kernels are made for: sizes of image, language and sequence networks at many batches.
+"""List the layers for which kernel wheels are built: sizes of image, language and sequence networks at many batches.
 
-Modules that are specialised for shapes are few for what networks have, whatever the batch: each part of a sweep yields
-the operations of one kind of layer.
+Networks need few modules that are specialised for shapes, whatever the batch. Each part of a sweep yields the
+operations of one kind of layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .bench.rnn_rows import GRU, LSTM, forward, inference, network, passes
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FEW_BATCHES = (1, 8, 32, 128)
 STORED = tuple(product((KINDS[kind][0] for kind in ("half", "TF32")), ("nhwc", "nchw")))
-# Channels -> sizes of the images that networks normalise
+# channels -> image sizes that networks normalise
 NORMALIZED = {
     16: (112, 56), 24: (56,), 32: (112, 56, 28), 64: (112, 56, 28, 14), 96: (112, 56, 28, 14), 128: (112, 56, 28, 14),
     144: (56, 28), 192: (56, 28, 14), 256: (56, 28, 14, 7), 384: (14,), 512: (56, 28, 14, 7), 576: (14,), 960: (7,),

@@ -1,8 +1,8 @@
-"""``dualdnn build --wheel``: a wheel of compiled kernels, for machines that have no compiler.
+"""Build a wheel of compiled kernels for machines without a compiler: ``dualdnn build --wheel``.
 
 It has the modules of ``dualdnn build`` and of the sweeps (kernel_sweeps.py), for the GPUs that run binaries of its
-target. No GPU is needed: operations are planned on stand-ins for them. Compiled modules are kept in a folder beside the
-wheel, so that a build that was stopped goes on where it was.
+target. No GPU is needed: operations are planned on stand-ins. Compiled modules are kept in a folder beside the wheel,
+so that an interrupted build continues where it stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST_WHEEL = 30_000_000  # bytes
 
 @dataclass(frozen=True)
 class StandIn:
-    """Answer what planning asks of a GPU that is not there."""
+    """Answer what planning asks of an absent GPU."""
 
     architecture: str
     multiprocessors: int
@@ -54,30 +54,30 @@ class StandIn:
         return definitions
 
     def obstacle(self) -> str:
-        """Return nothing: modules are compiled for it."""
+        """Return no obstacle: modules can be compiled for it."""
         return ""
 
 
-# Target -> the name of its wheel, and the GPUs whose shared memory and SMs decide which modules there are
+# Each target has the name of its wheel, and GPUs whose shared memory and SM count decide its modules.
 TARGETS: dict[str, tuple[str, tuple[StandIn, ...]]] = {
     "sm_80": ("sm80", (StandIn("sm_80", 108, 166912), StandIn("sm_86", 82, 101376), StandIn("sm_89", 128, 101376))),
     "sm_90a": ("sm90", (StandIn("sm_90", 132, 232448), StandIn("sm_90", 114, 232448))),
     "sm_100f": ("sm100", (StandIn("sm_100", 148, 232448),)),
 }
-BUILT = "dualdnn build"  # beside the sweeps: each part is listed by a process of its own
-# Their modules are as many as networks, GPUs and batches: only the first GPU of a target is asked.
+BUILT = "dualdnn build"  # name of the part beside the sweeps; each part is listed in its own process
+# These modules multiply with networks, GPUs and batches, so only the first GPU of a target is planned.
 FIRST_ALONE = {"recurrent_networks"}
 
 
 def listed(gpu: StandIn, part: str) -> list[Module]:
-    """Return the modules of one part: of ``dualdnn build``, or of a sweep."""
+    """Return the modules of one part: of ``dualdnn build`` or of a sweep."""
     if part == BUILT:
         return build_ahead.wanted_modules(gpu)
     return modules_of((with_room(operation, gpu) for operation in kernel_sweeps.PARTS[part]()), gpu)
 
 
 def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:
-    """Return the modules of a target's wheel, those first that take longest to compile."""
+    """Return the modules of a target's wheel, the slowest to compile first."""
     gpus = TARGETS[target][1]
     with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
         parts = [
@@ -91,7 +91,7 @@ def wanted_modules(target: str, jobs: int | None = None) -> list[Module]:
 
 @dataclass(frozen=True)
 class Part:
-    """A module on its way into a wheel, compiled into a folder."""
+    """Hold a module for a wheel, and the folder it is compiled into."""
 
     module: sources.Module
     folder: Path
@@ -105,14 +105,16 @@ class Part:
         return key_of(self.module, self.flat_source)
 
     def sealed(self, target: str) -> bytes:
-        """Return the module as the archive has it, compiled unless the folder has it."""
+        """Return the module as the archive stores it, compiling it if the folder lacks it."""
         path = self.folder / f"{self.key}.cubin"
         return sealed(target, self.key, built_at(path, ShippingNvcc(target), self.module, self.flat_source))
 
 
 def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Progress) -> Iterator[tuple[str, bytes]]:
-    """Yield the key of each module and what the archive has of it. Each error is printed; the first one is raised when
-    all modules were tried."""
+    """Yield the key and archive entry of each module.
+
+    Errors are printed, and the first is raised after all modules were tried.
+    """
     errors = []
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         running = {pool.submit(part.sealed, target): part for part in parts}
@@ -125,22 +127,25 @@ def compiled(parts: Sequence[Part], target: str, jobs: int | None, progress: Pro
                     progress(running[future].module, done, len(running))
                     yield running[future].key, future.result()
         finally:
-            pool.shutdown(cancel_futures=True)  # a build that was stopped begins nothing more
+            pool.shutdown(cancel_futures=True)  # An interrupted build starts nothing more.
     if errors:
         raise errors[0]
 
 
 def archive(entries: Mapping[str, bytes]) -> bytes:
-    """Return an archive of modules by key. The same modules make the same bytes: entries have no times."""
+    """Return an archive of modules by key. Entries have no times, so the same modules give the same bytes."""
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as out:  # each is compressed already
+    with zipfile.ZipFile(made, "w") as out:  # Each entry is already compressed.
         for key, content in sorted(entries.items()):
             out.writestr(zipfile.ZipInfo(key), content)
     return made.getvalue()
 
 
 def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) -> Path:
-    """Write the wheel that has an archive, and return its path. choices: files of times that devices measured."""
+    """Write the wheel that contains an archive, and return its path.
+
+    choices: files with times measured on devices.
+    """
     distribution = f"dualdnn_kernels_{TARGETS[target][0]}"
     info = f"{distribution}-{__version__}.dist-info"
     files = {
@@ -153,7 +158,7 @@ def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) ->
     files[f"{info}/RECORD"] = "".join([*(_recorded(*file) for file in files.items()), f"{info}/RECORD,,\n"]).encode()
     path = out / f"{distribution}-{__version__}-py3-none-any.whl"
     temporary = path.with_suffix(".tmp")
-    with zipfile.ZipFile(temporary, "w") as wheel:  # the archive is compressed already
+    with zipfile.ZipFile(temporary, "w") as wheel:  # The archive is already compressed.
         for name, content in files.items():
             wheel.writestr(zipfile.ZipInfo(name), content)
     temporary.replace(path)
@@ -166,7 +171,7 @@ def _recorded(name: str, content: bytes) -> str:
 
 
 def check_choices(paths: Sequence[Path]) -> None:
-    """Raise ValueError for a file that has no time of an operation of this release."""
+    """Raise ValueError for a file without a time of an operation of this release."""
     for path in paths:
         if not any(lines_of(path.read_text(encoding="utf-8"))):
             raise ValueError(f"--choices {path}: no time that a search measured is in it")

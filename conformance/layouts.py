@@ -1,4 +1,4 @@
-"""Named memory layouts for the cases."""
+"""Name the memory layouts that cases use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NOT_SPATIALLY_PACKED = ("nhwc", "chwn", "gaps", "odd")
 
 
 def laid_out(data_type: cudnnDataType_t, dims: tuple[int, ...], layout: str) -> TensorSpec:
-    """A tensor of ``dims`` in a layout:
+    """Return a tensor of ``dims`` in a named layout.
 
-    nchw, nhwc: packed; chwn: packed, images innermost; gaps: NCHW order with gaps after rows, planes and images (the
-    innermost stride is 1); odd: spatial dimensions outermost, an innermost stride of 2, odd gaps.
+    nchw and nhwc are packed; chwn is packed with images innermost. gaps has NCHW order with gaps after rows, planes and
+    images, and innermost stride 1. odd has spatial dimensions outermost, innermost stride 2, and odd gaps.
     """
     rank = len(dims)
     spatial = tuple(range(2, rank))

@@ -1,4 +1,4 @@
-"""How a case names the clauses it shows."""
+"""Mark cases with the clauses they show."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import pytest
 
 
 def shows(*clauses: str) -> Any:
-    """Mark a case with the clauses that would be violated if it failed."""
+    """Mark a case with the clauses that a failure would violate."""
     return pytest.mark.shows(*clauses)

@@ -1,4 +1,4 @@
-"""What the cases of the second document share; ``plugin`` loads its fixtures."""
+"""Share fixtures among the cases of the MIOpen guide; ``plugin`` loads them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONE_AND_ZERO = [(2.0, 0.0), (1.0, 0.5)]
 
 @pytest.fixture
 def miopen_handle(subject):
-    """A handle of MIOpen's on the subject."""
+    """Yield an MIOpen handle on the subject."""
     made = miopen.miopenCreate(backend=subject.backend, device=subject.device)
     yield made
     if made.alive:
@@ -35,7 +35,7 @@ def miopen_handle(subject):
 
 @pytest.fixture
 def computes(miopen_handle, evidence):
-    """The call that computes this operation agrees with the judge and touches nothing else."""
+    """Return a check that the call for an operation agrees with the judge and changes nothing else."""
 
     def check(operation: Any, inputs: str = "normal", aliases: Any = None) -> None:
         result = attempt(MiopenCaller(miopen_handle), operation, inputs, 0, aliases)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def computes(miopen_handle, evidence):
 
 @pytest.fixture
 def denied(evidence):
-    """The call must raise this status, citing this clause; ``unchanged`` buffers keep their bytes."""
+    """Return a check that a call raises this status and clause. ``unchanged`` buffers must keep their bytes."""
 
     def check(status: Any, clause: str, call: Any, *args: Any, unchanged: Any = None) -> None:
         evidence.clauses.add(clause)
@@ -67,6 +67,6 @@ def filled(handle: Any, *dims: int) -> Any:
 
 
 def available(*names: str) -> Any:
-    """Cases of calls that exist once those which serve them do."""
+    """Skip cases until the named calls exist."""
     missing = [name for name in names if not hasattr(miopen, name)]
     return pytest.mark.skipif(bool(missing), reason=f"not implemented yet: {', '.join(missing)}")

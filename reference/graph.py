@@ -1,8 +1,8 @@
-"""Operation graphs (chapter 9), node by node in wide arithmetic, each value with the error that it may have.
+"""Evaluate operation graphs (chapter 9) node by node in wide arithmetic, with an error bound for each value.
 
-A value between nodes is known up to a bound, which the next node carries on: |x - x'| <= e. A node adds its own roundings, and
-the rounding into the type of the tensor that holds its result. The pointwise operations but MUL and SQRT change by no more than
-their arguments do; sums add up the errors of their terms (docs/tolerance.md).
+A value between nodes has a bound |x - x'| <= e, and the next node propagates it. A node adds its own roundings, and one
+rounding into the type of the tensor that holds its result. All pointwise operations but MUL and SQRT change by no more
+than their arguments do; sums add the errors of their terms (docs/tolerance.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from .view import WHOLE, Array, read
 
 @dataclass(slots=True)
 class Known:
-    """A value and how far a correct implementation may be from it; the error is infinite where nothing is determined."""
+    """Hold a value and how far a correct implementation may be from it.
+
+    The error is infinite where nothing is determined.
+    """
 
     value: Array
     error: Array
@@ -46,38 +49,40 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The compute type of a graph: unit roundoff, smallest normal and largest finite number."""
+    """Describe the compute type of a graph: unit roundoff, smallest normal and largest finite number."""
 
     unit: float
     smallest: float
     largest: float
 
     def factor(self, value: float) -> float:
-        """A scaling factor in the compute type."""
+        """Return a scaling factor rounded to the compute type."""
         return value if self.unit == PRECISION[DOUBLE][0] else float(np.float32(value))
 
     def rounded(self, value: Array, error: Array, magnitude: Array, roundings: Any = 1) -> Known:
-        """The value with the error of its arguments and that of its own roundings, of terms of this magnitude."""
+        """Return the value with the error of its arguments plus its own roundings, for terms of this magnitude."""
         total, is_open = np.asarray(roundings, value.dtype) * self.unit, np.isinf(error)
         error = error + total * (magnitude + error) * (1 + total) + self.smallest
         overflows = magnitude + error >= self.largest
         return _settled(value, np.where(overflows, np.inf, error), is_open)
 
     def beside_infinities(self, total: Array, error: Array, finite_sizes: Callable[[], Array]) -> Array:
-        """The error of an infinite sum, which has no bound where its finite terms may overflow to the other infinity."""
+        """Return the error of a sum, unbounded where an infinite sum has finite terms that may overflow to the
+        other infinity.
+        """
         infinite = np.isinf(total)
         return np.where(infinite & (finite_sizes() >= self.largest), np.inf, error) if infinite.any() else error
 
 
 def _settled(value: Array, error: Array, is_open: Array) -> Known:
-    """Infinities and NaN are what they are, unless they are made of what is not determined."""
+    """Make infinities and NaN exact, unless an undetermined value enters them."""
     error = np.where(np.isnan(error), np.inf, error)
     return Known(value, np.where(np.isfinite(value), error, np.where(is_open, np.inf, 0)))
 
 
 @implements_in_parts(OperationGraph)
 def operation_graph(operation: OperationGraph, wide: Wide) -> Results:
-    """Node by node, or as the one operation that the graph is to its engine."""
+    """Evaluate the graph node by node, or as the single operation that its engine runs."""
     if operation.single is None:
 
         def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
@@ -97,7 +102,7 @@ def operation_graph(operation: OperationGraph, wide: Wide) -> Results:
 
 
 def node_by_node(operation: OperationGraph, *inputs: Array) -> dict[str, Exact]:
-    """Every output that is not virtual."""
+    """Return every output that is not virtual."""
     arithmetic = Arithmetic(*PRECISION[operation.compute_type])
     given = dict(zip(operation.inputs, inputs, strict=True))
     known = {name: Known(value, np.zeros_like(value)) for name, value in given.items()}
@@ -118,7 +123,9 @@ def _exact(known: Known, arithmetic: Arithmetic) -> Exact:
 
 
 def _held(tensor: GraphTensor, result: Known) -> Known:
-    """A result as the next node reads it: rounded into the type of its tensor, or not, where an engine keeps it."""
+    """Return a result as the next node may read it: rounded into the tensor's type, or unrounded where an
+    engine keeps it.
+    """
     if tensor.data_type not in PRECISION:
         return Known(np.clip(np.rint(result.value), *_limits(tensor.data_type)), result.error + 0.5)
     unit, smallest, largest = PRECISION[tensor.data_type]
@@ -156,7 +163,7 @@ def _scaled(factor: float, known: Known, arithmetic: Arithmetic) -> Known:
 
 
 def _times(factor: float, error: Array) -> Array:
-    """The error of a product; what has no bound has none times zero either."""
+    """Return the error of a product. An unbounded error stays unbounded even times zero."""
     return np.where(np.isinf(error), np.inf, abs(factor) * error)
 
 
@@ -173,13 +180,13 @@ def _multiply(_node: PointwiseNode, arithmetic: Arithmetic, x: Known, b: Known) 
 
 
 def _may_vanish(value: Array, error: Array) -> Array:
-    """Where a number may be lost: its product with an infinity is infinite or NaN."""
+    """Return where rounding may turn a number into zero: its product with an infinity is then infinite or NaN."""
     return np.asarray((error > 0) & (np.abs(value) <= error))
 
 
 def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[..., Known]:
     def evaluate(node: PointwiseNode, _arithmetic: Arithmetic, x: Known, b: Known) -> Known:
-        value = choose(x.value, b.value)  # the operand that is a number, where the other one is NaN
+        value = choose(x.value, b.value)  # np.fmin and np.fmax return the other operand where one is NaN.
         if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
             value = np.where(np.isnan(x.value) | np.isnan(b.value), np.nan, value)
         error = np.maximum(x.error, b.error)
@@ -189,7 +196,7 @@ def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[..., Known]:
 
 
 def _square_root(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
-    """An argument that may be negative has a root that may be NaN: nothing is determined there."""
+    """Take the square root. Nothing is determined where the argument may be negative, because the root may be NaN."""
     value, reach = np.sqrt(np.maximum(x.value, 0)), np.sqrt(np.maximum(x.value, 0) + x.error)
     least = np.sqrt(np.maximum(x.value - x.error, 0))
     error = np.maximum(reach - value, value - least)
@@ -205,15 +212,16 @@ def _identity(_node: PointwiseNode, _arithmetic: Arithmetic, x: Known) -> Known:
 
 def _relu(node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
     lower, upper = node.pointwise.lower_clip, node.pointwise.upper_clip
-    value = np.fmin(np.fmax(x.value, lower), upper)  # NaN gives the lower clip when it is not propagated
+    value = np.fmin(np.fmax(x.value, lower), upper)  # NaN gives the lower clip unless it is propagated.
     if node.pointwise.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
         value = np.where(np.isnan(x.value), np.nan, value)
-    clips = sum(abs(clip) for clip in (lower, upper) if np.isfinite(clip))  # are rounded into the compute type
+    # The clips are rounded into the compute type.
+    clips = sum(abs(clip) for clip in (lower, upper) if np.isfinite(clip))
     return _settled(value, x.error + arithmetic.unit * clips, np.isinf(x.error))
 
 
 def _function(evaluate: Callable[[Array], Array], steepest: float, roundings: int) -> Callable[..., Known]:
-    """A function whose slope is at most ``steepest``, of a value that is itself its only term."""
+    """Return an evaluation of a function with slopes up to ``steepest``. Its value is its only term."""
 
     def found(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
         value = evaluate(x.value)
@@ -223,7 +231,7 @@ def _function(evaluate: Callable[[Array], Array], steepest: float, roundings: in
 
 
 def _elu(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Known:
-    """x, or exp(x) - 1, a difference of two terms."""
+    """Return x or exp(x) - 1, a difference of two terms."""
     value = np.where(x.value >= 0, x.value, np.expm1(np.minimum(x.value, 0)))
     terms = np.where(x.value >= 0, np.abs(x.value), np.exp(np.minimum(x.value, 0)) + 1)
     return arithmetic.rounded(value, x.error, terms, ELU_ROUNDINGS)
@@ -264,7 +272,7 @@ def _statistics(_node: GenStatsNode, arithmetic: Arithmetic, _prior: None, x: Kn
 
 
 def _in_groups(node: ConvolutionNode, values: Array, which: int) -> Array:
-    """An image (0) or response (2) as (N, G, C, spatial), a filter (1) as (G, K, C, spatial)."""
+    """Return an image (0) or response (2) as (N, G, C, spatial), or a filter (1) as (G, K, C, spatial)."""
     spatial, groups = node.convolution.rank, node.groups
     if values.ndim == spatial + 3:
         return values
@@ -274,7 +282,9 @@ def _in_groups(node: ConvolutionNode, values: Array, which: int) -> Array:
 
 
 def _padding(node: ConvolutionNode) -> list[tuple[int, int]]:
-    """Zeros before and behind the image in each spatial dimension, so that every filter position finds a pixel."""
+    """Return the zeros before and after the image in each spatial dimension, so that every filter position
+    meets a pixel.
+    """
     settings, spatial = node.convolution, node.convolution.rank
     image, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
     found = []
@@ -285,7 +295,7 @@ def _padding(node: ConvolutionNode) -> list[tuple[int, int]]:
 
 
 def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Every position of the filter: the index of its value, and the pixels of the padded image that it meets."""
+    """Yield every filter position: the index of its value, and the pixels of the padded image that it meets."""
     settings, spatial = node.convolution, node.convolution.rank
     _, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
     flipped = settings.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
@@ -297,9 +307,10 @@ def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[slice,
 
 
 def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
-    """The convolution of two of image, filter and response, whichever the node reads, in groups: (N or G, G or K, C or K, spatial).
+    """Convolve the two tensors that the node reads: (N or G, G or K, C or K, spatial).
 
-    Padding is multiplied, too, and what a gradient takes outside of the response: zero times an infinity is NaN (D212).
+    Padding is multiplied too, and so are the zeros that a gradient reads outside the response: zero times infinity is
+    NaN (D212).
     """
     dims, zeros = _grouped_dims(node), [(0, 0)] * 3 + _padding(node)
     output = _output_of(node)
@@ -329,8 +340,10 @@ def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
 def _over_the_image(
     node: ConvolutionNode, met: tuple[slice, ...], extents: tuple[int, ...]
 ) -> tuple[tuple[slice, ...], list[tuple[int, int]]]:
-    """All pixels of the padded image that a filter position meets where the response goes on outside of its extents, and by how
-    many zeros it does, before and behind."""
+    """Return the pixels that a filter position meets if the response is extended over the padded image.
+
+    Also return how many zeros extend the response, before and after.
+    """
     every, beside = [], []
     for where, step, extent in zip(met, node.convolution.stride, extents, strict=True):
         every.append(slice(where.start % step, extent, step))
@@ -351,7 +364,7 @@ def _grouped_dims(node: ConvolutionNode) -> list[tuple[int, ...]]:
 
 
 def _terms(node: ConvolutionNode) -> int:
-    """How many products one element of the output sums at most."""
+    """Return how many products one element of the output sums at most."""
     _image, window, response = _grouped_dims(node)
     taps = int(np.prod(window[3:]))
     return {0: window[1] * taps, 1: response[0] * int(np.prod(response[3:])), 2: window[2] * taps}[_output_of(node)]
@@ -365,7 +378,7 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
     carried = np.zeros(())
     if any(error.any() for error in errors):
         carried = _sum(node, sizes[0] + errors[0], sizes[1] + errors[1]) - _sum(node, *sizes)
-        # No sum is determined that has a term which is not.
+        # A sum is undetermined if one of its terms is.
         kind = errors[0].dtype
         lost = [_may_vanish(value, error).astype(kind) for value, error in zip(values, errors, strict=True)]
         opens, infinite = ([np.isinf(part).astype(kind) for part in parts] for parts in (errors, values))
@@ -378,7 +391,8 @@ def _convolution(node: ConvolutionNode, arithmetic: Arithmetic, prior: Array | N
         for first, second in met:
             if first.any() and second.any():
                 carried = np.where(_sum(node, first, second) > 0, np.inf, carried)
-    cut = 2 if node.inputs[0].data_type in (HALF, BFLOAT16) else 1  # tensor cores cut sums off rather than round them
+    # Tensor cores truncate their sums instead of rounding them.
+    cut = 2 if node.inputs[0].data_type in (HALF, BFLOAT16) else 1
     total = _sum(node, *values)
     carried = arithmetic.beside_infinities(total, carried, lambda: _sum(node, *map(_finite, sizes)))
     found = arithmetic.rounded(total, carried, _sum(node, *sizes), cut * _terms(node))

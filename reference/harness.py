@@ -1,4 +1,4 @@
-"""Judges arrays of any origin: for harnesses that test kernels which no handle of ours launches."""
+"""Judge arrays of any origin, for test harnesses of kernels that no dualdnn handle launches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .judge import Verdict
 from .judge import judge as judge_memory
 from .view import NUMPY_TYPES, Array, strided
 
-EMPTY = 0xFF  # what memory holds that nobody gives: NaN in every floating type
+EMPTY = 0xFF  # byte of memory that nobody provides: NaN in every floating type
 
 
 def judge(
@@ -23,14 +23,18 @@ def judge(
 ) -> Verdict:
     """Judge the outputs that a kernel made of these inputs.
 
-    operation: what was computed, or its text as a log has it. inputs, outputs: operand -> a NumPy array, or what DLPack takes from the CPU, of
-    the operand's dimensions and data type, whatever its strides; raw operands (indices, reserve space) as bytes or integers. An output that is
-    read as well (beta is not 0, running statistics) stands in both. random: the inputs are independent random numbers, as a generator of normal
-    numbers makes them; then the sharper rules of docs/tolerance.md hold, and ``Verdict.suspicions`` names those that are broken.
+    operation: the computed operation, or its text in a log.
 
-    ``Verdict.agrees`` says whether every element lies in the interval that the error analysis derives, ``explanation()`` what is wrong, and
-    ``mistrusted`` that the inputs were such that most of the output could not have shown an error. Raises ``ValueError`` for an operand that is
-    missing, unknown, or of another shape or type.
+    inputs, outputs: a NumPy array or CPU DLPack tensor for each operand, with the operand's dimensions and data type,
+    and any strides. Raw operands (indices, reserve space) are bytes or integers. An output that is also read (beta is
+    not 0, running statistics) is in both.
+
+    random: the inputs are independent normal random numbers. The sharper rules of docs/tolerance.md then apply, and
+    ``Verdict.suspicions`` lists the broken ones.
+
+    ``Verdict.agrees`` says whether every element is in the interval of the error analysis, and ``explanation()`` what
+    is wrong. ``mistrusted`` says that most of the output could not have shown an error. Raises ``ValueError`` for an
+    operand that is missing, unknown, or of another shape or type.
     """
     record = parse(operation) if isinstance(operation, str) else operation
     if not isinstance(record, Operation):
@@ -51,7 +55,7 @@ def judge(
 
 
 def _stored(operation: Operation, name: str, value: Any) -> Array:
-    """The bytes of an operand that holds these numbers."""
+    """Return the bytes of an operand with these numbers."""
     memory = np.full(operation.nbytes(name), EMPTY, np.uint8)
     if value is not None:
         _store(operation, name, value, memory)
@@ -59,7 +63,7 @@ def _stored(operation: Operation, name: str, value: Any) -> Array:
 
 
 def _store(operation: Operation, name: str, value: Any, memory: Array) -> None:
-    """Put numbers into the elements of an operand; gaps keep their bytes."""
+    """Store numbers in the elements of an operand; gaps keep their bytes."""
     array = (
         np.from_dlpack(value)
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)

@@ -1,7 +1,7 @@
-"""Holds what a backend computed against the exact result and its derived bound (derivation: docs/tolerance.md).
+"""Compare a backend's results with the exact results and their derived bounds (derivation: docs/tolerance.md).
 
-An output element is right when it lies between the exact value minus and plus the bound, both rounded into the output
-type. The bound is the accumulation error of the compute type over all terms, plus the roundings of the blend.
+An output element is right if it is between the exact value minus and plus the bound, both rounded to the output type.
+The bound is the accumulation error of the compute type over all terms, plus the roundings of the blend.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 COMPARED_BYTES = 2**24
 BLOCK = 2**14  # elements
-INFORMATIVE_SHARE = 4  # of the elements checked, one in so many at least must be able to show an error
-KINDS = ("as before the call", "NaN", "infinite", "zero", "other numbers")  # what a wrong element is
+INFORMATIVE_SHARE = 4  # one of so many checked elements, at least, must be able to show an error
+KINDS = ("as before the call", "NaN", "infinite", "zero", "other numbers")  # kinds of wrong elements
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 
 
 @dataclass
 class Disagreement:
-    """The worst element of one output."""
+    """Describe the worst element of one output."""
 
     output: str
     index: tuple[int, ...]
     got: float
     exact: float
     bound: float
-    ratio: float  # of its error to what is allowed; infinite where no number was due, or none came
+    ratio: float  # error / allowed error; infinite where only one of result and value is finite
 
     def __str__(self) -> str:
         return f"{self.output}{list(self.index)} is {self.got!r}, exact {self.exact!r}, allowed error {self.bound:.3g}"
@@ -50,7 +50,7 @@ class Disagreement:
 
 @dataclass
 class Verdict:
-    """The outcome for all outputs of one operation."""
+    """Hold the outcome for all outputs of one operation."""
 
     wrong: int = 0
     worst: Disagreement | None = None
@@ -58,11 +58,10 @@ class Verdict:
     checked: int = 0
     informative: int = 0
     stray: list[str] = field(default_factory=list)
-    kept: dict[str, Array] = field(default_factory=dict)  # what the reference keeps for a later call, by raw output
-    errors: dict[str, Errors] = field(default_factory=dict)  # by output, of those that the sharper rules were held to
-    kinds: dict[str, dict[str, int]] = field(
-        default_factory=dict
-    )  # by output: what its wrong elements are, and how many
+    # raw output -> contents that the reference keeps for a later call
+    kept: dict[str, Array] = field(default_factory=dict)
+    errors: dict[str, Errors] = field(default_factory=dict)  # output -> errors that the sharper rules judge
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)  # output -> kind -> number of wrong elements
     spots: Spots | None = None
 
     @property
@@ -70,7 +69,7 @@ class Verdict:
         return self.wrong == 0 and not self.stray and not (self.spots and self.spots.problems)
 
     def explanation(self) -> str:
-        """What is wrong, one line each; empty when the outputs agree."""
+        """Return what is wrong, one line each; empty when the outputs agree."""
         lines = list(self.stray)
         if self.wrong:
             lines.append(f"{self.wrong} of {self.checked} elements are wrong, the worst: {self.worst}")
@@ -80,7 +79,7 @@ class Verdict:
         return "\n".join(lines)
 
     def _listed_kinds(self) -> list[str]:
-        """Each output with what its wrong elements are, in the order of KINDS."""
+        """Return for each output how many wrong elements of each kind it has, in the order of KINDS."""
         found = (
             (name, [f"{counts[kind]} {kind}" for kind in KINDS if kind in counts])
             for name, counts in self.kinds.items()
@@ -89,12 +88,12 @@ class Verdict:
 
     @property
     def suspicions(self) -> list[str]:
-        """Which of the sharper rules are broken, a sentence each."""
+        """Return which of the sharper rules are broken, a sentence each."""
         return [said for name, errors in self.errors.items() for said in errors.suspicions(name)]
 
     @property
     def mistrusted(self) -> bool:
-        """Too little of the output could have shown an error: mostly zeros, or bounds that allow anything."""
+        """Return whether too little of the output could have shown an error, because of zeros or unlimited bounds."""
         return self.checked > 0 and self.informative * INFORMATIVE_SHARE < self.checked
 
 
@@ -108,16 +107,21 @@ def judge(
 ) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
-    Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
-    Operands that share memory are the same array. kept: raw inputs as the reference kept them in an earlier call
-    (``Verdict.kept`` of it); what the judged backend keeps there may have any form. random: the inputs are seeded random
-    numbers, for which the sharper rules (spread.py) hold. spots: how many elements of each output the formulas evaluate once more, so that
-    the exact results themselves are judged (spots.py).
+    Outputs must agree with the exact result. Gaps between their elements, and inputs, must be unchanged. Operands that
+    share memory are the same array.
+
+    kept: raw inputs as the reference kept them in an earlier call (its ``Verdict.kept``); the judged backend may store
+    them in any form.
+
+    random: the inputs are seeded random numbers, so the sharper rules (spread.py) apply.
+
+    spots: how many elements of each output are also evaluated by formulas, to judge the exact results themselves
+    (spots.py).
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     known = {**before, **(kept or {})}
     if spots:
-        from .spots import Spots  # and every formula, which no program needs to start
+        from .spots import Spots  # This import is delayed, because it loads every formula.
 
         verdict.spots = Spots(operation, known, spots)
     said: set[str] = set()
@@ -142,7 +146,7 @@ def judge(
     outputs = (name for name in operation.outputs if operation.has(name) and operation.nbytes(name))
     if unsaid := [name for name in outputs if name not in said]:
         raise ValueError(f"the reference of {type(operation).__name__} says nothing of {', '.join(unsaid)}")
-    for name, count in of_parts.items():  # else a part would be missing, or there twice, and nobody would know
+    for name, count in of_parts.items():  # Otherwise a missing or repeated part would go unnoticed.
         if count != operation.tensor(name).count:
             raise ValueError(f"the parts of {name} have {count} elements instead of {operation.tensor(name).count}")
     return verdict
@@ -151,7 +155,7 @@ def judge(
 def _in_blocks(
     spec: TensorSpec, place: Place, exact: Exact, spread: Expected | None
 ) -> Iterator[tuple[Place, Exact, Expected | None]]:
-    """A result cut into blocks that stay in the cache while one array operation after the other passes over them."""
+    """Cut a result into blocks that stay in the cache during a series of array operations."""
     dims = exact.value.shape if place else spec.dims
     if prod(dims) <= BLOCK or spec.vector_length > 1 or isinstance(spread, Relative):
         yield place, exact, spread
@@ -172,7 +176,9 @@ def _in_blocks(
 def bounds(
     operation: Operation, name: str, exact: Exact, before: Mapping[str, Array], place: Place = WHOLE
 ) -> tuple[Array, Array]:
-    """(exact blended values, allowed absolute error before rounding into the output type) at a place of the output."""
+    """Return (exact blended values, allowed absolute error before rounding into the output type) at a place of
+    the output.
+    """
     with np.errstate(all="ignore"):
         spec = operation.tensor(name)
         dims = exact.value.shape if place else spec.dims
@@ -181,7 +187,7 @@ def bounds(
         wide = wide_type(operation.compute_type)
         value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
-        # A NaN among the terms of a finite value did not enter it (a ReLU made it 0): nothing is rounded there.
+        # A NaN among the terms of a finite value did not enter it (a ReLU made it 0), so nothing is rounded there.
         if np.isnan(terms).any():
             terms = np.where(
                 np.isnan(terms) & (exact.mixed | np.isfinite(exact.value)), np.inf if exact.mixed else 0, terms
@@ -198,10 +204,10 @@ def bounds(
         for term in (np.abs(alpha * exact.value), abs(beta) * prior) if beta != 0 else ():
             overflow = overflow | (np.isfinite(term) & (term >= largest))
         if np.isinf(alpha):
-            # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
+            # Zero times infinity is NaN: where the error reaches zero, no product with infinity is determined.
             error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
             overflow |= (terms > 0) & (np.abs(exact.value) <= error)
-        # Zero terms that are rounded without limit (exp(-infinity)) are zeros; with an infinite alpha nothing is known.
+        # Zero terms with unlimited roundings (exp(-infinity)) are zero; with an infinite alpha nothing is known.
         if np.isnan(bound).any():
             bound = np.where(np.isnan(bound), np.inf if np.isinf(alpha) else smallest, bound)
         finite = np.isfinite(value)
@@ -216,7 +222,7 @@ def bounds(
 
 @np.errstate(all="ignore")
 def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
-    """(lowest, highest number of the output type that is right, half a step of that type), for each element."""
+    """Return the lowest and highest right number of the output type, and half a step of that type, for each element."""
     lowest, highest = (rounded(edge, data_type).astype(value.dtype) for edge in (value - bound, value + bound))
     return lowest, highest, _half_step(value, data_type)
 
@@ -238,7 +244,7 @@ def _judge_output(
     lowest, highest, half_step = interval(value, bound, spec.scalar_type)
     right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
     if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
-        right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
+        right |= np.isnan(value) & (number == 0)  # Integers have no NaN; conversions give 0 (view.rounded).
     elif exact.copied and operation.blend_of(name) == (1, 0):
         right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
     shows = ~undetermined
@@ -286,7 +292,7 @@ def _note(verdict: Verdict, found: Disagreement) -> None:
 
 
 def _note_kinds(verdict: Verdict, name: str, wrong: Array, prior: Array) -> None:
-    """Count what the wrong elements of an output are, given what they were before the call."""
+    """Count the kinds of wrong elements of an output, given their values before the call."""
     same = (wrong == prior) | (np.isnan(wrong) & np.isnan(prior))
     kinds = (same, np.isnan(wrong), np.isinf(wrong), wrong == 0, np.full(wrong.shape, True))
     counts = verdict.kinds.setdefault(name, {})
@@ -311,7 +317,7 @@ def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None
 
 
 def _half_step(value: Array, data_type: cudnnDataType_t) -> Array:
-    """Half the distance between neighbours of the output type around the value: one rounding into it."""
+    """Return half the distance between neighbours of the output type at the value, which is one rounding into it."""
     if data_type not in PRECISION:
         return np.full(value.shape, 0.5, dtype=value.dtype)
     unit, smallest, largest = PRECISION[data_type]
@@ -319,7 +325,7 @@ def _half_step(value: Array, data_type: cudnnDataType_t) -> Array:
 
 
 def _saturated(value: Array, data_type: cudnnDataType_t) -> Array:
-    """The value as an integer type can hold it."""
+    """Return the value clipped to the range of an integer type."""
     dtype = NUMPY_TYPES[data_type]
     if dtype.kind not in "iu":
         return value
@@ -327,7 +333,7 @@ def _saturated(value: Array, data_type: cudnnDataType_t) -> Array:
 
 
 def element_bytes(spec: TensorSpec, size: int) -> Array:
-    """Which of ``size`` bytes belong to elements of the tensor."""
+    """Return which of ``size`` bytes belong to elements of the tensor."""
     marks = np.zeros(size, np.uint8)
     target = strided(spec, marks)
     target[...] = np.frombuffer(b"\xff" * target.itemsize, target.dtype)[0]
@@ -335,7 +341,7 @@ def element_bytes(spec: TensorSpec, size: int) -> Array:
 
 
 def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> list[str]:
-    """Operands with bytes that changed though the operation may not write them."""
+    """Return messages on operands with changed bytes that the operation may not write."""
     found = []
     for name, now in after.items():
         written = [other for other in operation.outputs if other in after and after[other] is now]
@@ -364,11 +370,11 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
 
 
 def _fills(spec: TensorSpec, size: int) -> bool:
-    """Whether ``size`` bytes lie in the tensor's elements, no gap among them."""
+    """Return whether the tensor's elements fill ``size`` bytes without gaps."""
     return spec.is_packed and spec.nbytes >= size
 
 
 def _same(before: Array, now: Array) -> bool:
-    """Compared part by part, which takes little memory."""
+    """Compare two arrays part by part, to save memory."""
     parts = (slice(start, start + COMPARED_BYTES) for start in range(0, len(now), COMPARED_BYTES))
     return all(np.array_equal(before[part], now[part]) for part in parts)

@@ -1,4 +1,7 @@
-"""Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011): the random words of dropout (docs/dropout.md)."""
+"""Generate the random words of dropout (docs/dropout.md) by Philox 4x32-10.
+
+Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,16 @@ from .view import Array
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)  # what each round adds to the key
+WEYL = (0x9E3779B9, 0xBB67AE85)  # added to the key in each round
 WORD = 0xFFFFFFFF
-LOWER_BITS = 1 << 31  # of a sequence
+LOWER_BITS = 1 << 31  # bit of the sequence number that selects the lower halves
 
 
 def philox(counter: tuple[Array | int, Array | int, Array | int, Array | int], key: tuple[int, int]) -> Array:
-    """Four random words for each counter, in the last dimension. counter, key: 32-bit words, the first of them the lowest."""
+    """Return four random words for each counter, in the last dimension.
+
+    Counter and key are 32-bit words, lowest first.
+    """
     c0, c1, c2, c3 = (np.asarray(word, np.uint64) for word in counter)
     k0, k1 = key
     for _ in range(ROUNDS):
@@ -26,8 +32,11 @@ def philox(counter: tuple[Array | int, Array | int, Array | int, Array | int], k
 
 
 def words(seed: int, call: int, count: int, sequence: int = 0) -> Array:
-    """The numbers of the first ``count`` elements of a call, of 32 bits. Eight have 16 bits each of the words of one counter (number, sequence,
-    call), under the key ``seed``, as their upper bits, and those of another sequence as their lower ones."""
+    """Return the 32-bit numbers of the first ``count`` elements of a call.
+
+    The upper 16 bits of eight numbers are the words of one counter (number, sequence, call) under the key ``seed``. The
+    lower 16 bits come from a second sequence.
+    """
     numbers = np.arange(-(-count // 8), dtype=np.uint64)
     upper, lower = (
         philox((numbers, of_bits, call & WORD, call >> 32), (seed & WORD, seed >> 32))

@@ -1,7 +1,8 @@
-"""Whole columns of channels of a convolution's output, at some pixels: what a product's tile covers, at the price of few elements.
+"""Compute all channels of a convolution's output at some pixels: they cover many tiles with few elements.
 
-A mistake in one tile of a large output lies in one element of ten thousand. So pixels are taken in turn, from each cell of 64 neighbours one
-within ``ROUNDS`` calls, and all channels of a pixel are computed by matrix products. The bounds are those of the judge.
+A mistake in one tile of a large output may affect one element of ten thousand. So every cell of 64 neighbouring pixels
+is sampled once within ``ROUNDS`` calls. Matrix products compute all channels of a pixel, and the bounds are those of
+the judge.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from .judge import Disagreement, bounds, interval
 from .sampled import TRANSFORMS, Sample
 from .view import Array, strided
 
-CELL = 64  # pixels, of which one is computed: tiles of products have as many, or more
-ROUNDS = 19  # calls after which each cell had its turn, a prime so that layers that take turns are covered, too
+CELL = 64  # pixels per computed pixel; tiles of products have at least as many
+ROUNDS = 19  # calls that cover each cell once; a prime, so that alternating layers are covered too
 LEAST = 16  # pixels of a call
-MOST_PRODUCTS = 2**27  # of a call: a tenth of a second
-KEPT = 100  # errors of a call that are counted, of all that were compared
+MOST_PRODUCTS = 2**27  # products of a call: a tenth of a second
+KEPT = 100  # errors of a call that are recorded, of all compared ones
 
 
 def serves(operation: Operation) -> bool:
-    """Whether pixels of an operation are computed: direct sums in floating point that replace the output."""
+    """Return whether pixels of an operation are computed: direct sums in floating point that replace the output."""
     if not isinstance(operation, ConvolutionForward | ConvolutionBackwardData) or operation.beta != 0:
         return False
     transforms = next(found for kind, found in TRANSFORMS.items() if isinstance(operation, kind))
@@ -40,7 +41,7 @@ def serves(operation: Operation) -> bool:
 
 
 def chosen(operation: Any, number: int) -> Array:
-    """Return the pixels (image, spatial ...) of the call of this number, a row each."""
+    """Return the pixels (image, spatial ...) for the call with this number, one row each."""
     (output,) = operation.outputs
     dims = operation.tensor(output).dims
     extents = (dims[0], *dims[2:])
@@ -55,7 +56,10 @@ def chosen(operation: Any, number: int) -> Array:
 
 
 class Pixels:
-    """The expected channels of some pixels, made before the call; ``compare`` after it. memory: operand -> what is read of it."""
+    """Compute the expected channels of some pixels before a call; ``compare`` checks them after it.
+
+    memory maps operands to the pages that are read.
+    """
 
     def __init__(self, operation: Any, memory: dict[str, Pages], number: int) -> None:
         self.operation, self.places = operation, chosen(operation, number)
@@ -70,7 +74,7 @@ class Pixels:
             self.value, self.bound = bounds(operation, self.output, exact, {}, whole)
 
     def compare(self, after: Pages, said: Sample) -> None:
-        """Hold what the call has written to what was expected."""
+        """Compare the output of the call with the expected channels."""
         spec = self.operation.tensor(self.output)
         number = _gathered(spec, after, self.places[:, 0], [self.places[:, 1 + d] for d in range(spec.rank - 2)])
         with np.errstate(all="ignore"):
@@ -127,7 +131,7 @@ class Pixels:
 
 
 def _gathered(spec: Any, memory: Pages, images: Array, positions: list[Array]) -> Array:
-    """Return the elements of these pixels, (pixel, channel), of whose memory the pages are copied."""
+    """Return the elements of these pixels, (pixel, channel), and copy the pages that hold them."""
     steps = images * spec.strides[0] + sum(at * step for at, step in zip(positions, spec.strides[2:], strict=True))
     places = steps[:, np.newaxis] + np.arange(spec.dims[1]) * spec.strides[1]
     memory.need(places * spec.scalar_bytes)

@@ -1,7 +1,7 @@
-"""Pooling (3.2.69, 4.1.18). Formulas: docs/errata.md, D090, D091 and D188.
+"""Compute pooling (3.2.69, 4.1.18). Formulas: docs/errata.md, D090, D091 and D188.
 
-Windows are boxes, so sums and maxima over them are taken one dimension after the other; what a window covers of one
-dimension is a range of positions.
+A window is a box, so sums and maxima are taken one dimension at a time. In each dimension a window covers a range of
+positions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .spread import Spread, of_reciprocal
 from .view import NUMPY_TYPES, Array
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
-# A sum of n terms takes n - 1 additions in whatever order; dividing it, or multiplying it with a rounded reciprocal, two
-# roundings more.
+# A sum of n terms takes n - 1 additions in any order. A division, or a product with a rounded reciprocal, adds two
+# roundings.
 DIVISION_ROUNDINGS = 2
-# A divisor beyond the integers of the compute type is itself a product of three rounded factors.
+# A divisor beyond the exact integers of the compute type is a product of three rounded factors.
 INEXACT_DIVISOR_ROUNDINGS = 5
-MOST_STEPS_IN_PARTS = 16  # positions of a window along a dimension; Python's time for more is longer than a cache saves
+MOST_STEPS_IN_PARTS = 16  # positions of a window along a dimension; more cost more time in Python than the cache saves
 
 Step = tuple[slice, slice]
 
 
 class Range(NamedTuple):
-    """For every position of one dimension: the positions [first, last) of the other side that belong to it."""
+    """Hold for every position of one dimension the positions [first, last) of the other side that belong to it."""
 
     first: Array
     last: Array
@@ -44,7 +44,7 @@ class Range(NamedTuple):
 
 
 def covered(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
-    """Per dimension and output position: which inputs its window covers."""
+    """Return for each dimension which inputs the window of an output position covers."""
     ranges = []
     for d, (extent, count) in enumerate(zip(x.dims[2:], y.dims[2:], strict=True)):
         start = np.arange(count) * pooling.stride[d] - pooling.padding[d]
@@ -54,7 +54,7 @@ def covered(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
 
 
 def covering(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
-    """Per dimension and input position: which outputs' windows cover it."""
+    """Return for each dimension which output positions have windows that cover an input position."""
     ranges = []
     for d, (extent, count) in enumerate(zip(x.dims[2:], y.dims[2:], strict=True)):
         reach = np.arange(extent) + pooling.padding[d]
@@ -64,7 +64,7 @@ def covering(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
 
 
 def divisors(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> Array:
-    """By how much each window's sum is divided: its positions inside the input, or inside the input and its padding."""
+    """Return the divisor of each window's sum: its positions inside the input, or inside the input and its padding."""
     if pooling.mode == Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING:
         return _product([r.counts for r in covered(pooling, x, y)])
     counts = []
@@ -76,7 +76,7 @@ def divisors(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> Array:
 
 
 def _product(factors: Sequence[Array]) -> Array:
-    """The outer product over the dimensions."""
+    """Return the outer product over the dimensions."""
     product = np.ones((), np.float64)
     for factor in factors:
         product = product[..., None] * factor
@@ -84,19 +84,22 @@ def _product(factors: Sequence[Array]) -> Array:
 
 
 def window_sum(x: Array, pooling: PoolingSpec, counts: Sequence[int]) -> Array:
-    """The sum over a box of positions, for every window."""
+    """Return the sum over the positions of every window."""
     return _summed(x, pooling, x.shape[-len(counts) :], counts, counts)
 
 
 def covering_sum(y: Array, pooling: PoolingSpec, extents: Sequence[int]) -> Array:
-    """For every position of the input, the sum over the windows that cover it."""
+    """Return for every input position the sum over the windows that cover it."""
     return _summed(y, pooling, extents, y.shape[-len(extents) :], extents)
 
 
 def _summed(
     values: Array, pooling: PoolingSpec, extents: Sequence[int], counts: Sequence[int], wanted: Sequence[int]
 ) -> Array:
-    """Sums one dimension after the other; ``wanted`` is ``counts``, those over inputs, or ``extents``, those over windows."""
+    """Sum one dimension after the other.
+
+    ``wanted`` is ``counts`` for sums over inputs, or ``extents`` for sums over windows.
+    """
     for d, length in enumerate(wanted):
         axis = values.ndim - len(wanted) + d
         before = (slice(None),) * axis
@@ -109,10 +112,10 @@ def _summed(
 
 
 def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> Array:
-    """The maximum over a box of positions, one dimension after the other.
+    """Return the maximum of every window, one dimension after the other.
 
-    NaN is larger than everything when it is propagated, and not there otherwise. Where no value is, the result is NaN, or
-    -infinity when NaN is propagated.
+    A propagated NaN is larger than everything; otherwise NaN is ignored. A window without a value gives -infinity if
+    NaN is propagated, else NaN.
     """
     for d, count in enumerate(counts):
         axis = x.ndim - len(counts) + d
@@ -121,7 +124,7 @@ def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propaga
 
 
 def _maxima_along(values: Array, axis: int, count: int, steps: Sequence[Step], propagate: bool) -> Array:
-    """The maximum of each window along one dimension."""
+    """Return the maximum of each window along one dimension."""
     maximum, nothing = (np.maximum, -np.inf) if propagate else (np.fmax, np.nan)
     best = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
     lead = (slice(None),) * axis
@@ -130,7 +133,7 @@ def _maxima_along(values: Array, axis: int, count: int, steps: Sequence[Step], p
         if covered.stop:
             maximum(best[(*lead, place)], values[(*lead, part)], out=best[(*lead, place)])
             continue
-        covered = place  # the first step covers the most; beside it nothing has been seen
+        covered = place  # The first step covers the most outputs; all others are still unset.
         best[(*lead, place)] = values[(*lead, part)]
         best[(*lead, slice(0, place.start))] = best[(*lead, slice(place.stop, None))] = nothing
     if not covered.stop:
@@ -139,7 +142,10 @@ def _maxima_along(values: Array, axis: int, count: int, steps: Sequence[Step], p
 
 
 class Along(NamedTuple):
-    """The maxima of windows along one axis. apart: no windows overlap. has_nan: some maxima are NaN that is propagated."""
+    """Hold the maxima of windows along one axis.
+
+    apart says that no windows overlap, has_nan that some maxima are a propagated NaN.
+    """
 
     axis: int
     steps: list[Step]
@@ -150,9 +156,9 @@ class Along(NamedTuple):
 
 
 def maxima_along_axes(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> list[Along]:
-    """The maxima of ``window_maxima``, and the values that each dimension's were taken of.
+    """Return the maxima of ``window_maxima`` for each dimension, with the values they were taken from.
 
-    The last dimension comes first: then the first of equal rows holds the first of equal values, in row-major order.
+    The last dimension comes first. Then the first of equal rows contains the first of equal values, in row-major order.
     """
     found = []
     for d in reversed(range(len(counts))):
@@ -166,16 +172,17 @@ def maxima_along_axes(x: Array, pooling: PoolingSpec, counts: Sequence[int], pro
 
 
 def at_first_maxima(numbers: Array, axes: Sequence[Along]) -> Array:
-    """Each window's number at its first maximum: their sum at each input, 0 where there is none.
+    """Add each window's number at its first maximum: their sum at each input, or 0.
 
-    A window without a value gives its number to no input.
+    A window without a value adds its number to no input.
     """
     for axis, steps, values, best, apart, has_nan in reversed(axes):
         lead = (slice(None),) * axis
         total, free = np.zeros(values.shape, numbers.dtype), np.ones(best.shape, bool)
         for outputs, inputs in steps:
             there, here = (*lead, outputs), (*lead, inputs)
-            met = np.ascontiguousarray(values[here])  # vector units compare it, and a copy costs less than they save
+            # Vector units compare a contiguous copy faster than the copy costs.
+            met = np.ascontiguousarray(values[here])
             first = met == best[there]
             if has_nan:
                 first |= np.isnan(met)
@@ -188,7 +195,7 @@ def at_first_maxima(numbers: Array, axes: Sequence[Along]) -> Array:
 
 
 def _kept(chosen: Array, numbers: Array) -> Array:
-    """The chosen numbers, and zeros; masks of their bits take a third of the time of a choice."""
+    """Return the chosen numbers, and zeros elsewhere. Bit masks take a third of the time of np.where."""
     if numbers.itemsize > np.int64().itemsize:
         return np.where(chosen, numbers, 0)
     bits = np.dtype(f"i{numbers.itemsize}")
@@ -196,9 +203,11 @@ def _kept(chosen: Array, numbers: Array) -> Array:
 
 
 def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> list[Step]:
-    """Per position in the window along dimension d: the outputs for which it lies inside, and the inputs that lie there."""
+    """Return, for each window position along dimension d, the outputs with that position inside, and the inputs
+    there.
+    """
     window, padding, stride = pooling.window[d], pooling.padding[d], pooling.stride[d]
-    # Position -o * stride meets the first input at output o; behind the inputs there is none until output o - 1 meets them.
+    # Position -o * stride meets the first input at output o. Beyond the inputs it meets none until output o - 1 does.
     parts = [(-o * stride, min(extent - o * stride, (1 - o) * stride) if o else extent) for o in reversed(range(count))]
     steps = []
     for start in chain(*(range(max(low, -padding), min(high, window - padding)) for low, high in parts)):
@@ -211,7 +220,7 @@ def _steps_of(pooling: PoolingSpec, d: int, extent: int, count: int) -> list[Ste
 
 
 def lowest(data_type: cudnnDataType_t) -> float:
-    """The lowest finite value of a type: the maximum of a window that holds no value."""
+    """Return the lowest finite value of a type, which is the maximum of a window without values."""
     if data_type in PRECISION:
         return -PRECISION[data_type][2]
     return float(np.iinfo(NUMPY_TYPES[data_type]).min)
@@ -222,7 +231,7 @@ def _propagates(pooling: PoolingSpec) -> bool:
 
 
 def selects(operation: PoolingForward | PoolingBackward) -> bool:
-    """Whether each output is one of the inputs, or a constant of the output's type."""
+    """Return whether each output is one of the inputs, or a constant of the output's type."""
     pooling = operation.pooling
     if pooling.mode not in MAXIMA or operation.blend_of(operation.outputs[0]) != (1, 0):
         return False
@@ -232,19 +241,19 @@ def selects(operation: PoolingForward | PoolingBackward) -> bool:
 
 
 def _apart(pooling: PoolingSpec, d: int, count: int) -> bool:
-    """Whether no two windows meet along dimension d."""
+    """Return whether no two windows overlap along dimension d."""
     return count == 1 or pooling.stride[d] >= pooling.window[d]
 
 
 def _few_steps(operation: PoolingBackward) -> bool:
-    """Whether what one position of the window takes is worth a step for each part of the tensors."""
+    """Return whether windows are small enough to compute the tensors part by part."""
     extents = zip(operation.pooling.window, operation.x.dims[2:], strict=True)
     return all(min(window, extent) <= MOST_STEPS_IN_PARTS for window, extent in extents)
 
 
 @implements(PoolingForward, selects=selects)
 def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
-    """The maximum or the average of every window."""
+    """Compute the maximum or the average of every window."""
     pooling = operation.pooling
     ranges, counts = covered(pooling, operation.x, operation.y), operation.y.dims[2:]
     if pooling.mode in MAXIMA:
@@ -254,21 +263,21 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
             value[..., empty] = lowest(operation.y.scalar_type)
         else:
             value[np.isnan(value)] = lowest(operation.y.scalar_type)
-        # A maximum is one of the inputs: nothing is rounded.
+        # A maximum is one of the inputs, so nothing is rounded.
         return Exact(value, np.zeros(()))
     divisor = divisors(pooling, operation.x, operation.y)
 
     def roundings() -> Array:
         terms = _product([r.counts for r in ranges])
         if SCALAR_BYTES[operation.x.scalar_type] == 1:
-            # Sums of 8-bit integers are exact in float up to 2**16 terms, and so is their division by a power of two.
+            # Float sums of 8-bit integers are exact up to 2**16 terms, and so is their division by a power of two.
             whole = np.where(np.log2(np.maximum(divisor, 1)) % 1 == 0, 0, DIVISION_ROUNDINGS)
             return np.where(terms <= 2**16, whole, terms + DIVISION_ROUNDINGS)
         return np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type)
 
     def magnitude() -> Array:
         total = window_sum(np.abs(x), pooling, counts)
-        return np.where(total >= PRECISION[operation.compute_type][2], np.inf, total / divisor)  # the sum may overflow
+        return np.where(total >= PRECISION[operation.compute_type][2], np.inf, total / divisor)  # The sum may overflow.
 
     def spread() -> Spread | None:
         if SCALAR_BYTES[operation.x.scalar_type] == 1:
@@ -281,7 +290,7 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
 
 @implements(PoolingBackward, planewise=_few_steps, selects=selects)
 def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array) -> Exact:
-    """Every window's dy goes to its first maximum, or in equal parts to all it averaged."""
+    """Add every window's dy to its first maximum, or in equal parts to all inputs that it averaged."""
     pooling = operation.pooling
     if pooling.mode in MAXIMA:
         axes = maxima_along_axes(x, pooling, operation.y.dims[2:], _propagates(pooling))
@@ -299,7 +308,7 @@ def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array)
     def spread() -> Spread:
         shared = np.fmax.reduce(
             of_reciprocal(divisor, operation.compute_type), None
-        )  # NaN of windows that hold nothing
+        )  # Windows without inputs give NaN, which fmax ignores.
         return Spread(np.sqrt(covering_sum(np.square(part), pooling, extents)), roundings, shared=shared)
 
     value = covering_sum(part, pooling, extents)
@@ -307,6 +316,6 @@ def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array)
 
 
 def _division(divisor: Array, compute_type: cudnnDataType_t) -> Array:
-    """Roundings of the division by ``divisor``."""
+    """Return the roundings of the division by ``divisor``."""
     whole = 2.0**53 if compute_type == DOUBLE else 2.0**24
     return np.where(divisor > whole, DIVISION_ROUNDINGS + INEXACT_DIVISOR_ROUNDINGS, DIVISION_ROUNDINGS)

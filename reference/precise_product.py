@@ -1,4 +1,4 @@
-"""Matrix products of doubles in extended precision: what the judge holds double convolutions to."""
+"""Multiply matrices of doubles in extended precision, so that the judge can check double convolutions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 from .blocks import blocks
 from .view import Array
 
-BLOCK_BYTES = 2**23  # of the left factor, which is split block by block
-UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
+BLOCK_BYTES = 2**23  # bytes of a block of the left factor, which is split block by block
+UNSPLIT_PRODUCTS = 2**22  # products: up to here NumPy's extended precision is fast enough
 MOST_SLICES = 6
 DOUBLE_BITS = 53
 EXTENDED_UNIT = 2.0**-64
 
 
 def precise_product(a: Array, b: Array) -> Array:
-    """a @ b of doubles in extended precision: the error is that of the extended sums, 2**-64 of the absolute terms each.
+    """Return a @ b of doubles in extended precision, with an error of 2**-64 of the absolute terms for each sum.
 
-    Large products go through BLAS: both factors are split exactly into slices of so few bits that the double products
-    of two slices are exact (Ozaki, Ogita, Oishi, Rump 2012), and only their sum is rounded. Values that no slices hold
-    (not finite, or too far apart) take the slow way, NumPy's own loops on extended precision.
+    BLAS computes large products. Both factors are split exactly into slices with so few bits that products of two
+    slices are exact in double (Ozaki, Ogita, Oishi, Rump 2012). Only their sum is rounded. Values that no slices can
+    hold (not finite, or too far apart) use NumPy's slow loops on extended precision.
     """
     terms = a.shape[-1]
     if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
@@ -41,21 +41,24 @@ def precise_product(a: Array, b: Array) -> Array:
 
 
 def product_of_doubles(a: Array, b: Array, out: Array | None = None) -> Array:
-    """Returns a @ b in the type that they have, in ``out`` if it is given; of doubles that are given in extended precision, in that."""
+    """Return a @ b in their type, in ``out`` if given.
+
+    Factors in extended precision must be doubles, and give extended precision.
+    """
     if a.dtype != np.longdouble:
         return np.matmul(a, b, out=out)
     return precise_product(a.astype(np.float64), b.astype(np.float64))
 
 
 def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
-    """The product of two factors that ``_slices`` has split."""
-    # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.
+    """Return the product of two factors that ``_slices`` has split."""
+    # Pairs of level l are at most 2**(-bits * l). Pairs too small to matter beside the absolute terms are left out.
     sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
     smallest = float(sizes.min(initial=1.0, where=sizes > 0))
     negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * left[0].shape[-1])
     levels = min(len(left) + len(right) - 1, ceil(-log2(negligible) / bits))
     total = np.zeros(sizes.shape, np.longdouble)
-    # All pairs of one level are one product, the smallest first.
+    # All pairs of one level are one product, the smallest level first.
     for level in reversed(range(levels)):
         firsts = [i for i in range(len(left)) if 0 <= level - i < len(right)]
         wide = np.concatenate([left[i] for i in firsts], axis=-1)
@@ -65,8 +68,10 @@ def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], ri
 
 
 def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | None:
-    """(slices, exponents): values = sum of slices * 2**exponents, slice i a multiple of 2**(-bits * (i + 1)) of at most
-    2**(-bits * i). None where that takes too many."""
+    """Return (slices, exponents) with values = sum of slices * 2**exponents, or None where it takes too many slices.
+
+    Slice i is a multiple of 2**(-bits * (i + 1)) and at most 2**(-bits * i).
+    """
     if not np.isfinite(values).all():
         return None
     exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]

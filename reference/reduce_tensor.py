@@ -1,4 +1,4 @@
-"""Reductions (3.2.71). Formulas: docs/errata.md, D024, D095 and D098."""
+"""Compute reductions (3.2.71). Formulas: docs/errata.md, D024, D095 and D098."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ INDEX_TYPES = {
 
 
 class Arithmetic(NamedTuple):
-    """The compute type: unit roundoff, smallest normal number, largest number."""
+    """Describe the compute type: unit roundoff, smallest normal number, largest number."""
 
     unit: float
     smallest: float
     largest: float
 
 
-# A reduction is a function of (rows, arithmetic): the elements that one output reduces lie along the last dimension.
+# A reduction takes (rows, arithmetic). The last dimension of rows has the elements that one output reduces.
 Reduction = Callable[[Array, Arithmetic], Exact]
 
 
 def _roundings_of_sums(rows: Array, arithmetic: Arithmetic) -> Array:
-    """n - 1 additions in any order; none of them rounds where all sums are exact."""
+    """Return n - 1 additions in any order, or 0 where all sums are exact."""
     return np.where(_sums_are_exact(rows, arithmetic), 0, rows.shape[-1] - 1)
 
 
@@ -50,8 +50,8 @@ def _add(rows: Array, arithmetic: Arithmetic) -> Exact:
 
 
 def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
-    # The division, or a product with the rounded reciprocal; one more rounding where the length itself has to be rounded.
-    # An intermediate sum may leave the range although the average does not: the magnitude is that of the sum.
+    # The division, or the product with the rounded reciprocal, is rounded, and so may be the length itself. The
+    # magnitude is that of the sum: it may leave the range although the average does not.
     length = rows.shape[-1]
     roundings = cache(lambda: (_roundings_of_sums(rows, arithmetic) + 3) / length)
     return Exact(
@@ -77,7 +77,7 @@ def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
     exact = cache(lambda: _sums_are_exact(rows, arithmetic, power=2))
 
     def roundings() -> Array:
-        """n squares and n - 1 additions; the root halves their relative error and adds its own rounding."""
+        """Return n squares and n - 1 additions. The root halves their relative error and adds its own rounding."""
         return np.where(exact(), 1, rows.shape[-1] / 2 + 1)
 
     def magnitude() -> Array:
@@ -87,7 +87,7 @@ def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
         return np.where(total < arithmetic.largest, found, arithmetic.largest)
 
     def squares() -> Steps:
-        """The root halves the relative error of the sum and adds its own rounding."""
+        """Return the expected squares. The root halves the relative error of the sum and adds its own rounding."""
         sums = walked(rows.shape[-1] + 1, total, _norm_of(squares_of_rows)) / np.where(total > 0, 4 * total, 1)
         return Steps(np.where(exact(), 0, sums) + few(1) * np.square(value))
 
@@ -96,11 +96,11 @@ def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
 
 def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
     value, sizes = rows.prod(-1), np.abs(rows)
-    if np.isinf(value).any():  # a number, too, where all factors are: beyond any range
+    if np.isinf(value).any():  # Finite factors beyond any range still give a number.
         beyond = np.isinf(value) & np.isfinite(rows).all(-1)
         value = np.where(beyond, np.copysign(np.finfo(rows.dtype).max, value), value)
-    # n - 1 products in any order. Some order may leave the range of the compute type upwards: the product of all
-    # factors above 1; or downwards, which loses up to `smallest` in each product, scaled by the factors still to come.
+    # The n - 1 products come in any order. Some order may overflow: the product of all factors above 1. Some order may
+    # underflow, which loses up to `smallest` in each product, scaled by the remaining factors.
     roundings = max(1, rows.shape[-1] - 1)
 
     @cache
@@ -113,7 +113,7 @@ def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
         found = np.abs(value) + lost / (arithmetic.unit * roundings)
         return np.where(highest < arithmetic.largest, found, arithmetic.largest)
 
-    # What is lost may be a zero, whose product with an infinity is NaN.
+    # A lost product may be zero, and zero times infinity is NaN.
     return Exact(value, magnitude, roundings, overflows=lambda: loses() & np.isinf(rows).any(-1))
 
 
@@ -129,7 +129,7 @@ FORMULAS: dict[Op, Reduction] = {
     Op.CUDNN_REDUCE_TENSOR_MUL: _product,
     Op.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS: _product_without_zeros,
 }
-# Extrema as maxima: operation -> (what is compared, the extremum from its maximum).
+# Extrema are computed as maxima: operation -> (what is compared, how the extremum follows from the maximum).
 EXTREMA: dict[Op, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
     Op.CUDNN_REDUCE_TENSOR_MAX: (np.positive, np.positive),
     Op.CUDNN_REDUCE_TENSOR_MIN: (np.negative, np.negative),
@@ -139,7 +139,7 @@ EXTREMA: dict[Op, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
 
 @implements(ReduceTensor)
 def reduce_tensor(operation: ReduceTensor, A: Array) -> Exact | dict[str, Exact]:
-    """C = reduce(A) over the dimensions where C has extent 1, and the positions of extrema."""
+    """Reduce A over the dimensions where C has extent 1, and return the positions of extrema if wanted."""
     rows = _rows(A, operation.reduced)
     op = operation.reduction.op
     if op in FORMULAS:
@@ -147,7 +147,7 @@ def reduce_tensor(operation: ReduceTensor, A: Array) -> Exact | dict[str, Exact]
     compared, extremum = EXTREMA[op]
     largest, positions = _first_largest(compared(rows), _propagates(operation))
     value = extremum(largest).reshape(operation.C.dims)
-    results = {"C": Exact(value, lambda: np.abs(value))}  # comparisons do not round
+    results = {"C": Exact(value, lambda: np.abs(value))}  # Comparisons do not round.
     if operation.wants_indices:
         indices = positions.astype(INDEX_TYPES[operation.reduction.indices_type])
         results["indices"] = Exact(indices.reshape(operation.C.dims), np.zeros(()), raw=True)
@@ -155,14 +155,14 @@ def reduce_tensor(operation: ReduceTensor, A: Array) -> Exact | dict[str, Exact]
 
 
 def _rows(A: Array, reduced: tuple[int, ...]) -> Array:
-    """The reduced dimensions in row-major order as one last dimension."""
+    """Return the reduced dimensions in row-major order as one last dimension."""
     kept = tuple(d for d in range(A.ndim) if d not in reduced)
     shape = tuple(A.shape[d] for d in kept)
     return A.transpose(*kept, *reduced).reshape(*shape, -1)
 
 
 def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
-    """The results with C's dimensions."""
+    """Return the results with C's dimensions."""
     dims, overflows = operation.C.dims, exact.overflows
     return Exact(
         exact.value.reshape(dims),
@@ -192,14 +192,14 @@ def _propagates(operation: ReduceTensor) -> bool:
 
 
 def _first_largest(rows: Array, propagates: bool) -> tuple[Array, Array]:
-    """The largest of each row and its first position; a NaN wins where it is propagated, else it is passed over.
+    """Return the largest element of each row and its first position.
 
-    Of nothing but NaN that is passed over the largest is -inf, the maximum of nothing, at position 0.
+    A propagated NaN wins; otherwise NaN is ignored. A row of ignored NaN gives -infinity at position 0.
     """
     order = np.where(np.isnan(rows), np.inf if propagates else -np.inf, rows)
-    if propagates:  # a NaN beats even an infinity before it
+    if propagates:  # A NaN beats even an infinity before it.
         order = np.where(np.isinf(order) & (order > 0) & ~np.isnan(rows), np.finfo(rows.dtype).max, order)
-    else:  # an infinity beats a NaN before it
+    else:  # An infinity beats a NaN before it.
         order = np.where(np.isneginf(rows), np.finfo(rows.dtype).min, order)
     positions = order.argmax(-1)
     largest = np.take_along_axis(rows, positions[..., None], -1)[..., 0]
@@ -207,8 +207,11 @@ def _first_largest(rows: Array, propagates: bool) -> tuple[Array, Array]:
 
 
 def _sums_are_exact(rows: Array, arithmetic: Arithmetic, power: int = 1) -> Array:
-    """Whether every partial sum of |element| ** power is representable, in any order: all elements are multiples of one
-    power of two, ``step``, and the whole sum is at most 1 / unit times step ** power."""
+    """Return whether every partial sum of |element| ** power is representable in any order.
+
+    This holds if all elements are multiples of a power of two, ``step``, and the whole sum is at most step ** power /
+    unit.
+    """
     usable = np.abs(np.where(np.isfinite(rows), rows, 0).astype(np.float64))
     fraction, exponent = np.frexp(usable)
     digits = (fraction * 2.0**53).astype(np.int64)

@@ -1,6 +1,7 @@
-"""Errors that are carried along with numbers from step to step: the worst case of each, or what is expected of their squares (spread.py).
+"""Propagate errors from step to step: their worst case, or their expected squares (spread.py).
 
-Both are counted in unit roundoffs of the compute type, and propagate alike: by sizes in the worst case, by squares in what is expected.
+Both are counted in unit roundoffs of the compute type. The worst case propagates by sizes, the expected squares by
+squares.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 from .spread import CUT_OF_TF32, each_rounded, few, reach_of, walked
 from .view import Array
 
-LEAST_INFINITE_HALF = 65520.0  # and all beyond it, as HALF
-LATER_FACTORS = 2.0**12  # by which a product that was lost may be multiplied
+LEAST_INFINITE_HALF = 65520.0  # HALF rounds this and everything larger to infinity
+LATER_FACTORS = 2.0**12  # largest factor that may follow a product that was lost
 
 
 class Sized:
-    """Numbers of an arithmetic, and by how much errors grow where they are multiplied by these: worked out when somebody asks."""
+    """Hold numbers of an arithmetic, and lazily the factors by which they enlarge errors."""
 
     __slots__ = ("_sizes", "arithmetic", "value")
     value: Array
@@ -29,7 +30,7 @@ class Sized:
 
     @property
     def sizes(self) -> Array:
-        """By which errors grow where numbers are multiplied by these."""
+        """Return the factors by which errors grow in products with these numbers."""
         if self._sizes is None:
             self._sizes = self.arithmetic.size(self.value)
         return self._sizes
@@ -37,40 +38,46 @@ class Sized:
 
 @dataclass(frozen=True)
 class Running:
-    """How errors of arithmetic with this unit roundoff propagate. is_expected: squares are carried along. smallest: of its normal numbers."""
+    """Propagate errors of arithmetic with this unit roundoff.
+
+    is_expected: whether expected squares are carried along. smallest: the smallest normal number.
+    """
 
     unit: float
     is_expected: bool = False
     smallest: float = 0.0
 
     def size(self, numbers: Any) -> Any:
-        """The factors by which errors grow where numbers are multiplied by these."""
+        """Return the factors by which errors grow in products with these numbers."""
         return np.square(numbers) if self.is_expected else np.abs(numbers)
 
     def rounding(self, roundings: Any) -> Any:
-        """The error of so many roundings of 1."""
+        """Return the error of this many roundings of 1."""
         return each_rounded(roundings, 1.0) if self.is_expected else roundings
 
     @property
     def of_products(self) -> float:
-        """The factor between the product of two errors and what it adds to the error of a product."""
+        """Return the factor of the product of two errors in the error of a product."""
         return float(reach_of(np.square(self.unit)) ** 2 if self.is_expected else self.unit)
 
     def reach(self, error: Array) -> Array:
-        """The distance by which a number of this error may be off."""
+        """Return how far a number with this error may be off."""
         return self.unit * (reach_of(error) if self.is_expected else error)
 
     def of_sum(
         self, total: Array, terms: Array, count: int, factors: float = 0.0, products: Any = 0.0, cut: bool = False
     ) -> Array:
-        """The error of a sum of ``count`` roundings. terms: the sum of the sizes of its terms. products: of those terms whose two factors are
-        rounded to ``factors`` roundoffs. cut: whether tensor cores may cut the sum off."""
+        """Return the error of a sum with ``count`` roundings.
+
+        terms: the sum of its terms' sizes. products: the sum of the sizes of terms whose two factors are rounded to
+        ``factors`` roundoffs. cut: whether tensor cores may truncate the sum.
+        """
         of_terms, of_products, of_total = self.weights_of_sum(count, factors, cut)
         found = of_terms * terms + of_products * products
         return np.asarray(found + of_total * np.square(total) if self.is_expected else found)
 
     def weights_of_sum(self, count: Any, factors: float = 0.0, cut: bool = False) -> tuple[Any, Any, Any]:
-        """How much the sizes of terms and of products, and the square of the total, count in the error of a sum."""
+        """Return the weights of terms, products and the squared total in the error of a sum."""
         if not self.is_expected:
             return count * (1 + count * self.unit), 2 * factors, 0.0
         lost = few(CUT_OF_TF32[0] * count) if cut else 0.0
@@ -79,8 +86,10 @@ class Running:
 
 @dataclass(frozen=True)
 class Ways:
-    """How errors propagate along the first dimension of their arrays: in the worst case and, where ``expects``, as their squares are expected
-    to. largest: of the numbers of the compute type."""
+    """Propagate errors along the first dimension of arrays: the worst case and, if ``expects``, the expected squares.
+
+    largest: the largest number of the compute type.
+    """
 
     worst: Running
     expects: bool = False
@@ -92,27 +101,27 @@ class Ways:
 
     @cached_property
     def _known(self) -> dict[Any, Any]:
-        """What has been computed once for all arrays of as many dimensions."""
+        """Return the cache of values that all arrays of one rank share."""
         return {}
 
     def each(self, found: Callable[..., Any], *errors: Array) -> Array:
-        """What a function gives of each way, and of errors in it."""
+        """Apply a function to each way and its part of the errors."""
         of_ways = [found(*arguments) for arguments in zip(self.ways, *errors, strict=True)]
         return np.array(of_ways)
 
     def beside(self, numbers: Any, rank: int) -> Array:
-        """A number of each way, beside arrays of errors of numbers of so many dimensions."""
+        """Reshape one number for each way to multiply errors of arrays with this rank."""
         return np.reshape(numbers, (-1, *(1,) * rank))
 
     def rounding(self, roundings: Any, rank: int) -> Array:
-        """The error of so many roundings of 1, beside arrays."""
+        """Return the error of this many roundings of 1, shaped for arrays."""
         if (roundings, rank) not in self._known:
             of_ways = self.each(lambda way: way.rounding(roundings))
             self._known[roundings, rank] = self.beside(of_ways, rank)
         return np.asarray(self._known[roundings, rank])
 
     def size(self, numbers: Array) -> Array:
-        """By which errors grow where numbers are multiplied by these."""
+        """Return the factors by which errors grow in products with these numbers."""
         if not self.expects:
             return np.abs(numbers)[None]
         found = np.empty((2, *numbers.shape), numbers.dtype)
@@ -121,16 +130,19 @@ class Ways:
         return found
 
     def rounded(self, roundings: Any, numbers: Array) -> Array:
-        """The error of so many roundings of these numbers."""
+        """Return the error of this many roundings of these numbers."""
         return self.size(numbers) * self.rounding(roundings, numbers.ndim)
 
     def reach(self, error: Array) -> Array:
-        """The distances by which numbers of this error may be off."""
+        """Return how far numbers with these errors may be off, in each way."""
         return self.each(Running.reach, error)
 
     def of_product_of(self, value: Array, sizes: Array) -> Array:
-        """The error of rounded products of these sizes, which may be lost where they are no normal numbers, before other factors enlarge
-        them: their order is free. One with zero is not."""
+        """Return the error of rounded products with these sizes.
+
+        Subnormal products may be lost before other factors enlarge them, because the order of factors is free. Products
+        with zero are exact.
+        """
         least = LATER_FACTORS * self.worst.smallest / self.worst.unit
         lost = sizes[0] < least
         if lost.any():
@@ -140,10 +152,10 @@ class Ways:
         return sizes * self.rounding(1, value.ndim)
 
     def of_sum(self, total: Array, sizes: Array, count: int) -> Array:
-        """The error of a sum of so many roundings, the sizes of whose terms have these sums."""
+        """Return the error of a sum with ``count`` roundings; ``sizes`` has the sums of its terms' sizes."""
         return self.each(lambda way, terms: way.of_sum(total, terms, count), sizes)
 
 
 def beyond_half(values: Array) -> Array:
-    """The numbers, infinite where memory in HALF does not hold them."""
+    """Return the numbers, infinite where HALF cannot hold them."""
     return np.where(np.abs(values) >= LEAST_INFINITE_HALF, np.copysign(np.inf, values), values)

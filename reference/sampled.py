@@ -1,7 +1,8 @@
-"""A sample of a call's elements, judged without the rest: what formulas say of them, and the bounds that follow.
+"""Judge a sample of a call's elements by their formulas, without computing the rest.
 
-Whole tensors of a training step take seconds each; two hundred elements, of every image and channel in turn, take milliseconds, and only
-the memory that they are made of is read. The bounds are those of the judge (docs/tolerance.md), from the sizes that the formulas say.
+Whole tensors of a training step take seconds each. Two hundred elements, over all images and channels, take
+milliseconds, and only the memory they depend on is read. The bounds are those of the judge (docs/tolerance.md),
+computed from the formulas' sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .judge import Disagreement, bounds, interval
 from .spots import sample
 from .view import wide_type
 
-READS = 2**21  # elements that one call's sample is made of: half a second
+READS = 2**21  # input elements that the sample of one call may read: half a second
 SUMS = (
     ConvolutionForward,
     ConvolutionBiasActivationForward,
@@ -41,7 +42,7 @@ SUMS = (
     ConvolutionBackwardFilter,
 )
 
-# These algorithms transform planes: by FFT, or by Winograd's minimal filtering.
+# These algorithms transform planes, by FFT or by Winograd's minimal filtering.
 TRANSFORMS: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     ConvolutionBackwardData: (backward_data.FFT, backward_data.WINOGRAD),
     ConvolutionBackwardFilter: (backward_filter.FFT, (backward_filter.WINOGRAD,)),
@@ -50,7 +51,7 @@ TRANSFORMS: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 
 
 class Expected(NamedTuple):
-    """Hold what an element has to be: its blended value, and how far a correct implementation may be from it."""
+    """Hold the expected blended value of an element, and how far a correct implementation may be from it."""
 
     output: str
     place: Index
@@ -60,9 +61,10 @@ class Expected(NamedTuple):
 
 @dataclass
 class Sample:
-    """The judged sample of one call. ratios: error, with its sign, over what is allowed, of each element.
+    """Hold the judged sample of one call.
 
-    wrong: elements outside of their bounds, the worst first. untold: why formulas did not say what elements are.
+    ratios: signed error of each element over the allowed error. wrong: elements outside their bounds, worst first.
+    untold: why formulas did not determine elements, with counts.
     """
 
     ratios: list[float] = field(default_factory=list)
@@ -83,9 +85,10 @@ class Sample:
 
 
 def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index]], said: Sample) -> list[Expected]:
-    """Return what formulas say of these elements, in turn of each output, until ``READS`` elements were read for them and each output had one.
+    """Return what formulas give for these elements, taking the outputs in turn.
 
-    ``said`` counts the elements of which they say nothing.
+    It stops after ``READS`` read elements, once each output has had one. ``said`` counts the elements without an
+    answer.
     """
     read, found = Elements(operation, memory, formulas.MOST_READS * 64), []
     rounds = zip_longest(*([(output, index) for index in places] for output, places in indices.items()))
@@ -102,7 +105,7 @@ def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index
 
 
 def places_of(operation: Operation, count: int, seed: int) -> dict[str, list[Index]]:
-    """The sample of each output that is described."""
+    """Return the sampled indices of each output that has a descriptor."""
     return {
         name: sample(operation.tensor(name).dims, count, seed, is_scattered=True) for name in operation.tensors_written
     }
@@ -124,14 +127,17 @@ def _expected(operation: Operation, output: str, index: Index, read: Elements) -
 
 
 def _place(operation: Operation, output: str, index: Index) -> tuple[slice, ...]:
-    """The element; of vectors of channels the whole vector, of which its bound is that of the worst."""
+    """Return the slices of the element.
+
+    For vectors of channels they cover the whole vector, and its worst bound counts.
+    """
     length = operation.tensor(output).vector_length
     first = index[1] // length * length
     return (slice(index[0], index[0] + 1), slice(first, first + length), *(slice(i, i + 1) for i in index[2:]))
 
 
 def _rounding(o: Any, index: Index, found: Found, read: Elements) -> tuple[float, float]:
-    """Return what roundings are relative to, and how many there are."""
+    """Return the size that roundings are relative to, and their number."""
     assert found.size is not None
     if not isinstance(o, SUMS):
         return found.size, found.terms
@@ -152,7 +158,9 @@ def _rounding(o: Any, index: Index, found: Found, read: Elements) -> tuple[float
 
 
 def _transformed(o: Any, index: Index, read: Elements) -> float | None:
-    """The sum of absolute terms of an algorithm that transforms planes, from their norms or largest elements; None of others."""
+    """Return the sum of absolute terms of an algorithm that transforms planes, by norms or largest elements;
+    else None.
+    """
     transforms = next(found for kind, found in TRANSFORMS.items() if isinstance(o, kind))
     by_norm, by_largest = (o.algo in algorithms for algorithms in transforms)
     if not by_norm and not by_largest:
@@ -184,7 +192,10 @@ def _transformed(o: Any, index: Index, read: Elements) -> float | None:
 
 
 def _nearby(o: Any, index: Index, dims: Index) -> tuple[range, ...] | None:
-    """Return what the tiles of a Winograd transform hold that an element may lie in; None where it is of a filter, which all tiles enter."""
+    """Return the ranges of all Winograd tiles that may contain an element.
+
+    Return None for a filter, because all tiles enter its elements.
+    """
     if isinstance(o, ConvolutionBackwardFilter):
         return None
     around, found = forward.WINOGRAD_OUTPUTS - 1, []
@@ -198,7 +209,7 @@ def _nearby(o: Any, index: Index, dims: Index) -> tuple[range, ...] | None:
 def _plane(
     read: Elements, operand: str, first: int, second: int, near: tuple[range, ...] | None = None
 ) -> dict[str, float]:
-    """The norm, the largest element and the sum of the absolute values of a plane, or of what is near in it."""
+    """Return the norm, the largest element and the sum of the absolute values of a plane, or of its ``near`` part."""
     key = ("plane", operand, first, second, near)
     if key not in read.remembered:
         places = near or tuple(map(range, read.operation.tensor(operand).dims[2:]))
@@ -214,7 +225,7 @@ def _plane(
 
 
 def compare(operation: Operation, wanted: list[Expected], got: Callable[[str, Index], float], said: Sample) -> None:
-    """Hold the elements that a call has written to what was expected of them; ``said`` takes what is found."""
+    """Compare the elements that a call wrote with the expected ones, and record the result in ``said``."""
     for output, index, value, bound in wanted:
         if math.isinf(bound):
             said.untold["nothing is determined there"] += 1

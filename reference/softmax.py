@@ -1,4 +1,4 @@
-"""Softmax (3.2.96, 4.1.19). Formulas: docs/errata.md, D026, D133 and D190."""
+"""Compute softmax (3.2.96, 4.1.19). Formulas: docs/errata.md, D026, D133 and D190."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .precision import PRECISION
 from .spread import Relative, Steps, few, walked
 from .view import Array
 
-# Roundings of the compute type; one ulp is two of them.
+# These are roundings of the compute type; one ulp is two of them.
 EXP = 4  # exp or 2 ** x within 2 ulp
-ARGUMENT = 3  # x - maximum, its product with log2(e), that constant: each of effect |x - maximum|
+ARGUMENT = 3  # x - maximum, its product with log2(e), and that constant, each with the effect |x - maximum|
 LOG = 2  # log within 1 ulp
 DIVISION = 5  # the reciprocal of a sum near the largest number is subnormal (up to 4), and a product
-RESCALE = EXP + 1  # a running sum multiplied by exp(old maximum - new maximum)
-EDGE = 1 + 2.0**-10  # beyond what sums and exponentials of float err
-MOST_RESCALES = 64  # in parts of a row and then between them; fewer in a row of fewer elements
+RESCALE = EXP + 1  # a product of a running sum with exp(old maximum - new maximum)
+EDGE = 1 + 2.0**-10  # factor that covers the errors of float sums and exponentials
+MOST_RESCALES = 64  # rescales in parts of a row and between them; a short row has at most one per element
 
 
 def _axes(mode: Mode, rank: int) -> tuple[int, ...]:
-    """What one softmax runs over: C and all spatial dimensions of an image, or C at each position."""
+    """Return the axes of one softmax: C and all spatial dimensions of an image, or C at each position."""
     return tuple(range(1, rank)) if mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE else (1,)
 
 
@@ -35,7 +35,7 @@ def _total(values: Array, axes: tuple[int, ...]) -> Array:
 
 @implements(SoftmaxForward, in_float64=True)
 def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
-    """exp(x) / sum(exp(x)); ACCURATE and LOG subtract the maximum first, LOG takes the logarithm."""
+    """Compute exp(x) / sum(exp(x)). ACCURATE and LOG subtract the maximum first; LOG takes the logarithm."""
     axes = _axes(operation.mode, x.ndim)
     count = prod([x.shape[axis] for axis in axes])
     unit, smallest, largest = PRECISION[operation.compute_type]
@@ -44,24 +44,24 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     def shift() -> Array:
         return x.copy() if fast else x - x.max(axis=axes, keepdims=True)
 
-    # The backend needs one array beside x: terms and results take the memory of the shifted values. The judge's functions
-    # below compute them again.
+    # The backend needs only one array beside x: terms and results overwrite the shifted values. The judge's functions
+    # below recompute them.
     value = shift()
     is_log = operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG
     terms = np.exp(value) if is_log else np.exp(value, out=value)
     total = _total(terms, axes)
-    logarithm = np.log(total) if is_log else total  # of which only LOG makes use
+    logarithm = np.log(total) if is_log else total  # Only LOG uses this.
     if is_log:
         value -= logarithm
     else:
         value /= total
 
     def relative(weight: Array, shifted: Array) -> Array:
-        """weight times the roundings of exp at each element; terms that vanish have no error."""
+        """Return weight times the roundings of exp at each element. A vanishing term has no error."""
         return np.where(weight > 0, weight * (EXP + ARGUMENT * np.abs(shifted)), 0)
 
     def total_roundings(shifted: Array) -> Array:
-        """Relative roundings of the sum: its terms' own, the additions in any order, rescaled maxima."""
+        """Return the relative roundings of the sum: its terms' own, the additions in any order, rescaled maxima."""
         rescales = 0 if fast else RESCALE * min(count, MOST_RESCALES)
         return _total(relative(np.exp(shifted), shifted), axes) / total + count + rescales
 
@@ -74,9 +74,9 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
         error = relative(value, shifted) + value * (total_roundings(shifted) + DIVISION)
         if not fast:
             return error
-        # Terms below the smallest normal number may be flushed. A sum that only the compute type cannot hold, or of which no normal number is
-        # left, makes everything undetermined, and so does alpha / sum; where even wide arithmetic overflows, exp(x) / inf is 0 for every
-        # finite exp(x).
+        # Terms below the smallest normal number may be flushed. Everything is undetermined if only the compute type
+        # cannot hold the sum, or if no normal number is left of it or of alpha / sum. Where even wide arithmetic
+        # overflows, exp(x) / inf is 0 for every finite exp(x).
         exponentials, alpha = np.exp(shifted), abs(operation.alpha)
         flushed = smallest / unit * (1 + count * value) / total + (value * total * smallest / alpha if alpha else 0)
         normal = _total(np.where(exponentials > EDGE * smallest, exponentials, 0), axes)
@@ -92,7 +92,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
 
 @implements(SoftmaxBackward, in_float64=True)
 def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
-    """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
+    """Compute y * (dy - sum(y * dy)), or for LOG dy - exp(y) * sum(dy)."""
     axes = _axes(operation.mode, y.ndim)
     count, largest = prod([y.shape[axis] for axis in axes]), PRECISION[operation.compute_type][2]
     if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
@@ -100,7 +100,7 @@ def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
         value = dy - probability * _total(dy, axes)
 
         def magnitude() -> Array:
-            # count additions, the product, exp and its argument; the subtraction weighs both sides once.
+            # These are ``count`` additions, the product, exp and its argument. The subtraction weighs both sides once.
             roundings = count + 2 + EXP + ARGUMENT * np.abs(y)
             total = _total(np.abs(dy), axes)
             error = np.abs(dy) + np.where(probability > 0, probability * roundings, 0) * total
@@ -124,5 +124,5 @@ def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
         sums = walked(count, total, np.sqrt(_total(np.square(y * dy), axes)))
         return Steps(np.square(y) * (sums + few(3) * (np.square(dy) + np.square(total))))
 
-    # A product and count additions, the subtraction, the product with y.
+    # These are a product and ``count`` additions, the subtraction, and the product with y.
     return Exact(value, magnitude_of_products, count + 3, spread=squares)

@@ -1,8 +1,9 @@
-"""The spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21). Formulas: docs/errata.md, D135, D136, D191, D192 and D522.
+"""Compute the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21).
 
-A column is (g + 1) (W - 1) / 2 of a coordinate g. Its error, ``COLUMN`` roundings of (|g| + 1) (W - 1) / 2, moves a sample by at most that
-times the slope there, and may move it across a pixel, behind which the slope is another: results that are continuous there take the larger
-slope, the gradient of the coordinate itself is not determined there, unless the column is computed without any rounding.
+docs/errata.md, D135, D136, D191, D192 and D522, gives the formulas. A coordinate g samples the column (g + 1) (W - 1) /
+2, with an error of ``COLUMN`` roundings of (|g| + 1) (W - 1) / 2. The error moves a sample by at most the error times
+the slope. It may also move the sample across a pixel, where the slope changes. Results that are continuous there use
+the larger slope. The gradient of the coordinate is undetermined there, unless the column is computed without rounding.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from .precision import PRECISION
 from .spread import Spread, Steps, few, walked
 from .view import NUMPY_TYPES, Array
 
-COLUMN = 3  # roundings of g + 1, of two products; of g (W - 1) / 2 + (W - 1) / 2 as many
+COLUMN = 3  # roundings of g + 1 and two products; g (W - 1) / 2 + (W - 1) / 2 has as many
 PIXEL = 5  # roundings of 2 j / (w - 1), - 1, a product with theta, two sums
-CORNER = 6  # of 1 - f, of the weight, of its product with x, of three sums
-SLOPE = 8  # of a difference, of 1 - f, of two products, of a sum, of the products with dy, (W - 1) / 2 and 2
+CORNER = 6  # roundings of 1 - f, the weight, its product with x, three sums
+SLOPE = 8  # roundings of a difference, 1 - f, two products, a sum, the products with dy, (W - 1) / 2 and 2
 CORNERS = tuple(product((0, 1), (0, 1)))
 
 
 def _pixels(size: int, wide: Any) -> tuple[Array, Array]:
-    """(coordinates of the pixels of a row from -1 to 1, the sum of the absolute values of their terms)."""
+    """Return the coordinates of a row's pixels from -1 to 1, and the sums of the absolute values of their terms."""
     first = 2 * np.arange(size, dtype=wide) / wide(max(size - 1, 1))
     return first - 1, first + 1
 
@@ -67,10 +68,11 @@ def grid_generator_backward(operation: SpatialTfGridGeneratorBackward, dgrid: Ar
 
 
 class _Columns:
-    """The columns (or rows) of an input at which it is sampled, one for each pixel of the transformed tensor.
+    """Locate the columns (or rows) of an input that are sampled, one for each pixel of the transformed tensor.
 
-    first: the pixel before each; part: how far behind it. error: of the column, in units of roundoff. low, high: the first pixels
-    that an implementation may find; they differ where ``ambiguous``. scale: (W - 1) / 2.
+    first: the pixel before each sample. part: the distance behind it. error: the error of the column, in roundoffs.
+    low, high: the least and greatest first pixel that an implementation may find; they differ where ``ambiguous``.
+    scale: (W - 1) / 2.
     """
 
     def __init__(self, operation: Any, coordinate: Array, size: int) -> None:
@@ -81,12 +83,12 @@ class _Columns:
         g = np.where(self.finite, coordinate, 0)
         column = (g + 1) * self.scale
         terms = (np.abs(g) + 1) * self.scale
-        # Without any rounding where nothing that an implementation may compute on its way to the column is rounded.
+        # The column is exact where every intermediate that an implementation may compute is exact.
         steps = (g + 1, g * (size - 1), (g + 1) * (size - 1), column)
         exact = np.logical_and.reduce([step.astype(kind).astype(wide) == step for step in steps])
         self.error = np.where(exact, 0, COLUMN * terms)
         reach = unit * self.error
-        limit = 2.0**40  # no input has so many pixels; floor of more than that is no 64-bit number
+        limit = 2.0**40  # No input has this many pixels, and the floor of larger numbers may not fit in 64 bits.
         clipped = np.clip(column, -limit, limit)
         self.first, self.low, self.high = (
             np.floor(np.clip(c, -limit, limit)).astype(np.int64) for c in (column, column - reach, column + reach)
@@ -99,7 +101,7 @@ class _Columns:
 
 
 def _at(x: Array, rows: _Columns, columns: _Columns, row: Array, column: Array) -> Array:
-    """x at pixels (n, h, w) of every channel, as (n, h, w, c); 0 outside of the input."""
+    """Return x at pixels (n, h, w) of every channel, as (n, h, w, c), with 0 outside the input."""
     exists = rows.inside(row) & columns.inside(column)
     images = np.arange(x.shape[0])[:, None, None]
     values = x.transpose(0, 2, 3, 1)[images, np.where(exists, row, 0), np.where(exists, column, 0)]
@@ -107,7 +109,7 @@ def _at(x: Array, rows: _Columns, columns: _Columns, row: Array, column: Array) 
 
 
 def _weighted(weight: Array, values: Array) -> Array:
-    """weight * values; what has no weight adds nothing, whatever it is."""
+    """Return weight * values, or 0 for a zero weight even if the value is not finite."""
     return np.where(weight[..., None] == 0, 0, weight[..., None] * values)
 
 
@@ -120,7 +122,9 @@ def _weights(rows: _Columns, columns: _Columns, row: int, column: int) -> Array:
 
 
 def _around(x: Array, rows: _Columns, columns: _Columns) -> Array:
-    """The sum of the absolute values of the pixels around each sample, those that an implementation may find included; (n, h, w, c)."""
+    """Return the sum of the absolute values of all pixels around each sample that an implementation may use:
+    (n, h, w, c).
+    """
     found = np.zeros((*rows.first.shape, x.shape[1]), x.dtype)
     for row, column in product(range(3), range(3)):
         reached = (rows.low + row <= rows.high + 1) & (columns.low + column <= columns.high + 1)
@@ -142,7 +146,7 @@ def sampler_forward(operation: SpatialTfSamplerForward, x: Array, grid: Array) -
     around = _around(x, rows, columns)
     moved = around * ((rows.error + columns.error) / CORNER)[..., None]
     terms = terms + np.where(np.isfinite(moved), moved, 0)
-    # A pixel that is no number counts or not where its weight may be zero.
+    # A non-finite pixel may or may not count where its weight may be zero.
     edge = rows.ambiguous | columns.ambiguous | (rows.part == 0) | (columns.part == 0)
     unknown = ~np.isfinite(around) & edge[..., None]
     value, terms = np.where(unknown & ~np.isfinite(value), 0, value), np.where(unknown, np.inf, terms)
@@ -162,7 +166,7 @@ def sampler_backward(operation: SpatialTfSamplerBackward, x: Array, dy: Array, g
 
 
 def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
-    """Every pixel gets dy times its weight from each sample that it is a corner of."""
+    """Add dy times the sample's weight to every pixel around the sample."""
     images, channels, height, width = x.shape
     value, terms, count, unknown, squares = (np.zeros((images, height, width, channels), x.dtype) for _ in range(5))
     image = np.broadcast_to(np.arange(images)[:, None, None], rows.first.shape)
@@ -198,7 +202,7 @@ def _gradient_of_x(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Ex
 
 
 def _gradient_of_grid(x: Array, dy: Array, rows: _Columns, columns: _Columns) -> Exact:
-    """(W - 1) / 2 times the slope along the row, (H - 1) / 2 times that along the column, between the pixels around the sample."""
+    """Compute the slope around each sample, times (W - 1) / 2 along the row and (H - 1) / 2 along the column."""
     corner = {place: _at(x, rows, columns, rows.first + place[0], columns.first + place[1]) for place in CORNERS}
     around = _around(x, rows, columns)
     shape, channels = rows.first.shape, x.shape[1]

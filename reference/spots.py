@@ -1,7 +1,8 @@
-"""Spot checks: what the reference says of an element, held to what the element's formula says (formulas/).
+"""Compare some of the reference's elements with their formulas (formulas/).
 
-The judge's values come from array formulas, and a mistake in them would judge itself. So a seeded sample of the elements of each output is
-evaluated once more, in plain loops: corners, edges and the inside of the images, each image and channel in turn.
+The judge's values come from array formulas, so a mistake in them would judge itself. A seeded sample of each output's
+elements is therefore evaluated again in plain loops. It covers corners, edges and the inside of images, over all images
+and channels.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from .formulas import Elements, Index, Untold
 from .judge import Verdict
 from .view import Array, Place
 
-# Between two places in turn lie so many of all images and channels: powers of a root of x^3 = x + 1, which fill a plane evenly.
+# These shares of the extents separate consecutive places. They are powers of a root of x^3 = x + 1, which fill a plane
+# evenly.
 APART = 0.7549, 0.5698
-TAPS = 7  # of a filter, whose borders are like its inside
-# This is the share of the derived bound by which two evaluations in float64 may differ. What the compute type itself is may differ by as much as
-# anybody's result, twice.
+TAPS = 7  # taps of a filter: its borders need no extra samples
+# This is the share of the derived bound by which two evaluations in float64 may differ. In double, both evaluations may
+# differ by the whole bound.
 SHARE, SHARE_OF_DOUBLE = 2.0**-8, 2.0
 
 
 def sample(dims: Index, count: int, seed: int, is_scattered: bool = False) -> list[Index]:
-    """So many places of a tensor, fewer where it is small: its last element, then images and channels in turn, each at a corner,
-    on an edge or inside. is_scattered: neighbours in turn have images and channels that are far apart, so that they lie in many tiles, and the
-    last element comes last."""
+    """Return up to ``count`` indices of a tensor.
+
+    The first is its last element. The others take images and channels in turn, each in a corner, on an edge or inside.
+    is_scattered: consecutive indices have distant images and channels, so that they hit many tiles, and the last
+    element comes last.
+    """
     random = np.random.default_rng(seed)
     found = {tuple(extent - 1 for extent in dims): None}
     first = [int(random.integers(extent)) for extent in dims[:2]]
@@ -43,7 +48,7 @@ def sample(dims: Index, count: int, seed: int, is_scattered: bool = False) -> li
             (start + number * step) % extent for start, step, extent in zip(first, steps, dims, strict=False)
         )
         inside = [int(random.integers(extent)) for extent in dims[2:]]
-        for d, extent in enumerate(dims[2:]):  # one of eight is in a corner, one inside, the others on edges
+        for d, extent in enumerate(dims[2:]):  # One of eight indices is in a corner, one inside, the others on edges.
             if number % 8 >> d % 3 & 1 and not (is_scattered and extent <= TAPS):
                 inside[d] = (extent - 1) * int(random.integers(2))
         found[(*leading, *inside)] = None
@@ -52,14 +57,15 @@ def sample(dims: Index, count: int, seed: int, is_scattered: bool = False) -> li
 
 
 def _far_step(extent: int, share: float) -> int:
-    """Return a step that meets each of so many channels, and whose multiples are spread among them evenly."""
+    """Return a step that reaches every channel, with multiples spread evenly among them."""
     return next(step for step in range(max(1, round(extent * share)), extent + 2) if gcd(step, extent) == 1)
 
 
 class Spots:
-    """The spot checks of one judged operation.
+    """Hold the spot checks of one judged operation.
 
-    problems: what is wrong, a line each. checked: elements that a formula was compared with. untold: why formulas did not say.
+    problems: what is wrong, one line each. checked: the number of elements compared with a formula. untold: why
+    formulas gave no answer, with counts.
     """
 
     def __init__(self, operation: Operation, memory: Mapping[str, Array], count: int, most_reads: int = 2**12) -> None:
@@ -72,7 +78,10 @@ class Spots:
         self._places: dict[str, list[Index]] = {}
 
     def look(self, name: str, place: Place, value: Array, bound: Array) -> None:
-        """Compare the blended values of a place of an output with the formula; where the bound is infinite nothing is determined."""
+        """Compare the blended values of a place of an output with the formula.
+
+        Nothing is determined where the bound is infinite.
+        """
         if name not in self._places:
             wanted = formulas.has_formula(self.operation)
             self._places[name] = sample(self.operation.tensor(name).dims, self.count, self.seed) if wanted else []

@@ -1,8 +1,8 @@
-"""Sharper rules for random data: how far rounding errors go in practice (derivation: docs/tolerance.md).
+"""Judge random data by sharper rules: how large rounding errors are in practice (derivation: docs/tolerance.md).
 
-The worst case grows with the number of roundings, real errors of sums with its square root; those of functions stay near one unit. An
-output inside its worst case but outside one of these rules is not wrong, but suspect. They hold for seeded random inputs,
-where the order of the summation has nothing to do with the values.
+The worst case grows with the number of roundings. Real errors of sums grow with its square root, and errors of
+functions stay near one unit. An output inside its worst case but outside one of these rules is suspect, not wrong. The
+rules apply to seeded random inputs, whose values do not depend on the order of summation.
 """
 
 from __future__ import annotations
@@ -19,39 +19,51 @@ from .view import Array, Place
 
 Number = float | int
 
-DEVIATIONS = 3.0  # times the 2-norm of all rounding errors, the most that is not suspect
-MOST_OF_EXPECTED = 6  # a sum's largest square of its roundings, r^2 + q^2, to the expected one, r^2/3 + q^2/6
+DEVIATIONS = 3.0  # multiple of the 2-norm of all rounding errors beyond which an output is suspect
+MOST_OF_EXPECTED = 6  # largest ratio of a sum's squared roundings, r^2 + q^2, to the expected r^2/3 + q^2/6
 VARIANCE = (
-    0.18  # of one rounding to nearest, in (unit |x|)^2: 1/3, times the mean of (step / largest step)^2 over mantissas
+    # variance of one rounding to nearest, in (unit |x|)^2: 1/3, times the mean of (step / largest step)^2 over
+    # mantissas
+    0.18
 )
-# Units that a sum of tensor cores, which is cut off rather than rounded, loses for each product, measured on an H100 for TF32 and for
-# 16-bit factors (reports/tensor_cores.md): the most of one element, and the deviation where all terms have one sign.
+# Tensor cores truncate sums and lose these units per product, measured on an H100 (reports/tensor_cores.md). Each pair
+# has the most of one element, and the deviation where all terms have one sign.
 CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
-PRODUCTS = 3  # additions more in the root mean square, for products that are rounded before they are added
+PRODUCTS = 3  # extra additions in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
-FEWEST = 256  # elements of an output that has a root mean square worth looking at
+FEWEST = 256  # elements that an output needs for a meaningful root mean square
 MOST_RMS, MOST_BIAS, FEW = (
     1.25,
     0.35,
     6.0,
-)  # limits for many elements; what fewer may have more, times 1 / sqrt(elements)
-SMALLEST_EXACT = 2.0**-100  # below, results may be subnormal or flushed
+)  # FEW / sqrt(elements) is added to the limits for smaller outputs.
+SMALLEST_EXACT = 2.0**-100  # below this, results may be subnormal or flushed
 FEWEST_OF_FUNCTION = 100
-MOST_OF_FUNCTION, MOST_IN_ROWS = 2.0, 1.5  # root mean square of a function's errors in roundings; of those within rows
-Outcome = tuple[Array, Array, Array]  # of a part: before blending, after it, the worst case's bound before rounding
+# roundings: largest root mean square of a function's errors, and of those within rows
+MOST_OF_FUNCTION, MOST_IN_ROWS = 2.0, 1.5
+# values of a part before and after blending, and the worst case's bound before rounding
+Outcome = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """What the rounding errors of an output's sums follow from.
+    """Model the rounding errors of an output's sums.
 
     norm: 2-norm of the terms of each element, before alpha.
-    additions: roundings of each sum; one number, or one by element.
-    unit: unit roundoff of the type that adds; None: of the compute type.
-    factors: unit roundoff of the type to which both factors of each product are rounded (TF32); 0 where they are taken as they are.
-    cut: products whose sums tensor cores may cut off; 0 where sums are rounded.
-    shared: unit roundoffs that each result, or all of them, is off by alike (``of_reciprocal``), so that they do not average out.
-    independent: no rounding is shared by several elements (as that of a reciprocal is), so that their mean error is near 0.
+
+    additions: roundings of each sum; one number, or one for each element.
+
+    unit: unit roundoff of the adding type; None for the compute type.
+
+    factors: unit roundoff of the type to which both factors of each product are rounded (TF32); 0 if they are not
+    rounded.
+
+    cut: number of products that tensor cores may truncate; 0 if sums are rounded.
+
+    shared: error in unit roundoffs that each result or all results share (``of_reciprocal``), so that it does not
+    average out.
+
+    independent: elements share no rounding (as they share that of a reciprocal), so that their mean error is near 0.
     """
 
     norm: Array
@@ -63,11 +75,11 @@ class Spread:
     independent: bool = False
 
     def errors(self) -> Errors:
-        """Where the errors of an output are gathered."""
+        """Return an empty collection of errors for an output."""
         return SumErrors()
 
     def part(self, dims: tuple[int, ...], place: Place) -> Spread:
-        """The same of a part of an output of these dimensions."""
+        """Return the model of a part of an output with these dimensions."""
 
         def there(values: Array) -> Array:
             return np.broadcast_to(values, dims)[place]
@@ -78,7 +90,10 @@ class Spread:
         return replace(self, norm=there(self.norm), additions=additions, shared=shared)
 
     def squares(self, total: Array, unit: float) -> Array:
-        """The same as one step of several (``Steps``): of sums of this value, in unit roundoffs of the compute type."""
+        """Return the expected squared errors as one of several steps (``Steps``), for sums with this value.
+
+        They are in unit roundoffs of the compute type.
+        """
         norms = np.square(self.norm)
         most_cut = (CUT_OF_TF32 if self.factors else CUT_OF_HALF)[0]
         of_cut = few(most_cut * self.cut) * (np.square(total) + norms)
@@ -87,56 +102,62 @@ class Spread:
 
 @dataclass(frozen=True)
 class Steps:
-    """What the errors of a result of several steps follow from: of sums, and of what is computed of them.
+    """Model the errors of a result of several steps: sums, and functions of sums.
 
-    squares: of each element the expected squares of all roundings on its way, in unit roundoffs of the compute type, before alpha; those of a
-    sum are ``walked``, of what has a few roundings beside it ``few``. Elements share errors (that of a mean all that it is taken off), so that
-    their root mean square tells nothing.
+    squares: for each element, the expected squares of all roundings before alpha, in unit roundoffs of the compute
+    type. ``walked`` gives those of a sum, ``few`` those of a few roundings. Elements share errors (such as that of a
+    mean), so their root mean square tells nothing.
     """
 
     squares: Array
 
     def errors(self) -> Errors:
-        """Where the errors of an output are gathered."""
+        """Return an empty collection of errors for an output."""
         return StepErrors()
 
     def part(self, dims: tuple[int, ...], place: Place) -> Steps:
-        """The same of a part of an output of these dimensions."""
+        """Return the model of a part of an output with these dimensions."""
         return Steps(np.broadcast_to(self.squares, dims)[place])
 
 
 def walked(additions: Array | Number, total: Array | Number, norm: Array | Number) -> Array:
-    """The expected squares of the roundings of a sum, which has this 2-norm of its terms."""
+    """Return the expected squared roundings of a sum, given its total and the 2-norm of its terms."""
     return np.asarray(additions * (np.square(total) / 3 + np.square(norm) / 6))
 
 
 def of_reciprocal(divisor: Array, compute_type: cudnnDataType_t) -> Array:
-    """How many unit roundoffs a number is off that is multiplied by the rounded reciprocal of this one instead of divided by it."""
+    """Return the error, in unit roundoffs, of multiplying by the rounded reciprocal instead of dividing by this
+    number.
+    """
     narrow, divisor = np.float64 if compute_type == DOUBLE else np.float32, divisor.astype(np.longdouble)
     return np.asarray(np.abs((1 / divisor).astype(narrow) * divisor - 1) / PRECISION[compute_type][0])
 
 
 def few(roundings: Array | Number) -> Any:
-    """The squares that allow so many roundings of 1, each at its worst."""
+    """Return the squares that allow this many roundings of 1, each at its worst."""
     return np.square(roundings) / (DEVIATIONS**2 * MOST_OF_EXPECTED)
 
 
 def reach_of(squares: Array) -> Array:
-    """How far results lie at most from exact ones, of which these squares are expected."""
+    """Return the largest allowed error of results with these expected squares."""
     return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
 
 
 def each_rounded(roundoff: Array | Number, squares: Array | Number, times: Number = 1) -> Array:
-    """The expected squares where each term of a sum, which has this sum of squares, is rounded so many times to so many unit roundoffs."""
+    """Return the expected squares if each term of a sum is rounded ``times`` times to ``roundoff`` unit roundoffs.
+
+    ``squares`` is the sum of the squared terms.
+    """
     return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
 
 
 @dataclass(frozen=True)
 class Relative:
-    """What the errors of functions follow from: each is a few roundings of its own size, however long the sums beside it are.
+    """Model the errors of functions: a few roundings of each result's own size, however long the sums in it are.
 
-    size: the sum of the absolute terms of each element, before alpha. weight: what an error of the argument adds to one rounding. axes: the
-    dimensions of a row, whose elements share an error (that of their sum), which is taken out; none where they share nothing.
+    size: the sum of the absolute terms of each element, before alpha. weight: what an error of the argument adds to one
+    rounding. axes: the dimensions of a row, whose elements share the error of their sum, which is removed; empty if
+    they share none.
     """
 
     size: Array
@@ -144,30 +165,34 @@ class Relative:
     axes: tuple[int, ...] = ()
 
     def errors(self) -> Errors:
-        """Where the errors of an output are gathered."""
+        """Return an empty collection of errors for an output."""
         return FunctionErrors(MOST_IN_ROWS if self.axes else MOST_OF_FUNCTION, bool(self.axes))
 
 
 class Errors:
-    """The errors of one output beside what is expected of them, gathered part by part."""
+    """Collect the errors of one output, relative to the expected ones, part by part."""
 
-    beyond, ratio = 0, 0.0  # elements outside the interval of the 2-norm, the largest error in its units
+    # elements outside the interval of the 2-norm, and the largest error in units of the interval
+    beyond, ratio = 0, 0.0
 
     @property
     def rms(self) -> float | None:
-        """The root mean square of errors in units of what is expected of them; None for few elements."""
+        """Return the root mean square of errors in units of the expected ones; None for few elements."""
         return None
 
     @property
     def bias(self) -> float | None:
-        """The mean of those errors, towards one side or away from zero, the larger; None where it tells nothing."""
+        """Return the larger of two mean errors: towards one side, or away from zero. None where it tells nothing."""
         return None
 
     def add(
         self, spread: Any, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
         results: Outcome, error: Array, half_step: Array,
     ) -> None:  # fmt: skip
-        """Add a part of the output. data_types: of the arithmetic and the output. error: the output less the exact value."""
+        """Add a part of the output.
+
+        data_types: the types of the arithmetic and the output. error: the output minus the exact value.
+        """
         raise TypeError(f"{type(self).__name__} does not define add()")
 
     def suspicions(self, output: str) -> list[str]:
@@ -176,13 +201,13 @@ class Errors:
 
 
 class WithinInterval(Errors):
-    """Errors that are held to an interval of each element."""
+    """Compare errors with an interval for each element."""
 
     def __init__(self) -> None:
         self.beyond, self.ratio = 0, 0.0
 
     def measure(self, error: Array, half_step: Array, allowed: Array, bound: Array) -> Array:
-        """Count what lies outside the interval; return which elements are determined."""
+        """Count the elements outside the interval, and return which elements are determined."""
         excess = (np.abs(error) - half_step) / allowed
         determined: Array = np.isfinite(excess)
         determined &= np.isfinite(bound)
@@ -202,7 +227,7 @@ class WithinInterval(Errors):
 
 
 class StepErrors(WithinInterval):
-    """The errors of results of several steps."""
+    """Collect the errors of results of several steps."""
 
     def add(
         self, spread: Steps, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
@@ -220,7 +245,7 @@ class StepErrors(WithinInterval):
 
 
 class FunctionErrors(Errors):
-    """The errors of functions."""
+    """Collect the errors of functions."""
 
     def __init__(self, most: float, in_rows: bool) -> None:
         self.most, self.in_rows, self.count, self.squares = most, in_rows, 0, 0.0
@@ -233,7 +258,7 @@ class FunctionErrors(Errors):
         _, value, bound = results
         unit = PRECISION[compute_type][0]
         if blend[1] != 0 or output_type not in PRECISION or PRECISION[output_type][0] > unit:
-            return  # what is blended, or rounded into a narrower type, says little of the function
+            return  # A blended result, or one rounded to a narrower type, says little about the function.
         counted = np.isfinite(error) & np.isfinite(bound) & (np.abs(value) > SMALLEST_EXACT)
         relative = np.where(counted, error / (unit * abs(blend[0]) * np.where(counted, spread.size, 1)), 0)
         if spread.axes:
@@ -258,12 +283,12 @@ class FunctionErrors(Errors):
 
 
 class SumErrors(WithinInterval):
-    """The errors of sums."""
+    """Collect the errors of sums."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count, self.squares, self.total, self.signed, self.independent = 0, 0.0, 0.0, 0.0, True
-        self.drift = 0.0  # what may be cut off, in units of the expected deviation
+        self.drift = 0.0  # possible truncation, in units of the expected deviation
 
     def add(
         self, spread: Spread, data_types: tuple[cudnnDataType_t, cudnnDataType_t], blend: tuple[float, float],
@@ -274,7 +299,7 @@ class SumErrors(WithinInterval):
         unit, smallest, _ = PRECISION[compute_type]
         unit = spread.unit or unit
         most_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
-        # All is counted in units, in float32 where that is enough: what these numbers lose to rounding is nothing beside the limits.
+        # Everything is counted in units, in float32 where that suffices: its rounding is negligible beside the limits.
         kind: Any = np.float64 if compute_type == DOUBLE else np.float32
 
         def taken(numbers: Array) -> Array:
@@ -288,7 +313,7 @@ class SumErrors(WithinInterval):
         additions = np.asarray(spread.additions, kind)
         both = squares + norms
         of_shared = np.square(np.asarray(spread.shared, kind)) * squares
-        squares = squares / 3 + norms / 6  # the mean square of all partial sums
+        squares = squares / 3 + norms / 6  # This is the mean square of all partial sums.
         most, variance = DEVIATIONS**2 * additions * both, VARIANCE * (additions + PRODUCTS) * squares + of_shared
         rounded: Array | None = 2 * (spread.factors / unit) ** 2 * norms if spread.factors else None
         if blend != (1, 0):
@@ -303,7 +328,7 @@ class SumErrors(WithinInterval):
             allowed = allowed + most_cut * products * np.sqrt(both)
             drift = np.square(cut * products) * squares
             variance = variance + drift
-        if output_type not in PRECISION:  # whole numbers, whose steps are all the same; exact ones may lie far from any
+        if output_type not in PRECISION:  # Integers have equal steps, and exact values may be far from any integer.
             variance = variance + np.maximum(np.square(half_step) / 3, np.square((value - np.rint(value)) / unit))
         elif PRECISION[output_type][0] > unit:
             variance = variance + VARIANCE * np.square(half_step)
@@ -339,7 +364,7 @@ class SumErrors(WithinInterval):
             found.append(
                 f"{output}: the root mean square of its errors is {self.rms:.3g} of the expected one, at most {MOST_RMS + more:.3g}"
             )
-        most = MOST_BIAS + more + self.drift / max(self.count, 1)  # sums that are cut off are too small, all of them
+        most = MOST_BIAS + more + self.drift / max(self.count, 1)  # Truncated sums are all too small.
         if self.bias is not None and self.bias > most:
             found.append(
                 f"{output}: the mean of its errors is {self.bias:.3g} of their expected deviation, at most {most:.3g}"

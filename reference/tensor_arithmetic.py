@@ -1,4 +1,7 @@
-"""Arithmetic on whole tensors (3.2.2, 3.2.68, 3.2.75, 3.2.90). Formulas: docs/errata.md, D021, D086 and D087."""
+"""Compute arithmetic on whole tensors (3.2.2, 3.2.68, 3.2.75, 3.2.90).
+
+Formulas: docs/errata.md, D021, D086 and D087.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,26 @@ from .view import Array, wide_type
 
 @implements(AddTensor)
 def add_tensor(_operation: AddTensor, a: Array) -> Exact:
-    """C = A, broadcast; the blend adds the prior C."""
+    """Compute C = A, broadcast; the blend adds the prior C."""
     return Exact(a, lambda: np.abs(a))
 
 
 @implements(ScaleTensor)
 def scale_tensor(_operation: ScaleTensor, y: Array) -> Exact:
-    """y = y; the blend multiplies."""
+    """Return y; the blend multiplies it."""
     return Exact(y, lambda: np.abs(y))
 
 
 @implements(SetTensor)
 def set_tensor(operation: SetTensor) -> Exact:
-    """y = value."""
+    """Set y to the value."""
     value = np.full(operation.y.dims, operation.value, wide_type(operation.compute_type))
     return Exact(value, lambda: np.abs(value))
 
 
 @implements(OpTensor)
 def op_tensor(operation: OpTensor, a: Array, b: Array) -> Exact:
-    """C = op(alpha1 * A, alpha2 * B); the square root and the negation take A alone."""
+    """Compute C = op(alpha1 * A, alpha2 * B). The square root and the negation take A alone."""
     evaluate = OPERATIONS[operation.op_tensor.op]
     return evaluate(operation, operation.alpha1 * a, operation.alpha2 * b)
 
@@ -47,8 +50,8 @@ def _add(operation: OpTensor, a: Array, b: Array) -> Exact:
 
 
 def _multiply(operation: OpTensor, a: Array, b: Array) -> Exact:
-    # Three products. Where alpha1 * A is subnormal it is off by unit * smallest at most, whatever its value, which
-    # alpha2 * B then multiplies; and the other way round.
+    # There are three products. A subnormal alpha1 * A is off by at most unit * smallest, and alpha2 * B then multiplies
+    # this error. The same holds the other way round.
     _, smallest, _ = PRECISION[operation.compute_type]
     value = a * b
     return Exact(value, lambda: _in_range(operation, np.abs(value) + smallest * (np.abs(a) + np.abs(b)), a, b), 3)
@@ -56,7 +59,7 @@ def _multiply(operation: OpTensor, a: Array, b: Array) -> Exact:
 
 def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[[OpTensor, Array, Array], Exact]:
     def evaluate(operation: OpTensor, a: Array, b: Array) -> Exact:
-        value = choose(a, b)  # the operand that is a number, where the other one is NaN
+        value = choose(a, b)  # np.fmin and np.fmax return the other operand where one is NaN.
         if operation.op_tensor.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
             value = np.where(np.isnan(a) | np.isnan(b), np.nan, value)
         # Rounding is monotone: the extremum of the rounded operands is the rounded extremum.
@@ -66,8 +69,8 @@ def _extremum(choose: Callable[[Array, Array], Array]) -> Callable[[OpTensor, Ar
 
 
 def _square_root(operation: OpTensor, a: Array, _b: Array) -> Exact:
-    # Half the rounding of the product and that of the root, up to one ulp where it is approximate. Where the product
-    # is subnormal it is off by unit * smallest, of the relative effect d / a <= 1 on the root.
+    # The error is half the rounding of the product, plus up to one ulp of an approximate root. A subnormal product is
+    # off by unit * smallest, with a relative effect d / a <= 1 on the root.
     unit, smallest, _ = PRECISION[operation.compute_type]
     root = np.sqrt(a)
 
@@ -93,7 +96,9 @@ OPERATIONS: dict[Op, Callable[[OpTensor, Array, Array], Exact]] = {
 
 
 def _in_range(operation: OpTensor, magnitude: Array, *factors: Array) -> Array:
-    """The magnitude, or that of a factor which leaves the range of the compute type and decides the result alone."""
+    """Return the magnitude, or that of a factor beyond the range of the compute type, which alone decides the
+    result.
+    """
     _, _, largest = PRECISION[operation.compute_type]
     for factor in factors:
         magnitude = np.where(np.abs(factor) >= largest, np.abs(factor), magnitude)

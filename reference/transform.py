@@ -1,4 +1,4 @@
-"""Transforms of layout, padding, folding and unfolding (3.2.99 to 3.2.101). Formulas: docs/errata.md, D077 and D132."""
+"""Transform layouts, and pad, fold or unfold (3.2.99 to 3.2.101). Formulas: docs/errata.md, D077 and D132."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .view import Array
 
 @implements(TransformTensor)
 def transform_tensor(_operation: TransformTensor, x: Array) -> Exact:
-    """y = x: the layouts are the engine's business."""
+    """Copy x to y; the engine handles the layouts."""
     return _moved(x)
 
 
 @implements(TransformTensorEx)
 def transform_tensor_ex(operation: TransformTensorEx, source: Array) -> Exact:
-    """Padded, folded or unfolded."""
+    """Pad, fold or unfold a tensor."""
     return _moved(transformed(operation.transform, source))
 
 
 @implements(TransformFilter)
 def transform_filter(operation: TransformFilter, source: Array) -> Exact:
-    """Padded, folded or unfolded."""
+    """Pad, fold or unfold a filter."""
     return _moved(transformed(operation.transform, source))
 
 
 def transformed(transform: TransformSpec, source: Array) -> Array:
-    """[N, C, spatial ...] after the transform."""
+    """Return [N, C, spatial ...] after the transform."""
     factors = folding_factors(transform)
     before, after = transform.pad_before, transform.pad_after
     if unfolds(transform):
         return unfolded(source, transform)
     if not folds(transform):
         return padded(source, before, after)
-    # Channels are padded when everything else is done. The factors multiply their padding, too; what padBeforeA does not
-    # put in front goes behind, as NVIDIA's library does it.
+    # Channels are padded last, and the factors multiply their padding too. The padding that padBeforeA does not put
+    # before goes after, as in NVIDIA's library.
     total = prod(factors)
     folded_source = folded(padded(source, (before[0], 0, *before[2:]), (after[0], 0, *after[2:])), factors)
     rest = (0,) * (source.ndim - 2)
@@ -48,7 +48,10 @@ def transformed(transform: TransformSpec, source: Array) -> Array:
 
 
 def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:
-    """Return the array with zeros around it; negative padding crops. Only the result takes memory, however large both are."""
+    """Return the array with zeros around it; negative padding crops.
+
+    Only the result is allocated, however large both are.
+    """
     sides = list(zip(values.shape, before, after, strict=True))
     result = np.zeros([max(0, n + b + a) for n, b, a in sides], values.dtype)
     kept = [(max(0, -b), max(0, -b, min(n, n + a))) for n, b, a in sides]  # positions of the array
@@ -58,7 +61,10 @@ def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Ar
 
 
 def folded(values: Array, factors: tuple[int, ...]) -> Array:
-    """Spatial offsets inside blocks of ``factors`` become the leading part of the channel; short blocks end in zeros."""
+    """Move spatial offsets inside blocks of ``factors`` to the leading part of the channel.
+
+    Short blocks end in zeros.
+    """
     images, channels, *spatial = values.shape
     blocks = [-(-extent // factor) for extent, factor in zip(spatial, factors, strict=True)]
     missing = [block * factor - extent for block, factor, extent in zip(blocks, factors, spatial, strict=True)]
@@ -70,9 +76,9 @@ def folded(values: Array, factors: tuple[int, ...]) -> Array:
 
 
 def unfolded(values: Array, transform: TransformSpec) -> Array:
-    """Return the inverse of ``folded``, padded; channels that a multiple of all factors lacks count as zeros.
+    """Return the inverse of ``folded``, padded. Channels missing from a multiple of all factors count as zeros.
 
-    Every element of the result is looked up, so that only the result takes memory, however large the factors are.
+    Every element of the result is looked up, so only the result is allocated, however large the factors are.
     """
     factors, before = folding_factors(transform), transform.pad_before
     result = np.zeros(destination_dims(transform, values.shape), values.dtype)
@@ -90,5 +96,5 @@ def unfolded(values: Array, transform: TransformSpec) -> Array:
 
 
 def _moved(value: Array) -> Exact:
-    """Elements that are only moved are exact before blending."""
+    """Return moved elements, which are exact before blending."""
     return Exact(value, lambda: np.abs(value), copied=True)

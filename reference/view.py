@@ -1,4 +1,6 @@
-"""Strides, formats and vectorised channels, handled once: between memory and plain (N, C, spatial ...) arrays."""
+"""Convert between memory and plain (N, C, spatial ...) arrays: the one place for strides, formats and
+vectorised channels.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +32,26 @@ WHOLE: Place = ()
 
 
 def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
-    """The arithmetic of the reference: float64, and the widest float of the machine where the data is double."""
+    """Return the reference's arithmetic: float64, or the machine's widest float for double data."""
     return np.longdouble if data_type == DOUBLE else np.float64
 
 
 def strided(spec: TensorSpec, memory: Array) -> Array:
-    """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
+    """Return a view of the tensor's elements in ``memory`` (bytes), with the dimensions of ``spec.scalar_layout()``."""
     return layout(spec).of(memory)
 
 
 def stored(spec: TensorSpec, memory: Array, place: Place = WHOLE) -> Array:
-    """The tensor, or a part, as an array of its dimensions in its own data type (a view where it is not vectorised)."""
+    """Return the tensor, or a part, in its own data type and dimensions.
+
+    It is a view if the tensor is not vectorised.
+    """
     elements = strided(spec, memory)[_among_vectors(spec, place)]
     return joined_vectors(spec, elements)
 
 
 def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = None, place: Place = WHOLE) -> Array:
-    """The values of the tensor, or of a part, in the reference's arithmetic."""
+    """Return the values of the tensor, or of a part, in the reference's arithmetic."""
     return stored(spec, memory, place).astype(wide or wide_type(spec.data_type))
 
 
@@ -62,7 +67,7 @@ def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) 
 
 
 def _among_vectors(spec: TensorSpec, place: Place) -> Place:
-    """The place in ``spec.scalar_layout()``: a part of a vectorised tensor begins and ends between vectors."""
+    """Return the place in ``spec.scalar_layout()``. A part of a vectorised tensor begins and ends between vectors."""
     if spec.vector_length == 1 or place == WHOLE:
         return place
     images, channels, *spatial = place
@@ -71,7 +76,7 @@ def _among_vectors(spec: TensorSpec, place: Place) -> Place:
 
 
 def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
-    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do)."""
+    """Round to nearest, ties to even. Integers saturate and turn NaN into 0, as conversions on GPUs do."""
     dtype = NUMPY_TYPES[data_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
@@ -81,16 +86,16 @@ def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
 
 
 def _numpy_rounds_once(values: Array, data_type: cudnnDataType_t) -> bool:
-    """Whether NumPy's conversion into the data type is right; others go by way of float64 or float32."""
+    """Return whether NumPy converts to the data type with one rounding; others go through float64 or float32."""
     return data_type in (FLOAT, DOUBLE) or (data_type == HALF and values.dtype in (np.float32, np.float64))
 
 
 def _once(values: Array, dtype: type[np.float32]) -> Array:
-    """Round to odd, so that the next, narrower rounding gives what a direct one would (no double rounding)."""
+    """Round to odd, so that the next, narrower rounding equals a direct one (no double rounding)."""
     narrow = values.astype(dtype)
     exact = narrow.astype(values.dtype) == values
     bits = narrow.view(np.uint32)
-    # An inexact result with an even last bit moves one step towards the value it came from.
+    # An inexact result with an even last bit moves one step towards the original value.
     step = np.where(np.abs(narrow.astype(values.dtype)) < np.abs(values), 1, -1)
     odd = np.where(exact | ~np.isfinite(narrow) | (bits & 1 == 1), bits, bits + step.astype(np.int64))
     return odd.astype(np.uint32).view(np.float32)

@@ -1,4 +1,4 @@
-"""Scaled tensors, added and activated with a bit mask, and the gradient of it (docs/errata.md, D562 and D563)."""
+"""Add and activate scaled tensors with a bit mask, and compute the gradients (docs/errata.md, D562 and D563)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .finalize import INVERSE_ROUNDINGS, MEAN_ROUNDINGS, STABLE, VARIANCE_ROUNDI
 
 WORD = 32
 SUM_ROUNDINGS = 5  # two products, three sums
-OF_NORMAL = 4  # of a normalised element: both products, the difference, the product with dy
+OF_NORMAL = 4  # roundings of a normalised element: both products, the difference, the product with dy
 
 
 def activated(activation: ActivationSpec | None, value: Array) -> Array:
-    """The activation of a value: a ReLU, or none."""
+    """Return the activation of a value: a ReLU or the identity."""
     if activation is None:
         return value
-    rectified = np.fmax(value, 0)  # NaN gives 0 where it is not propagated
+    rectified = np.fmax(value, 0)  # NaN gives 0 unless it is propagated.
     propagates = activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
     return np.where(np.isnan(value), np.nan, rectified) if propagates else rectified
 
 
 def scaled(x: Array, scale: Array | None, bias: Array | None) -> tuple[Array, Array]:
-    """(scale * x + bias, the sum of the absolute values of its terms)."""
+    """Return (scale * x + bias, the sum of the absolute values of its terms)."""
     product = x if scale is None else scale * x
     if bias is None:
         return product, np.abs(product)
@@ -39,7 +39,7 @@ def scaled(x: Array, scale: Array | None, bias: Array | None) -> tuple[Array, Ar
 
 
 def packed_bits(bits: Array, mask: TensorSpec) -> Array:
-    """Bits of N, C, spatial dimensions as the numbers of a bit mask."""
+    """Pack bits of (N, C, spatial ...) into the 32-bit numbers of a bit mask."""
     channels = bits.shape[1]
     rows = np.moveaxis(bits, 1, -1).reshape(-1, channels)
     padded = np.zeros((mask.dims[0], mask.dims[1] * WORD), np.uint64)
@@ -49,7 +49,7 @@ def packed_bits(bits: Array, mask: TensorSpec) -> Array:
 
 
 def unpacked_bits(words: Array, dims: tuple[int, ...]) -> Array:
-    """The bits of the elements of N, C, spatial dimensions."""
+    """Return the bits of a bit mask as (N, C, spatial ...)."""
     pixels, channels = dims[0] * prod(dims[2:]), dims[1]
     numbers = words.reshape(words.shape[0], words.shape[1])[:pixels].astype(np.int64).astype(np.uint64) & np.uint64(
         0xFFFFFFFF
@@ -64,7 +64,7 @@ def add_activation(
     operation: ScaleBiasAddActivationGenBitmask, x: Array, scale: Array | None, bias: Array | None, z: Array | None,
     z_scale: Array | None, z_bias: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """The activation of the sum, and the bits of its derivative."""
+    """Compute the activation of the sum, and the bits of its derivative."""
     total, terms = scaled(x, scale, bias)
     if z is not None:
         residual, residual_terms = scaled(z, z_scale, None)
@@ -75,7 +75,7 @@ def add_activation(
     if operation.bitMask is not None:
         mask = operation.bitMask
         passed = np.ones(total.shape, bool) if operation.activation is None else total > 0
-        # A sum whose sign its rounding errors decide leaves its word undetermined.
+        # A word is undetermined where rounding decides the sign of a sum.
         unit, smallest, largest = PRECISION[operation.compute_type]
         doubtful = (np.abs(total) <= unit * SUM_ROUNDINGS * terms + smallest) & (terms > 0) | (
             np.isfinite(total) & (terms >= largest)
@@ -90,7 +90,7 @@ def batch_norm_gradient(
     operation: DactivationForkDbatchnorm, x: Array, dy: Array, words: Array | None, scale: Array | None, mean: Array | None,
     inverse: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """The gradient behind the activation, and those of the batch normalisation."""
+    """Compute the gradient before the activation, and those of the batch normalisation."""
     passes = None if words is None else unpacked_bits(words, dy.shape)
     gradient = dy if passes is None else np.where(passes, dy, 0)
     pixels, (unit, smallest, largest) = gradient.size // gradient.shape[1], PRECISION[operation.compute_type]
@@ -98,12 +98,13 @@ def batch_norm_gradient(
     mean_terms = None if mean is None else np.abs(mean)
     roundings: Array | float = pixels + 12
     share: Array | float = 0.0
-    of_mean: Array | float = 0.0  # expected squares of errors of the mean and, relative, of the inverse (spread.py)
+    # expected squared errors of the mean, and of the inverse relative to itself (spread.py)
+    of_mean: Array | float = 0.0
     of_inverse_squares: Array | float = few(INVERSE_ROUNDINGS)
     if mean is None or inverse is None:
         mean, mean_terms = x.mean(over, keepdims=True), np.abs(x).mean(over, keepdims=True)
         variance = np.square(x - mean).mean(over, keepdims=True) + in_compute_type(operation, operation.epsilon)
-        # The variance may be the mean of the squares minus the square of the mean.
+        # An implementation may compute the variance as the mean of the squares minus the square of the mean.
         error = 2 * (pixels + VARIANCE_ROUNDINGS) * np.square(x).mean(over, keepdims=True)
         inverse, of_inverse = inverse_root(variance, error)
         roundings, share = 2 * pixels + 20 + 3 * of_inverse, unit * error / variance
@@ -127,7 +128,7 @@ def batch_norm_gradient(
         return walked(pixels, bias, np.sqrt(total(np.square(gradient))))
 
     def slope_squares() -> Array:
-        """What all elements share does not average out."""
+        """Return the expected squared errors of the slope. Errors that all elements share do not average out."""
         sums = walked(pixels + 1, slope, np.sqrt(total(np.square(gradient * normal))))
         shared = np.square(inverse * bias) * of_mean + np.square(slope) * of_inverse_squares
         return np.asarray(sums + shared + few(OF_NORMAL) * total(np.square(size * normal_terms)))
@@ -149,7 +150,7 @@ def batch_norm_gradient(
     if scale is not None:
         inner = gradient - bias / pixels - normal * slope / pixels
         terms = size + bias_terms / pixels + normal_terms * slope_terms / pixels
-        size_of_factor = np.maximum(np.abs(factor), smallest / unit)  # which may underflow
+        size_of_factor = np.maximum(np.abs(factor), smallest / unit)  # The factor may underflow.
         found["dx"] = Exact(factor * inner, size_of_factor * terms, roundings, spread=lambda: Steps(squares()))
     leave_open(found, largest, over, factor, gradient, normal, passes, share > STABLE)
     return {name: exact for name, exact in found.items() if operation.has(name)}

@@ -1,4 +1,4 @@
-"""References of the normalizations."""
+"""Compute the normalizations."""
 
 from . import batch, divisive, lrn
 

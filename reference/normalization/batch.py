@@ -1,7 +1,7 @@
-"""Batch normalization and cudnnNormalization*. Formulas: docs/errata.md, D146, D157, D158.
+"""Compute batch normalization and cudnnNormalization*. Formulas: docs/errata.md, D146, D157 and D158.
 
-Errors are counted in units of the roundoff of the compute type, and stand beside the values: ``Exact`` takes them as terms that go
-through one rounding.
+Errors are counted in roundoffs of the compute type and kept beside the values. ``Exact`` takes them as terms with one
+rounding.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from ..precision import PRECISION
 from ..spread import Steps, few, walked
 from ..view import Array
 
-# Of x or mean on the way into y, whichever of scale * inverse * (x - mean) and (scale * inverse) * x - ... is computed: the sum
-# with epsilon, the square root and the division (3), the products and the sums (5).
+# x and mean have these roundings in y, for scale * inverse * (x - mean) as well as (scale * inverse) * x - ... . They
+# are the sum with epsilon, the square root and the division (3), and the products and sums (5).
 AFFINE_ROUNDINGS = 8
-STEEP = 0.5  # an error of a variance beyond this share says little of its inverse root
-BESIDE = 1.01  # times what rounding decides, for the rounding errors of the rest
-UNCERTAIN = 2  # whether an activation passes its argument, which rounding decides
+STEEP = 0.5  # share of a variance: an error beyond it says little of the inverse root
+BESIDE = 1.01  # factor of what rounding decides, to cover the rounding errors of the rest
+UNCERTAIN = 2  # mark of an argument for which rounding decides whether the activation passes it
 
 
 def _cancelled(variance: Array, epsilon: float) -> Array:
-    """How often a rounding of the sum variance + epsilon counts in the sum: more than once where they cancel."""
+    """Return how much one rounding of variance + epsilon counts in the sum: more than once where they cancel."""
     return (np.abs(variance) + epsilon) / np.abs(variance + epsilon)
 
 
 def inference(
     operation: NormalizationInference, x: Array, scale: Array, bias: Array, mean: Array, variance: Array
 ) -> Exact:
-    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias."""
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias."""
     epsilon = in_compute_type(operation, operation.epsilon)
     factor = scale / np.sqrt(variance + epsilon)
     value = factor * (x - mean) + bias
@@ -68,7 +68,7 @@ implements(NormalizationForwardInference)(inference)
 
 @dataclass
 class Squares:
-    """Expected squares of the errors of a mean, a variance, and (relative) of the inverse root of it."""
+    """Hold the expected squared errors of a mean, a variance, and (relative) its inverse root."""
 
     mean: Array | float
     variance: Array | float
@@ -80,10 +80,10 @@ EXACT = Squares(0.0, 0.0, 0.0)
 
 @dataclass
 class Statistics:
-    """The mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the dimensions that it is taken over.
+    """Hold the mean and 1 / sqrt(variance + epsilon) of every statistic, with extent 1 in the reduced dimensions.
 
-    mean_error: absolute, in roundoffs; inverse_error: relative, in roundoffs. count: elements of a statistic. squares: what is expected of
-    these errors (spread.py).
+    mean_error is absolute, inverse_error relative, both in roundoffs. count is the number of elements of a statistic.
+    squares returns the expected squared errors (spread.py).
     """
 
     count: int
@@ -97,11 +97,12 @@ class Statistics:
 
 
 def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statistics:
-    """Mean and biased variance.
+    """Compute the mean and the biased variance, with their errors.
 
-    A sum of m terms goes through m roundings, the division one more. An error d of the mean adds d^2 to the variance, whatever the
-    order; a running mean, or one of blocks, is rounded at every step, which adds its roundoff times the distances from it. Where sums
-    of squares leave the range of the compute type, nothing is determined; squares that underflow may be zeros.
+    A sum of m terms has m roundings, and the division one more. An error d of the mean adds d^2 to the variance in any
+    order. A running mean, or a mean of blocks, is rounded at every step, which adds its roundoff times the distances
+    from it. Nothing is determined where sums of squares leave the range of the compute type. Squares that underflow may
+    be zero.
     """
     axes, (unit, smallest, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
     count = int(np.prod([x.shape[d] for d in axes]))
@@ -115,14 +116,17 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
     squares = count * np.square(2 * np.abs(x).max(axes, keepdims=True))
     variance_error = np.where((squares >= largest) & np.isfinite(variance), np.inf, variance_error)
     share = unit * variance_error / (variance + epsilon)
-    # 1 / sqrt(1 - share) - 1; the sum, the square root and the division
+    # The first factor is 1 / sqrt(1 - share) - 1; the sum, the square root and the division add 4.
     inverse_error = np.where(share < 1, (1 / np.sqrt(1 - np.minimum(share, 1)) - 1) / unit + 4, np.inf)
 
     @cache
     def expected() -> Squares:
-        """The same of what is expected. Sums may be of distances from any element of the channel, which lies a standard deviation from the
-        mean in the mean square, so that a sum of squares has six times its square (docs/tolerance.md). Each step of a running mean moves
-        the sum of squares by its distance; an error of the mean enters as its square."""
+        """Return the expected squared errors.
+
+        Sums may be of distances from any element of the channel. Such an element is one standard deviation from the
+        mean in the mean square, so a sum of squares has six times its square (docs/tolerance.md). Each step of a
+        running mean changes the sum of squares by its distance. An error of the mean enters as its square.
+        """
         norm = np.sqrt(np.square(x).sum(axes, keepdims=True)) / count
         fourth = np.sqrt((distance**4).sum(axes, keepdims=True)) / count
         of_mean = walked(count + 1, np.sqrt(np.square(mean) + variance), norm) + few(2) * np.square(mean)
@@ -137,7 +141,7 @@ def statistics(operation: BatchStatistics, x: Array, epsilon: float) -> Statisti
 
 
 def relu(operation: NormalizationTraining, value: Array) -> Array:
-    """The activation that is fused: a ReLU."""
+    """Apply the fused activation, a ReLU."""
     activation = operation.activation
     if activation is None:
         return value
@@ -146,15 +150,15 @@ def relu(operation: NormalizationTraining, value: Array) -> Array:
 
 
 def affine_error(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
-    """The error of factor * (x - mean) + bias in roundoffs, factor = scale * inverse."""
+    """Return the error of factor * (x - mean) + bias in roundoffs, where factor = scale * inverse."""
     argument = np.abs(factor) * (s.mean_error + AFFINE_ROUNDINGS * (np.abs(x) + np.abs(s.mean)))
     product = np.abs(factor * (x - s.mean))
-    of_bias = AFFINE_ROUNDINGS * np.where(np.isinf(bias), 0, np.abs(bias))  # an infinite one decides alone
+    of_bias = AFFINE_ROUNDINGS * np.where(np.isinf(bias), 0, np.abs(bias))  # An infinite bias alone decides the result.
     return argument + np.where(product == 0, 0, product * s.inverse_error) + of_bias
 
 
 def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
-    """What is expected of the squares of that error."""
+    """Return the expected squares of that error."""
     found = s.squares()
     argument = np.square(factor) * (found.mean + few(AFFINE_ROUNDINGS) * (np.square(x) + np.square(s.mean)))
     product = np.square(factor * (x - s.mean))
@@ -162,14 +166,18 @@ def affine_steps(x: Array, s: Statistics, factor: Array, bias: Array) -> Array:
 
 
 def certainly_positive(operation: BatchStatistics, argument: Array, error: Array) -> Array:
-    """1 where the argument is above 0, 0 where it is not, UNCERTAIN where its error, in roundoffs, decides that."""
+    """Return 1 where the argument is above 0, 0 where it is not, and UNCERTAIN where its error (in roundoffs)
+    decides.
+    """
     unit, _, _ = PRECISION[operation.compute_type]
     return np.where((np.abs(argument) <= unit * error) & (error > 0), UNCERTAIN, argument > 0)
 
 
 def kept_mask(operation: FusedTraining, argument: Array, error: Callable[[], Array]) -> Array:
-    """What the reserve space keeps in the order of y, NHWC: 1 where the activation passes its argument, 0 where it does not, 2 where
-    rounding decides."""
+    """Return the mask that the reserve space keeps in the order of y, NHWC.
+
+    It has 1 where the activation passes its argument, 0 where it does not, and 2 where rounding decides.
+    """
     if operation.z is None:
         return np.zeros(0, np.uint8)
     passes = certainly_positive(operation, argument, error()).astype(np.uint8)
@@ -180,7 +188,7 @@ def training(
     operation: NormalizationTraining, x: Array, scale: Array, bias: Array, z: Array | None,
     running_mean: Array | None, running_variance: Array | None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """y, the running statistics and the saved ones."""
+    """Compute y, the running statistics and the saved ones."""
     s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
     factor = scale * s.inverse
     value = factor * (x - s.mean) + bias + (0 if z is None else z)
@@ -189,7 +197,7 @@ def training(
         return affine_error(x, s, factor, bias) + (0 if z is None else 2 * np.where(np.isinf(z), 0, np.abs(z)))
 
     def error_of_y() -> Array:
-        """What the activation certainly does not pass is zero, exactly."""
+        """Return the error of y. An element that the activation certainly stops is exactly zero."""
         found, unit = error(), PRECISION[operation.compute_type][0]
         return found if operation.activation is None else np.where(value < -unit * found, 0, found)
 
@@ -206,11 +214,15 @@ def training(
         unbiased = np.float64(s.count) / (s.count - 1) if s.count > 1 else np.nan
 
         def averaged(old: Array, new: Array, new_error: Array | float, squares: Callable[[], Array | float]) -> Exact:
-            """1 - f and the products with it, the product with f, their sum."""
+            """Return a running average.
+
+            Its roundings are 1 - f and the product with it, the product with f, and the sum.
+            """
             return Exact(
                 (1 - f) * old + f * new,
                 lambda: np.where(
-                    np.isfinite(new) & ((np.abs(new) >= largest) | np.isinf(new_error)),  # infinity times zero, too
+                    # Infinity times zero is covered too.
+                    np.isfinite(new) & ((np.abs(new) >= largest) | np.isinf(new_error)),
                     np.inf,
                     4 * (1 + abs(f)) * np.abs(old) + abs(f) * (new_error + 4 * np.abs(new)),
                 ),
@@ -248,7 +260,7 @@ def training(
 def passed(
     operation: NormalizationGradient, x: Array, s: Statistics, scale: Array, bias: Array | None, reserve: Array | None
 ) -> Array | None:
-    """Whether the activation passed its argument, as ``kept_mask``; None where none was fused."""
+    """Return where the activation passed its argument, as ``kept_mask`` does; None where no activation is fused."""
     if operation.activation is None or bias is None:
         return None
     if operation.dz is not None:
@@ -263,9 +275,14 @@ def leave_open(
     found: dict[str, Exact], largest: float, axes: tuple[int, ...], factor: Array, dy: Array, normalized: Array, passes: Array | None,
     lost: Array | bool, doubtful: Array | None = None,
 ) -> None:  # fmt: skip
-    """Mark in the gradients what the document leaves open (docs/errata.md, D146 and D155): which of infinite and NaN comes out where a
-    factor or a sum overflows, and whether zeros that an activation made of dy count beside what is not finite. passes: 1 where it made none.
-    lost: of which statistics the error has no limit. doubtful: where what is not finite counts or does not, as rounding decides."""
+    """Mark the elements of the gradients that the document leaves open (docs/errata.md, D146 and D155).
+
+    It does not decide between infinity and NaN where a factor or a sum overflows. It also leaves open whether zeros
+    from an activation count beside non-finite values.
+
+    passes is 1 where the activation left dy unchanged. lost marks statistics with an unlimited error. doubtful marks
+    where rounding decides whether a non-finite value counts.
+    """
 
     def total(values: Array) -> Array:
         return values.sum(axes, keepdims=True)
@@ -295,7 +312,10 @@ def gradient(
     operation: NormalizationGradient, x: Array, dy: Array, scale: Array, bias: Array | None, saved_mean: Array | None,
     saved_inverse: Array | None, _y: Array | None = None, reserve: Array | None = None,
 ) -> dict[str, Exact]:  # fmt: skip
-    """dx, dScale, dBias; dz is dy where the activation passed its argument. Where rounding decides that, dy may count or not."""
+    """Compute dx, dScale and dBias; dz is dy where the activation passed its argument.
+
+    Where rounding decides, dy may count or not.
+    """
     axes, (unit, smallest, largest) = operation.reduced_dims, PRECISION[operation.compute_type]
     if saved_mean is None or saved_inverse is None:
         s = statistics(operation, x, in_compute_type(operation, operation.epsilon))
@@ -305,7 +325,7 @@ def gradient(
     normalized = (x - s.mean) * s.inverse
     passes = passed(operation, x, s, scale, bias, reserve)
     open_ = np.zeros_like(dy) if passes is None else np.where(passes == UNCERTAIN, np.abs(dy), 0) / unit
-    size = np.abs(dy if passes is None else np.where(passes == 0, 0, dy))  # of what may count
+    size = np.abs(dy if passes is None else np.where(passes == 0, 0, dy))  # size of the gradients that may count
     if passes is not None:
         dy = np.where(passes == 1, dy, 0)
 
@@ -316,7 +336,7 @@ def gradient(
     factor = scale * s.inverse
     dx = factor * (dy - (bias_gradient + normalized * scale_gradient) / s.count)
 
-    # Of n: its mean, the difference and the product, the inverse; of a sum: as many roundings as it has terms.
+    # The error of n has those of its mean, difference, product and inverse. A sum has as many roundings as terms.
     def normalized_error() -> Array:
         return np.abs(s.inverse) * s.mean_error + np.abs(normalized) * (s.inverse_error + 3)
 
@@ -331,15 +351,15 @@ def gradient(
         sums = bias_error() + np.abs(normalized) * scale_error() + normalized_error() * np.abs(scale_gradient)
         terms = size + (np.abs(bias_gradient) + np.abs(normalized * scale_gradient)) / s.count
         inner = sums / s.count + (s.inverse_error + 6) * terms + open_
-        # The factor may underflow, and that of x - mean in the sum of products.
+        # The factor may underflow, and so may the factor of x - mean in the sum of products.
         return np.maximum(np.abs(factor), smallest / unit) * inner + smallest / unit * np.abs(x - s.mean)
 
-    # The same of what is expected: what all elements share does not average out.
+    # These are the expected squares. Errors that all elements share do not average out.
     def normalized_squares(own: float) -> Array:
         found = s.squares()
         return np.square(s.inverse) * found.mean + np.square(normalized) * (found.inverse + own)
 
-    # What rounding decides is there or is not: it is allowed as a whole, beside what is expected of the rest.
+    # Elements that rounding decides are allowed in whole, beside the expected errors of the rest.
     def undecided(values: Array) -> Array:
         return np.asarray(few(BESIDE * values))
 

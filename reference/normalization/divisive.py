@@ -1,4 +1,4 @@
-"""Divisive normalization (3.2.33, 4.1.6). Formulas: docs/errata.md, D050 and D168."""
+"""Compute divisive normalization (3.2.33, 4.1.6). Formulas: docs/errata.md, D050 and D168."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..precision import PRECISION
 from ..view import Array
 from .windows import Power, allowed, combined, offsets, power, roundings, shifted, uncertain, window
 
-# Two of a difference that is squared, one of the square.
+# A squared difference has two roundings, and the square one.
 TERM_ROUNDINGS = 3
 PRODUCT, GRADIENT = 1, 9
 
@@ -24,7 +24,7 @@ def _shifted(values: Array, axes: Sequence[int], offset: Sequence[int]) -> Array
 
 
 class _Windows:
-    """The windows of one call: sums around every position, over the positions inside the image."""
+    """Sum over the windows of one call, around every position and inside the image."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class _Windows:
         )
 
     def squares(self) -> Array:
-        """The sum of (x - m)^2 over each window, m at its center."""
+        """Return the sum of (x - m)^2 over each window, with m at its centre."""
         if self.means is None:
             return combined(self.x * self.x, self.axes, self.first, self.last)
         return self.sum_of(lambda difference: difference * difference)
 
     def sum_of(self, function: Callable[[Array], Array]) -> Array:
-        """The sum of a function of x - m over each window, m at its center."""
+        """Return the sum of a function of x - m over each window, with m at its centre."""
         inside = np.ones(self.x.shape[2:], bool)
         total = np.zeros_like(self.x)
         means = np.zeros((), self.x.dtype) if self.means is None else self.means
@@ -60,13 +60,13 @@ class _Windows:
         return total
 
     def spread(self, values: Array, combine: np.ufunc = np.add) -> Array:
-        """For every position the sum over the positions whose windows hold it."""
+        """Return for every position the sum over the positions whose windows contain it."""
         return combined(values, self.axes, -self.last, -self.first, combine)
 
 
 @implements(DivisiveNormalizationForward)
 def divisive_forward(operation: DivisiveNormalizationForward, x: Array, means: Array | None) -> Exact:
-    """y = x * (k + alpha / n^d * sum of (x - m)^2 over the window)^-beta."""
+    """Compute y = x * (k + alpha / n^d * sum of (x - m)^2 over the window)^-beta."""
     windows = _Windows(operation, x, means)
     value = x * windows.power.value
     s = windows.power
@@ -82,12 +82,12 @@ def divisive_forward(operation: DivisiveNormalizationForward, x: Array, means: A
 def divisive_backward(
     operation: DivisiveNormalizationBackward, x: Array, means: Array | None, dy: Array
 ) -> dict[str, Exact]:
-    """The gradients of x and means as independent inputs."""
+    """Compute the gradients of x and means as independent inputs."""
     windows = _Windows(operation, x, means)
     s, beta, largest = windows.power, windows.beta, PRECISION[operation.compute_type][2]
     factor = 2 * windows.factor * beta
     direct, each = dy * s.value, dy * x * s.value / s.base
-    # The sum of q * (x - m) over the windows that hold x, each with its own m.
+    # ``gathered`` sums q * (x - m) over the windows that contain x, each with its own m.
     mean = np.zeros((), x.dtype) if means is None else means
 
     def gathered(q: Array, terms: Callable[[Array, Any], Array]) -> Array:

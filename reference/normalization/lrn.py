@@ -1,4 +1,4 @@
-"""Local response normalization across channels (3.2.65, 4.1.14). Formulas: docs/errata.md, D079 and D179."""
+"""Compute local response normalization across channels (3.2.65, 4.1.14). Formulas: docs/errata.md, D079 and D179."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from ..view import Array
 from .windows import Power, allowed, combined, power, roundings, uncertain, window
 
 CHANNELS = (1,)
-# Behind the power: its product with x; or with dy, x and 1 / s, the sum over the window, the products with x and the factor.
+# These count the roundings after the power. PRODUCT is its product with x. GRADIENT counts the products with dy, x and
+# 1 / s, the sum over the window, and the products with x and the factor.
 PRODUCT, GRADIENT = 1, 8
 
 
 def _power(operation: LRNCrossChannelForward | LRNCrossChannelBackward, x: Array) -> tuple[Power, float, float]:
-    """((k + alpha / n * sum of squares)^-beta, alpha / n, beta)."""
+    """Return ((k + alpha / n * sum of squares)^-beta, alpha / n, beta)."""
     lrn = operation.lrn
     alpha, beta, k = lrn.narrowed(operation.x.data_type)
     total = combined(x * x, CHANNELS, *window(lrn))
@@ -25,7 +26,7 @@ def _power(operation: LRNCrossChannelForward | LRNCrossChannelBackward, x: Array
 
 @implements(LRNCrossChannelForward)
 def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
-    """y = x * (k + alpha / n * sum of x^2 over the window)^-beta."""
+    """Compute y = x * (k + alpha / n * sum of x^2 over the window)^-beta."""
     s, _, beta = _power(operation, x)
     value = x * s.value
     return Exact(
@@ -38,7 +39,10 @@ def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
 
 @implements(LRNCrossChannelBackward)
 def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Array) -> Exact:
-    """dx = dy * s^-beta - 2 alpha beta / n * x * (sum of dy * x * s^(-beta - 1) over the channels whose windows hold it)."""
+    """Compute dx = dy * s^-beta - 2 alpha beta / n * x * (sum of dy * x * s^(-beta - 1)).
+
+    The sum is over the channels whose windows contain this one.
+    """
     first, last = window(operation.lrn)
     s, factor, beta = _power(operation, x)
 
@@ -50,7 +54,8 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
     value = direct - 2 * factor * beta * x * spread(each)
 
     def magnitude() -> Array:
-        # Small terms may be lost before a large x multiplies them, and a small product of x before large terms do.
+        # Small terms may be lost before a large x multiplies them, and a small product of x before large terms multiply
+        # it.
         terms, product = spread(np.abs(each) + s.smallest), np.maximum(np.abs(2 * factor * beta * x), s.smallest)
         own = s.of_gradient(largest, dy, x)
         beyond = np.fmax.reduce([np.abs(direct), terms, np.abs(x) * terms, product * terms]) >= largest
@@ -60,7 +65,7 @@ def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Ar
         return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
 
     def lost() -> Array:
-        """Where a product of x that underflows meets an infinity: zero times it is NaN."""
+        """Return where an underflowing product of x meets an infinity: zero times infinity is NaN."""
         found = np.asarray((np.abs(2 * factor * beta * x) < least) & np.isinf(value))
         return found if unsure is None else found | unsure()
 

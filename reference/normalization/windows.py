@@ -1,4 +1,4 @@
-"""What LRN and divisive normalization share: sums over windows, the power of the sum, its rounding errors."""
+"""Share the window sums, the power of a sum, and its rounding errors between LRN and divisive normalization."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dualdnn.api.operations import LRNSpec, Operation
 from ..precision import PRECISION
 from ..view import Array
 
-# x^-beta as a power, or as exp2(-beta * log2(x)). CUDA's powf: 4 ulp. Of the other, log2 (1 ulp) and the product err by a part of
-# the exponent, which the exponential turns into a relative error; its own error is 2 ulp.
+# x^-beta may be computed by CUDA's powf (4 ulp) or as exp2(-beta * log2(x)). In the second form, errors of log2 (1 ulp)
+# and of the product are a share of the exponent. The exponential makes them relative errors and adds 2 ulp.
 POWER_ROUNDINGS = 8
 EXPONENT_ROUNDINGS = 3
 
 
 def shifted(values: Array, axis: int, offset: int) -> Array:
-    """Position i has what was at i + offset along the axis, zero where that is outside."""
+    """Move the values so that position i has the element at i + offset along the axis, or zero outside."""
     result = np.zeros_like(values)
     length = values.shape[axis] - abs(offset)
     if length > 0:
@@ -33,7 +33,7 @@ def shifted(values: Array, axis: int, offset: int) -> Array:
 def combined(
     values: Array, axes: Sequence[int], first: int, last: int, combine: Callable[..., Array] = np.add
 ) -> Array:
-    """Sums (or maxima) over the window [first, last] around every position, along each of the axes; zeros outside."""
+    """Return sums (or maxima) over the window [first, last] around every position, along each axis; zeros outside."""
     for axis in axes:
         total = shifted(values, axis, first)
         for offset in range(first + 1, last + 1):
@@ -43,18 +43,22 @@ def combined(
 
 
 def offsets(dimensions: int, first: int, last: int) -> Iterator[tuple[int, ...]]:
-    """The positions of a window of several dimensions."""
+    """Return the offsets of a window in several dimensions."""
     return product(range(first, last + 1), repeat=dimensions)
 
 
 class Power(NamedTuple):
-    """base^-beta of s = k + factor * total, and the error of arithmetic in the compute type.
+    """Hold base^-beta of s = k + factor * total, and the error of arithmetic in the compute type.
 
     value: s^-beta. base: s. per_power: roundings for each power of s. constant: further roundings of the power itself.
+
     overflows: where an intermediate leaves the range of the compute type, so that the document promises nothing.
-    uncertain: where s is a difference whose rounding may decide its sign, or whether it is zero, so that not even NaN is certain.
-    smallest: the smallest normal number in unit roundoffs, which a smaller one may lose.
-    flushed: where the power is smaller than it.
+
+    uncertain: where rounding may decide whether s is negative or zero, so that not even NaN is certain.
+
+    smallest: the smallest normal number in unit roundoffs; smaller numbers may be lost.
+
+    flushed: where the power is below the smallest normal number.
     """
 
     value: Array
@@ -67,28 +71,30 @@ class Power(NamedTuple):
     flushed: Array
 
     def lost_of(self, factor: Array) -> Array:
-        """What the product of the power with a factor loses of it, in unit roundoffs."""
+        """Return what the product with a factor may lose because the power underflows, in unit roundoffs."""
         return np.where(self.flushed, np.abs(factor) * self.smallest, 0)
 
     def of_gradient(self, largest: float, dy: Array, x: Array) -> Power:
-        """The same where dy * x * s^(-beta - 1), or a product of some of these factors, leaves the range as well."""
+        """Return this power with overflows where dy * x * s^(-beta - 1), or a part of this product, leaves the
+        range.
+        """
         steeper, direct = self.value / self.base, dy * self.value
         products = np.abs(np.stack([steeper + 0 * x, dy * x, direct, direct * x, dy * x * steeper]))
         return self._replace(overflows=self.overflows | (np.isfinite(self.base) & (products >= largest).any(0)))
 
 
 def power(operation: Operation, k: float, factor: float, beta: float, total: Array, terms: Array | int) -> Power:
-    """The power of k + factor * total, where total is a sum of ``terms`` terms, each of so many roundings."""
+    """Return the power of k + factor * total, where total is a sum with ``terms`` roundings."""
     unit, smallest, largest = PRECISION[operation.compute_type]
     base = k + factor * total
     size = k + abs(factor) * np.abs(total)
-    # The factor (rounded when it is divided by the window, twice with the cast), its product, the addition of k.
+    # These count the factor (rounded twice or three times with the cast), its product, and the addition of k.
     relative = (np.asarray(terms) + 4) * size / np.abs(base)
     exponent = np.abs(np.log(np.abs(base)))
     uncertain = np.isfinite(base) & (base != 0) & (unit * relative >= 0.5)
     value = base ** -np.asarray(beta, dtype=total.dtype)
     if not float(beta).is_integer():
-        value = np.where(base < 0, np.nan, value)  # of -inf, too (D116)
+        value = np.where(base < 0, np.nan, value)  # -infinity gives NaN too (D116).
     most = np.fmax.reduce([np.abs(total), size, np.abs(value)])
     lost = np.isfinite(base) & ((base != 0) & (most >= largest) | (unit * relative >= 0.5))
     return Power(
@@ -98,24 +104,27 @@ def power(operation: Operation, k: float, factor: float, beta: float, total: Arr
 
 
 def allowed(magnitude: Array, power: Power, around: Callable[[Array], Array] | None = None) -> Array:
-    """The magnitude, infinite where the result is not determined. around: spreads the marks to what reads the power."""
+    """Return the magnitude, infinite where the result is not determined.
+
+    ``around`` spreads the marks to the elements that read the power.
+    """
     lost = power.overflows if around is None else around(power.overflows.astype(np.float64)) > 0
     return np.where(lost, np.inf, magnitude)
 
 
 def uncertain(power: Power, around: Callable[[Array], Array] | None = None) -> Callable[[], Array] | None:
-    """Of which elements not even NaN is certain; None: of all it is."""
+    """Return a function of where not even NaN is certain, or None if every element is certain."""
     if not power.uncertain.any():
         return None
     return lambda: power.uncertain if around is None else around(power.uncertain.astype(np.float64)) > 0
 
 
 def roundings(power: Power, exponent: float) -> Array:
-    """Roundings of s^-exponent."""
+    """Return the roundings of s^-exponent."""
     found: Any = abs(exponent) * power.per_power + power.constant
     return np.where(np.isfinite(found), found, 0)
 
 
 def window(lrn: LRNSpec) -> tuple[int, int]:
-    """First and last offset of the window from its center."""
+    """Return the first and last offset of the window from its centre."""
     return -lrn.look_behind, lrn.look_ahead

@@ -1,4 +1,4 @@
-"""Recurrent networks."""
+"""Compute recurrent networks."""
 
 from . import backward, forward
 

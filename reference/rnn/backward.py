@@ -1,7 +1,7 @@
-"""Recurrent networks, backward (8.2.17 to 8.2.22): the chain rule over the forward computation, which is made again.
+"""Compute gradients of recurrent networks (8.2.17 to 8.2.22) by the chain rule over a repeated forward computation.
 
-What the reserve space keeps of the calls before: the states of dropout of the forward call, where it drew, and as bytes of the
-data type its x, and behind it, from RNNBackwardData on, the weights, hx, cx, dy, dhy and dcy; zeros where a call got NULL.
+The reserve space keeps the states of dropout of the forward call, if it drew, and then x in the data type. From
+RNNBackwardData on it also keeps the weights, hx, cx, dy, dhy and dcy, with zeros for NULL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _bytes(spec: RNNSpec, values: Array) -> Array:
 
 
 def _numbers(spec: RNNSpec, memory: Array, shapes: list[Shape], wide: Any) -> Iterator[Array]:
-    """The arrays of these shapes that lie behind each other in the reserve space."""
+    """Yield the arrays of these shapes, which are consecutive in the reserve space."""
     dtype, start = np.dtype(NUMPY_TYPES[spec.data_type]), 0
     for shape in shapes:
         size = int(np.prod(shape)) * dtype.itemsize
@@ -53,13 +53,13 @@ def _numbers(spec: RNNSpec, memory: Array, shapes: list[Shape], wide: Any) -> It
 
 
 def _drawn(spec: RNNSpec, reserve: Array) -> tuple[Array, Array]:
-    """(the states of dropout with which the forward call drew, none where it did not; what is behind them)."""
+    """Return the dropout states of the forward call (empty if it did not draw), and the bytes after them."""
     size = STATES.nbytes * spec.drops
     return reserve[:size].copy(), reserve[size:]
 
 
 def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
-    """Shapes of x, the weights, hx, cx, dy, dhy and dcy."""
+    """Return the shapes of x, the weights, hx, cx, dy, dhy and dcy."""
     hidden, cell = ((spec.pseudo_layers, data.batch, size) for size in (spec.projected, spec.hidden))
     vectors = (data.max_length, data.batch)
     return [
@@ -75,8 +75,11 @@ def _shapes(spec: RNNSpec, data: RNNDataSpec) -> list[Shape]:
 
 @dataclass
 class Gradients:
-    """The gradients of a pass: of the sums of its gates for inputs and for states, and of what is projected, at all steps; of the states that it
-    began with."""
+    """Hold the gradients of a pass: by the gates' sums for inputs and for states, and by projected outputs, at all
+    steps.
+
+    hidden and cell are the gradients by the initial states.
+    """
 
     inputs: Bounded
     states: Bounded
@@ -86,10 +89,14 @@ class Gradients:
 
 
 class Slopes:
-    """What the gradients of all steps of a pass are multiplied by."""
+    """Compute the factors of the gradients for all steps of a pass at once."""
 
     def __init__(self, one: Pass) -> None:
-        """factors, partners: the slopes of the sums of gates, and what multiplies them, gate by gate; passed: what reaches the state before."""
+        """Set the factors by the kind of cell.
+
+        factors has the slopes of the gates' sums, partners what multiplies them, gate by gate. passed is the factor of
+        the state before.
+        """
         cell = one.layer.network.cell
         if cell == LSTM:
             i, f, new, o = split(one.of_steps("gates"), 4)
@@ -116,7 +123,7 @@ class Slopes:
 
 
 class Backward:
-    """The gradients of a network, layer by layer from the last."""
+    """Compute the gradients of a network, from the last layer to the first."""
 
     def __init__(self, network: Network, dy: Bounded, dhy: Array, dcy: Array) -> None:
         self.network, spec = network, network.spec
@@ -158,7 +165,7 @@ class Backward:
         )
 
     def _into_input(self, layer: int) -> Bounded:
-        """The gradients of what a layer got at each step, from both directions: one product for all steps."""
+        """Return the gradients by a layer's inputs at each step, from both directions, as one product for all steps."""
         spec = self.network.spec
         parts: list[Product] = []
         for direction in range(spec.directions):
@@ -171,7 +178,7 @@ class Backward:
         return affine(parts).kept()
 
     def weights(self) -> Bounded:
-        """The gradients of all matrices and biases, as they lie in the weight space."""
+        """Return the gradients of all matrices and biases, in the order of the weight space."""
         spec, like = self.network.spec, self.network.outputs
         a, value = like.arithmetic, np.zeros(spec.weight_elements, like.value.dtype)
         error = np.zeros((len(a.ways), *value.shape), value.dtype) if a.tracked else None
@@ -186,7 +193,7 @@ class Backward:
         steps = np.arange(len(self.network.valid))[:, np.newaxis, np.newaxis]
         valid = self.network.lengths > steps if any(there is not None for there in self.network.valid) else None
         for pseudo_layer, one in enumerate(self.network.passes):
-            # What a state was left at at steps that a sequence does not have need be no number.
+            # States at steps that a sequence does not have may be NaN.
             found, states = self.found[pseudo_layer], one.states(0).select(valid)
             if one.layer.input is not None:
                 put(spec.matrix(pseudo_layer, 0), summed(found.inputs, one.inputs.select(valid)))
@@ -200,14 +207,16 @@ class Backward:
 
 
 def _first(parts: Bounded, count: int, of: int) -> Bounded:
-    """Some of equal parts along the last axis."""
+    """Return the first ``count`` of equal parts along the last axis."""
     return columns(parts, 0, parts.value.shape[-1] // of * count)
 
 
 def _step(
     layer: Layer, step: Step, slopes: Slopes, at: int, dh: Bounded, dc: Bounded
 ) -> tuple[Bounded, Bounded, Bounded | None, Bounded]:
-    """(gradients of the sums for inputs, of those for states, what reaches the state before beside the matrices, dc before)."""
+    """Return the gradients by the gates' sums for inputs and for states, what else reaches the state before,
+    and dc before.
+    """
     cell = layer.network.cell
     if cell == LSTM:
         out = dh if layer.projection is None else affine([(dh, layer.projection.transposed)])
@@ -226,8 +235,10 @@ def _step(
 
 
 def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bounded:
-    """The gradient where the function passes it on; either of the two where rounding decides whether it does: nothing is determined
-    then beside one that is infinite or NaN."""
+    """Return the gradient where the function passes it.
+
+    Where rounding decides, either value is allowed, and beside a non-finite gradient nothing is determined.
+    """
     if inside is None or unsure is None:
         return gradient.select(inside)
     value, a = gradient.value, gradient.arithmetic
@@ -238,12 +249,14 @@ def blocked(gradient: Bounded, inside: Array | None, unsure: Array | None) -> Bo
 
 
 def _blocks(spec: RNNSpec) -> bool:
-    """Whether there may be gradients that do not pass everywhere: those of a ReLU, and of a state that is clipped."""
+    """Return whether some gradients may be blocked: those of a ReLU or a clipped state."""
     return spec.cell not in (GRU, TANH)
 
 
 def summed(gradients: Bounded, inputs: Bounded | None) -> Bounded:
-    """The sum over steps and sequences of gradient times input, a matrix; without inputs that of the gradients."""
+    """Return the matrix of gradient times input, summed over steps and sequences, or the sum of the gradients
+    without inputs.
+    """
     g, a = gradients.moved(_rows), gradients.arithmetic
     count = len(g.value) + 1
     if inputs is None:
@@ -264,7 +277,7 @@ def summed(gradients: Bounded, inputs: Bounded | None) -> Bounded:
 
 
 def _rows(vectors: Array) -> Array:
-    """(step, sequence, element) as (step and sequence, element)."""
+    """Reshape (step, sequence, element) to (step and sequence, element)."""
     return vectors.reshape(*vectors.shape[:-3], -1, vectors.shape[-1])
 
 
@@ -272,7 +285,7 @@ def _again(
     tracked: Tracking, left_out: str, spec: RNNSpec, data: RNNDataSpec, states: Array, x: Array, w: Array, hx: Array, cx: Array,
     dy: Array, dhy: Array, dcy: Array,
 ) -> Backward:  # fmt: skip
-    """The forward computation, made again, and its gradients."""
+    """Repeat the forward computation, and compute its gradients."""
     masks = masks_of(spec, data, states) if spec.drops else ()
     network = Network.run(spec, data, x, w, hx, cx, masks, tracked, left_out)
     return Backward(network, Bounded(dy, None, network.outputs.arithmetic), dhy, dcy)
@@ -283,7 +296,7 @@ def rnn_backward_data(
     operation: RNNBackwardData, _y: Array, dy: Array, hx: Array | None, dhy: Array | None, cx: Array | None,
     dcy: Array | None, space: Array, reserve: Array,
 ) -> dict[str, Exact]:  # fmt: skip
-    """dx, dhx and dcx; the reserve space also keeps what RNNBackwardWeights needs."""
+    """Compute dx, dhx and dcx. The reserve space also keeps what RNNBackwardWeights needs."""
     spec, data = operation.network, operation.dx
     shapes = _shapes(spec, data)
     states, behind = _drawn(spec, reserve)
@@ -316,7 +329,9 @@ def rnn_backward_data(
 def rnn_backward_weights(
     operation: RNNBackwardWeights, x: Array, hx: Array | None, _y: Array, reserve: Array
 ) -> dict[str, Exact]:
-    """Return the gradient that is added to dweightSpace; x and hx are the caller's, the rest is of the reserve space."""
+    """Return the gradient that is added to dweightSpace. x and hx come from the caller, the rest from the
+    reserve space.
+    """
     spec = operation.network
     states, behind = _drawn(spec, reserve)
     known = list(_numbers(spec, behind, _shapes(spec, operation.x), x.dtype))

@@ -1,9 +1,9 @@
-"""Numbers with a running error bound: what arithmetic in the compute type can be off by, carried along with each value.
+"""Carry a running error bound along with each number: how far arithmetic in the compute type may be off.
 
-An error is counted in unit roundoffs of the compute type. Sums and products add the errors of their operands and their own
-roundings; functions amplify the error of their argument by their slope, which within that error is at most ``exp(k * error)``
-times the slope at the value itself for functions whose second derivative is at most k times the first. What is expected
-of errors (spread.py) is carried along at once, in the same way: squares in place of sizes.
+Errors are counted in unit roundoffs of the compute type. Sums and products add the errors of their operands and their
+own roundings. Functions multiply the error of their argument by their slope. If a function's second derivative is at
+most k times the first, the slope within the error is at most ``exp(k * error)`` times the slope at the value. Expected
+errors (spread.py) are carried along in the same way, with squares in place of sizes.
 """
 
 from __future__ import annotations
@@ -21,18 +21,23 @@ from ..running import Sized, Ways, beyond_half
 from ..spread import Steps
 from ..view import Array
 
-PATHS = 3  # An expected rounding counts so often: it reaches a result through several gates, which may all err the same way.
+PATHS = 3  # weight of an expected rounding: it reaches a result through several gates, which may all err the same way
 SMALLEST_HALF, LARGEST_HALF = 2.0**-14, 65504.0
-FUNCTION_ROUNDINGS = 12  # exp or tanh (2 ulp each) and the operations around them, of relative effect 1 at most
+# exp or tanh (2 ulp each) and the operations around them, each with a relative effect of at most 1
+FUNCTION_ROUNDINGS = 12
 SIGMOID, TANGENT = (
     1,
     2,
-)  # by which power of exp(-|x|) a function flattens; its steepest slope is a quarter of the square
+)  # powers of exp(-|x|) by which the functions flatten; their steepest slope is a quarter of the square
 
 
 class Tracking(Enum):
-    """What is carried along with numbers: nothing, or errors. OVERFLOWING: nothing, and numbers that may be stored in HALF are infinite beyond
-    it. PASSING: the worst case of errors, and gradients pass where rounding decides it."""
+    """Choose what is carried along with numbers.
+
+    NOTHING carries no errors. ERRORS carries worst-case and expected errors. OVERFLOWING carries no errors, and makes
+    numbers beyond HALF infinite where they may be stored in HALF. PASSING carries the worst case, and lets gradients
+    pass where rounding decides.
+    """
 
     NOTHING = 0
     ERRORS = 1
@@ -45,13 +50,17 @@ class Tracking(Enum):
 
 @dataclass(frozen=True)
 class Arithmetic(Ways):
-    """The compute type and what else is allowed to be rounded.
+    """Describe the compute type and which other roundings are allowed.
 
     factors: unit roundoffs by which both factors of a matrix product may be rounded (TF32).
-    stored: unit roundoffs by which a number that lies in memory between two steps may be rounded (the data type).
+
+    stored: unit roundoffs by which a number in memory between two steps may be rounded (the data type).
+
     tracked: whether errors are carried along: the judge needs them, the backend does not.
-    overflows: whether what lies in memory between two steps is infinite beyond HALF. passes: whether a gradient that is not finite passes
-    where rounding decides it.
+
+    overflows: whether numbers beyond HALF become infinite in memory between two steps.
+
+    passes: whether a non-finite gradient passes where rounding decides.
     """
 
     factors: float = 0.0
@@ -65,19 +74,26 @@ class Arithmetic(Ways):
         return [PATHS if way.is_expected else 1 for way in self.ways]
 
     def of_storing(self, numbers: Bounded) -> Array:
-        """The error of numbers that have been stored between two steps; all that are no normal numbers of HALF have the same, but zeros."""
+        """Return the error of storing numbers between two steps.
+
+        All subnormal numbers of HALF have the same error, and zeros have none.
+        """
         size = np.where(numbers.value != 0, np.maximum(numbers.sizes[0], SMALLEST_HALF), 0)
         of_ways = [way.rounding(paths * self.stored) for way, paths in zip(self.ways, self._paths, strict=True)]
         return self.size(size) * self.beside(of_ways, size.ndim)
 
     def together(self, products: Array, terms: Array) -> Array:
-        """How much more than independent errors those grow that go along with the numbers, by vector. terms: sums of the expected sizes of each
-        vector's terms."""
+        """Return for each vector how much faster correlated errors grow than independent ones.
+
+        ``terms`` has the sums of the expected sizes of each vector's terms.
+        """
         return np.fmax(1, (products * products).sum(-1, keepdims=True) / terms)
 
     def weights_of_sum(self, count: int, rank: int) -> tuple[Array, Array, float]:
-        """How much the sizes of terms, and of products, count in the error of a sum of so many roundings; in what is expected, the square of
-        the total."""
+        """Return the weights of terms and of products in the error of a sum with ``count`` roundings.
+
+        The last number weighs the squared total in the expected error.
+        """
         key = "sum", count, rank
         if key not in self._known:
             cut = self.factors + self.stored > 0
@@ -92,19 +108,19 @@ class Arithmetic(Ways):
         return known
 
     def of_products(self, rank: int) -> Array:
-        """The factor between the product of two errors and what it adds to the error of a product, beside arrays."""
+        """Return the factor of the product of two errors in the error of a product, shaped for arrays."""
         if rank not in self._known:
             self._known[rank] = self.beside([way.of_products for way in self.ways], rank)
         return np.asarray(self._known[rank])
 
 
 class Bounded(Sized):
-    """Values, and by how many unit roundoffs each may be off, in each way (the first dimension of errors)."""
+    """Hold values and their possible errors in unit roundoffs, in each way (the first dimension of errors)."""
 
     __slots__ = ("_error", "is_exact")
 
     def __init__(self, value: Array, error: Array | None, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
-        """error: None of exact numbers, and where nothing is carried along."""
+        """Make numbers. The error is None for exact numbers, and where no errors are tracked."""
         self.value, self._error, self.arithmetic, self._sizes = value, error, arithmetic, sizes
         self.is_exact = error is None
 
@@ -115,24 +131,24 @@ class Bounded(Sized):
         return self._error
 
     def within_range(self) -> Bounded:
-        """These numbers; beyond the largest their error has no bound."""
+        """Return these numbers, with an unlimited error where they may exceed the largest number."""
         sizes, largest = self.sizes[0], self.arithmetic.largest
         if not np.maximum.reduce(sizes, None, initial=0) <= largest:
             self._error = np.where(np.isfinite(self.value) & (sizes > largest), np.inf, self.error)
         return self
 
     def moved(self, place: Callable[[Array], Array]) -> Bounded:
-        """The same numbers elsewhere: a function of arrays, of their last dimensions, that computes nothing."""
+        """Return the same numbers rearranged. ``place`` acts on the last dimensions and computes nothing."""
         error, sizes = (None if array is None else place(array) for array in (self._error, self._sizes))
         return Bounded(place(self.value), error, self.arithmetic, sizes)
 
     def at(self, step: int) -> Bounded:
-        """Those of one step, of the first dimension."""
+        """Return the numbers of one step, an index of the first dimension."""
         error, sizes = (None if array is None else array[:, step] for array in (self._error, self._sizes))
         return Bounded(self.value[step], error, self.arithmetic, sizes)
 
     def result(self, place: Callable[[Array], Array] = np.asarray) -> Exact:
-        """An output, as it lies in memory; what has no bound is not determined."""
+        """Return the numbers as an output in its memory layout; an unbounded number is not determined."""
         value = place(self.value)
         if not self.arithmetic.tracked:
             return Exact(value, np.zeros(()), 1)
@@ -169,12 +185,12 @@ class Bounded(Sized):
         return Bounded(-self.value, self._error, self.arithmetic, self._sizes)
 
     def complement(self) -> Bounded:
-        """1 - value."""
+        """Return 1 - value."""
         value, a = 1 - self.value, self.arithmetic
         return Bounded(value, self.error + a.rounding(1, value.ndim) if a.tracked else None, a)
 
     def kept(self) -> Bounded:
-        """The number once it has been stored between two steps."""
+        """Return the number after it is stored between two steps."""
         a = self.arithmetic
         if not a.stored:
             return self
@@ -183,15 +199,20 @@ class Bounded(Sized):
         return Bounded(beyond_half(self.value), None, a) if a.overflows else self
 
     def read_again(self) -> Array:
-        """The error once a product reads the number, without limit where memory in the data type may not have held it."""
+        """Return the error when a product reads the number: unlimited where memory in the data type may not
+        have held it.
+        """
         if not self.arithmetic.stored:
             return self.error
         beyond = np.isfinite(self.value) & (self.sizes[0] + self.arithmetic.reach(self.error) >= LARGEST_HALF)
         return np.where(beyond, np.inf, self.error) if beyond.any() else self.error
 
     def through(self, value: Array, falling: Array | int) -> Bounded:
-        """A function of the number x that has this value, values between -1 and 1, and the slope e / (1 + e)^2, e = exp(-falling * |x|),
-        times the square of ``falling``; by its logarithm, as that of a number far off is less than arithmetic holds."""
+        """Return a bounded function of x with this value.
+
+        The slope is falling^2 * e / (1 + e)^2 with e = exp(-falling * |x|), and values are between -1 and 1. The slope
+        is computed by its logarithm, because it underflows for large x.
+        """
         a = self.arithmetic
         if not a.tracked:
             return Bounded(value, None, a)
@@ -215,15 +236,15 @@ class Bounded(Sized):
         return self.through(np.tanh(self.value), TANGENT)
 
     def relu(self) -> Bounded:
-        """max(x, 0), which keeps a NaN."""
+        """Return max(x, 0), which keeps a NaN."""
         value, a = np.where(self.value < 0, 0, self.value), self.arithmetic
         if not a.tracked:
             return Bounded(value, None, a)
-        below = self.value + a.reach(self.error) <= 0  # never where there is no bound
+        below = self.value + a.reach(self.error) <= 0  # This is false where there is no bound.
         return Bounded(value, np.where(below, 0, self.error), a)
 
     def select(self, where: Array | None, other: Bounded | None = None) -> Bounded:
-        """These numbers where the condition holds, the others or zeros elsewhere; None: everywhere."""
+        """Return these numbers where the condition holds, the others or zeros elsewhere. None means everywhere."""
         if where is None:
             return self
         value, a = np.where(where, self.value, 0 if other is None else other.value), self.arithmetic
@@ -241,35 +262,35 @@ def _joined(parts: Sequence[Bounded], join: Callable[..., Array], axis: int, of_
 
 
 def concatenated(parts: Sequence[Bounded]) -> Bounded:
-    """Side by side along the last axis."""
+    """Concatenate along the last axis."""
     return _joined(parts, np.concatenate, -1, -1)
 
 
 def stacked(parts: Sequence[Bounded]) -> Bounded:
-    """Below each other along a new first axis."""
+    """Stack along a new first axis."""
     return _joined(parts, np.stack, 0, 1)
 
 
 def split(numbers: Bounded, count: int) -> list[Bounded]:
-    """Equal parts along the last axis."""
+    """Split into equal parts along the last axis."""
     width = numbers.value.shape[-1] // count
     return [columns(numbers, i * width, (i + 1) * width) for i in range(count)]
 
 
 def columns(numbers: Bounded, start: int, stop: int) -> Bounded:
-    """Those of the last axis."""
+    """Return a range of the last axis."""
     return numbers.moved(lambda array: array[..., start:stop])
 
 
 class Matrix(Sized):
-    """Rows of weights, whose products with vectors (of as many numbers as a row has) are made."""
+    """Hold rows of weights that multiply vectors of the rows' length."""
 
     def __init__(self, rows: Array, arithmetic: Arithmetic, sizes: Array | None = None) -> None:
         self.value, self.arithmetic, self._sizes = rows, arithmetic, sizes
 
     @cached_property
     def of_columns(self) -> Array:
-        """The sums of expected sizes of each column."""
+        """Return the sum of expected sizes of each column."""
         return np.asarray(self.sizes[-1].sum(0))
 
     @cached_property
@@ -278,20 +299,20 @@ class Matrix(Sized):
         return Matrix(self.value.T, self.arithmetic, sizes)
 
     def part(self, rows: slice) -> Matrix:
-        """Some of its rows."""
+        """Return some of its rows."""
         return Matrix(self.value[rows], self.arithmetic, self.sizes[:, rows] if self.arithmetic.tracked else None)
 
 
-Product = tuple[Bounded, Matrix | None]  # vectors, and what multiplies them; None leaves them as they are
+Product = tuple[Bounded, Matrix | None]  # vectors and the matrix that multiplies them; None leaves them unchanged
 
 
 def roundings_of(products: Sequence[tuple[Any, Matrix | None]], biases: Sequence[Array]) -> int:
-    """How many roundings a sum of such products and biases has."""
+    """Return how many roundings a sum of these products and biases has."""
     return 1 + len(biases) + sum(1 if matrix is None else matrix.value.shape[1] for _, matrix in products)
 
 
 def addends(products: Sequence[Product], biases: Sequence[Array], count: int) -> Bounded:
-    """A part of a sum of so many roundings, which ``added`` takes: products, and biases."""
+    """Return a part of a sum with ``count`` roundings, made of products and biases; ``added`` completes the sum."""
     parts, errors, a = [], [], products[0][0].arithmetic
     for numbers, matrix in products:
         value = numbers.value if matrix is None else numbers.value @ matrix.value.T
@@ -324,14 +345,14 @@ def addends(products: Sequence[Product], biases: Sequence[Array], count: int) ->
 
 
 def _times(errors: Array, sizes: Array) -> Array:
-    """Errors of vectors, in each way, times the sizes of a matrix, row by row: one product of matrices for each way."""
+    """Multiply errors of vectors by the sizes of a matrix's rows, with one matrix product for each way."""
     shape = errors.shape
     found = errors.reshape(shape[0], -1, shape[-1]) @ sizes.swapaxes(-1, -2)
     return found.reshape(*shape[:-1], -1)
 
 
 def added(parts: Sequence[Bounded], count: int) -> Bounded:
-    """A sum of so many roundings, of parts that have been added in any order."""
+    """Return a sum with ``count`` roundings of parts that are added in any order."""
     first = parts[0]
     value, a = first.value, first.arithmetic
     for part in parts[1:]:
@@ -345,7 +366,7 @@ def added(parts: Sequence[Bounded], count: int) -> Bounded:
 
 
 def affine(products: Sequence[Product], biases: Sequence[Array] = ()) -> Bounded:
-    """The sum of matrix products and biases, added in any order."""
+    """Return the sum of matrix products and biases, added in any order."""
     count = roundings_of(products, biases)
     return added([addends(products, biases, count)], count)
 
@@ -357,13 +378,18 @@ def with_bounds(
     underflows: bool = False,
     blocks: bool = False,
 ) -> dict[str, Exact]:
-    """Results of arithmetic that tracks no errors for the backend; for the judge with their errors.
+    """Compute results without errors for the backend, and with errors for the judge.
 
-    compute: the results, with what is tracked of their errors; where ``left_out`` names initial states, also with their products left
-        out: where the two differ, nothing is determined. in_half: whether numbers may be stored in HALF between steps: where they
-        overflow there, what is not finite is not determined. underflows: whether a factor of an infinite number may be lost: what is
-        infinite may be NaN. blocks: whether there are gradients of which rounding may decide whether they pass: where that decides a
-        result, too, nothing is determined.
+    compute: returns the results for a kind of tracking.
+
+    left_out: names initial states whose products may be left out; where this changes a result, nothing is determined.
+
+    in_half: numbers may be stored in HALF between steps; where they overflow there, non-finite results are not
+    determined.
+
+    underflows: a factor of an infinite number may be lost, so an infinite result may be NaN.
+
+    blocks: rounding may decide whether gradients pass; where that changes a result, nothing is determined.
     """
     tracked, first = cache(compute), Tracking.NOTHING if VALUES_ALONE.get() else Tracking.ERRORS
 
@@ -381,7 +407,7 @@ def with_bounds(
 
     @cache
     def overflowed() -> bool:
-        """Whether a result is another one where numbers overflow between steps."""
+        """Return whether any result changes where numbers overflow between steps."""
         whole, other = tracked(first), tracked(Tracking.OVERFLOWING)
         return any(differs(whole[name].value, other[name].value).any() for name in whole if not whole[name].opaque)
 

@@ -1,4 +1,4 @@
-"""One step of each kind of cell (7.1.2.8), and the weights of a pseudo-layer."""
+"""Compute one step of each kind of cell (7.1.2.8), and hold the weights of a pseudo-layer."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .bounded import (
     split,
 )
 
-LOW_UNIT = 2.0**-11  # of HALF and TF32
+LOW_UNIT = 2.0**-11  # unit roundoff of HALF and TF32
 PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 
 
 def arithmetic(network: RNNSpec, tracked: Tracking) -> Arithmetic:
-    """What may be rounded where: docs/errata.md, D582. tracked: what is carried along of errors."""
+    """Return what may be rounded where (docs/errata.md, D582). ``tracked`` says which errors are carried along."""
     tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
     precision = network.precision if network.precision != HALF else FLOAT
     return _arithmetic(precision, tf32, network.data_type == HALF, tracked, EXPECTED_ASKED.get())
@@ -61,7 +61,7 @@ def _arithmetic(precision: cudnnDataType_t, tf32: bool, in_half: bool, tracked: 
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a pseudo-layer: gates below each other. None for what it does not have."""
+    """Hold the weights of a pseudo-layer, with the gates stacked; None for each part that the layer does not have."""
 
     network: RNNSpec
     input: Matrix | None
@@ -72,11 +72,11 @@ class Layer:
 
     @classmethod
     def of(cls, network: RNNSpec, space: Array, pseudo_layer: int, exact: Arithmetic) -> Layer:
-        """Those in the weight space of a network."""
+        """Return a pseudo-layer's weights from the weight space."""
         gates, first = network.gates, network.gates
 
         def stacked(found, count):
-            """The weights that begin there, ``count`` of them below each other."""
+            """Return ``count`` consecutive weights, stacked."""
             values = space[found.offset : found.offset + count * found.rows * found.columns]
             return values.reshape(count * found.rows, found.columns)
 
@@ -95,37 +95,40 @@ class Layer:
 
     @property
     def groups(self) -> tuple[slice, ...]:
-        """Gates whose sums are one product: all; of a GRU r and i, of which h' waits for r."""
+        """Return the gates whose sums are one product. A GRU computes r and i first, because h' needs r."""
         return (slice(0, 2), slice(2, 3)) if self.network.cell == GRU else (slice(0, self.network.gates),)
 
     @cached_property
     def of_states(self) -> list[Matrix]:
-        """What multiplies states in the sums of each group."""
+        """Return the matrices that multiply states in the sums of each group."""
         return [self.recurrent.part(self._rows(group)) for group in self.groups]
 
     @cached_property
     def roundings(self) -> int:
-        """Those of a sum that has products of inputs and of states."""
+        """Return the roundings of a sum with products of inputs and of states."""
         biases = [bias for bias in (self.input_bias, self.recurrent_bias) if bias is not None]
         return roundings_of([(None, self.recurrent), (None, self.input)], biases)
 
     def from_inputs(self, x: Bounded) -> list[Bounded]:
-        """What the inputs of all steps add to the sums of the first group, with all biases; of a GRU behind it the input's whole sum for h'."""
+        """Return what the inputs of all steps add to the first group, with all biases.
+
+        For a GRU the input's whole sum for h' follows.
+        """
         first, *rest = self.groups
         both = self._biases(self.input_bias, first) + self._biases(self.recurrent_bias, first)
         begun = addends([self._product(first, x)], both, self.roundings)
         return [begun, *(affine([self._product(group, x)], self._biases(self.input_bias, group)) for group in rest)]
 
     def gates(self, begun: Bounded, h: Bounded) -> Bounded:
-        """The sums of the first group."""
+        """Return the sums of the first group."""
         return added([begun, addends([(h, self.of_states[0])], (), self.roundings)], self.roundings)
 
     def of_state(self, h: Bounded) -> Bounded:
-        """What r of a GRU multiplies."""
+        """Return the sum that r of a GRU multiplies."""
         return affine([(h, self.of_states[1])], self._biases(self.recurrent_bias, self.groups[1]))
 
     def of_a_zero_state(self) -> Layer:
-        """The layer whose products with a state of zeros are zeros, as if they were left out."""
+        """Return the layer with zeros for non-finite recurrent weights, so that products with a zero state are zero."""
         weights = self.recurrent.value
         finite = np.where(np.isfinite(weights), weights, 0)
         return replace(self, recurrent=Matrix(finite, self.recurrent.arithmetic))
@@ -133,23 +136,25 @@ class Layer:
     def _product(self, group: slice, x: Bounded) -> Product:
         if self.input is not None:
             return x, self.input.part(self._rows(group))
-        return concatenated([x] * (group.stop - group.start)), None  # the input itself, for every gate
+        return concatenated([x] * (group.stop - group.start)), None  # The input itself is added to every gate.
 
     def _biases(self, bias: Array | None, group: slice) -> list[Array]:
         return [] if bias is None else [bias[self._rows(group)]]
 
     def _rows(self, group: slice) -> slice:
-        """The rows of some gates in matrices and biases."""
+        """Return the rows of some gates in matrices and biases."""
         return slice(group.start * self.network.hidden, group.stop * self.network.hidden)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a cell computed in one step: its gates, the state behind it, what it puts out.
+    """Hold the results of a cell in one step: its gates, the next state, and its output.
 
-    gates: side by side, of an LSTM i, f, c' and o; of a GRU r, i, h' and what r multiplies; otherwise none. shown: tanh of the state of an LSTM.
-    hidden: the output before it is projected. inside, unsure: where the state of an LSTM was not clipped, or the sum of a ReLU is positive;
-    where rounding decides that, in each way; None where nothing is clipped or rectified, or nothing is unsure.
+    gates: side by side, i, f, c' and o of an LSTM, or r, i, h' and the factor of r of a GRU; None for others. shown:
+    tanh of an LSTM's state. hidden: the output before its projection.
+
+    inside: where an LSTM's state was not clipped, or a ReLU's sum is positive. unsure: where rounding decides this, in
+    each way. Both are None where nothing is clipped or rectified.
     """
 
     gates: Bounded | None
@@ -161,7 +166,7 @@ class Step:
     unsure: Array | None = None
 
     def select(self, where: Array, other: Step) -> Step:
-        """This step of the sequences where the condition holds, the other one of those elsewhere."""
+        """Return this step for sequences where the condition holds, and the other step elsewhere."""
 
         def chosen(own: Bounded | Array | None, others: Any) -> Any:
             if isinstance(own, Bounded):
@@ -174,8 +179,10 @@ class Step:
 
 
 def step(layer: Layer, given: list[Bounded], h: Bounded, c: Bounded | None) -> Step:
-    """One step of every sequence. given: what inputs add (``Layer.from_inputs``). c of an LSTM is None where it is zero and its products are
-    left out."""
+    """Compute one step of every sequence.
+
+    given: what inputs add (``Layer.from_inputs``). c: None for an LSTM whose zero state's products are left out.
+    """
     cell_of = layer.network.cell
     total = layer.gates(given[0], h)
     if cell_of == LSTM:
@@ -202,7 +209,7 @@ def step(layer: Layer, given: list[Bounded], h: Bounded, c: Bounded | None) -> S
 
 
 def _gates_of_lstm(total: Bounded) -> Bounded:
-    """i, f, c' and o, of their sums."""
+    """Return i, f, c' and o from their sums."""
     width = total.value.shape[-1] // 4
     value = 1 / (1 + np.exp(-total.value))
     new = slice(2 * width, 3 * width)
@@ -212,12 +219,12 @@ def _gates_of_lstm(total: Bounded) -> Bounded:
 
 @cache
 def _falling(width: int) -> Array:
-    """How the functions of the gates of an LSTM flatten, each of so many numbers."""
+    """Return how the gate functions of an LSTM flatten, each repeated ``width`` times."""
     return np.repeat((SIGMOID, SIGMOID, TANGENT, SIGMOID), width)
 
 
 def unsure_of(numbers: Bounded, distance: Array) -> Array | None:
-    """Where numbers may be on either side of a threshold at this distance."""
+    """Return where numbers may be on either side of a threshold at this distance, or None if nowhere."""
     if not numbers.arithmetic.tracked:
         return None
     reach = numbers.arithmetic.reach(numbers.error)
@@ -226,12 +233,15 @@ def unsure_of(numbers: Bounded, distance: Array) -> Array | None:
 
 
 def projected(layer: Layer, hidden: Bounded) -> Bounded:
-    """The output of an LSTM: W_r h where the network projects."""
+    """Return the output of an LSTM: W_r h if the network projects."""
     return (hidden if layer.projection is None else affine([(hidden.kept(), layer.projection)])).kept()
 
 
 def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array | None, Array | None]:
-    """The state within its range, where it was inside, and where rounding decides that. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound."""
+    """Clip the state; also return where it was inside, and where rounding decides.
+
+    With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound.
+    """
     value, a = state.value, state.arithmetic
     if not clip.is_on:
         return state, None, None

@@ -1,4 +1,4 @@
-"""Dropout between the layers of a recurrent network in training: docs/dropout.md."""
+"""Apply dropout between the layers of a recurrent network in training (docs/dropout.md)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..philox import words
 from ..view import Array
 from .bounded import Bounded
 
-Masks = tuple[Array, ...]  # by layer: which elements, as (step, sequence, element), it passes to the next one
+Masks = tuple[Array, ...]  # for each layer, the elements (step, sequence, element) that it passes to the next one
 
 
 def masks_of(spec: RNNSpec, data: RNNDataSpec, states: Array) -> Masks:
-    """The elements that a call with these states keeps."""
+    """Return the elements that a call with these states keeps."""
     seed, call = (int(number) for number in states.view("<u8"))
     shape = (data.max_length, data.batch, spec.output_size)
     limit = threshold(spec.dropout)
@@ -24,7 +24,7 @@ def masks_of(spec: RNNSpec, data: RNNDataSpec, states: Array) -> Masks:
 
 
 def dropped(vectors: Bounded, kept: Array, probability: float) -> Bounded:
-    """vectors / (1 - probability) where kept, 0 elsewhere, as memory holds them; of gradients too."""
+    """Return vectors / (1 - probability) where kept, and 0 elsewhere, as memory holds them. Gradients use this too."""
     rest = 1 - vectors.value.dtype.type(probability)
     value, a = np.where(kept, vectors.value / rest, 0), vectors.arithmetic
     if not a.tracked:

@@ -1,4 +1,4 @@
-"""Recurrent networks, forward (7.2.36 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
+"""Compute recurrent networks (7.2.36 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .dropped import Masks, dropped, masks_of
 
 
 def unpacked(spec: RNNDataSpec, values: Array) -> Array:
-    """Vectors as (step, sequence, element), zeros in the padding, whatever memory holds there."""
+    """Return vectors as (step, sequence, element), with zeros in the padding."""
     found = np.zeros((spec.max_length, spec.batch, spec.vector), values.dtype)
     start = 0
     for at, batch in enumerate(spec.batches):
@@ -36,14 +36,14 @@ def unpacked(spec: RNNDataSpec, values: Array) -> Array:
 
 
 def packed(spec: RNNDataSpec, values: Array) -> Array:
-    """(step, sequence, element) as the container holds it."""
+    """Convert (step, sequence, element) to the layout of the container."""
     if spec.layout != PACKED:
         return values
     return np.concatenate([values[at, :batch] for at, batch in enumerate(spec.batches)])[np.newaxis]
 
 
 def container(spec: RNNDataSpec, values: Bounded) -> Exact:
-    """The contents of a container: paddingFill, or anything, in the padding."""
+    """Return the contents of a container. Padding has paddingFill, or is not judged."""
     padding = (np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths))[..., np.newaxis]
     fill = spec.padding_fill
     if padding.any():
@@ -55,30 +55,30 @@ def container(spec: RNNDataSpec, values: Bounded) -> Exact:
 
 @dataclass
 class Pass:
-    """One pseudo-layer over all steps: what each did, and the states at the end."""
+    """Hold the computation of one pseudo-layer over all steps: each step's results, and the final states."""
 
     layer: Layer
     inputs: Bounded  # (step, sequence, element)
-    before: dict[int, tuple[Bounded, Bounded]] = field(default_factory=dict)  # step -> (h, c) that it began with
+    before: dict[int, tuple[Bounded, Bounded]] = field(default_factory=dict)  # step -> (h, c) at its beginning
     steps: dict[int, Step] = field(default_factory=dict)
     hidden: Bounded | None = None
     cell: Bounded | None = None
 
     def of_steps(self, name: str) -> Bounded:
-        """What a step has of this name, of all steps."""
+        """Return the attribute of this name of all steps."""
         return stacked([getattr(self.steps[at], name) for at in range(len(self.steps))])
 
     def states(self, which: int) -> Bounded:
-        """h or c, 0 or 1, with which each step began."""
+        """Return h (0) or c (1) at the beginning of each step."""
         return stacked([self.before[at][which] for at in range(len(self.before))])
 
 
 @dataclass
 class Network:
-    """A forward computation: the passes of all pseudo-layers and the outputs of the last layer (step, sequence, element)."""
+    """Hold a forward computation: the passes of all pseudo-layers, and the last outputs (step, sequence, element)."""
 
     spec: RNNSpec
-    valid: list[Array | None]  # of each step, which sequences have it; None: all
+    valid: list[Array | None]  # for each step, the sequences that have it; None for all
     lengths: Array
     passes: list[Pass]
     outputs: Bounded
@@ -97,9 +97,13 @@ class Network:
         tracked: Tracking,
         left_out: str = "",
     ) -> Network:
-        """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
-        masks: of dropout; none where nothing is dropped. tracked: what is carried along of errors. left_out: which initial states, h or
-        c, are zeros whose products are left out."""
+        """Compute all layers.
+
+        values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros.
+
+        masks: masks of dropout; empty where nothing is dropped. tracked: which errors are carried along. left_out: the
+        zero initial states (h, c) whose products are left out.
+        """
         exact = arithmetic(spec, tracked)
         inputs = Bounded(values, None, exact)
         lengths = np.asarray(x.lengths)[:, np.newaxis]
@@ -120,7 +124,7 @@ class Network:
         return made
 
     def _run(self, one: Pass, direction: int, left_out: str, h: Bounded, c: Bounded) -> Bounded:
-        """The outputs of a pseudo-layer at all steps."""
+        """Compute a pseudo-layer, and return its outputs at all steps."""
         first = one.layer.of_a_zero_state() if "h" in left_out else one.layer
         given, steps = one.layer.from_inputs(one.inputs), range(len(self.valid))
         outputs = [h] * len(steps)
@@ -144,13 +148,15 @@ def _state(spec, x, given, pseudo_layer, width, dtype, exact):
 
 
 def absent(spec: RNNSpec, space: Array, no_h: bool, no_c: bool) -> str:
-    """The initial states, h or c, that the call does not have, where their products may be no numbers: such products may be made, of
-    zeros, or left out (docs/errata.md)."""
+    """Return which initial states (h, c) are missing, if their products may be non-finite.
+
+    An implementation may multiply by zeros, or leave such products out (docs/errata.md).
+    """
     return "" if np.isfinite(space).all() else "h" * no_h + "c" * (no_c and spec.cell == LSTM)
 
 
 def remembered(spec: RNNDataSpec, values: Array) -> Array:
-    """Vectors as bytes of the data type, for the reserve space: the backward calls compute again what they need."""
+    """Return vectors as bytes of the data type for the reserve space. The backward calls recompute the rest."""
     return np.frombuffer(values.astype(NUMPY_TYPES[spec.data_type]).tobytes(), np.uint8)
 
 
@@ -158,7 +164,7 @@ def remembered(spec: RNNDataSpec, values: Array) -> Array:
 def rnn_forward(
     operation: RNNForward, x: Array, hx: Array | None, cx: Array | None, space: Array, states: Array | None
 ) -> dict[str, Exact]:
-    """y, hy and cy; in training the reserve space keeps the states of dropout, where there is one, and x."""
+    """Compute y, hy and cy. In training, the reserve space keeps x and, with dropout, the dropout states."""
     spec = operation.network
     values = unpacked(operation.x, x)
     masks = () if states is None else masks_of(spec, operation.x, states)
