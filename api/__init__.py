@@ -1,3 +1,3 @@
-"""The documented APIs."""
+"""Implement the documented APIs."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,9 @@
-"""API logging (3.2.41, 3.2.79): severity mask, user callback, the built-in callback and its environment variables.
+"""Implement API logging (3.2.41, 3.2.79): severity mask, user callback, built-in callback and its environment
+variables.
 
-CUDNN_LOGINFO_DBG=1 switches the info channel on when the library is loaded; CUDNN_LOGDEST_DBG (stdout, stderr or a
-file name) is where the built-in callback writes, nowhere while it is unset. Only the info channel reports calls, as the
-document says; a kernel that fails on the device is reported as fatal, which no mask can switch off.
+CUDNN_LOGINFO_DBG=1 enables the info channel when the library is loaded. CUDNN_LOGDEST_DBG (stdout, stderr or a file
+name) is the destination of the built-in callback, which writes nothing while it is unset. Only the info channel reports
+calls, as the document says. A kernel that fails on the device is reported as fatal, which no mask can disable.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _emitting = threading.local()
 
 @dataclass(frozen=True)
 class cudnnDebug_t:
-    """Metadata of one message: absolute time, time since start, stream, process, thread, handle."""
+    """Hold the metadata of one message: absolute time, time since start, stream, process, thread, handle."""
 
     cudnn_version: int
     cudnnStatus: int
@@ -76,11 +77,11 @@ def configure(mask: int, udata: Any, callback: Callback | None) -> None:
 
 
 def send_to_logging(logger: logging.Logger | str = "dualdnn", mask: int = CHANNELS) -> None:
-    """Hand the documented log to Python's ``logging``: calls as INFO, what is not supported and why as WARNING,
-    failures of the device as CRITICAL.
+    """Send the documented log to Python's ``logging``.
 
-    Replaces the callback, as cudnnSetCallback does, which also ends it: ``cudnnSetCallback(0, None, None)``. Each record
-    has the attribute ``cudnn``, the cudnnDebug_t of the message.
+    Calls are logged as INFO, unsupported requests and their reasons as WARNING, device failures as CRITICAL. This
+    replaces the callback, like cudnnSetCallback; ``cudnnSetCallback(0, None, None)`` ends it. Each record has the
+    attribute ``cudnn``, the cudnnDebug_t of the message.
     """
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
 
@@ -104,33 +105,33 @@ def _log_call(function: Function, arguments: tuple[Any, ...]) -> None:
 
 
 def log_fatal(function: Function, problem: str) -> None:
-    """Report that the device failed; always emitted."""
+    """Report that the device failed; no mask suppresses it."""
     lines = [f"CuDNN (v{VERSION_NUMBER}) function {function.name}() failed:", f"    {problem}"]
     _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_FATAL, lines, None, 8)
 
 
 def log_graph(function: str, drawing: list[str]) -> None:
-    """Report on the info channel which graph was made, as the text of a drawing."""
+    """Report a new operation graph on the info channel, as the text of a drawing."""
     if not getattr(_emitting, "now", False):
         lines = [f"CuDNN (v{VERSION_NUMBER}) function {function}() made this graph:"]
         _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_INFO, [*lines, *(f"    {line}" for line in drawing)], None, 0)
 
 
 def log_unsupported(function: str, reasons: list[str]) -> None:
-    """Report on the warning channel why something that is described well is not supported."""
+    """Report on the warning channel why a valid descriptor is not supported."""
     if state.mask & CUDNN_SEV_WARNING_EN and not getattr(_emitting, "now", False):
         lines = [f"CuDNN (v{VERSION_NUMBER}) function {function}() does not support this:"]
         _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_WARNING, [*lines, *(f"    {why}" for why in reasons)], None, 9)
 
 
 def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
-    """Run a part of the log; whatever it raises is written to stderr, as ``logging`` does, and the call goes on."""
+    """Run a part of the log; write any exception to stderr, as ``logging`` does, and let the call continue."""
     _emitting.now = True
     try:
         report(*arguments)
     except Exception as error:
         reported = type(error), str(error), state.callback
-        if getattr(_emitting, "reported", None) != reported:  # the same once, not for every call
+        if getattr(_emitting, "reported", None) != reported:  # The same error is reported once.
             _emitting.reported = reported
             _show_lost(error)
     finally:
@@ -138,7 +139,7 @@ def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
 
 
 def _show_lost(error: Exception) -> None:
-    """Say where the log failed; stderr may be closed, or absent."""
+    """Print where the log failed; stderr may be closed or absent."""
     source = state.callback or f"CUDNN_LOGDEST_DBG={os.environ.get('CUDNN_LOGDEST_DBG')}"
     with contextlib.suppress(Exception):
         sys.stderr.write(f"dualdnn's log: this message is lost, and so are those that fail alike ({source})\n")
@@ -157,14 +158,14 @@ def _described(parameter: Parameter, value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the numbers as the document shows them, whatever holds them."""
+    """Return numbers in the form in which the document shows them, whatever type holds them."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist() if value.size <= 64 else value
     return [*map(_plain, value)] if isinstance(value, list | tuple) and len(value) <= 64 else value
 
 
 def _enumerator_text(enumeration: type[IntEnum], value: Any) -> str:
-    """Return the enumerator's name and number, whether it was given as itself or as an integer."""
+    """Return the enumerator's name and number; the value may be an enumerator or an integer."""
     try:
         if isinstance(value, Enum) and type(value) is not enumeration:
             raise TypeError("an enumerator of another type")
@@ -186,7 +187,7 @@ def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int)
     device = backend.description if backend is not None else "NULL"
     lines.append(f"Process={pid}; Thread={tid}; GPU={device}; Handle={_named(handle)}; StreamId={_named(stream)}.")
     metadata = cudnnDebug_t(VERSION_NUMBER, status, int(now), int(now % 1 * 1e6), elapsed, handle, stream, pid, tid, 0)
-    # Every line ends with a NUL, the message with two.
+    # Every line ends with one NUL, and the message with two.
     message = "".join(f"{line}\0" for line in lines) + "\0"
     current = state
     if current.callback is not None:
@@ -200,7 +201,7 @@ def _named(value: Any) -> str:
 
 
 def _built_in(severity: cudnnSeverity_t, message: str) -> None:
-    """Write the message where CUDNN_LOGDEST_DBG says."""
+    """Write the message to the destination in CUDNN_LOGDEST_DBG."""
     destination = os.environ.get("CUDNN_LOGDEST_DBG")
     if not destination:
         return

@@ -1,4 +1,4 @@
-"""The crosscheck backend: the accelerated backend, each of whose calls the reference judges."""
+"""Implement the crosscheck backend: it runs the accelerated backend and lets the reference judge every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .operations import BackendError, Operation
 Array = np.ndarray[Any, Any]
 
 
-KEPT = 256  # contents of reserve spaces that a handle remembers
+KEPT = 256  # reserve spaces whose contents a handle remembers
 
 
 def _digest(contents: Array) -> bytes:
@@ -25,11 +25,11 @@ def _digest(contents: Array) -> bytes:
 
 
 class BackendsDisagree(Exception):
-    """A call of which the two backends disagree.
+    """Report a call on which the two backends disagree.
 
-    ``operation`` is the call, ``verdict`` what was found (worst element, values, bound), ``opinion`` what an evaluation of
-    that element that is independent of both says of them, ``path`` a file with the operation and all operands as they
-    were before the call (None where none could be written), ``reproduction`` the command that runs it again.
+    ``operation`` is the call. ``verdict`` holds the worst element, its values and its bound. ``opinion`` is the result
+    of an independent evaluation of that element. ``path`` is a file with the operation and all operands before the
+    call, or None if none could be written. ``reproduction`` is the command that repeats the call.
     """
 
     def __init__(
@@ -49,16 +49,19 @@ class BackendsDisagree(Exception):
 
 
 class CrosscheckBackend:
-    """Runs every call on the accelerated backend and holds the outputs to the reference's exact result and bound.
+    """Run every call on the accelerated backend and check the outputs against the reference's exact result and bound.
 
-    Memory and streams are the accelerated backend's. Every call waits for its result: this is a debugging aid.
+    Memory and streams belong to the accelerated backend. Every call waits for its result, so this backend is for
+    debugging.
     """
 
     name = "crosscheck"
 
     def __init__(self, accelerated: Any) -> None:
         self.accelerated = accelerated
-        self.kept: dict[bytes, Array] = {}  # what the reference keeps for a later call, by what the other backend keeps
+        self.kept: dict[
+            bytes, Array
+        ] = {}  # This maps the accelerated backend's reserve space contents to the reference's.
         self.description = f"crosscheck of {accelerated.description}"
         for passed_on in (
             "allocate",
@@ -100,7 +103,7 @@ class CrosscheckBackend:
             read = [name for name in private if name in before]
             kept = {name: self.kept[key] for name in read if (key := _digest(before[name])) in self.kept}
             if len(kept) < len(read):
-                return  # not the contents that a call on this handle kept there: nothing to hold the outputs to
+                return  # No call on this handle wrote these contents, so nothing can judge the outputs.
             try:
                 verdict = judge(operation, before, after, kept)
             except Exception as error:
@@ -110,7 +113,7 @@ class CrosscheckBackend:
                 raise BackendsDisagree(operation, verdict, _kept(operation, before), self.description, opinion)
             for name, contents in verdict.kept.items():
                 if name not in after:
-                    continue  # NULL: the call keeps nothing
+                    continue  # The operand is NULL, so the call keeps nothing.
                 if len(self.kept) >= KEPT:
                     self.kept.clear()
                 self.kept[_digest(after[name])] = contents
@@ -118,7 +121,7 @@ class CrosscheckBackend:
         return launch
 
     def _contents(self, operation: Operation, names: Sequence[str], operands: Sequence[Any]) -> dict[str, Array]:
-        """Return the bytes of every operand; operands at one address are one array."""
+        """Return the bytes of every operand; operands at the same address share one array."""
         by_address: dict[tuple[int, int], Array] = {}
         contents = {}
         for name, operand in zip(names, operands, strict=True):
@@ -133,7 +136,8 @@ class CrosscheckBackend:
 
 
 def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
-    """Return the file of a call, in the working folder or where temporary files go; None where neither takes it."""
+    """Save a call in the working folder or the folder for temporary files; return the file, or None if neither is
+    writable."""
     for find in (Path.cwd, lambda: Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
             return saved(operation, memory, find())
@@ -141,20 +145,21 @@ def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
 
 
 def saved(operation: Operation, memory: dict[str, Array], folder: Path) -> Path:
-    """Return a new file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
+    """Save a call in a new file, for ``dualdnn replay``: the operation's text and the bytes of its operands. Return the
+    file."""
     path = next(path for n in range(10**6) if _made(path := folder / f"disagreement-{n}.npz"))
     shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
     arrays: dict[str, Any] = {f"operand_{name}": contents for name, contents in memory.items()}
     try:
         np.savez_compressed(path, operation=str(operation), shared=repr(shared), **arrays)
-    except BaseException:  # half a file helps nobody
+    except BaseException:  # A partial file is useless.
         path.unlink()
         raise
     return path
 
 
 def _made(path: Path) -> bool:
-    """Return whether the file is new and ours: another thread or process may save a call, too."""
+    """Return whether this call created the file; another thread or process may save a call at the same time."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
@@ -163,14 +168,15 @@ def _made(path: Path) -> bool:
 
 
 def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str]]:
-    """(operation, bytes of its operands, operand -> operand whose memory it shares) of a file made by ``saved``."""
+    """Return (operation, bytes of its operands, map from an operand to the operand whose memory it shares) from a file
+    of ``saved``."""
     import ast
 
     from .operations import parse
 
     try:
         with open(path, "rb") as file:
-            if not is_zipfile(file):  # NumPy would advise to load it unsafely
+            if not is_zipfile(file):  # NumPy's own message would suggest unsafe loading.
                 raise ValueError("not an .npz file")
         with np.load(path, allow_pickle=False) as archive:
             operation = parse(str(archive["operation"]))
@@ -178,7 +184,7 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
             memory = {name: archive[f"operand_{name}"] for name in shared}
     except OSError:
         raise
-    except Exception as error:  # whatever NumPy, zip files and texts make of damaged files
+    except Exception as error:  # Damaged files can raise many kinds of errors.
         raise ValueError(
             f"{path} is no saved call: {str(error).splitlines()[0] if str(error) else repr(error)}"
         ) from error

@@ -1,8 +1,8 @@
-"""The enumeration types of the document with their numeric values.
+"""Define the enumeration types of the document with their numeric values.
 
-Data, not code: names as the document spells them (section in each docstring), values from the public headers,
-which the document mostly leaves out. Enumerators that only later releases have are absent: to this library they are
-invalid values. Entries in ``RESTORED`` are used or implied by the document but missing from its lists.
+This module is data. Names follow the document (each docstring gives the section); values follow the public headers,
+because the document omits most of them. Enumerators of later releases are absent, so they are invalid values here.
+``RESTORED`` lists entries that the document uses or implies but does not list.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from enum import IntEnum
 
 
 class Enumeration(IntEnum):
-    """Enumerators are found as keys like the numbers that they are, and not by their names."""
+    """Make enumerators hash and compare like their numbers, not their names."""
 
     __hash__ = int.__hash__
 
 
 class cudnnActivationMode_t(Enumeration):
-    """Section 3.1.2.1."""
+    """List the enumerators of section 3.1.2.1."""
 
     CUDNN_ACTIVATION_SIGMOID = 0
     CUDNN_ACTIVATION_RELU = 1
@@ -28,7 +28,7 @@ class cudnnActivationMode_t(Enumeration):
 
 
 class cudnnBatchNormMode_t(Enumeration):
-    """Section 3.1.2.3."""
+    """List the enumerators of section 3.1.2.3."""
 
     CUDNN_BATCHNORM_PER_ACTIVATION = 0
     CUDNN_BATCHNORM_SPATIAL = 1
@@ -36,7 +36,7 @@ class cudnnBatchNormMode_t(Enumeration):
 
 
 class cudnnBatchNormOps_t(Enumeration):
-    """Section 3.1.2.4."""
+    """List the enumerators of section 3.1.2.4."""
 
     CUDNN_BATCHNORM_OPS_BN = 0
     CUDNN_BATCHNORM_OPS_BN_ACTIVATION = 1
@@ -44,14 +44,14 @@ class cudnnBatchNormOps_t(Enumeration):
 
 
 class cudnnCTCLossAlgo_t(Enumeration):
-    """Section 3.1.2.5."""
+    """List the enumerators of section 3.1.2.5."""
 
     CUDNN_CTC_LOSS_ALGO_DETERMINISTIC = 0
     CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC = 1
 
 
 class cudnnDataType_t(Enumeration):
-    """Section 3.1.2.6."""
+    """List the enumerators of section 3.1.2.6."""
 
     CUDNN_DATA_FLOAT = 0
     CUDNN_DATA_DOUBLE = 1
@@ -66,20 +66,20 @@ class cudnnDataType_t(Enumeration):
 
 
 class cudnnDeterminism_t(Enumeration):
-    """Section 3.1.2.7."""
+    """List the enumerators of section 3.1.2.7."""
 
     CUDNN_NON_DETERMINISTIC = 0
     CUDNN_DETERMINISTIC = 1
 
 
 class cudnnDivNormMode_t(Enumeration):
-    """Section 3.1.2.8."""
+    """List the enumerators of section 3.1.2.8."""
 
     CUDNN_DIVNORM_PRECOMPUTED_MEANS = 0
 
 
 class cudnnErrQueryMode_t(Enumeration):
-    """Section 3.1.2.9."""
+    """List the enumerators of section 3.1.2.9."""
 
     CUDNN_ERRQUERY_RAWCODE = 0
     CUDNN_ERRQUERY_NONBLOCKING = 1
@@ -87,14 +87,14 @@ class cudnnErrQueryMode_t(Enumeration):
 
 
 class cudnnFoldingDirection_t(Enumeration):
-    """Section 3.1.2.10."""
+    """List the enumerators of section 3.1.2.10."""
 
     CUDNN_TRANSFORM_FOLD = 0
     CUDNN_TRANSFORM_UNFOLD = 1
 
 
 class cudnnIndicesType_t(Enumeration):
-    """Section 3.1.2.11."""
+    """List the enumerators of section 3.1.2.11."""
 
     CUDNN_32BIT_INDICES = 0
     CUDNN_64BIT_INDICES = 1
@@ -103,13 +103,13 @@ class cudnnIndicesType_t(Enumeration):
 
 
 class cudnnLRNMode_t(Enumeration):
-    """Section 3.1.2.12."""
+    """List the enumerators of section 3.1.2.12."""
 
     CUDNN_LRN_CROSS_CHANNEL_DIM1 = 0
 
 
 class cudnnMathType_t(Enumeration):
-    """Section 3.1.2.13."""
+    """List the enumerators of section 3.1.2.13."""
 
     CUDNN_DEFAULT_MATH = 0
     CUDNN_TENSOR_OP_MATH = 1
@@ -118,28 +118,28 @@ class cudnnMathType_t(Enumeration):
 
 
 class cudnnNanPropagation_t(Enumeration):
-    """Section 3.1.2.14."""
+    """List the enumerators of section 3.1.2.14."""
 
     CUDNN_NOT_PROPAGATE_NAN = 0
     CUDNN_PROPAGATE_NAN = 1
 
 
 class cudnnNormAlgo_t(Enumeration):
-    """Section 3.1.2.15."""
+    """List the enumerators of section 3.1.2.15."""
 
     CUDNN_NORM_ALGO_STANDARD = 0
     CUDNN_NORM_ALGO_PERSIST = 1
 
 
 class cudnnNormMode_t(Enumeration):
-    """Section 3.1.2.16."""
+    """List the enumerators of section 3.1.2.16."""
 
     CUDNN_NORM_PER_ACTIVATION = 0
     CUDNN_NORM_PER_CHANNEL = 1
 
 
 class cudnnNormOps_t(Enumeration):
-    """Section 3.1.2.17."""
+    """List the enumerators of section 3.1.2.17."""
 
     CUDNN_NORM_OPS_NORM = 0
     CUDNN_NORM_OPS_NORM_ACTIVATION = 1
@@ -147,7 +147,7 @@ class cudnnNormOps_t(Enumeration):
 
 
 class cudnnOpTensorOp_t(Enumeration):
-    """Section 3.1.2.18."""
+    """List the enumerators of section 3.1.2.18."""
 
     CUDNN_OP_TENSOR_ADD = 0
     CUDNN_OP_TENSOR_MUL = 1
@@ -158,7 +158,7 @@ class cudnnOpTensorOp_t(Enumeration):
 
 
 class cudnnPoolingMode_t(Enumeration):
-    """Section 3.1.2.19."""
+    """List the enumerators of section 3.1.2.19."""
 
     CUDNN_POOLING_MAX = 0
     CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING = 1
@@ -167,14 +167,14 @@ class cudnnPoolingMode_t(Enumeration):
 
 
 class cudnnReduceTensorIndices_t(Enumeration):
-    """Section 3.1.2.20."""
+    """List the enumerators of section 3.1.2.20."""
 
     CUDNN_REDUCE_TENSOR_NO_INDICES = 0
     CUDNN_REDUCE_TENSOR_FLATTENED_INDICES = 1
 
 
 class cudnnReduceTensorOp_t(Enumeration):
-    """Section 3.1.2.21."""
+    """List the enumerators of section 3.1.2.21."""
 
     CUDNN_REDUCE_TENSOR_ADD = 0
     CUDNN_REDUCE_TENSOR_MUL = 1
@@ -188,7 +188,7 @@ class cudnnReduceTensorOp_t(Enumeration):
 
 
 class cudnnRNNAlgo_t(Enumeration):
-    """Section 3.1.2.22."""
+    """List the enumerators of section 3.1.2.22."""
 
     CUDNN_RNN_ALGO_STANDARD = 0
     CUDNN_RNN_ALGO_PERSIST_STATIC = 1
@@ -196,13 +196,13 @@ class cudnnRNNAlgo_t(Enumeration):
 
 
 class cudnnSamplerType_t(Enumeration):
-    """Section 3.1.2.23."""
+    """List the enumerators of section 3.1.2.23."""
 
     CUDNN_SAMPLER_BILINEAR = 0
 
 
 class cudnnSeverity_t(Enumeration):
-    """Section 3.1.2.24."""
+    """List the enumerators of section 3.1.2.24."""
 
     CUDNN_SEV_FATAL = 0
     CUDNN_SEV_ERROR = 1
@@ -211,7 +211,7 @@ class cudnnSeverity_t(Enumeration):
 
 
 class cudnnSoftmaxAlgorithm_t(Enumeration):
-    """Section 3.1.2.25."""
+    """List the enumerators of section 3.1.2.25."""
 
     CUDNN_SOFTMAX_FAST = 0
     CUDNN_SOFTMAX_ACCURATE = 1
@@ -219,14 +219,14 @@ class cudnnSoftmaxAlgorithm_t(Enumeration):
 
 
 class cudnnSoftmaxMode_t(Enumeration):
-    """Section 3.1.2.26."""
+    """List the enumerators of section 3.1.2.26."""
 
     CUDNN_SOFTMAX_MODE_INSTANCE = 0
     CUDNN_SOFTMAX_MODE_CHANNEL = 1
 
 
 class cudnnStatus_t(Enumeration):
-    """Section 3.1.2.27."""
+    """List the enumerators of section 3.1.2.27."""
 
     CUDNN_STATUS_SUCCESS = 0
     CUDNN_STATUS_NOT_INITIALIZED = 1
@@ -246,7 +246,7 @@ class cudnnStatus_t(Enumeration):
 
 
 class cudnnTensorFormat_t(Enumeration):
-    """Section 3.1.2.28."""
+    """List the enumerators of section 3.1.2.28."""
 
     CUDNN_TENSOR_NCHW = 0
     CUDNN_TENSOR_NHWC = 1
@@ -254,7 +254,7 @@ class cudnnTensorFormat_t(Enumeration):
 
 
 class cudnnBackendAttributeName_t(Enumeration):
-    """Section 5.1.3.1."""
+    """List the enumerators of section 5.1.3.1."""
 
     CUDNN_ATTR_POINTWISE_MODE = 0
     CUDNN_ATTR_POINTWISE_MATH_PREC = 1
@@ -343,7 +343,7 @@ class cudnnBackendAttributeName_t(Enumeration):
 
 
 class cudnnBackendAttributeType_t(Enumeration):
-    """Section 5.1.3.2."""
+    """List the enumerators of section 5.1.3.2."""
 
     CUDNN_TYPE_HANDLE = 0
     CUDNN_TYPE_DATA_TYPE = 1
@@ -365,7 +365,7 @@ class cudnnBackendAttributeType_t(Enumeration):
 
 
 class cudnnBackendDescriptorType_t(Enumeration):
-    """Section 5.1.3.3."""
+    """List the enumerators of section 5.1.3.3."""
 
     CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0
     CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1
@@ -388,13 +388,13 @@ class cudnnBackendDescriptorType_t(Enumeration):
 
 
 class cudnnBackendHeurMode_t(Enumeration):
-    """Section 5.1.3.4."""
+    """List the enumerators of section 5.1.3.4."""
 
     CUDNN_HEUR_MODE_INSTANT = 0
 
 
 class cudnnBackendKnobType_t(Enumeration):
-    """Section 5.1.3.5."""
+    """List the enumerators of section 5.1.3.5."""
 
     CUDNN_KNOB_TYPE_SPLIT_K = 0
     CUDNN_KNOB_TYPE_SWIZZLE = 1
@@ -424,7 +424,7 @@ class cudnnBackendKnobType_t(Enumeration):
 
 
 class cudnnBackendLayoutType_t(Enumeration):
-    """Section 5.1.3.6."""
+    """List the enumerators of section 5.1.3.6."""
 
     CUDNN_LAYOUT_TYPE_PREFERRED_NCHW = 0
     CUDNN_LAYOUT_TYPE_PREFERRED_NHWC = 1
@@ -434,7 +434,7 @@ class cudnnBackendLayoutType_t(Enumeration):
 
 
 class cudnnBackendNumericalNote_t(Enumeration):
-    """Section 5.1.3.7."""
+    """List the enumerators of section 5.1.3.7."""
 
     CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0
     CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS = 1
@@ -446,7 +446,7 @@ class cudnnBackendNumericalNote_t(Enumeration):
 
 
 class cudnnConvolutionBwdDataAlgo_t(Enumeration):
-    """Section 5.1.3.8."""
+    """List the enumerators of section 5.1.3.8."""
 
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0
     CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1
@@ -457,7 +457,7 @@ class cudnnConvolutionBwdDataAlgo_t(Enumeration):
 
 
 class cudnnConvolutionBwdFilterAlgo_t(Enumeration):
-    """Section 5.1.3.9."""
+    """List the enumerators of section 5.1.3.9."""
 
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 = 0
     CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1
@@ -469,7 +469,7 @@ class cudnnConvolutionBwdFilterAlgo_t(Enumeration):
 
 
 class cudnnConvolutionFwdAlgo_t(Enumeration):
-    """Section 5.1.3.10."""
+    """List the enumerators of section 5.1.3.10."""
 
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0
     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1
@@ -482,20 +482,20 @@ class cudnnConvolutionFwdAlgo_t(Enumeration):
 
 
 class cudnnConvolutionMode_t(Enumeration):
-    """Section 5.1.3.11."""
+    """List the enumerators of section 5.1.3.11."""
 
     CUDNN_CONVOLUTION = 0
     CUDNN_CROSS_CORRELATION = 1
 
 
 class cudnnGenStatsMode_t(Enumeration):
-    """Section 5.1.3.12."""
+    """List the enumerators of section 5.1.3.12."""
 
     CUDNN_GENSTATS_SUM_SQSUM = 0
 
 
 class cudnnPointwiseMode_t(Enumeration):
-    """Section 5.1.3.13."""
+    """List the enumerators of section 5.1.3.13."""
 
     CUDNN_POINTWISE_ADD = 0
     CUDNN_POINTWISE_MUL = 1
@@ -510,14 +510,14 @@ class cudnnPointwiseMode_t(Enumeration):
 
 
 class cudnnReorderType_t(Enumeration):
-    """Section 5.1.3.14."""
+    """List the enumerators of section 5.1.3.14."""
 
     CUDNN_DEFAULT_REORDER = 0
     CUDNN_NO_REORDER = 1
 
 
 class cudnnFusedOps_t(Enumeration):
-    """Section 6.1.3.1."""
+    """List the enumerators of section 6.1.3.1."""
 
     CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS = 0
     CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD = 1
@@ -529,7 +529,7 @@ class cudnnFusedOps_t(Enumeration):
 
 
 class cudnnFusedOpsConstParamLabel_t(Enumeration):
-    """Section 6.1.3.2."""
+    """List the enumerators of section 6.1.3.2."""
 
     CUDNN_PARAM_XDESC = 0
     CUDNN_PARAM_XDATA_PLACEHOLDER = 1
@@ -573,7 +573,7 @@ class cudnnFusedOpsConstParamLabel_t(Enumeration):
 
 
 class cudnnFusedOpsPointerPlaceHolder_t(Enumeration):
-    """Section 6.1.3.3."""
+    """List the enumerators of section 6.1.3.3."""
 
     CUDNN_PTR_NULL = 0
     CUDNN_PTR_ELEM_ALIGNED = 1
@@ -581,7 +581,7 @@ class cudnnFusedOpsPointerPlaceHolder_t(Enumeration):
 
 
 class cudnnFusedOpsVariantParamLabel_t(Enumeration):
-    """Section 6.1.3.4."""
+    """List the enumerators of section 6.1.3.4."""
 
     CUDNN_PTR_XDATA = 0
     CUDNN_PTR_BN_EQSCALE = 1
@@ -614,21 +614,21 @@ class cudnnFusedOpsVariantParamLabel_t(Enumeration):
 
 
 class cudnnDirectionMode_t(Enumeration):
-    """Section 7.1.2.1."""
+    """List the enumerators of section 7.1.2.1."""
 
     CUDNN_UNIDIRECTIONAL = 0
     CUDNN_BIDIRECTIONAL = 1
 
 
 class cudnnForwardMode_t(Enumeration):
-    """Section 7.1.2.2."""
+    """List the enumerators of section 7.1.2.2."""
 
     CUDNN_FWD_MODE_INFERENCE = 0
     CUDNN_FWD_MODE_TRAINING = 1
 
 
 class cudnnMultiHeadAttnWeightKind_t(Enumeration):
-    """Section 7.1.2.3."""
+    """List the enumerators of section 7.1.2.3."""
 
     CUDNN_MH_ATTN_Q_WEIGHTS = 0
     CUDNN_MH_ATTN_K_WEIGHTS = 1
@@ -641,7 +641,7 @@ class cudnnMultiHeadAttnWeightKind_t(Enumeration):
 
 
 class cudnnRNNBiasMode_t(Enumeration):
-    """Section 7.1.2.4."""
+    """List the enumerators of section 7.1.2.4."""
 
     CUDNN_RNN_NO_BIAS = 0
     CUDNN_RNN_SINGLE_INP_BIAS = 1
@@ -650,14 +650,14 @@ class cudnnRNNBiasMode_t(Enumeration):
 
 
 class cudnnRNNClipMode_t(Enumeration):
-    """Section 7.1.2.5."""
+    """List the enumerators of section 7.1.2.5."""
 
     CUDNN_RNN_CLIP_NONE = 0
     CUDNN_RNN_CLIP_MINMAX = 1
 
 
 class cudnnRNNDataLayout_t(Enumeration):
-    """Section 7.1.2.6."""
+    """List the enumerators of section 7.1.2.6."""
 
     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED = 1
@@ -665,14 +665,14 @@ class cudnnRNNDataLayout_t(Enumeration):
 
 
 class cudnnRNNInputMode_t(Enumeration):
-    """Section 7.1.2.7."""
+    """List the enumerators of section 7.1.2.7."""
 
     CUDNN_LINEAR_INPUT = 0
     CUDNN_SKIP_INPUT = 1
 
 
 class cudnnRNNMode_t(Enumeration):
-    """Section 7.1.2.8."""
+    """List the enumerators of section 7.1.2.8."""
 
     CUDNN_RNN_RELU = 0
     CUDNN_RNN_TANH = 1
@@ -681,14 +681,14 @@ class cudnnRNNMode_t(Enumeration):
 
 
 class cudnnRNNPaddingMode_t(Enumeration):
-    """Section 7.1.2.9."""
+    """List the enumerators of section 7.1.2.9."""
 
     CUDNN_RNN_PADDED_IO_DISABLED = 0
     CUDNN_RNN_PADDED_IO_ENABLED = 1
 
 
 class cudnnSeqDataAxis_t(Enumeration):
-    """Section 7.1.2.10."""
+    """List the enumerators of section 7.1.2.10."""
 
     CUDNN_SEQDATA_TIME_DIM = 0
     CUDNN_SEQDATA_BATCH_DIM = 1
@@ -697,21 +697,21 @@ class cudnnSeqDataAxis_t(Enumeration):
 
 
 class cudnnLossNormalizationMode_t(Enumeration):
-    """Section 8.1.1.1."""
+    """List the enumerators of section 8.1.1.1."""
 
     CUDNN_LOSS_NORMALIZATION_NONE = 0
     CUDNN_LOSS_NORMALIZATION_SOFTMAX = 1
 
 
 class cudnnWgradMode_t(Enumeration):
-    """Section 8.1.1.2."""
+    """List the enumerators of section 8.1.1.2."""
 
     CUDNN_WGRAD_MODE_ADD = 0
     CUDNN_WGRAD_MODE_SET = 1
 
 
 class libraryPropertyType(Enumeration):
-    """Section 3.2.54, the argument of cudnnGetProperty; declared by the CUDA headers."""
+    """List the argument values of cudnnGetProperty (3.2.54), which the CUDA headers declare."""
 
     MAJOR_VERSION = 0
     MINOR_VERSION = 1
@@ -729,7 +729,7 @@ RESTORED = {
 
 ENUMERATIONS: dict[str, type[Enumeration]] = {kind.__name__: kind for kind in Enumeration.__subclasses__()}
 
-# Limits and masks of the headers that the document refers to by name.
+# The document refers to these limits and masks of the headers by name.
 CUDNN_DIM_MAX = 8
 CUDNN_LRN_MIN_N = 1
 CUDNN_LRN_MAX_N = 16

@@ -68,7 +68,7 @@ class SameMemory:
 
 
 class _Documented:
-    """Checks the arguments of one documented function."""
+    """Check the arguments of one documented function."""
 
     def __init__(
         self,

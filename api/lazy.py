@@ -1,4 +1,4 @@
-"""Names of a package that are imported when somebody asks for one: a program pays for the calls that it makes."""
+"""Import submodules of a package on first use of their names, so that a program loads only what it calls."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package, which imports the submodule that has the name and keeps what it found.
+    """Return a ``__getattr__`` for a package. It imports the submodule that defines a name and caches the result.
 
-    homes: submodule -> the names that it has. Errors: AttributeError for other names.
+    homes: maps a submodule to its names. Errors: AttributeError for other names.
     """
     home_of = {name: module for module, names in homes.items() for name in names}
 
@@ -26,6 +26,6 @@ def lazy(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], An
 
 
 def load(package: str, homes: Iterable[str]) -> None:
-    """Import every submodule, for whoever needs all that they register."""
+    """Import every submodule, for callers that need everything the submodules register."""
     for module in homes:
         import_module(f"{package}.{module}")

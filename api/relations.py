@@ -1,4 +1,4 @@
-"""Checks that relate descriptors to each other; the names of the arguments travel as keywords into the message."""
+"""Check relations between descriptors; argument names are passed as keywords and appear in the messages."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .status import BAD_PARAM, NOT_SUPPORTED, expect
 
 
 def same_dims(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
-    """All tensors have the same dimensions."""
+    """Raise an error unless all tensors have the same dimensions."""
     expect(
         len({t.dims for t in tensors.values()}) == 1, status, clause, f"dimensions differ: {_listed('dims', tensors)}"
     )
 
 
 def same_data_type(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
-    """All tensors have the same data type."""
+    """Raise an error unless all tensors have the same data type."""
     kinds = {t.data_type for t in tensors.values()}
     expect(len(kinds) == 1, status, clause, f"data types differ: {_listed('data_type', tensors)}")
 
 
 def same_strides(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
-    """All tensors have the same strides."""
+    """Raise an error unless all tensors have the same strides."""
     expect(
         len({t.strides for t in tensors.values()}) == 1,
         status,
@@ -38,7 +38,7 @@ def same_strides(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: Tens
 def data_type_among(
     clause: str, allowed: tuple[cudnnDataType_t, ...], status: cudnnStatus_t = NOT_SUPPORTED, **tensors: Any
 ) -> None:
-    """Every tensor's data type is one of ``allowed``."""
+    """Raise an error unless every tensor's data type is in ``allowed``."""
     for name, spec in tensors.items():
         names = ", ".join(kind.name for kind in allowed)
         expect(
@@ -53,35 +53,36 @@ def data_type_among(
 def rank_between(
     clause: str, lowest: int, highest: int, status: cudnnStatus_t = NOT_SUPPORTED, **tensors: TensorSpec
 ) -> None:
-    """Every tensor has lowest..highest dimensions."""
+    """Raise an error unless every tensor has ``lowest`` to ``highest`` dimensions."""
     for name, spec in tensors.items():
         text = f"{name} has {spec.rank} dimensions {spec.dims}, supported are {lowest} to {highest}"
         expect(lowest <= spec.rank <= highest, status, clause, text)
 
 
 def spatially_packed_beyond(rank: int, clause: str, **tensors: TensorSpec) -> None:
-    """Tensors of more than ``rank`` dimensions have packed spatial dimensions."""
+    """Raise an error unless tensors with more than ``rank`` dimensions have packed spatial dimensions."""
     for name, spec in tensors.items():
         text = f"{name} has {spec.rank} dimensions {spec.dims} and spatial dimensions that are not packed: strides {spec.strides}"
         expect(spec.rank <= rank or spec.spatially_packed, NOT_SUPPORTED, clause, text)
 
 
 def writable_layout(**tensors: TensorSpec) -> None:
-    """An output may not store two elements in one place (a routine that does not handle strides, 3.2.92)."""
+    """Raise an error if an output stores two elements at one address (3.2.92, for routines that do not support such
+    strides)."""
     for name, spec in tensors.items():
         text = f"{name} is written, but its strides {spec.strides} put several elements of {spec.dims} in one place"
         expect(not spec.overlaps, NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04", text)
 
 
 def not_overlapping(clause: str, **tensors: TensorSpec) -> None:
-    """No tensor stores two elements in one place."""
+    """Raise an error if a tensor stores two elements at one address."""
     for name, spec in tensors.items():
         text = f"{name} has strides {spec.strides} that put several elements of {spec.dims} in one place"
         expect(not spec.overlaps, NOT_SUPPORTED, clause, text)
 
 
 def begin_together(handle: Any, first: Any, second: Any) -> bool:
-    """Return whether two device arguments have the same address; False where one of them is no memory."""
+    """Return whether two device arguments have the same address; False if one of them is not memory."""
     try:
         return bool(handle.backend.operand(first).address == handle.backend.operand(second).address)
     except (TypeError, ValueError):
@@ -89,7 +90,7 @@ def begin_together(handle: Any, first: Any, second: Any) -> bool:
 
 
 def scaling(value: float, *tensors: TensorSpec) -> float:
-    """Return a scaling factor as the library sees it: double beside DOUBLE tensors, else rounded to float."""
+    """Return a scaling factor as the library uses it: double for DOUBLE tensors, else rounded to float."""
     if any(tensor.data_type == DOUBLE for tensor in tensors):
         return value
     with np.errstate(over="ignore"):

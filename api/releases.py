@@ -1,7 +1,8 @@
-"""Serves what releases of NVIDIA's library serve although the document refuses it: data of support/served.json, beside the declared differences.
+"""Emulate releases of NVIDIA's library that accept calls which the document refuses; support/served.json holds the
+data.
 
-The document is the default. ``cudnnCreate(as_release="8.9.7")``, or the environment variable DUALDNN_AS, makes the checks let pass what
-that release serves; each difference that a program meets is named once on the standard error.
+The document is the default. ``cudnnCreate(as_release="8.9.7")`` or the environment variable DUALDNN_AS makes the checks
+accept what that release accepts. Each difference that a program meets is printed once to standard error.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-DOCUMENT = "8.0.3"  # the release whose document decides: nothing is let pass
+DOCUMENT = "8.0.3"  # This is the release of the document, which accepts nothing in addition.
 RELEASES = ("8.9.7", "9.19")
 
 
 @dataclass(frozen=True)
 class Served:
-    """One refusal that a release does not make.
+    """Describe one error that a release does not raise.
 
-    difference: its id in docs/errata.md. clauses: those that the refusal cites. takes: name of a fact of the refusal -> the values with
-    which it is served; facts that are not named may be anything. enumerators: type -> number -> the enumerator that it stands for.
+    difference: is its id in docs/errata.md. clauses: lists the clauses that the error cites. takes: maps a fact of the
+    error to the values that the release accepts; other facts may have any value. enumerators: maps a type and a number
+    to an enumerator.
     """
 
     difference: str
@@ -35,13 +37,13 @@ class Served:
     enumerators: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def covers(self, clause: str, facts: Mapping[str, Any]) -> bool:
-        """Return whether a refusal with this clause and these facts is one that the release does not make."""
+        """Return whether the release does not raise the error with this clause and these facts."""
         return clause in self.clauses and all(str(facts.get(name)) in values for name, values in self.takes.items())
 
 
 @cache
 def table() -> tuple[Served, ...]:
-    """Return every entry of support/served.json."""
+    """Return all entries of support/served.json."""
     entries = json.loads((resources.files("dualdnn.api") / "support" / "served.json").read_text())
     return tuple(
         Served(
@@ -61,7 +63,7 @@ def _served(release: str) -> tuple[Served, ...]:
 
 
 class _Acting(threading.local):
-    """The release as which the calls of a thread are answered; None is the document."""
+    """Hold the release that a thread's calls emulate; None is the document."""
 
     release: str | None = None
     scopes = 0  # open scopes; outside of them the environment decides
@@ -69,13 +71,14 @@ class _Acting(threading.local):
 
 _acting = _Acting()
 _told: set[str] = set()
-default = DOCUMENT  # the release as which this process acts where nothing names one
-noted: list[Served] | None = None  # what was served, while somebody collects it
-in_use = False  # whether any handle, or the environment, names a release
+default = DOCUMENT  # This release applies if neither a handle nor the environment names one.
+noted: list[Served] | None = None  # While set, it collects the entries that were used.
+in_use = False  # It is True if a handle or the environment names a release.
 
 
 def named(name: str | None) -> str | None:
-    """Return the release of this name, that of DUALDNN_AS where it is None; None is the document. ValueError names the known ones."""
+    """Return the release of this name, or of DUALDNN_AS if the name is None; None is the document. Raise ValueError
+    with the known names for others."""
     wanted = os.environ.get("DUALDNN_AS") or default if name is None else name
     if wanted not in (DOCUMENT, *RELEASES):
         raise ValueError(f"{wanted!r} is no release that this edition can act as: {', '.join((DOCUMENT, *RELEASES))}")
@@ -86,19 +89,19 @@ def named(name: str | None) -> str | None:
 
 
 def act_by_default_as(release: str | None) -> None:
-    """Act as this release where neither a handle nor the environment names one; None is the document."""
+    """Emulate this release if neither a handle nor the environment names one; None is the document."""
     global default
     default = release or DOCUMENT
 
 
 def use() -> None:
-    """Let calls look up the release that they act as."""
+    """Make calls look up the release that they emulate."""
     global in_use
     in_use = True
 
 
 class acting:
-    """A scope in which this thread's calls are answered as a release, or by the document where it is None."""
+    """Emulate a release in this scope and thread; None is the document."""
 
     def __init__(self, release: str | None) -> None:
         self.release = release
@@ -114,19 +117,19 @@ class acting:
 
 
 def current() -> str | None:
-    """Return the release as which this thread's calls are answered."""
+    """Return the release that this thread's calls emulate."""
     if not in_use and default == DOCUMENT and not os.environ.get("DUALDNN_AS"):
         return None
     if _acting.scopes:
         return _acting.release
     try:
         return named(None)
-    except ValueError:  # cudnnCreate says so
+    except ValueError:  # cudnnCreate reports this error.
         return None
 
 
 def serves(clause: str, message: str, facts: Mapping[str, Any]) -> bool:
-    """Return whether the release that is acted as serves what this refusal is about; name the difference the first time."""
+    """Return whether the emulated release accepts what this error refuses; print the difference on its first use."""
     release = current()
     entry = None if release is None else _entry(release, clause, facts)
     if entry is None or entry.enumerators:
@@ -137,7 +140,7 @@ def serves(clause: str, message: str, facts: Mapping[str, Any]) -> bool:
 
 
 def enumerator(clause: str, kind: str, value: Any) -> str | None:
-    """Return the name of the enumerator that a number of a release stands for; None where it stands for none."""
+    """Return the name of the enumerator that the release assigns to a number, or None."""
     release = current()
     entry = None if release is None else _entry(release, clause, {})
     name = None if entry is None else entry.enumerators.get(kind, {}).get(str(value))
@@ -148,13 +151,13 @@ def enumerator(clause: str, kind: str, value: Any) -> str | None:
 
 
 def note(entry: Served) -> None:
-    """Add what was served to what somebody collects."""
+    """Add an entry to the collected entries, if they are being collected."""
     if noted is not None:
         noted.append(entry)
 
 
 def tell(difference: str, text: str) -> None:
-    """Say on the standard error what a difference serves, once in a process."""
+    """Print to standard error what a difference accepts, once per process."""
     if difference not in _told:
         _told.add(difference)
         print(f"dualdnn: {text} (docs/errata.md, {difference})", file=sys.stderr, flush=True)

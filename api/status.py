@@ -1,4 +1,4 @@
-"""The error that every call which does not return CUDNN_STATUS_SUCCESS raises."""
+"""Define the error that every call raises if its status is not CUDNN_STATUS_SUCCESS."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ EXECUTION_FAILED = cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED
 RUNTIME_PREREQUISITE_MISSING = cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING
 INTERNAL_ERROR = cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
 
-# What holds when no section says more: "An incorrect value or parameter was passed to the function" (3.1.2.27).
+# This clause applies if no section says more: "An incorrect value or parameter was passed to the function" (3.1.2.27).
 INCORRECT_PARAMETER = "cudnnStatus_t/c05"
 
 
 class Checks:
-    """Lets the suite see which clauses refusals cite, and switch the check of one clause off (``dualdnn conformance --prove``)."""
+    """Let the suite observe which clauses errors cite, and disable the check of one clause (``dualdnn conformance
+    --prove``)."""
 
     def __init__(self) -> None:
-        self.cited: set[str] | None = None  # the clauses of all refusals since somebody put a set here
-        self.off: str | None = None  # the clause whose check lets everything pass
-        self.passed = False  # whether that check let something pass which it would have refused
+        self.cited: set[str] | None = None  # If set, it collects the clauses of all errors.
+        self.off: str | None = None  # The check of this clause accepts everything.
+        self.passed = False  # It is True after that check accepted something invalid.
 
 
 CHECKS = Checks()
 
 
 class CudnnError(Exception):
-    """A documented status other than success.
+    """Report a documented status other than success.
 
-    ``status`` is the cudnnStatus_t, ``clause`` the id of the violated clause of the document (None where a foreign
-    library answered), ``function`` the call, and the text names the arguments and the values that collide.
+    ``status`` is the cudnnStatus_t, ``function`` the call. ``clause`` is the id of the violated clause of the document,
+    or None if a foreign library reported the error. The text names the arguments and the conflicting values.
     """
 
     def __init__(self, status: cudnnStatus_t, clause: str | None, message: str, function: str | None = None) -> None:
@@ -50,7 +51,7 @@ class CudnnError(Exception):
             CHECKS.cited.add(clause)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies and for other processes: exceptions are rebuilt from these arguments."""
+        """Return the constructor's arguments, with which copies and other processes rebuild the exception."""
         return type(self), (self.status, self.clause, self.message, self.function)
 
     def __str__(self) -> str:
@@ -60,13 +61,13 @@ class CudnnError(Exception):
 
 
 def expect(condition: object, status: cudnnStatus_t, clause: str, message: str, **facts: Any) -> None:
-    """Raise ``CudnnError`` unless the condition holds: the one way a check is written.
+    """Raise ``CudnnError`` unless the condition holds. Every check uses this function.
 
-    facts: what a release that serves some such calls looks at (releases.py).
+    facts: are compared with the releases that accept some such calls (releases.py).
     """
     if condition:
         return
-    if clause == CHECKS.off and status != ALLOC_FAILED:  # or as much would be allocated as there is not
+    if clause == CHECKS.off and status != ALLOC_FAILED:  # Otherwise the call would allocate more memory than exists.
         CHECKS.passed = True
         return
     if not releases.serves(clause, message, facts):

@@ -1,1 +1,1 @@
-"""The descriptors of the backend API (chapter 9): their attributes as data, their life cycle, what finalising checks."""
+"""Implement the descriptors of the backend API (chapter 9): attributes as data, life cycle, checks of finalising."""

@@ -1,7 +1,7 @@
-"""The attributes of every backend descriptor type, as chapter 9 lists them.
+"""List the attributes of every backend descriptor type, as in chapter 9.
 
-Numbers such as "c06" are clauses of the section of the descriptor type. What the chapter leaves out was decided in
-docs/errata.md: the pointwise descriptor has no section (D444), counts and types D445, D448, D451, D453, D460, D462 to D465.
+Numbers such as "c06" are clauses of the descriptor type's section. docs/errata.md decides what the chapter omits: the
+pointwise descriptor has no section (D444); counts and types follow D445, D448, D451, D453, D460, D462 to D465.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ..enumerations import cudnnBackendAttributeName_t as Name
 from ..enumerations import cudnnBackendAttributeType_t as Type
 from ..enumerations import cudnnBackendDescriptorType_t as Kind
 
-ALL_SET = "usecase_9_descriptor_life_cycle/c02"  # all required attributes are set before a descriptor is finalised
+ALL_SET = (
+    "usecase_9_descriptor_life_cycle/c02"  # This clause requires all mandatory attributes to be set before finalising.
+)
 UNLIMITED = 2**63 - 1
 DESCRIPTOR, INT64 = Type.CUDNN_TYPE_BACKEND_DESCRIPTOR, Type.CUDNN_TYPE_INT64
 SCALAR = (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE)
@@ -24,10 +26,11 @@ OPERATIONS = tuple(kind for kind in Kind if kind.name.startswith("CUDNN_BACKEND_
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute. lowest, highest: how many elements it may have. holds: the descriptor types of its elements.
+    """Describe one attribute. lowest, highest: bound its number of elements. holds: lists the descriptor types of its
+    elements.
 
-    required: the clause that a descriptor which is finalised without it violates. unsupported: the clause that says so of a
-    placeholder. default: its elements where it was not set.
+    required: is the clause that finalising without the attribute violates. unsupported: is the clause that declares a
+    placeholder unsupported. default: holds its elements if it was not set.
     """
 
     name: Name
@@ -43,9 +46,9 @@ class Attribute:
 
 @dataclass(frozen=True)
 class DescriptorType:
-    """A descriptor type and its attributes. inconsistent: the clause of values that contradict each other.
+    """Describe a descriptor type and its attributes. inconsistent: is the clause on values that contradict each other.
 
-    not_finalizable: the clause that says that users cannot finalise it.
+    not_finalizable: is the clause that says that users cannot finalise it.
     """
 
     kind: Kind

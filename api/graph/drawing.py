@@ -1,4 +1,4 @@
-"""An operation graph as the text of a Mermaid flowchart, for the log."""
+"""Draw an operation graph as the text of a Mermaid flowchart, for the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ..operations.graph import GraphTensor, Node, PointwiseNode
 
 
 def mermaid(nodes: Sequence[Node]) -> list[str]:
-    """Return the lines of the flowchart: operations as boxes, tensors with memory as rounded ones, virtual ones as hexagons."""
+    """Return the lines of the flowchart: boxes are operations, rounded boxes are tensors with memory, hexagons are
+    virtual tensors."""
     lines, seen = ["flowchart LR"], set[int]()
     for index, node in enumerate(nodes):
         operation = f"op{index}"

@@ -1,4 +1,4 @@
-"""The engines: what can execute an operation graph. Their numbers are the global indices of CUDNN_ATTR_ENGINE_GLOBAL_INDEX."""
+"""Define the engines that execute operation graphs; their numbers are the values of CUDNN_ATTR_ENGINE_GLOBAL_INDEX."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from ..support.convolution_gradients import data_unsupported, filter_unsupported
 NCHW, NHWC, *_ = cudnnBackendLayoutType_t
 Note = cudnnBackendNumericalNote_t
 FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
-ON_CORES = (FLOAT, HALF, BFLOAT16)  # FLOAT as TF32
-ON_TENSOR_CORES = " on tensor cores"  # how the names of engines end that use them
-COMPUTED = (FLOAT, DOUBLE, HALF)  # HALF is computed in float, which is more precise
+ON_CORES = (FLOAT, HALF, BFLOAT16)  # FLOAT is rounded to TF32.
+ON_TENSOR_CORES = " on tensor cores"  # It ends the names of engines that use tensor cores.
+COMPUTED = (FLOAT, DOUBLE, HALF)  # HALF is computed in float, which is more precise.
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine. refuses: why it cannot execute these nodes, "" where it can. notes: what is true of its arithmetic for them."""
+    """Describe one engine. refuses: returns why it cannot execute nodes, or "". notes: returns the numerical notes of
+    its arithmetic for them."""
 
     name: str
     refuses: Callable[[tuple[Node, ...]], str]
@@ -33,7 +34,7 @@ class Engine:
 
 
 def _types(nodes: tuple[Node, ...]) -> str:
-    """Why the types of these nodes cannot be computed with."""
+    """Return why the types of these nodes are not supported, or ""."""
     for node in nodes:
         if node.precision not in COMPUTED:
             return f"the arithmetic is {node.precision.name}, {_names(COMPUTED)} are computed"
@@ -52,7 +53,7 @@ def _names(types: Sequence[object]) -> str:
 
 
 def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
-    """Return the engine of a documented algorithm: what the tables of its call have, in a math type."""
+    """Return the engine of a documented algorithm and math type; it supports what the tables of its call list."""
 
     def refuses(nodes: tuple[Node, ...]) -> str:
         try:
@@ -74,7 +75,7 @@ def _by_algorithm(index: int, algorithm: Algorithm) -> Engine:
 
 
 def _between(nodes: tuple[Node, ...]) -> str:
-    """Why the virtual tensors cannot be kept in the arithmetic of a fused operation."""
+    """Return why a fused operation cannot keep the virtual tensors in its arithmetic's type, or ""."""
     for tensor in (tensor for node in nodes for tensor in node.outputs if tensor.is_virtual):
         if tensor.data_type not in FLOATING:
             return f"tensor {tensor.uid} is virtual and is {tensor.data_type.name}, not one of {_names(FLOATING)}"
@@ -98,7 +99,7 @@ def _outside_of_tables(found: Single, algorithm: Algorithm, nodes: tuple[Node, .
 
 
 def _notes(found: Single, algorithm: Algorithm) -> tuple[cudnnBackendNumericalNote_t, ...]:
-    """What the arithmetic may do to the numbers."""
+    """Return the numerical notes on the arithmetic."""
     data_type, name = found.parts[0].data_type, algorithm.algo.name
     converts = data_type == FLOAT and algorithm.math_type == TENSOR_OP and allows_tf32(found.convolution)
     on_cores = converts or (algorithm.math_type == TENSOR_OP and data_type in (HALF, BFLOAT16))
@@ -112,7 +113,7 @@ def _notes(found: Single, algorithm: Algorithm) -> tuple[cudnnBackendNumericalNo
 
 
 def _nothing_for_cores(nodes: tuple[Node, ...]) -> str:
-    """Why the last engine does not execute these nodes."""
+    """Return why the last engine does not execute these nodes, or ""."""
     reason = _types(nodes)
     if reason:
         return reason
@@ -130,7 +131,7 @@ def _node_by_node(index: int) -> Engine:
     return Engine(f"node by node{ON_TENSOR_CORES}", _nothing_for_cores, lambda nodes: notes, NHWC)
 
 
-# The order is that of the global indices, which stay.
+# The order defines the global indices and must not change.
 ENGINES: tuple[Engine, ...] = tuple(
     _node_by_node(index) if algorithm is None else _by_algorithm(index, algorithm)
     for index, algorithm in enumerate(ALGORITHMS)

@@ -1,4 +1,4 @@
-"""Finalising engines, their configurations, heuristics and execution plans (9.2.2 to 9.2.5)."""
+"""Finalise engines, their configurations, heuristics and execution plans (9.2.2 to 9.2.5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAN = "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR"
 
 @dataclass(frozen=True)
 class GraphEngine:
-    """An engine for a graph. solvers: how many choices its knob has, none where it has no knob."""
+    """Hold an engine for a graph. solvers: is the number of values of its knob, or 0 without a knob."""
 
     graph: Graph
     index: int
@@ -38,7 +38,7 @@ class GraphEngine:
         return ENGINES[self.index]
 
     def operation(self, choice: int = 0) -> OperationGraph:
-        """Return the execution of the graph by this engine, without its workspace."""
+        """Return the execution of the graph by this engine, with a workspace of 0 bytes."""
         return OperationGraph(self.graph.nodes, self.index, choice, 0)
 
 
@@ -55,7 +55,7 @@ def engine(given: Given) -> tuple[GraphEngine, Results]:
 
 
 def described_engine(graph: Graph, index: int) -> tuple[GraphEngine, Results]:
-    """Return an engine that executes a graph, with what can be read of it."""
+    """Return an engine that executes a graph, and the elements of its read-only attributes."""
     found, nodes = ENGINES[index], graph.nodes
     made = GraphEngine(graph, index, _solvers(graph, index))
     return made, {
@@ -69,7 +69,7 @@ def described_engine(graph: Graph, index: int) -> tuple[GraphEngine, Results]:
 
 
 def _solvers(graph: Graph, index: int) -> int:
-    """Return how many solvers the handle's backend has for the engine to choose from, none where there is no choice."""
+    """Return how many solvers the handle's backend offers for the engine, or 0 if there is no choice."""
     names = graph.handle.backend.graph_solvers(OperationGraph(graph.nodes, index, 0, 0))
     return len(names) if len(names) > 1 else 0
 
@@ -87,14 +87,14 @@ def _knob_info(solvers: int) -> Finalized:
 
 
 def _info(kind: Kind, elements: Results) -> Finalized:
-    """Return a descriptor that only queries make."""
+    """Return a descriptor that only queries create."""
     listed = tuple(elements.items())
     return Finalized(kind, listed, listed)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """An engine and the value of its knob: 0 leaves the choice to the engine."""
+    """Hold an engine and the value of its knob; 0 lets the engine choose."""
 
     engine: GraphEngine
     choice: int
@@ -123,7 +123,7 @@ def configuration(given: Given) -> tuple[Configuration, Results]:
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
 def heuristics(given: Given) -> tuple[Graph, Results]:
-    """Return the configurations that execute the graph, the one that is expected to be fastest first."""
+    """Return the configurations that can execute the graph, ordered by expected speed."""
     graph: Graph = given.record("OPERATION_GRAPH")
     element = given.one("OPERATION_GRAPH")
     able = {}
@@ -136,7 +136,7 @@ def heuristics(given: Given) -> tuple[Graph, Results]:
 
 
 def _configured(graph: Finalized, made: GraphEngine, results: Results) -> Finalized:
-    """Return the configuration of an engine as its user would have described it."""
+    """Return the configuration of an engine in the form that a user's descriptor would have."""
     given = {Name.CUDNN_ATTR_ENGINE_OPERATION_GRAPH: (graph,), Name.CUDNN_ATTR_ENGINE_GLOBAL_INDEX: (made.index,)}
     engine_ = Finalized(Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, made, tuple({**given, **results}.items()))
     elements = {
@@ -148,14 +148,14 @@ def _configured(graph: Finalized, made: GraphEngine, results: Results) -> Finali
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """What an execution needs: the handle, and the operation with its workspace."""
+    """Hold what an execution needs: the handle, and the operation with its workspace."""
 
     handle: Handle
     operation: OperationGraph
 
     @cached_property
     def uids(self) -> tuple[int, ...]:
-        """Return the unique ids of the tensors with memory, in the order of the operands, of which the workspace is the last."""
+        """Return the unique ids of the tensors with memory, in operand order without the workspace."""
         return tuple(self.operation.tensors[name].uid for name in self.operation.operands[:-1])
 
 
@@ -175,6 +175,6 @@ def execution_plan(given: Given) -> tuple[ExecutionPlan, Results]:
     operation = config.operation
     with handle.lock:
         operation = replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation))
-        handle.backend.prepare(operation)  # is kept by the backend; what cannot be prepared is no plan
+        handle.backend.prepare(operation)  # The backend caches it, and a failure here refuses the plan.
     size = {Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: (operation.workspace_bytes,)}
     return ExecutionPlan(handle, operation), size

@@ -1,4 +1,4 @@
-"""One mechanism for all descriptor types: setting attributes, finalising, reading them back."""
+"""Implement one mechanism for all descriptor types: setting attributes, finalising, reading them back."""
 
 from __future__ import annotations
 
@@ -51,9 +51,11 @@ INT64_RANGE = range(-(2**63), 2**63)
 
 @dataclass(frozen=True)
 class Finalized:
-    """What a finalised descriptor is: immutable and hashable, so that it outlives its descriptor and keys what was planned.
+    """Hold the state of a finalised descriptor. It is immutable and hashable, so it outlives the descriptor and keys
+    cached plans.
 
-    record: what the attributes describe. elements: (attribute, its elements), descriptors among them as ``Finalized``.
+    record: is what the attributes describe. elements: holds (attribute, its elements), in which descriptors are
+    ``Finalized``.
     """
 
     kind: Kind
@@ -61,12 +63,12 @@ class Finalized:
     elements: tuple[tuple[Name, tuple[Any, ...]], ...]
 
     def of(self, name: Name) -> tuple[Any, ...]:
-        """Return the elements of an attribute, none where it has none."""
+        """Return the elements of an attribute, or an empty tuple."""
         return dict(self.elements).get(name, ())
 
 
 class Given:
-    """The attributes of a descriptor that is being finalised, by the end of their names."""
+    """Give access to the attributes of a descriptor that is being finalised; the end of a name selects an attribute."""
 
     def __init__(self, descriptor: BackendDescriptor) -> None:
         self.type = TYPES[descriptor.kind]
@@ -82,7 +84,7 @@ class Given:
                 self.elements[name] = attribute.default
 
     def _settled(self, element: Any) -> Any:
-        """Return an element, a descriptor as what it was when it was finalised."""
+        """Return an element; a descriptor is returned in its finalised state."""
         if not isinstance(element, BackendDescriptor):
             return element
         clause = self.type.inconsistent
@@ -99,7 +101,7 @@ class Given:
         return named.get(self.type.kind, self.type.inconsistent)
 
     def name(self, ending: str) -> Name:
-        """Return the attribute whose name ends so."""
+        """Return the attribute whose name has this ending."""
         return next(known for text, known in self.by_ending.items() if text.endswith(f"_{ending}"))
 
     def all(self, ending: str) -> tuple[Any, ...]:
@@ -107,26 +109,27 @@ class Given:
         return self.elements.get(self.name(ending), ())
 
     def one(self, ending: str) -> Any:
-        """Return the only element of the attribute, None where it was not set."""
+        """Return the only element of the attribute, or None if it was not set."""
         return next(iter(self.all(ending)), None)
 
     def record(self, ending: str) -> Any:
-        """What the descriptor that the attribute was set to describes."""
+        """Return the record of the descriptor in the attribute."""
         found = self.one(ending)
         return None if found is None else found.record
 
     def is_set(self, ending: str) -> bool:
-        """Return whether the attribute was set, its default not counted."""
+        """Return whether the attribute was set; its default does not count."""
         return self.name(ending) in self.was_set
 
 
-# What a descriptor of a type is, from its attributes; and the elements of its read-only attributes.
+# A Finalizer returns a descriptor's record and the elements of its read-only attributes.
 Finalizer = Callable[[Given], tuple[Any, Mapping[Name, tuple[Any, ...]]]]
 FINALIZERS: dict[Kind, Finalizer] = {}
 
 
 def finalizes(kind: Kind) -> Callable[[Callable[[Given], Any]], Callable[[Given], Any]]:
-    """Register what makes the record of a descriptor type that has no read-only attributes."""
+    """Return a decorator that registers a function; it makes the record of a descriptor type without read-only
+    attributes."""
 
     def register(make: Callable[[Given], Any]) -> Callable[[Given], Any]:
         FINALIZERS[kind] = lambda given: (make(given), {})
@@ -136,7 +139,8 @@ def finalizes(kind: Kind) -> Callable[[Callable[[Given], Any]], Callable[[Given]
 
 
 def finalizes_with_results(kind: Kind) -> Callable[[Finalizer], Finalizer]:
-    """Register what makes the record of a descriptor type and the elements of its read-only attributes."""
+    """Return a decorator that registers a function; it makes a descriptor type's record and the elements of its
+    read-only attributes."""
 
     def register(make: Finalizer) -> Finalizer:
         FINALIZERS[kind] = make
@@ -146,7 +150,7 @@ def finalizes_with_results(kind: Kind) -> Callable[[Finalizer], Finalizer]:
 
 
 def create(kind: Kind) -> BackendDescriptor:
-    """Return a descriptor of this type."""
+    """Return a new descriptor of this type."""
     text = f"descriptors of type {kind.name} cannot be created"
     known = kind in FINALIZERS or TYPES[kind].not_finalizable is not None
     expect(known, NOT_SUPPORTED, "cudnnBackendCreateDescriptor/c04", text)
@@ -175,7 +179,7 @@ def _expect_type(attribute: Attribute, kind: Type, clause: str) -> None:
 
 
 def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tuple[Any, ...]:
-    """Return the elements as the descriptor keeps them."""
+    """Return the elements in the form that the descriptor stores; raise CudnnError if they are invalid."""
     clause, name = f"{SET}/c07", attribute.name.name
     if count == 0:
         return ()
@@ -187,13 +191,13 @@ def _checked(attribute: Attribute, kind: Type, count: int, elements: Any) -> tup
     for value in listed[:count]:
         try:
             found.append(_element(attribute, kind, value))
-        except Exception:  # whatever a foreign object raises when it is asked for its value
+        except Exception:  # A foreign object may raise anything.
             raise CudnnError(BAD_PARAM, clause, f"{value!r} is no element of {name}, of type {kind.name}") from None
     return tuple(found)
 
 
 def _element(attribute: Attribute, kind: Type, value: Any) -> Any:
-    """One element; raises what it likes where the value is none of this type."""
+    """Return one element; raise any exception if the value does not have this type."""
     if kind == Type.CUDNN_TYPE_VOID_PTR:
         return value
     if kind == Type.CUDNN_TYPE_HANDLE:
@@ -239,7 +243,7 @@ def finalize(descriptor: BackendDescriptor) -> None:
 
 
 def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, requested: int) -> tuple[int, tuple[Any, ...]]:
-    """Return how many elements an attribute of a finalised descriptor has, and at most ``requested`` of them."""
+    """Return the number of elements of a finalised descriptor's attribute, and at most ``requested`` of them."""
     text = f"{descriptor!r}: attributes are read from finalised descriptors"
     expect(descriptor.spec is not None, NOT_INITIALIZED, f"{GET}/c08", text)
     attribute = TYPES[descriptor.kind].attributes.get(name)
@@ -252,7 +256,7 @@ def get_attribute(descriptor: BackendDescriptor, name: Name, kind: Type, request
 
 
 def _shown(element: Any, kind: Type) -> Any:
-    """Return an element as a caller gets it: a descriptor is a new, finalised one."""
+    """Return an element for the caller; a descriptor is returned as a new, finalised one."""
     if isinstance(element, Finalized):
         return BackendDescriptor(element.kind, element)
     if kind == Type.CUDNN_TYPE_FLOAT and math.isfinite(element):

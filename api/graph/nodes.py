@@ -1,4 +1,5 @@
-"""Finalising operation nodes: which tensors make up a convolution, a pointwise operation, statistics (9.2.10 to 9.2.14)."""
+"""Finalise operation nodes: check which tensors form a convolution, a pointwise operation, statistics (9.2.10 to
+9.2.14)."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ from .life_cycle import Given, finalizes
 FORWARD = "CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR"
 BACKWARD_DATA = "CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR"
 BACKWARD_FILTER = "CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR"
-# The clauses of tensors with S+2 dimensions, with S+3 dimensions, and of those that are no convolution, by section.
+# CLAUSES maps a section to its clauses on tensors with S+2 dimensions, on tensors with S+3 dimensions, and on other
+# mismatches.
 CLAUSES = {FORWARD: ("c22", "c27", "c28"), BACKWARD_DATA: ("c16",) * 3, BACKWARD_FILTER: ("c16",) * 3}
 
 
 def _bound(section: str, convolution: GraphConvolution, x: GraphTensor, w: GraphTensor, y: GraphTensor) -> None:
-    """Image, filter and response make up this convolution."""
+    """Raise an error unless image, filter and response form this convolution."""
     image, window, response = (tensor.scalar_dims for tensor in (x, w, y))
     spatial, (flat, grouped, invalid) = convolution.rank, CLAUSES[section]
     ranks = {x.rank, w.rank, y.rank}

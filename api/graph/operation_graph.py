@@ -1,4 +1,4 @@
-"""Finalising operation graphs (9.2.15): which nodes make up a graph, in which order they run, which engines can execute it."""
+"""Finalise operation graphs (9.2.15): check the nodes, order them, and find the engines that can execute them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .engines import ENGINES
 from .life_cycle import Given, finalizes_with_results
 
 SECTION = "CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR"
-SCALARS = 2**31  # of one tensor: what 32 bits count (docs/errata.md, D125)
-POSITIONS = 2**31  # positions of a padded image, strides and dilations stay below this (docs/errata.md, D670)
+SCALARS = 2**31  # scalars per tensor, the exclusive limit of 32-bit indices (docs/errata.md, D125)
+POSITIONS = 2**31  # positions of a padded image, and strides and dilations, the exclusive limit (docs/errata.md, D670)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The nodes of a graph, each behind those whose outputs it reads, and the handle that it was described for."""
+    """Hold the nodes of a graph in topological order, and the handle for which it was described."""
 
     handle: Handle
     nodes: tuple[Node, ...]
@@ -54,7 +54,7 @@ def operation_graph(given: Given) -> tuple[Graph, Mapping[Name, tuple[Any, ...]]
 
 
 def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes in an order in which they can run; BAD_PARAM for what is no graph."""
+    """Return the nodes in topological order; raise BAD_PARAM if they do not form a graph."""
     clause = f"{SECTION}/c14"
     described: dict[int, GraphTensor] = {}
     writers: dict[int, int] = {}
@@ -89,7 +89,8 @@ def ordered(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _storable(tensor: GraphTensor, written: bool) -> None:
-    """Every engine counts the elements in 32 bits, and writes none twice."""
+    """Raise an error if the elements exceed 32-bit indices, or if a written tensor overlaps itself; every engine
+    requires this."""
     clause, size = f"{SECTION}/c16", SCALAR_BYTES[tensor.data_type]
     spans = 1 + sum((extent - 1) * stride for extent, stride in zip(tensor.dims, tensor.strides, strict=True))
     few = spans * tensor.vector_count < SCALARS
@@ -106,7 +107,7 @@ def _storable(tensor: GraphTensor, written: bool) -> None:
 
 
 def _countable(node: ConvolutionNode) -> None:
-    """Every engine counts the positions of an image with its padding in 32 bits. Raises NOT_SUPPORTED (c16) for more."""
+    """Raise NOT_SUPPORTED (c16) if the positions of a padded image exceed 32 bits, which every engine uses."""
     c, image = node.convolution, node.bound[0].scalar_dims[-node.convolution.rank :]
     padded = tuple(map(sum, zip(image, c.pre_padding, c.post_padding, strict=True)))
     furthest = max(*padded, *c.stride, *c.dilation)

@@ -1,4 +1,4 @@
-"""Finalising tensors, convolutions, pointwise settings, knob choices and variant packs (9.2.1, 9.2.7, 9.2.16, 9.2.17)."""
+"""Finalise tensors, convolutions, pointwise settings, knob choices and variant packs (9.2.1, 9.2.7, 9.2.16, 9.2.17)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def knob_choice(given: Given) -> KnobChoice:
 
 @dataclass(frozen=True)
 class VariantPack:
-    """The memory of an execution: a pointer for each unique id, and the workspace (None where none is needed)."""
+    """Hold the memory of an execution: a pointer per unique id, and the workspace, or None if none is needed."""
 
     pointers: Mapping[int, Any]
     workspace: Any

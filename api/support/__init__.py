@@ -1,1 +1,1 @@
-"""The document's tables of supported configurations, as data."""
+"""Hold the document's tables of supported configurations as data."""

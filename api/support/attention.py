@@ -1,4 +1,4 @@
-"""Multi-head attention: the supported data types, compute precisions and math types (7.2.43, table 40)."""
+"""Hold the supported data types, compute precisions and math types of multi-head attention (7.2.43, table 40)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
 TENSOR = cudnnMathType_t.CUDNN_TENSOR_OP_MATH
 CONVERSION = cudnnMathType_t.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
 
-# (dataType, computePrec) -> math types
+# PRECISIONS maps (dataType, computePrec) to math types.
 PRECISIONS = {
     (DOUBLE, DOUBLE): (DEFAULT,),
     (FLOAT, FLOAT): (DEFAULT, CONVERSION),

@@ -1,6 +1,7 @@
-"""Tables 17 to 22 (5.2.10) and 16 (5.2.9): which data types, formats and shapes each forward algorithm takes.
+"""Hold tables 17 to 22 (5.2.10) and 16 (5.2.9): the data types, formats and shapes that each forward algorithm
+supports.
 
-Cells that the source lost or merged are read as docs/errata.md says (D222 to D231).
+docs/errata.md (D222 to D231) decides the cells that the source lost or merged.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ FFT_TILING = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING
 WINOGRAD = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD
 WINOGRAD_NONFUSED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
 
-POSITIONS = 2**31  # positions of a padded input along a dimension stay below this (docs/errata.md, D670)
+POSITIONS = 2**31  # positions of a padded input along one dimension, the exclusive limit (docs/errata.md, D670)
 
-# Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241).
+# These algorithms have a CUDNN_TENSOR_OP_MATH variant in addition to the default one (docs/errata.md, D241).
 TENSOR_OP_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, WINOGRAD_NONFUSED)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row of table 17, and of table 16 where that lists it: bias is None where only the plain convolution exists."""
+    """Hold a row of table 17 and, if listed, of table 16; bias is None if only the plain convolution exists."""
 
     name: str
     x: cudnnDataType_t
@@ -83,7 +84,7 @@ CONFIGURATIONS = (
 
 @dataclass(frozen=True)
 class Problem:
-    """What the tables ask about."""
+    """Hold the descriptors that the tables are looked up with."""
 
     convolution: ConvolutionSpec
     x: TensorSpec
@@ -92,20 +93,20 @@ class Problem:
 
     @property
     def configuration(self) -> Configuration | None:
-        """Return the row of table 17 that has these data types."""
+        """Return the row of table 17 with these data types."""
         types = (self.x.data_type, self.w.data_type, self.convolution.compute_type, self.y.data_type)
         return next((c for c in CONFIGURATIONS if (c.x, c.w, c.compute, c.y) == types), None)
 
     @property
     def types_are_listed(self) -> bool:
-        """Some row of table 17 has these tensor types, whatever it computes in."""
+        """Return whether a row of table 17 has these tensor types, with any compute type."""
         types = (self.x.data_type, self.w.data_type, self.y.data_type)
         return any((c.x, c.w, c.y) == types for c in CONFIGURATIONS)
 
 
 def facts(problem: Problem, algorithm: IntEnum) -> dict[str, Any]:
-    """Return what decides whether a release takes a problem that no table has (served.json): nothing takes one that 32
-    bits do not count."""
+    """Return the facts that decide whether a release supports a problem outside the tables (served.json). No release
+    supports positions beyond 32 bits."""
     if beyond_positions(problem.convolution, problem.x, "x"):
         return {}
     configuration = problem.configuration
@@ -122,7 +123,8 @@ Layout = tuple[str, Callable[[TensorSpec], bool]]
 
 
 def packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorSpec], bool]:
-    """Return whether the dimensions that ``order(rank)`` lists, outermost first, lie innermost in memory without gaps."""
+    """Return a predicate: whether the dimensions in ``order(rank)``, outermost first, are the innermost in memory and
+    packed."""
 
     def fits(tensor: TensorSpec) -> bool:
         step = 1
@@ -141,7 +143,7 @@ def spatial_axes(rank: int) -> tuple[int, ...]:
 
 ANY_LAYOUT: Layout = ("any format except NCHW_VECT_C", lambda t: t.vector_length == 1)
 VECTORISED: Layout = ("NCHW_VECT_C", lambda t: t.vector_length > 1)
-# The EXT configurations have a plain FLOAT output, which no vectorised format can hold (docs/errata.md, D225).
+# The EXT configurations have a plain FLOAT output, which vectorised formats cannot hold (docs/errata.md, D225).
 VECTORISED_OR_FLOAT: Layout = (
     "NCHW_VECT_C, or NCHW CHW-packed where it is FLOAT",
     lambda t: t.vector_length > 1 or (t.data_type == FLOAT and packed_inside(lambda r: (1, *spatial_axes(r)))(t)),
@@ -194,7 +196,7 @@ FILTERS_BY_4: Rule = (
 
 @dataclass(frozen=True)
 class Row:
-    """One row of tables 18 to 22. spatial: dimensions of the convolution. clause: where the document says so."""
+    """Hold one row of tables 18 to 22. spatial: is the number of spatial dimensions. clause: is the row's clause."""
 
     clause: str
     spatial: int
@@ -206,7 +208,8 @@ class Row:
     rules: tuple[Rule, ...] = ()
 
     def violated(self, problem: Problem, names: tuple[str, str, str]) -> str | None:
-        """Return the first thing that the row demands and the problem lacks. names: of the arguments that describe x, w and y."""
+        """Return the first requirement of the row that the problem violates, or None. names: are the arguments that
+        describe x, w and y."""
         configuration = problem.configuration
         if configuration not in self.configurations:
             return f"one of {', '.join(c.name for c in self.configurations)}"
@@ -221,7 +224,7 @@ GEMMS = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
 FLOATING = (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)
 
 ROWS = (
-    # Table 18: 2-D, filter NCHW
+    # These rows are table 18: 2-D, filter NCHW.
     Row(f"{_F}/c24", 2, (IMPLICIT_GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, FLOATING),
     Row(f"{_F}/c25", 2, (IMPLICIT_PRECOMP_GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, FLOATING, (NO_DILATION,)),
     Row(f"{_F}/c26", 2, (GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION,)),
@@ -234,33 +237,33 @@ ROWS = (
         (NO_DILATION, STRIDE_1, FILTER_3)),
     Row(f"{_F}/c30", 2, (WINOGRAD_NONFUSED,), NCHW, ANY_LAYOUT, ANY_LAYOUT,
         (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG), (NO_DILATION, STRIDE_1, FILTER_3_OR_5)),
-    # Table 19: 2-D, filter NCHW_VECT_C
+    # These rows are table 19: 2-D, filter NCHW_VECT_C.
     Row(f"{_F}/c33", 2, GEMMS, NCHW_VECT_C, VECTORISED, VECTORISED_OR_FLOAT,
         (INT8x4_CONFIG, UINT8x4_CONFIG, INT8x4_EXT, UINT8x4_EXT), (NO_DILATION,)),
     Row(f"{_F}/c34", 2, (IMPLICIT_PRECOMP_GEMM,), NCHW_VECT_C, VECTORISED, VECTORISED, (INT8x32_CONFIG,), (NO_DILATION,)),
-    # Table 20: 2-D, filter NHWC
+    # These rows are table 20: 2-D, filter NHWC.
     Row(f"{_F}/c36", 2, GEMMS, NHWC, NHWC_FULLY_PACKED, NHWC_FULLY_PACKED,
         (INT8_CONFIG, INT8_EXT, UINT8_CONFIG, UINT8_EXT), (NO_DILATION, CHANNELS_BY_4, FILTERS_BY_4)),
     Row(f"{_F}/c37", 2, GEMMS, NHWC, NHWC_PACKED, NHWC_OR_NCHW_PACKED, FLOATING),
-    # Table 21: 3-D, filter NCHW
+    # These rows are table 21: 3-D, filter NCHW.
     Row(f"{_F}/c39", 3, GEMMS, NCHW, ANY_LAYOUT, ANY_LAYOUT, (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)),
     Row(f"{_F}/c41", 3, (FFT_TILING,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_SPATIALLY_PACKED,
         (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION, FILTER_UP_TO_16, STRIDE_1, PADDING_BELOW_FILTER)),
-    # Table 22: 3-D, filter NHWC
+    # These rows are table 22: 3-D, filter NHWC.
     Row(f"{_F}/c43", 3, (IMPLICIT_PRECOMP_GEMM,), NHWC, NHWC_PACKED, NHWC_PACKED,
         (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)),
 )  # fmt: skip
 
 
 def unsupported(problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> str | None:
-    """Why the tables do not have this problem for this algorithm; None where a row does."""
+    """Return why no row of the tables covers this problem with this algorithm, or None if a row does."""
     if algorithm == DIRECT:
         return f"{DIRECT.name} is not implemented"
     return violation(problem, algorithm, ROWS, ("xDesc", "wDesc", "yDesc"))
 
 
 def fused_unsupported(problem: Problem, fused: ConvolutionBiasActivationForward) -> str | None:
-    """Why table 16 does not have this bias, and an identity this algorithm; None where it has."""
+    """Return why table 16 does not cover this bias, or this algorithm for an identity, or None if it does."""
     configuration = problem.configuration
     if configuration is None or fused.bias.data_type != configuration.bias:
         return f"the bias is {fused.bias.data_type.name}, which is not fused with the types of the convolution"
@@ -272,7 +275,7 @@ def fused_unsupported(problem: Problem, fused: ConvolutionBiasActivationForward)
 
 
 def beyond_positions(convolution: ConvolutionSpec, x: TensorSpec, name: str) -> str | None:
-    """Say why 32 bits do not count the positions of the padded input; None where they do. name: of the argument that
+    """Return a message if the positions of the padded input exceed 32 bits, else None. name: is the argument that
     describes x."""
     padded = tuple(extent + 2 * padding for extent, padding in zip(x.dims[2:], convolution.padding, strict=True))
     if max(padded) < POSITIONS:
@@ -281,7 +284,8 @@ def beyond_positions(convolution: ConvolutionSpec, x: TensorSpec, name: str) -> 
 
 
 def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], names: tuple[str, str, str]) -> str | None:
-    """Why no row has this problem for this algorithm; None where one does. names: of the arguments that describe x, w and y."""
+    """Return why no row covers this problem with this algorithm, or None if a row does. names: are the arguments that
+    describe x, w and y."""
     if reason := beyond_positions(problem.convolution, problem.x, names[0]):
         return reason
     spatial, filter_format, w_name = problem.convolution.rank, problem.w.format, names[1]
@@ -293,7 +297,7 @@ def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], nam
     violations = [row.violated(problem, names) for row in rows]
     if None in violations:
         return None
-    # Of several rows, the one that has the data types says what is missing.
+    # If several rows apply, the row with these data types provides the message.
     told = next(
         (v for r, v in zip(rows, violations, strict=True) if problem.configuration in r.configurations), violations[0]
     )

@@ -1,6 +1,7 @@
-"""Tables 12 to 15 (5.2.8) and 36 to 39 (6.2.2): which data types, formats and shapes each algorithm of the gradients takes.
+"""Hold tables 12 to 15 (5.2.8) and 36 to 39 (6.2.2): the data types, formats and shapes that each gradient algorithm
+supports.
 
-The problem of a gradient is that of its forward convolution: what is described as x or as its gradient is x, dy is y.
+A gradient's problem is that of its forward convolution: x describes the input or its gradient, and y describes dy.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ from .convolution import (
     FILTER_FFT_TILING,
 ) = cudnnConvolutionBwdFilterAlgo_t
 
-# Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241, D291).
+# These algorithms have a CUDNN_TENSOR_OP_MATH variant in addition to the default one (docs/errata.md, D241, D291).
 DATA_TENSOR_OP_ALGORITHMS = (DATA_ALGO_1, DATA_WINOGRAD_NONFUSED)
 FILTER_TENSOR_OP_ALGORITHMS = (FILTER_ALGO_1, FILTER_WINOGRAD_NONFUSED)
-# Algorithms that 5.1.3.8 and 5.1.3.9 call non-deterministic (docs/errata.md, D213, D275).
+# Sections 5.1.3.8 and 5.1.3.9 call these algorithms non-deterministic (docs/errata.md, D213, D275).
 DATA_UNORDERED_ALGORITHMS = (DATA_ALGO_0,)
 FILTER_UNORDERED_ALGORITHMS = (FILTER_ALGO_0, FILTER_ALGO_3)
 
@@ -75,9 +76,9 @@ WITHOUT_DOUBLE = (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)
 
 _D = "cudnnConvolutionBackwardData"
 DATA_ROWS = (
-    # Table 12: 2-D, filter NHWC
+    # These rows are table 12: 2-D, filter NHWC.
     Row(f"{_D}/c10", 2, (DATA_ALGO_0, DATA_ALGO_1), NHWC, NHWC_PACKED, NHWC_PACKED, WITHOUT_DOUBLE),
-    # Table 13: 2-D, filter NCHW
+    # These rows are table 13: 2-D, filter NCHW.
     Row(f"{_D}/c11", 2, (DATA_ALGO_0,), NCHW, ANY_LAYOUT, NCHW_PACKED, FLOATING),
     Row(f"{_D}/c12", 2, (DATA_ALGO_1,), NCHW, ANY_LAYOUT, NCHW_PACKED, FLOATING),
     Row(f"{_D}/c13", 2, (DATA_FFT,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_PACKED, (PSEUDO_HALF, FLOAT_CONFIG),
@@ -89,28 +90,28 @@ DATA_ROWS = (
         (NO_DILATION, STRIDE_1, FILTER_3)),
     Row(f"{_D}/c16", 2, (DATA_WINOGRAD_NONFUSED,), NCHW, ANY_LAYOUT, NCHW_PACKED, WITHOUT_DOUBLE,
         (NO_DILATION, STRIDE_1, FILTER_3_OR_5)),
-    # Table 14: 3-D, filter NCHW
+    # These rows are table 14: 3-D, filter NCHW.
     Row(f"{_D}/c17", 3, (DATA_ALGO_0,), NCHW, ANY_LAYOUT, NCHW_PACKED,
         (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)),
     Row(f"{_D}/c18", 3, (DATA_ALGO_1,), NCHW, NCHW_PACKED, NCHW_PACKED, FLOATING, (NO_DILATION,)),
     Row(f"{_D}/c19", 3, (DATA_FFT_TILING,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_PACKED,
         (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION, FILTER_UP_TO_16, STRIDE_1, PADDING_BELOW_FILTER)),
-    # Table 15: 3-D, filter NHWC
+    # These rows are table 15: 3-D, filter NHWC.
     Row(f"{_D}/c20", 3, (DATA_ALGO_1,), NHWC, NHWC_PACKED, NHWC_PACKED, WITHOUT_DOUBLE),
 )  # fmt: skip
 
 
 def data_unsupported(problem: Problem, algorithm: cudnnConvolutionBwdDataAlgo_t) -> str | None:
-    """Why tables 12 to 15 do not have this problem for this algorithm; None where a row does."""
+    """Return why no row of tables 12 to 15 covers this problem with this algorithm, or None if a row does."""
     return violation(problem, algorithm, DATA_ROWS, ("dxDesc", "wDesc", "dyDesc"))
 
 
 _F = "cudnnConvolutionBackwardFilter"
-# The column that is headed dyDesc is that of dy, the one headed dxDesc that of x (docs/errata.md, D274).
+# The column with the heading dyDesc applies to dy, and dxDesc to x (docs/errata.md, D274).
 FILTER_ROWS = (
-    # Table 36: 2-D, filter NHWC
+    # These rows are table 36: 2-D, filter NHWC.
     Row(f"{_F}/c13", 2, (FILTER_ALGO_0, FILTER_ALGO_1), NHWC, NHWC_PACKED, ANY_LAYOUT, (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)),
-    # Table 37: 2-D, filter NCHW
+    # These rows are table 37: 2-D, filter NCHW.
     Row(f"{_F}/c14", 2, (FILTER_ALGO_0,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
     Row(f"{_F}/c15", 2, (FILTER_ALGO_1,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
     Row(f"{_F}/c16", 2, (FILTER_FFT,), NCHW, NCHW_PACKED, NCHW_PACKED, (PSEUDO_HALF, FLOAT_CONFIG),
@@ -120,14 +121,14 @@ FILTER_ROWS = (
         (NO_DILATION, STRIDE_1, FILTER_3_OR_5)),
     Row(f"{_F}/c19", 2, (FILTER_FFT_TILING,), NCHW, NCHW_PACKED, NCHW_PACKED, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG),
         (NO_DILATION, ROWS_OF_UP_TO_256, STRIDE_1, PADDING_BELOW_FILTER)),
-    # Table 38: 3-D, filter NCHW
+    # These rows are table 38: 3-D, filter NCHW.
     Row(f"{_F}/c20", 3, (FILTER_ALGO_0,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
     Row(f"{_F}/c21", 3, (FILTER_ALGO_3,), NCHW, FULLY_PACKED, FULLY_PACKED, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG)),
-    # Table 39: 3-D, filter NHWC
+    # These rows are table 39: 3-D, filter NHWC.
     Row(f"{_F}/c22", 3, (FILTER_ALGO_1,), NHWC, NHWC_PACKED, NHWC_PACKED, WITHOUT_DOUBLE),
 )  # fmt: skip
 
 
 def filter_unsupported(problem: Problem, algorithm: cudnnConvolutionBwdFilterAlgo_t) -> str | None:
-    """Why tables 36 to 39 do not have this problem for this algorithm; None where a row does."""
+    """Return why no row of tables 36 to 39 covers this problem with this algorithm, or None if a row does."""
     return violation(problem, algorithm, FILTER_ROWS, ("xDesc", "dwDesc", "dyDesc"))

@@ -1,7 +1,7 @@
-"""Fused operations: which attributes the packs of each sequence have, and what they hold (6.1.3.2, 6.1.3.4, tables 23 to 35).
+"""Hold the attributes of each fused sequence's parameter packs and their values (6.1.3.2, 6.1.3.4, tables 23 to 35).
 
-The tables leave out two sequences, GEN_BITMASK and DACTIVATION_FORK_DBATCHNORM: their attributes are those that NVIDIA's library
-takes (docs/errata.md, D257).
+The tables omit two sequences, GEN_BITMASK and DACTIVATION_FORK_DBATCHNORM; their attributes follow NVIDIA's library
+(docs/errata.md, D257).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONV_ADD = cudnnFusedOps_t.CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION
 GEN_BITMASK = cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK
 DBATCHNORM = cudnnFusedOps_t.CUDNN_FUSED_DACTIVATION_FORK_DBATCHNORM
 
-# sequence -> attributes of its constant parameter pack, without CUDNN_PARAM_
+# _CONST maps a sequence to the attributes of its constant parameter pack, without CUDNN_PARAM_.
 _CONST = {
     CONV_BNSTATS: "XDESC XDATA_PLACEHOLDER BN_MODE BN_EQSCALEBIAS_DESC BN_EQSCALE_PLACEHOLDER BN_EQBIAS_PLACEHOLDER ACTIVATION_DESC"
     " CONV_DESC WDESC WDATA_PLACEHOLDER YDESC YDATA_PLACEHOLDER YSTATS_DESC YSUM_PLACEHOLDER YSQSUM_PLACEHOLDER",
@@ -52,7 +52,8 @@ _SCALARS = {
 }
 WORKSPACE = Variant.CUDNN_PTR_WORKSPACE
 WORKSPACE_SIZE, COUNT, FACTOR, EPSILON = _SCALARS
-# sequence -> the scalars of its variant parameter pack beside the size of the workspace, which every one has
+# _VARIANT_SCALARS maps a sequence to the scalars of its variant parameter pack, besides the workspace size that every
+# sequence has.
 _VARIANT_SCALARS = {
     FINALIZE_TRAINING: (COUNT, FACTOR, EPSILON),
     FINALIZE_INFERENCE: (EPSILON,),
@@ -61,11 +62,13 @@ _VARIANT_SCALARS = {
 
 
 def promise_of(pointer: Variant) -> Const | None:
-    """Return the placeholder that says what a device pointer of a variant parameter pack will be; None for the workspace and scalars."""
+    """Return the placeholder that describes a device pointer of a variant parameter pack, or None for the workspace and
+    scalars."""
     return Const.__members__.get(f"CUDNN_PARAM_{pointer.name.removeprefix('CUDNN_PTR_')}_PLACEHOLDER")
 
 
-# sequence -> attributes of its variant parameter pack: a pointer for each placeholder, the workspace, the scalars
+# VARIANT maps a sequence to the attributes of its variant parameter pack: one pointer per placeholder, the workspace,
+# the scalars.
 VARIANT = {
     ops: (
         *(label for label in Variant if promise_of(label) in labels),
@@ -82,14 +85,14 @@ _DESCRIPTORS = {
     Const.CUDNN_PARAM_WDESC: "cudnnFilterDescriptor_t",
     Const.CUDNN_PARAM_DWDESC: "cudnnFilterDescriptor_t",
 }
-PRESETS: dict[str, IntEnum] = {  # of what is no descriptor
+PRESETS: dict[str, IntEnum] = {  # initial values of attributes that are not descriptors.
     "cudnnBatchNormMode_t": cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
     "cudnnFusedOpsPointerPlaceHolder_t": cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL,
 }
 
 
 def const_type(label: Const) -> str:
-    """Return the type of an attribute of a constant parameter pack: of a descriptor, or an enumeration."""
+    """Return the type of a constant parameter pack's attribute: a descriptor type or an enumeration."""
     if label == Const.CUDNN_PARAM_BN_MODE:
         return "cudnnBatchNormMode_t"
     if label.name.endswith("_PLACEHOLDER"):
@@ -98,12 +101,12 @@ def const_type(label: Const) -> str:
 
 
 def scalar_type(label: Variant) -> str | None:
-    """Return the C type of a scalar of a variant parameter pack; None for a device pointer."""
+    """Return the C type of a variant parameter pack's scalar, or None for a device pointer."""
     return _SCALARS.get(label)
 
 
 _C, _V = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsVariantParamLabel_t"
-# sequence -> the clauses that say which batch normalisation modes and activations are supported, ...
+# MODE_CLAUSES maps a sequence to the clauses on supported batch normalisation modes and activations.
 MODE_CLAUSES = {
     CONV_BNSTATS: f"{_C}/c009",
     WGRAD: f"{_C}/c062",
@@ -111,7 +114,8 @@ MODE_CLAUSES = {
     FINALIZE_INFERENCE: f"{_C}/c141",
 }
 ACTIVATION_CLAUSES = {CONV_BNSTATS: f"{_C}/c022", WGRAD: f"{_C}/c075", CONV_ADD: f"{_C}/c193"}
-# ... that pointers are NULL, aligned to their elements or to 16 bytes as the placeholders promise, ...
+# PROMISE_CLAUSES maps it to the clauses on pointers: NULL, aligned to their elements or aligned to 16 bytes, as the
+# placeholders promise.
 PROMISE_CLAUSES = {
     CONV_BNSTATS: ("c023", "c024", "c025"),
     WGRAD: ("c040", "c041", "c042"),
@@ -119,7 +123,7 @@ PROMISE_CLAUSES = {
     FINALIZE_INFERENCE: ("c098", "c099", "c100"),
     CONV_ADD: ("c119", "c120", "c121"),
 }
-# ... and what the workspace and its size must be.
+# WORKSPACE_CLAUSES maps it to the clauses on the workspace and its size.
 WORKSPACE_CLAUSES = {
     CONV_BNSTATS: ("c019", "c021"),
     WGRAD: ("c036", "c038"),
@@ -128,7 +132,7 @@ WORKSPACE_CLAUSES = {
     CONV_ADD: ("c115", "c117"),
 }
 EPSILON_CLAUSES = {FINALIZE_TRAINING: f"{_V}/c070", FINALIZE_INFERENCE: f"{_V}/c092"}
-# (sequence, descriptor) -> the clause that says its shape
+# SHAPE_CLAUSES maps (sequence, descriptor) to the clause on the descriptor's shape.
 SHAPE_CLAUSES = {
     (CONV_BNSTATS, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c013",
     (CONV_BNSTATS, Const.CUDNN_PARAM_YSTATS_DESC): f"{_C}/c037",
@@ -147,7 +151,7 @@ def clause_of(listed: str) -> str:
     return f"{_V}/{listed}"
 
 
-# pointer -> the operand of the operations
+# OPERANDS maps a pointer to the operations' operand.
 OPERANDS = {
     Variant.CUDNN_PTR_XDATA: "x",
     Variant.CUDNN_PTR_BN_EQSCALE: "eqScale",
