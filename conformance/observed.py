@@ -1,9 +1,9 @@
-"""``DUALDNN_BACKEND=observe:PATH``: the calls of a program go to the library at PATH, and what it computed is judged.
+"""Judge what a program computes with the library at PATH: ``DUALDNN_BACKEND=observe:PATH``.
 
-The C library of this project (api/abi/) stands between an unmodified program and the library that it was written for. Each call is
-made there, with the program's own arguments; beside it our own descriptors are filled by the same calls, so that our documented
-functions say which operation a call stands for. Its memory is read before and after the call and held to the reference. A status
-that the document does not let the library answer is noted, too. The program sees nothing of it.
+The C library of this project (api/abi/) is placed between an unmodified program and the library it was written for.
+Each call is made there with the program's own arguments. The same calls also fill our own descriptors, so that our
+documented functions tell which operation a call means. Its memory is read before and after the call and compared with
+the reference. A status that the document does not allow is noted too. The program notices nothing.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ from .recorded.model import Record, save_recording, status_of
 from .recorded.recorder import NOT_RECORDED, Recorder
 
 Array = np.ndarray[Any, Any]
-CHAINS = 8  # judged calls that keep something, of which the last is judged with its whole batch, and so are weight gradients behind it
-AMPLE = 1 << 62  # bytes: what our own function is told that a workspace has, whose size is the library's affair
+# judged calls per fully judged one: the last of so many that keep something is judged with its whole batch, and so are
+# weight gradients after it
+CHAINS = 8
+AMPLE = 1 << 62  # workspace bytes that our own function is told; the real size is the library's affair
 FORWARDED = ("cudnnSetCallback", "cudnnGetCallback")
 
 
 class NotJudged(Exception):
-    """Why what a call computed cannot be judged."""
+    """Say why the results of a call cannot be judged."""
 
 
 class Seen:
-    """Device memory of the program, as our functions and the recorder see it."""
+    """Wrap the program's device memory for our functions and the recorder."""
 
     writable = True
 
@@ -66,7 +68,7 @@ class Seen:
 
 
 class Memory:
-    """Reads the memory of the device, or of the process where there is no driver."""
+    """Read memory of the device, or of the process if there is no driver."""
 
     def __init__(self) -> None:
         try:
@@ -75,7 +77,9 @@ class Memory:
             self.driver = None
 
     def synchronize(self, stream: int) -> None:
-        """Wait for the work of the device, unless the stream of the call is capturing: waiting would end the capture."""
+        """Wait for the device. Raises NotJudged if the call's stream is capturing, because waiting would end
+        the capture.
+        """
         if self.driver is None:
             return
         status = ctypes.c_int()
@@ -85,14 +89,14 @@ class Memory:
             raise NotJudged("the device could not be waited for")
 
     def available(self, address: int) -> int | None:
-        """Bytes from an address to the end of its allocation; None where nobody knows."""
+        """Return the bytes from an address to the end of its allocation, or None if unknown."""
         try:
             return bytes_behind(address)
         except ValueError:
             raise NotJudged(f"{address:#x} is no memory of the device") from None
 
     def read(self, address: int, nbytes: int) -> Array:
-        """A copy of these bytes."""
+        """Return a copy of these bytes."""
         if self.driver is None:
             return memory_at(address, nbytes).copy()
         found = np.empty(nbytes, np.uint8)
@@ -103,7 +107,7 @@ class Memory:
 
 
 class Shadow(ReferenceBackend):
-    """A backend that computes nothing and remembers what it was asked for."""
+    """Compute nothing, and remember which operation was asked for."""
 
     description = "the operations of another library's calls"
 
@@ -125,26 +129,26 @@ class Shadow(ReferenceBackend):
 
 
 class Theirs:
-    """Our descriptors and handles, by the pointers that the other library gave out."""
+    """Map the pointers of the other library to our descriptors and handles."""
 
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
-        self.pointers: dict[int, int] = {}  # by id() of the object
+        self.pointers: dict[int, int] = {}  # id() of the object -> pointer
 
     def get(self, pointer: int) -> Any:
-        """The object behind a pointer; None behind NULL."""
+        """Return the object behind a pointer, or None for NULL."""
         return self.objects.get(pointer, STRAY) if pointer else None
 
     def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
-        """The rule that makes the object of the argument of this index."""
+        """Return a function that looks up the object of the argument with this index."""
         return lambda c: self.get(c[index])
 
     def add(self, value: Any) -> int:
-        """The pointer of an object that the library knows, too; NULL of another."""
+        """Return the pointer of an object that the library knows too, or NULL."""
         return self.pointers.get(id(value), 0)
 
     def put(self, pointer: int, value: Any) -> None:
-        """A new object; the pointer of one that was freed may come again."""
+        """Add a new object. The pointer of a freed object may be reused."""
         self.objects[pointer] = value
         self.pointers[id(value)] = pointer
 
@@ -154,34 +158,35 @@ class Theirs:
 
 
 class Observer(Border):
-    """The exports of our library, behind which another one answers."""
+    """Export our library's functions and let another library answer."""
 
     is_replayed = False
 
     def __init__(self, ffi: Any, lib: Any, face: Face, path: str) -> None:
         super().__init__(ffi, lib, face)
         self.path = Path(path).resolve()
-        # A library of ours that is observed computes itself; its exports are not ours.
+        # An observed library of ours computes by itself; its exports are not ours.
         os.environ["DUALDNN_BACKEND"] = "reference"
         self.library = ctypes.CDLL(str(self.path), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
         self.objects = Theirs()
         self.marshalling.objects = self.objects
         self.memory, self.lock, self.findings = Memory(), threading.RLock(), Findings(self.path)
         self.portion = Portion.of_environment()
-        # What the reference keeps for a later call, and of which entries of the batch, by the address of that memory.
+        # This maps an address to the batch entries it was judged for, and to the contents that the reference keeps for
+        # later calls.
         self.kept: dict[int, tuple[tuple[int, ...] | None, Array]] = {}
-        self.unknown: set[int] = set()  # descriptors that hold what our functions refused
-        self.sizes: dict[str, int] = {}  # what the library's queries said last
+        self.unknown: set[int] = set()  # descriptors with settings that our functions refused
+        self.sizes: dict[str, int] = {}  # last answers of the library's size queries
         self.record = os.environ.get("DUALDNN_RECORD")
         self.recorder = Recorder(self) if self.record else None
         self.version = self.foreign(functions()["cudnnGetVersion"])
         self.number = int(self.version()) if self.version else 0
-        # A call that the release serves beyond the document does not count as another status.
+        # A call that this release serves beyond the document must not count as a wrong status.
         if self.number > CUDNN_VERSION:
             releases.act_by_default_as("8.9.7" if self.number < 90000 else "9.19")
 
     def __getattr__(self, name: str) -> Any:
-        """For the recorder: the answer of a query, if the program has asked it."""
+        """Return the answer of a query for the recorder, if the program has asked it."""
         if name not in functions():
             raise AttributeError(name)
 
@@ -193,7 +198,7 @@ class Observer(Border):
         return answer
 
     def foreign(self, function: Function) -> Any:
-        """The library's own function; None where it has none."""
+        """Return the library's own function, or None if it has none."""
         if not hasattr(self.library, function.name):
             return None
         address = ctypes.cast(getattr(self.library, function.name), ctypes.c_void_p).value
@@ -216,7 +221,7 @@ class Observer(Border):
         return call
 
     def finish(self) -> None:
-        """The summary on the standard error, and the recording; once."""
+        """Print the summary on standard error, and save the recording; once."""
         findings, self.findings = self.findings, Findings(self.path)
         print(findings.text(), file=sys.stderr, flush=True)
         if folder := os.environ.get("DUALDNN_OBSERVE_OUT"):
@@ -231,7 +236,7 @@ class Observer(Border):
 
 
 class Observed:
-    """One function: how its calls are made twice."""
+    """Make the calls of one function twice: in the library and in ours."""
 
     def __init__(self, observer: Observer, function: Function, foreign: Any) -> None:
         self.observer, self.function, self.foreign = observer, function, foreign
@@ -242,10 +247,10 @@ class Observed:
         self.returned = [(i, p) for i, p in enumerate(self.parameters) if p.is_returned]
         self.makes = [(i, p) for i, p in self.returned if p.base_type in DESCRIPTORS or p.base_type == "cudnnHandle_t"]
         self.destroys = function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
-        self.answer: int | None = None  # of the library, to the call that is being made
+        self.answer: int | None = None  # status of the library for the current call
 
     def __call__(self, c: tuple[Any, ...]) -> int:
-        """The library's own status, whatever becomes of the judging."""
+        """Return the library's own status, whatever the judgment."""
         observer = self.observer
         if self.body is None:
             observer.findings.left[f"{self.function.name} is not implemented here"] += 1
@@ -257,7 +262,7 @@ class Observed:
             return int(self.foreign(*c))
         try:
             return self._twice(c, arguments)
-        except Exception as error:  # a mistake of ours is no status of theirs
+        except Exception as error:  # A mistake of ours must not change their status.
             observer.findings.left[f"{self.function.name}: {type(error).__name__}: {error}"[:200]] += 1
             return int(self.foreign(*c)) if self.answer is None else self.answer
 
@@ -295,7 +300,7 @@ class Observed:
         self.observer.findings.note("difference" if known else "status", described + known)
 
     def _ours(self, arguments: list[Any]) -> tuple[Any, CudnnError | None, Any]:
-        """What our own function returns, why it refuses, and which operation it asked for."""
+        """Return our function's result, its refusal, and the operation that it asked for."""
         observer = self.observer
         if self.function.name == "cudnnCreate":
             return Handle(Shadow(observer.memory), releases.current()), None, None
@@ -320,7 +325,7 @@ class Observed:
         return result, None, shadow.asked if shadow is not None else None
 
     def _foreign(self, c: tuple[Any, ...], arguments: list[Any], ours: Any, asked: Any) -> int:
-        """Make the call, recorded where that is wanted."""
+        """Make the call, and record it if wanted."""
         observer = self.observer
         if observer.recorder is None or self.function.name in NOT_RECORDED:
             self.answer = int(self.foreign(*c))
@@ -341,13 +346,13 @@ class Observed:
             else value
             for parameter, value in zip(self.function.arguments, arguments, strict=True)
         ]
-        with contextlib.suppress(CudnnError):  # which the answer says, too
+        with contextlib.suppress(CudnnError):  # The answer contains the error too.
             observer.recorder._call(self.function.name, perform, *given)
         assert self.answer is not None
         return self.answer
 
     def _follow(self, c: tuple[Any, ...], ours: Any, refusal: CudnnError | None, held: list[Descriptor]) -> None:
-        """Keep up with a call that the library made: new objects, destroyed ones, its answers beside ours."""
+        """Follow a successful call of the library: new and destroyed objects, and its results compared with ours."""
         observer = self.observer
         if refusal is not None:
             observer.unknown |= {id(value) for value in held}
@@ -371,17 +376,17 @@ class Observed:
 
 
 class Look:
-    """Hold what is seen of a call that computes: its memory before it, and what it has written.
+    """Observe a call that computes: its memory before, and what it writes.
 
-    Of a large call whose elements have formulas a sample is judged (programs/watch.py), of one whose batch can be cut some entries of it
-    (programs/entries.py), of others every element.
+    A large call with formulas is judged by a sample (programs/watch.py), and one with a divisible batch by some entries
+    (programs/entries.py). Every element of other calls is judged.
     """
 
     def __init__(self, call: Observed, asked: tuple[Operation, dict[str, Any]], c: tuple[Any, ...]) -> None:
         self.call, self.observer, self.c = call, call.observer, c
         self.operation, self.operands = asked
         self.function = call.function.name
-        self.stream = self.observer.objects.get(c[0]).user_stream or 0  # of the handle
+        self.stream = self.observer.objects.get(c[0]).user_stream or 0  # stream of the handle
         self.before: dict[str, Array] = {}
         self.watch: Watch | None = None
         self.entries: EntriesWatch | None = None
@@ -414,12 +419,15 @@ class Look:
             self.entries = EntriesWatch(self.operation, self._seen(), read, chosen)
 
     def _private(self, names: tuple[str, ...]) -> list[str]:
-        """The operands among these whose contents are the library's affair."""
+        """Return those of these operands with contents in a form of the library's own."""
         raw = {*self.operation.raw} - {*self.operation.public}
         return [name for name in self.operation.operands if name in raw and name in names]
 
     def _chosen(self, number: int) -> tuple[int, ...] | None:
-        """Which entries of the batch are judged, None for all: those that calls before were followed for."""
+        """Return the batch entries to judge, or None for all.
+
+        They must be the entries that earlier calls were followed for.
+        """
         chosen = chosen_of(self.operation, number)
         for name in self._private(self.operation.inputs):
             operand = self.operands[name]
@@ -433,14 +441,14 @@ class Look:
         return None if keeps and self.row.judged % CHAINS == CHAINS - 1 else chosen
 
     def _kept(self, name: str) -> tuple[tuple[int, ...] | None, Array]:
-        """What the reference keeps of a raw input, and of which entries."""
+        """Return what the reference keeps of a raw input, and for which entries."""
         operand = self.operands[name]
         if operand is None or operand.address not in self.observer.kept:
             raise NotJudged(f"{name} was not made by an observed call")
         return self.observer.kept[operand.address]
 
     def finish(self) -> None:
-        """Judge what the call has written."""
+        """Judge what the call wrote."""
         began = time.monotonic()
         try:
             if self.reason:
@@ -460,7 +468,7 @@ class Look:
         self._judged(max([watch.said.worst, *(found.ratio for found in watch.said.wrong)]), "\n".join(problems))
 
     def _judged(self, worst: float, problem: str) -> None:
-        """Note what was found. problem: what is wrong, empty where nothing is."""
+        """Record a judgment. ``problem`` says what is wrong, and is empty otherwise."""
         self.row.judged += 1
         self.row.worst = max(self.row.worst, worst)
         if problem:
@@ -469,7 +477,7 @@ class Look:
             self.observer.findings.note("wrong", text, f"{self.function} {self.operation}")
 
     def _judge_whole(self) -> None:
-        """Judge every element, or every one of some entries."""
+        """Judge every element, of the whole batch or of some entries."""
         before = self.entries.before if self.entries else self.before
         kept = {name: self._kept(name)[1] for name in self._private(self.operation.inputs) if name not in before}
         if self.entries:
@@ -477,14 +485,14 @@ class Look:
         else:
             verdict, chosen = judge(self.operation, before, self._contents(), kept), None
         for name, contents in verdict.kept.items():
-            if self.operands[name] is not None:  # a result that the program did not want
+            if self.operands[name] is not None:  # The program did not want this result.
                 self.observer.kept[self.operands[name].address] = chosen, contents
         problem = verdict.explanation()
         part = f"of entries {', '.join(map(str, chosen))} of the batch, numbered anew: " if chosen and problem else ""
         self._judged(verdict.error_ratio, part + problem)
 
     def _seen(self) -> dict[str, tuple[int, int]]:
-        """The address and the bytes of each operand whose contents are looked at."""
+        """Return the address and the bytes of each operand whose contents are examined."""
         found = {}
         for name, operand in self.operands.items():
             if operand is None or not self._is_seen(name):
@@ -496,7 +504,7 @@ class Look:
         return found
 
     def _contents(self) -> dict[str, Array]:
-        """The bytes of what the operation reads and writes; operands at one address are one array."""
+        """Return the bytes that the operation reads and writes. Operands at one address share one array."""
         by_address: dict[tuple[int, int], Array] = {}
         found = {}
         for name, key in self._seen().items():
@@ -506,19 +514,21 @@ class Look:
         return found
 
     def _is_seen(self, name: str) -> bool:
-        """Whether an operand's contents are looked at: no workspace, no memory whose form is the library's affair."""
+        """Return whether an operand's contents are examined: not workspaces, nor memory in a form of the
+        library's own.
+        """
         operation = self.operation
         if name not in (*operation.inputs, *operation.outputs):
             return False
         if name not in operation.raw or name in operation.public:
             return True
         if not has_formula(operation):
-            return False  # Recurrent networks and attention keep a form of the library's own, whatever its size.
+            return False  # Recurrent networks and attention use a form of the library's own, whatever its size.
         sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
         return any(int(self.c[i]) == operation.nbytes(name) for i in sizes)
 
 
 def comparable(parameter: Parameter) -> bool:
-    """Whether an output is one number that the document decides."""
+    """Return whether an output is one number that the document determines."""
     whole = parameter.base_type in ENUMERATIONS or parameter.base_type in ("int", "int32_t", "int64_t")
     return whole and parameter.length is None and parameter.base_type != "cudnnStatus_t"

@@ -1,7 +1,7 @@
-"""The pytest plugin of the suite: runs every case once per subject and collects what the report needs.
+"""Run every case once per subject under pytest, and collect the data of the report.
 
-Cases get ``subject`` (what is judged), ``cudnn`` (its functions), ``handle``, ``caller`` (calls.Caller), ``trial`` (run
-an operation and judge it) and ``refuses`` (a call must raise a status, citing a clause).
+Cases get ``subject`` (what is judged), ``cudnn`` (its functions), ``handle``, ``caller`` (calls.Caller), ``trial``
+(runs an operation and judges it) and ``refuses`` (checks that a call raises a status and cites a clause).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
     )
-    if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
+    if not hasattr(config, "workerinput"):  # Workers send their results to the controlling process.
         if config.getoption("--resume"):
             config.option.done = earlier_results(config)
         config.pluginmanager.register(Collector(config), "conformance-collector")
@@ -107,9 +107,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     names = subject_names(metafunc.config)
     mark = next(metafunc.definition.iter_markers("per_subject"), None)
-    if mark is None:  # recorded calls answer nothing but what they were asked
+    if mark is None:  # Recorded calls answer only what they were asked.
         called = [name for name in names if not is_recorded(name)]
-        if any(metafunc.definition.iter_markers("ours")):  # calls that no foreign library has
+        if any(metafunc.definition.iter_markers("ours")):  # No foreign library has these calls.
             called = [name for name in called if opened(name).ours]
         # pytest shortens the names of long values, and the path of a library may be long.
         metafunc.parametrize("subject", called, ids=called, indirect=True, scope="session")
@@ -126,13 +126,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:
-    """Functions are called by their names: an address would be another in every process."""
+    """Return the name of a function, because its address differs between processes."""
     return getattr(val, "__name__", None) if callable(val) else None
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected stays: walking it again and again took a fifth of the time of collecting it."""
+    """Disable garbage collection during collection, because walking all items repeatedly takes a fifth of its time."""
     gc.disable()
     yield
     gc.enable()
@@ -140,5 +140,5 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Cases live as long as their process: no collection of garbage walks all of them again."""
+    """Freeze garbage collection: cases live as long as their process, and need not be walked again."""
     gc.freeze()

@@ -1,4 +1,6 @@
-"""How far a run has come: on a terminal a bar with the share done, the time left and the failures so far, elsewhere ten lines."""
+"""Show the progress of a run: a bar with the share done, the time left and failures on a terminal, or else ten
+lines.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,22 @@ from typing import Any, TextIO
 import pytest
 
 BAR = 24  # characters of the bar
-INTERVAL = 0.2  # seconds between two pictures of the bar
+INTERVAL = 0.2  # seconds between two updates of the bar
 SHARES = 10  # lines of a run without a terminal
 
 
 def clock(seconds: float) -> str:
-    """Return a duration as people read it: 0:07, 12:40, 1:05:00."""
+    """Return a duration for people: 0:07, 12:40, 1:05:00."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Bar:
-    """Shows the progress of work on a stream. ``total``: parts of the work, 0 where nobody knows yet; ``noun``: what the parts are."""
+    """Show the progress of work on a stream.
+
+    ``total`` is the number of parts, 0 while unknown; ``noun`` names the parts.
+    """
 
     def __init__(
         self,
@@ -33,7 +38,7 @@ class Bar:
     ) -> None:
         self.noun, self.total, self.stream, self.now = noun, total, stream or sys.stdout, now
         self.done: float = 0
-        self.notes = ""  # what stands behind the share
+        self.notes = ""  # text after the share
         self.started = now()
         self.drawn = -INTERVAL
         self.shown = False
@@ -41,7 +46,7 @@ class Bar:
         self.terminal = self.stream.isatty()
 
     def advance(self, done: float, notes: str = "") -> None:
-        """Note how much is done, and show it where it is time for that."""
+        """Record how much is done, and show it if it is time."""
         self.done, self.notes = done, notes
         if not self.total:
             return
@@ -55,11 +60,11 @@ class Bar:
 
     @property
     def share(self) -> float:
-        """The share that is done, 0 to 1."""
+        """Return the share that is done, 0 to 1."""
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     def text(self) -> str:
-        """Return the share, the parts, the notes, and the time that the rest takes at the rate so far."""
+        """Return the share, the parts, the notes, and the time left at the average rate."""
         elapsed = self.now() - self.started
         left = (
             f"about {clock(elapsed / self.share - elapsed)} left" if 0 < self.share < 1 else f"{clock(elapsed)} taken"
@@ -68,14 +73,14 @@ class Bar:
         return ", ".join(filter(None, (f"{self.share:4.0%}  {parts}", self.notes, left)))
 
     def draw(self) -> None:
-        """Draw the bar over the one before."""
+        """Draw the bar over the previous one."""
         full = round(BAR * self.share)
         self.stream.write(f"\r\x1b[K[{'#' * full}{'-' * (BAR - full)}] {self.text()}")
         self.stream.flush()
         self.drawn, self.shown = self.now(), True
 
     def clear(self) -> None:
-        """Take the bar away, so that a line can stand where it was."""
+        """Remove the bar, so that a line can be written in its place."""
         if self.shown:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
@@ -83,7 +88,7 @@ class Bar:
 
 
 class Progress:
-    """A pytest plugin of the controlling process: the bar instead of a letter for each case."""
+    """Show the bar instead of a letter for each case, as a pytest plugin of the controlling process."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.bar = Bar("cases", stream=stream)
@@ -102,14 +107,14 @@ class Progress:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_report_teststatus(self) -> Iterator[None]:
-        """Count a case as pytest does, and write no letter."""
+        """Count a case as pytest does, but write no letter."""
         outcome: Any = yield
         category, _, _ = outcome.get_result()
         outcome.force_result((category, "", ""))
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Iterator[None]:
-        """Whoever tells of a failure finds a free line."""
+        """Clear the bar before a failure is reported."""
         if report.failed:
             self.bar.clear()
         yield

@@ -1,11 +1,12 @@
-"""Faults put between a case and its subject: a case that passes under one of them proves nothing.
+"""Inject faults between a case and its subject: a case that passes under one of them proves nothing.
 
-With ``dualdnn conformance --prove`` each case runs once as it is, once more (what cannot be repeated on one handle is not proven), and once under
-each fault: of the documented functions whose clauses it names, and of the memory that its trials judge. A case fails that a fault did not
-disturb although the fault changed something.
+With ``dualdnn conformance --prove`` each case runs once unchanged and once again; a case that cannot be repeated on one
+handle is not proven. Then it runs once under each fault of the documented functions whose clauses it names, and of the
+memory that its trials judge. A case fails if it passes although a fault changed something.
 
-Our backends also run each case once with the check of each clause switched off which the case names and a refusal in it cites. A case that
-passes all the same fails. A case that fails because the next check refused the same call does not prove the clause: its arguments are wrong in two ways.
+Our backends also run each case without the check of each clause that the case names and its refusal cites. A case that
+still passes fails. A case that fails because the next check refused the same call does not prove the clause: its
+arguments are wrong in two ways.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ def _size_too_small(result: Any, error: CudnnError | None) -> Outcome | None:
 
 
 def _moved(result: Any) -> Any:
-    """Every number of a result one larger (1 becomes 0), None where it has none."""
+    """Return a result with every number one larger (1 becomes 0), or None if it has no number."""
     if isinstance(result, (bool, str)) or result is None:
         return None
     if isinstance(result, (int, float)):
-        return 0 if result == 1 else result + 1  # a flag changes, too
+        return 0 if result == 1 else result + 1  # This changes a flag too.
     if not isinstance(result, (tuple, list)):
         return None
     parts = [_moved(part) for part in result]
@@ -88,14 +89,14 @@ CALL_FAULTS: dict[str, Callable[[Any, CudnnError | None], Outcome | None]] = {
     "a result off by one": _result_off,
 }
 LOG_FAULT = "fields of the log exchanged"
-# Clauses whose cases look at what a message says of time, process and thread.
+# Cases of these clauses look at the time, process and thread of a message.
 OF_MESSAGES = {"cudnnSetCallback/c17"}
 FIELDS = ("time_sec", "time_usec", "time_delta", "pid", "tid")
 OURS_ONLY = ("another clause",)
 
 
 class Faulty:
-    """The functions of a subject, some of which answer with a fault while there is one."""
+    """Wrap the functions of a subject; some answer with a fault while one is active."""
 
     def __init__(self, cudnn: Any) -> None:
         self._cudnn = cudnn
@@ -104,10 +105,10 @@ class Faulty:
         self.functions: frozenset[str] = frozenset()
         self.applied = False
         self.exchanges = False  # whether fields of the log are exchanged
-        self.refused_otherwise = False  # whether another check refused what the check that is off let pass
+        self.refused_otherwise = False  # whether another check refused a call that the disabled check let pass
         self.succeeded: dict[
             str, list[list[Any]]
-        ] = {}  # function -> what its calls without the check said that succeeded
+        ] = {}  # function -> arguments of its calls that succeeded without the check
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._cudnn, name)
@@ -136,7 +137,10 @@ class Faulty:
         return function(mask, udata, exchanged)
 
     def _unchecked(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Make a call without the check of one clause; a refusal that no ``expect`` made, and cites it, is answered with success."""
+        """Make a call without the check of one clause.
+
+        A refusal that ``expect`` did not raise, but that cites the clause, becomes success.
+        """
         CHECKS.passed = False
         name = getattr(function, "__name__", "")
         said = ["" if is_filled(name, at) else told(value) for at, value in enumerate(args)]
@@ -148,14 +152,16 @@ class Faulty:
             if error.clause == CHECKS.off:
                 self.applied = True
                 return None
-            checked = CHECKS.passed and error.status != EXECUTION_FAILED  # a device that fails has checked nothing
+            checked = CHECKS.passed and error.status != EXECUTION_FAILED  # A failing device has checked nothing.
             self.refused_otherwise |= checked and not self._has_one_defect(name, said)
             raise
         finally:
             self.applied |= CHECKS.passed
 
     def _has_one_defect(self, name: str, said: list[str]) -> bool:
-        """Return whether one argument is all that a call differs in from one that succeeded: two clauses forbid the same thing."""
+        """Return whether a call differs in one argument from one that succeeded: two clauses then forbid the
+        same thing.
+        """
         return any(sum(map(ne, said, other)) == 1 for other in self.succeeded.get(name, ()) if len(other) == len(said))
 
     def _call(self, fault: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -174,15 +180,16 @@ class Faulty:
 
 
 class Proving:
-    """Runs each case under every fault."""
+    """Run each case under every fault."""
 
     def __init__(
         self, clauses_of: Callable[[Any], set[str]], faults: bool, part: str, known: Mapping[str, Any] | None = None
     ) -> None:
         """Prove cases, clauses, or both.
 
-        faults: whether cases run under the faults of calls and memory, too. part: i/n, the part of the clauses whose breaks are tried, none
-        of empty text. known: clause -> {"case", "by"} of another subject, where only these cases run under these breaks.
+        faults: whether cases also run under faults of calls and memory. part: i/n, the part of the clauses whose breaks
+        are tried; empty for none. known: clause -> {"case", "by"} of another subject; only these cases then run, under
+        these breaks.
         """
         self.clauses_of, self.faults, self.part, self.known = clauses_of, faults, part, known
         self.proofs = ClauseProofs()
@@ -225,7 +232,7 @@ class Proving:
         return True
 
     def _named(self, pyfuncitem: Any) -> set[str]:
-        """Return the clauses of the part that a case names, and those whose refusals it has checked."""
+        """Return the clauses of the part that a case names or whose refusals it has checked."""
         named = {clause for clause in self.clauses_of(pyfuncitem) if of_part(clause, self.part)}
         if self.known is None:
             return named
@@ -233,7 +240,7 @@ class Proving:
         return {clause for clause in named if self.known.get(clause, {}).get("case") == case}
 
     def _under_faults(self, pyfuncitem: Any, subject: Any, case: Case, cited: set[str], noticed: list[str]) -> None:
-        """Run a case under every fault; fail where it passes under one that changed something."""
+        """Run a case under every fault; fail if it passes under one that changed something."""
         faulty = subject.cudnn
         blind = {mark.args[0] for mark in pyfuncitem.iter_markers("blind")}
         if unknown := blind - {*CALL_FAULTS, *MEMORY_FAULTS, LOG_FAULT}:

@@ -1,4 +1,4 @@
-"""Where a report comes from: what was run, from which sources, on what machine, and whether it is complete."""
+"""Describe the origin of a report: what was run, from which sources, on what machine, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPLETE, PARTIAL, INTERRUPTED = "complete", "partial", "interrupted"
 
 
 def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[str, Any]) -> dict[str, Any]:
-    """Facts about where and how a report was made. ``run``: state, command and selection."""
+    """Return facts about where and how a report was made. ``run``: state, command and selection."""
     return {
         **run,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
@@ -38,7 +38,7 @@ def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[
 
 
 def commit() -> str:
-    """The commit of the sources, with a mark where they were changed; the version where they are no checkout."""
+    """Return the commit of the sources, marked if they were changed, or the version if they are no checkout."""
     sources = Path(__file__).resolve().parents[1]
     if (sources / ".git").exists():
         told = [
@@ -57,7 +57,7 @@ def _said(command: list[str]) -> str:
 
 
 def cpu() -> str:
-    """Model and number of the processors."""
+    """Return the model and number of the processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def cpu() -> str:
 
 
 def driver() -> str:
-    """The version of CUDA that NVIDIA's driver serves."""
+    """Return the CUDA version that NVIDIA's driver supports."""
     number = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))

@@ -1,4 +1,4 @@
-"""A run of pytest and its exit status as a command of ``dualdnn`` has it."""
+"""Run pytest, and translate its exit status for a command of ``dualdnn``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATUSES: dict[int, int] = {pytest.ExitCode.OK: 0, pytest.ExitCode.TESTS_FAILED:
 
 
 class Interrupts:
-    """Notes that somebody stopped a run, for which pytest's own status is that of cases which cannot be imported."""
+    """Record that a user interrupted a run. pytest's own status would be that of cases that cannot be imported."""
 
     noted = False
 
@@ -22,7 +22,7 @@ class Interrupts:
 
 
 def run_pytest(options: Sequence[str], plugins: Sequence[Any] = ()) -> int:
-    """0, 1 where a case failed, 2 where cases could not run, INTERRUPTED where somebody stopped them."""
+    """Run pytest. Return 0, 1 if a case failed, 2 if cases could not run, or INTERRUPTED if a user stopped them."""
     interrupts = Interrupts()
     status = pytest.main([*options], plugins=[*plugins, interrupts])
     return INTERRUPTED if interrupts.noted else STATUSES.get(status, 2)

@@ -1,4 +1,6 @@
-"""Which clauses our backends have to show: those of the implemented functions of both documents and their types."""
+"""List the clauses that our backends have to show: those of the implemented functions of both documents, and of
+their types.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .report import CaseResult, Clause, load_clauses
 
-# What no parameter of an implemented function names: what a callback gets; the backend API's chapter, and the enumerations of
-# its attributes.
+# No parameter of an implemented function names these: what a callback gets, the backend API's chapter, and the
+# enumerations of its attributes.
 BEHIND = {
     "cudnnSetCallback": {"cudnnSeverity_t"},
     "cudnnSetFusedOpsConstParamPackAttribute": {"cudnnFusedOpsPointerPlaceHolder_t"},
@@ -39,21 +41,22 @@ BEHIND = {
 
 
 def types() -> set[str]:
-    """The documented types that implemented functions take or return."""
+    """Return the documented types that implemented functions take or return."""
     of_parameters = {parameter.base_type for name in FUNCTIONS for parameter in functions()[name].parameters}
     return of_parameters.union(*(found for name, found in BEHIND.items() if name in FUNCTIONS))
 
 
 _WRITTEN = json.loads(resources.files(__package__).joinpath("unshown.json").read_text(encoding="utf-8"))
-# Clauses that no machine can show through this calling convention, with the reason.
+# No machine can show these clauses through this calling convention; the value is the reason.
 UNSHOWN: dict[str, str] = _WRITTEN["clauses"]
-# Name of a class of other clauses that not every machine shows -> its reason, and what its clauses are like; the first that fits counts.
+# Not every machine shows the clauses of these classes. A class has a reason and a pattern of its clauses; the first
+# match counts.
 CLASSES: dict[str, dict[str, Any]] = _WRITTEN["classes"]
 
 
 @cache
 def clauses() -> dict[str, Clause]:
-    """The clauses of the document; those that cannot be shown here are marked so, with the reason."""
+    """Return the clauses of the document. Clauses that cannot be shown here are marked with the reason."""
     return {
         name: replace(clause, shown_on="no", reason=UNSHOWN[name]) if name in UNSHOWN else _with_reason(clause)
         for name, clause in load_clauses().items()
@@ -68,7 +71,7 @@ def _with_reason(clause: Clause) -> Clause:
 
 
 def class_of(clause: Clause) -> str | None:
-    """Return the class of a clause that not every machine shows, None where no class fits."""
+    """Return the class of a clause that not every machine shows, or None if no class fits."""
     return next((name for name, like in CLASSES.items() if _fits(clause, like)), None)
 
 
@@ -79,13 +82,13 @@ def _fits(clause: Clause, like: Mapping[str, Any]) -> bool:
 
 
 def in_scope() -> list[str]:
-    """Ids of the clauses that every backend of ours has to show on any machine."""
+    """Return the ids of the clauses that each of our backends has to show on any machine."""
     wanted = types() | set(FUNCTIONS) | {"miopenGuide", *filter(available, miopen_functions())}
     return [c.id for c in clauses().values() if c.function in wanted and c.shown_on in ("cpu", "both")]
 
 
 def without_a_case(subject: str, results: Iterable[CaseResult]) -> list[str]:
-    """Clauses in scope that no passed or failed case of the subject cites."""
+    """Return the clauses in scope that no passed or failed case of the subject cites."""
     shown = {
         clause
         for result in results

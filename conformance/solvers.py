@@ -1,5 +1,4 @@
-"""The accelerated backend's solvers and kernels under the suite: every trial by every solver that can serve it, and which case
-launches which kernel."""
+"""Run trials by every accelerated solver that can serve them, and record which case launches which kernel."""
 
 from __future__ import annotations
 
@@ -22,22 +21,22 @@ from dualdnn.api.operations import Operation
 from .trial import Step
 
 T = TypeVar("T")
-PREFERRED, ALL = "preferred", "all"  # or names: by which solvers trials run
+PREFERRED, ALL = "preferred", "all"  # Otherwise --solvers names the solvers for trials.
 KERNELS_FILE = "kernels.json"
-ORDERS = 3  # of threads
-NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
+ORDERS = 3  # orders of threads on the emulated device
+NOT_LAUNCHED = "unlaunched.json"  # file of the kernels that no case can launch here, with the reasons
 
 
 @dataclass
 class Used:
-    """The kernels that a case launched, the modules that they are compiled from, and the solvers that planned their launches."""
+    """Hold the kernels that a case launched, their modules, and the solvers that planned the launches."""
 
     kernels: set[str] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     solvers: set[str] = field(default_factory=set)
 
     def lists(self) -> dict[str, list[str]]:
-        """Return what was used, as values of JSON."""
+        """Return what was used, as JSON values."""
         return {name: sorted(found) for name, found in vars(self).items()}
 
 
@@ -51,7 +50,7 @@ def noted(used: Used) -> Iterator[None]:
 
 
 def unknown_solvers(wanted: str) -> list[str]:
-    """What --solvers names that is no solver."""
+    """Return the names in --solvers that are not solvers."""
     names = [] if wanted in (PREFERRED, ALL) else wanted.split(",")
     return [name for name in names if name not in solver_names()]
 
@@ -59,10 +58,12 @@ def unknown_solvers(wanted: str) -> list[str]:
 def by_solvers(
     handle: Any, operations: Sequence[Operation], run: Callable[[str | None], T], wanted: str, used: Used | None = None
 ) -> T:
-    """Run as it is planned ("preferred"), then by each other solver that can serve one of the operations ("all"); or by those that are
-    named alone, with commas between them, where one can serve. Returns the first result. ``used``: gets the names of all solvers that ran,
-    unless they are those preferred."""
-    if wanted == PREFERRED:  # of a foreign library, too, whose handle has no backend of ours
+    """Run by solvers, and return the first result.
+
+    "preferred" runs as planned. "all" then runs each other solver that can serve one of the operations. Comma-separated
+    names run only these, if one can serve. ``used`` receives all solvers that ran, except under "preferred".
+    """
+    if wanted == PREFERRED:  # Foreign libraries run like this too; their handle has no backend of ours.
         return run(None)
     backend = handle.backend
     names = dict.fromkeys(name for operation in operations for name in backend.solvers(operation))
@@ -76,7 +77,7 @@ def by_solvers(
     if used:
         used.solvers |= set(left)
     for name in left:
-        handle.answers.clear()  # calls that were prepared by another solver
+        handle.answers.clear()  # These calls were prepared by another solver.
         with forcing(name):
             results.append(run(name))
     handle.answers.clear()
@@ -84,16 +85,21 @@ def by_solvers(
 
 
 def by_each_solver(handle: Any, operation: Operation, run: Callable[[], object]) -> None:
-    """Run as the operation is planned, then by each other solver of the accelerated backend that can serve it: what a case calls itself. A
-    foreign library has none."""
+    """Run as planned, then by each other accelerated solver that can serve the operation, for a case that makes its
+    calls itself.
+
+    A foreign library has no solvers.
+    """
     wanted = ALL if hasattr(getattr(handle, "backend", None), "solvers") else PREFERRED
     by_solvers(handle, [operation], lambda _: run(), wanted)
 
 
 @contextmanager
 def threads_ordered(handle: Any, case: str) -> Iterator[None]:
-    """In this scope the emulated device runs threads forward, backward, or shuffled, another order for each case: a missing barrier shows
-    in one of them. The one of DUALDNN_EMULATION_SEED goes before."""
+    """Run the emulated device's threads forward, backward or shuffled in this scope, in an order chosen by the case.
+
+    One of the orders exposes a missing barrier. DUALDNN_EMULATION_SEED takes precedence.
+    """
     device = getattr(getattr(handle, "backend", None), "device", None)
     if device is None or device.kind != "emulated" or "DUALDNN_EMULATION_SEED" in os.environ:
         yield
@@ -107,7 +113,7 @@ def threads_ordered(handle: Any, case: str) -> Iterator[None]:
 
 @contextmanager
 def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
-    """Plan in this scope as on a device of so many multiprocessors, on a GPU of no more than it has."""
+    """Plan in this scope for a device with this number of SMs, at most those of a real GPU."""
     device = getattr(getattr(handle, "backend", None), "device", None)
     if device is None:
         yield
@@ -128,7 +134,7 @@ def divided_among(handle: Any, multiprocessors: int) -> Iterator[None]:
 
 
 def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
-    """Return the steps with as many bytes of workspace as the solvers that are forced need, where that is more than they have."""
+    """Return the steps, with larger workspaces if the forced solvers need more."""
     sized = []
     for step in steps:
         operation: Any = step.operation
@@ -141,8 +147,10 @@ def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
 
 
 def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
-    """Write which cases launched which kernel, by which solver, compiled from which module, and how long these cases took; returns kernel ->
-    ids of the cases."""
+    """Write which cases launched which kernel, by which solver, from which module, and their times.
+
+    Return kernel -> case ids.
+    """
     tables: dict[str, dict[str, set[str]]] = {"kernels": {}, "solvers": {}, "modules": {}}
     seconds: dict[str, float] = {}
     for result in results:
@@ -154,7 +162,7 @@ def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict
 
 
 def merged_kernels(read: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
-    """Write one kernels.json of those of several runs; returns kernel -> ids of the cases."""
+    """Merge the kernels.json of several runs and write it. Return kernel -> case ids."""
     tables: dict[str, dict[str, set[str]]] = {}
     seconds: dict[str, float] = {}
     for document in read:
@@ -191,14 +199,16 @@ def covering(table: Mapping[str, Any]) -> list[str]:
 
 
 def excused() -> dict[str, str]:
-    """Kernels that no case launches on the emulated device -> the reason."""
+    """Return the kernels that no case launches on the emulated device, with the reasons."""
     table: dict[str, str] = json.loads(resources.files(__package__).joinpath(NOT_LAUNCHED).read_text(encoding="utf-8"))
     return table
 
 
 def without_a_launch(launched: Mapping[str, Any], subjects: Iterable[str]) -> list[str]:
-    """The kernels of the house that no case launched and nothing excuses; those too that are excused though one did. None where no
-    subject has kernels."""
+    """Return our kernels that no case launched without an excuse, and excused kernels that were launched.
+
+    Return none if no subject has kernels.
+    """
     if not any(name.startswith("accelerated") for name in subjects):
         return []
     names = entry_points()

@@ -1,6 +1,8 @@
-"""One trial: operations called on a subject with seeded inputs, outputs in poisoned memory between guard zones, judged
-against the exact results and their derived bounds. Operations of a chain share operands, as a backward call has the reserve
-space of its forward call."""
+"""Call operations on a subject with seeded inputs, and judge the results: one trial.
+
+Outputs are in poisoned memory between guard zones, and are compared with the exact results and their derived bounds.
+Operations of a chain share operands: a backward call gets the reserve space of its forward call.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,17 @@ from .contents import contents
 from .inputs import fill, is_random
 
 Array = np.ndarray[Any, Any]
-GUARD = 256  # bytes before every operand and after every output, filled with a pattern
-POISON = 0xFF  # what outputs and gaps hold before the call: NaN in every floating type
+GUARD = 256  # bytes of pattern before every operand and after every output
+POISON = 0xFF  # byte of outputs and gaps before the call: NaN in every floating type
 PATTERN = 0xA5
-SPOTS = 6  # elements of each output of the reference that formulas evaluate once more
+SPOTS = 6  # elements of each output of the reference that formulas also evaluate
 
 
 @dataclass
 class Trial:
-    """What a trial found: of one operation, or of the last of a chain that was called.
+    """Hold what a trial found for one operation, or for the last called one of a chain.
 
-    earlier: what was found of the operations of the chain before it, which passed.
+    earlier: the results of the chain's previous operations, which passed.
     """
 
     operation: Operation
@@ -43,7 +45,7 @@ class Trial:
 
     @property
     def whole(self) -> list[Trial]:
-        """Every operation of the chain that was called."""
+        """Return the results of every operation of the chain that was called."""
         return [*self.earlier, self]
 
     def explanation(self) -> str:
@@ -51,14 +53,14 @@ class Trial:
 
 
 def seed_of(operation: Operation, seed: int) -> int:
-    """A seed that is the same in every process."""
+    """Return a seed that is the same in every process."""
     return zlib.crc32(f"{seed} {operation}".encode())
 
 
 def prepare(
     operation: Operation, inputs: str | Mapping[str, str], seed: int, aliases: Mapping[str, str] | None = None
 ) -> dict[str, Array]:
-    """Bytes of every operand before the call; an alias has no memory of its own."""
+    """Return the bytes of every operand before the call; an alias shares its original's memory."""
     random = np.random.default_rng(seed_of(operation, seed))
     kinds = inputs if isinstance(inputs, Mapping) else dict.fromkeys(operation.operands, inputs)
     memory: dict[str, Array] = {}
@@ -78,7 +80,7 @@ def prepare(
 
 @dataclass
 class Step:
-    """One call of a chain. ``names``: operand -> name of its memory in the chain, where that is another than the operand's."""
+    """Describe one call of a chain. ``names`` maps an operand to its memory in the chain, if that has another name."""
 
     operation: Operation
     names: Mapping[str, str] = field(default_factory=dict)
@@ -89,9 +91,9 @@ class Step:
 
 
 class Chain:
-    """Guarded memory of a subject that several calls share, and what the reference keeps for the later ones of them.
+    """Hold a subject's guarded memory that several calls share, and what the reference keeps for later calls.
 
-    tamper: changes what was read back, where somebody proves that the case would notice (prove.py).
+    tamper: a function that changes what was read back, to prove that the case notices (prove.py).
     """
 
     tamper: ClassVar[Callable[..., None] | None] = None
@@ -146,11 +148,11 @@ class Chain:
         return Trial(operation, verdict, problems, after)
 
     def _first(self, name: str) -> int:
-        """The byte of its buffer that a memory of the chain begins at."""
+        """Return the offset at which a memory of the chain begins in its buffer."""
         return GUARD + self.offsets.get(name, 0)
 
     def _place(self, name: str, bytes_: Array, operation: Operation, operand: str, names: Mapping[str, str]) -> Array:
-        """The bytes that an operand has before the call; memory that the chain has not seen is made, with these bytes."""
+        """Return the bytes of an operand before the call. Memory that is new to the chain is created with them."""
         first = self._first(name)
         if name in self.placed:
             _, whole, size = self.placed[name]
@@ -159,10 +161,10 @@ class Chain:
             return whole[first : first + bytes_.size].copy()
         given = self.given.get(name, bytes_)
         if operation.raw.get(operand) == "workspace_bytes" and given.size < bytes_.size:
-            given = bytes_  # the solver that is forced needs more than the one that was asked
+            given = bytes_  # A forced solver may need more than the one that was asked.
         bytes_ = given.copy()
         written = any(n in operation.outputs or n in operation.raw for n in names if names[n] == name)
-        tail = GUARD if written else 0  # reads beyond an input end at the end of its allocation
+        tail = GUARD if written else 0  # A read beyond an input then reaches the end of its allocation.
         whole = np.full(first + bytes_.size + tail, PATTERN, np.uint8)
         whole[first : first + bytes_.size] = bytes_
         self.placed[name] = (self.caller.handle.to_device(whole), whole, bytes_.size)
@@ -175,7 +177,7 @@ class Chain:
 
 
 def _first_with(names: Mapping[str, str], operand: str) -> str:
-    """The first operand that has the same memory."""
+    """Return the first operand with the same memory."""
     return next(other for other, name in names.items() if name == names[operand])
 
 
@@ -187,10 +189,10 @@ def attempt(
     aliases: Mapping[str, str] | None = None,
     before: Mapping[str, Array] | None = None,
 ) -> Trial:
-    """Call the operation once and judge what it did.
+    """Call the operation once and judge it.
 
-    inputs: a kind of ``inputs.KINDS``, for all operands or by operand. aliases: operand -> operand whose memory it is.
-    before: the bytes of the operands, instead of seeded ones.
+    inputs: a kind of ``inputs.KINDS``, for all operands or for each. aliases: operand -> operand with the same memory.
+    before: the bytes of operands, instead of seeded ones.
     """
     return attempt_chain(caller, [Step(operation, aliases or {}, inputs)], seed, before)
 
@@ -202,9 +204,10 @@ def attempt_chain(
     before: Mapping[str, Array] | None = None,
     offsets: Mapping[str, int] | None = None,
 ) -> Trial:
-    """Make the calls one after the other on shared memory, until one fails; what that one, or else the last one, did.
+    """Make the calls in order on shared memory until one fails, and return the result of the last one made.
 
-    before: bytes of memory of the chain, by name, instead of seeded ones. offsets: how many bytes behind an aligned address it begins.
+    before: bytes of the chain's memory by name, instead of seeded ones. offsets: bytes by which a memory begins after
+    an aligned address.
     """
     chain = Chain(caller, seed, before, offsets)
     called: list[Trial] = []
@@ -219,7 +222,7 @@ def attempt_chain(
 
 
 def _damaged_guards(name: str, before: Array, now: Array, first: int, size: int) -> list[str]:
-    """Guard zones that changed."""
+    """Return messages on guard zones that changed."""
     zones = {"before its start": slice(0, first), "after its end": slice(first + size, None)}
     damaged = {where: np.flatnonzero(before[zone] != now[zone]) for where, zone in zones.items()}
     return [f"{name}: {bytes_.size} bytes {where} changed" for where, bytes_ in damaged.items() if bytes_.size]

@@ -1,4 +1,4 @@
-"""Kernels of operations, or of the calls of an API log, compiled and loaded before the first of them is made."""
+"""Compile and load the kernels of operations, or of an API log's calls, before the first call."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .replay.api_logs import Reader, read_log
 
 
 def warm_up(what: str | Path | Iterable[Operation | str], device: str = "gpu", index: int = 0) -> int:
-    """Compile the kernels of operations, as many at a time as there are cores, and load them into a device.
+    """Compile the kernels of operations in parallel, and load them into a device.
 
-    what: the path of an API log (of cuDNN 8 or of this project), or operations or their texts. Returns how many modules
-    were compiled. Where nothing can be compiled, those are loaded that are there. Raises ValueError where a log has no
-    call that computes, or a text is none of an operation; DeviceUnavailable without the device.
+    what: the path of an API log (of cuDNN 8 or of this project), or operations or their texts. Returns the number of
+    compiled modules. Where nothing can be compiled, existing modules are loaded. Raises ValueError for a log without a
+    call that computes, or for an invalid text; DeviceUnavailable without the device.
     """
     opened = open_device(device, index)
     operations = [with_room(operation, opened) for operation in _operations(what)]
@@ -45,12 +45,12 @@ def modules_of(operations: Iterable[Operation], device: Any) -> list[Module]:
 
 
 def with_room(operation: Any, device: Any) -> Any:
-    """Return an operation with the workspace that its plan asks for, and few steps of one that launches step by step."""
+    """Return an operation with the workspace that its plan needs, and with few steps if it launches step by step."""
     return of_few_steps(with_workspace(operation, device), device)
 
 
 def operations_of_log(path: Path) -> list[Operation]:
-    """Return the operations of an API log, each once. Calls that the log breaks off are left out."""
+    """Return the distinct operations of an API log. Calls that the log cuts off are left out."""
     with open(path, encoding="utf-8", errors="replace") as lines:
         calls = read_log(lines).calls
     found = dict.fromkeys(_computed(calls))
@@ -62,7 +62,7 @@ def operations_of_log(path: Path) -> list[Operation]:
 def _computed(calls: Iterable[Any]) -> Iterator[Operation]:
     read = Reader()
     for call in calls:
-        with contextlib.suppress(Exception):  # a log can have anything
+        with contextlib.suppress(Exception):  # A log can contain anything.
             if (asked := read(call)) is not None:
                 yield asked.operation
 

@@ -1,7 +1,8 @@
-"""Declared breaks of clauses: what the code would do if it violated one sentence of the document.
+"""Declare breaks of clauses: what the code would do if it violated one sentence of the document.
 
-``rules`` derives them from a clause's kind and from the parameters, enumerators and functions that its text names; ``border`` applies
-one of them to the calls of a subject. A clause is proven where a case that names it fails under a break of it (docs/evidence.md).
+``rules`` derives them from a clause's kind, and from the parameters, enumerators and functions in its text. ``border``
+applies one of them to the calls of a subject. A clause is proven if a case that names it fails under a break of it
+(docs/evidence.md).
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from .rules import Break, breaks_of
 
 __all__ = ["HOWS", "Border", "Break", "breaks_of"]
 
-# The name of a way to break a call -> what makes the call so
+# name of a way to break calls -> function that breaks a call
 HOWS: Mapping[str, Call] = {
     "argument": operands.argument,
     "meaning": operands.meaning,

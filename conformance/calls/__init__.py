@@ -1,4 +1,4 @@
-"""From operations to the documented calls of a subject, derived from the function table."""
+"""Turn operations into the documented calls of a subject, derived from the function table."""
 
 from .caller import Caller, described, roomy, sized
 from .exceptions import attention_buffers

@@ -1,4 +1,4 @@
-"""From an operation to the documented call: descriptors made through the subject's own setters, then the call."""
+"""Turn an operation into its documented call, with descriptors made by the subject's own setters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ RECURRENT = (RNNForward, RNNBackwardData, RNNBackwardWeights)
 
 
 def function_of(kind: type[Operation]) -> str:
-    """The documented function that computes an operation."""
+    """Return the documented function that computes an operation."""
     return FUNCTIONS.get(kind, f"cudnn{kind.__name__}")
 
 
 class Caller:
-    """Makes calls of one subject on one handle.
+    """Make calls of one subject on one handle.
 
-    dropout: a dropout descriptor for the networks of its calls, which else get one with the operation's states.
-    plan: the execution plan of the graph that it calls.
-    any_engine: graphs are executed by whichever engine takes them, for which there are is the library's own affair.
+    dropout: a dropout descriptor for recurrent networks; without it, they get one with the operation's states. plan:
+    the execution plan of the current graph. any_engine: whether any engine may execute graphs, because the set of
+    engines is the library's own affair.
     """
 
     dropout: Any = None
@@ -39,46 +39,49 @@ class Caller:
         self.any_engine = any_engine
 
     def __call__(self, operation: Operation, memory: Memory) -> None:
-        """Make the call that ``operation`` stands for on the given operands."""
+        """Make the call that ``operation`` means on the given operands."""
         self._call(function_of(type(operation)), operation, memory)
 
     def workspace_bytes(self, operation: Operation) -> int:
-        """Bytes of workspace that the subject asks for."""
+        """Return the bytes of workspace that the subject asks for."""
         return self._call(WORKSPACES[type(operation)], operation, {})
 
     def _call(self, name: str, operation: Operation, memory: Memory) -> Any:
         return getattr(self.cudnn, name)(*self.values(name, operation, memory))
 
     def values(self, name: str, operation: Operation, memory: Memory) -> list[Any]:
-        """The arguments of a documented function for an operation on the given operands."""
+        """Return the arguments of a documented function for an operation on the given operands."""
         return [value(self, operation, memory) for value in arguments(name, type(operation))]  # type: ignore[arg-type]  # types are hashable
 
     def keep(self, descriptor: Any, memory: Any) -> None:
-        """Keep memory as long as the descriptor that names it."""
+        """Keep memory alive as long as the descriptor that names it."""
         descriptor.kept = memory
 
     def descriptor(self, spec: Any) -> Any:
-        """A descriptor of the kind that the specification is of, with this specification."""
+        """Return a descriptor with this specification."""
         return made(self.cudnn, spec)
 
     def tensor(self, spec: TensorSpec) -> Any:
-        """A tensor descriptor with this specification."""
+        """Return a tensor descriptor with this specification."""
         return self.descriptor(spec)
 
     def filter(self, spec: FilterSpec) -> Any:
-        """A filter descriptor with this specification."""
+        """Return a filter descriptor with this specification."""
         return self.descriptor(spec)
 
 
 def described(make: Caller, operation: Operation) -> tuple[Any, ...]:
-    """The descriptors of the operation in the order in which the query of its workspace takes them."""
+    """Return the operation's descriptors in the order of its workspace query."""
     query = WORKSPACES[type(operation)]
     found = arguments(query, type(operation))  # type: ignore[arg-type]  # types are hashable
     return tuple(value(make, operation, {}) for value in found if value.is_descriptor)
 
 
 def sized(make: Caller, operation: Any) -> Any:
-    """The operation with the workspace that the subject asks for, of a recurrent network with its spaces; itself where it has none."""
+    """Return the operation with the workspace that the subject asks for, or unchanged without one.
+
+    A recurrent network also gets its reserve space.
+    """
     if isinstance(operation, RECURRENT):
         x = operation.dx if isinstance(operation, RNNBackwardData) else operation.x
         network = RNN["rnnDesc"](make, operation, {})
@@ -93,8 +96,10 @@ def sized(make: Caller, operation: Any) -> Any:
 
 
 def roomy(make: Caller, operation: Any) -> Any:
-    """A call of a recurrent network or of a fused normalisation with spaces that are as large as the subject asks for, where that is
-    more than it has: what another library keeps there is its own affair. Itself where it is none, or where the subject says no size."""
+    """Return a recurrent network or fused normalisation with spaces enlarged to what the subject asks for.
+
+    Another library stores its own data there. Other operations, and those without a known size, are unchanged.
+    """
     try:
         if isinstance(operation, RECURRENT):
             asked = sized(make, operation)

@@ -1,8 +1,8 @@
-"""The arguments of a call, derived from the function table and from what the operation names and describes.
+"""Derive the arguments of a call from the function table and the operation's operands and fields.
 
-A parameter is the handle; the memory of the operand of its name; the descriptor of the operand or of the specification that
-its name or type says; the size of a raw operand; the only enumerator of its type; else the field of its name. What is none of
-these stands in ``exceptions``.
+A parameter is the handle, the memory of the operand with its name, or the descriptor that its name or type selects. It
+may also be the size of a raw operand, the only enumerator of its type, or the field with its name. ``exceptions`` lists
+all other parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZE = "SizeInBytes"
 
 @dataclass(frozen=True)
 class Argument:
-    """How one argument follows from (the caller, the operation, the memory of its operands)."""
+    """Compute one argument from (the caller, the operation, the memory of its operands)."""
 
     value: Callable[[Any, Any, Mapping[str, Any]], Any]
     is_descriptor: bool = False
@@ -37,7 +37,10 @@ class Argument:
 
 @cache
 def arguments(function: str, kind: type[Operation]) -> tuple[Argument, ...]:
-    """The arguments of a documented function for an operation of this kind. LookupError names a parameter that nothing tells."""
+    """Return the arguments of a documented function for this kind of operation.
+
+    Raises LookupError for an underivable parameter.
+    """
     return tuple(_argument(function, parameter, kind) for parameter in functions()[function].arguments)
 
 
@@ -69,14 +72,14 @@ def _argument(function: str, parameter: Parameter, kind: type[Operation]) -> Arg
 
 
 def _described(make: Any, spec: Any) -> Any:
-    """The descriptor; NULL where an optional operand is; descriptors where the operation has several."""
+    """Return the descriptor, NULL for an absent optional operand, or a list of several descriptors."""
     if isinstance(spec, tuple):
         return [make.descriptor(part) for part in spec]
     return None if spec is None else make.descriptor(spec)
 
 
 def _field(parameter: Parameter, kind: type[Operation]) -> str | None:
-    """The field of the operation that the parameter passes."""
+    """Return the field of the operation that the parameter passes."""
     if parameter.name in kind.parameters:
         return kind.parameters[parameter.name]
     types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]  # records are data classes

@@ -1,4 +1,4 @@
-"""How a descriptor with a given specification is made: the documented setters, as data."""
+"""List the documented setters that make a descriptor with a given specification."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _activation(s: ActivationSpec) -> Iterable[Setting]:
 
 
 def _pooling(s: PoolingSpec) -> Iterable[Setting]:
-    """Images take the 2-D setter."""
+    """Yield the setting; images use the 2-D setter."""
     if len(s.window) == 2:
         yield "cudnnSetPooling2dDescriptor", s.mode, s.nan, *s.window, *s.padding, *s.stride
     else:
@@ -64,7 +64,7 @@ def _transform(s: TransformSpec) -> Iterable[Setting]:
 
 
 def _convolution(s: ConvolutionSpec) -> Iterable[Setting]:
-    """Images take the 2-D setter."""
+    """Yield the settings; images use the 2-D setter."""
     if s.rank == 2:
         yield "cudnnSetConvolution2dDescriptor", *s.padding, *s.stride, *s.dilation, s.mode, s.compute_type
     else:
@@ -87,13 +87,13 @@ def _sequence_data(s: SeqDataSpec) -> Iterable[Setting]:
 
 
 def _attention(s: AttnSpec) -> Iterable[Setting]:
-    """Without dropout."""
+    """Yield the setting without dropout."""
     values = tuple(getattr(s, field.name) for field in fields(s))
-    yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:-1]  # no operation has dropout
+    yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:-1]  # No operation has dropout.
 
 
 def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:
-    """Labels in device memory need the third setter, which alone says how many they may be."""
+    """Yield the setting. Labels in device memory need the third setter, the only one with a longest label length."""
     values = s.compute_type, s.normalization, s.gradient_nan
     if s.longest_label is None:
         yield "cudnnSetCTCLossDescriptorEx", *values
@@ -102,7 +102,7 @@ def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:
 
 
 def _rnn(s: RNNSpec, dropout: Any = None) -> Iterable[Setting]:
-    """dropout: a descriptor of dropout; without one there is none, whatever the specification says."""
+    """Yield the settings. Without a dropout descriptor there is no dropout, whatever the specification says."""
     yield (
         "cudnnSetRNNDescriptor_v8", s.algo, s.cell, s.bias, s.direction, s.input_mode, s.data_type, s.precision, s.math_type,
         s.input_size, s.hidden, s.projected, s.layers, dropout, int(s.padded),
@@ -134,7 +134,7 @@ SETTINGS: dict[type, tuple[str, Callable[..., Iterable[Setting]]]] = {
     RNNSpec: ("RNN", _rnn),
     RNNDataSpec: ("RNNData", _rnn_data),
 }
-# type of a descriptor -> name of the specification that it holds
+# type of a descriptor -> name of its specification
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}
 
 

@@ -1,4 +1,4 @@
-"""What the names in the function table do not tell about the arguments of a call."""
+"""List the arguments of calls that the function table does not determine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dualdnn.api.operations.rnn.network import LSTM, PERSIST_DYNAMIC
 from . import fused_ops, graph
 from .descriptors import made
 
-# Operations whose call is not called cudnn<operation>.
+# The calls of these operations are not named cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
     OperationGraph: "cudnnBackendExecute",
@@ -52,7 +52,7 @@ FUNCTIONS: dict[type[Operation], str] = {
     MultiHeadAttnStep: "cudnnMultiHeadAttnForward",
 }
 
-# The query that says how large the workspace must be.
+# These queries return the size of the workspace.
 WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
@@ -65,7 +65,7 @@ WORKSPACES: dict[type[Operation], str] = {
 }
 
 
-# The queries that say how large the workspace and the reserve space of a fused normalisation must be.
+# These queries return the sizes of the workspace and the reserve space of a fused normalisation.
 SPACES: dict[type[Operation], dict[str, str]] = {
     kind: {"workspace_bytes": f"cudnnGet{of_workspace}WorkspaceSize", "reserve_bytes": f"cudnnGet{of_reserve}ReserveSpaceSize"}
     for kind, of_workspace, of_reserve in (
@@ -78,7 +78,7 @@ SPACES: dict[type[Operation], dict[str, str]] = {
 
 
 def _workspace(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """The operation's workspace, or a larger one where the subject needs more than the operation has."""
+    """Return the operation's workspace, or a larger one if the subject needs more."""
     needed = make.workspace_bytes(o)
     return memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
 
@@ -88,12 +88,12 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
 
 
 def _plan(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
-    make.plan = graph.plan(make, o)  # whose workspace the variant pack of the same call has
+    make.plan = graph.plan(make, o)  # The variant pack of the same call needs this plan's workspace.
     return make.plan
 
 
 def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
+    """Return the variant pack of the operands, with a larger workspace if the subject needs one."""
     needed = graph.plan_bytes(make, make.plan)
     workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
     made = graph.pack(make, o, memory, workspace)
@@ -106,7 +106,10 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 
 def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]) -> Any:
-    """A descriptor of dropout with the operation's states, or with new ones where the subject's are larger or the call has none."""
+    """Return a dropout descriptor with the operation's states.
+
+    It gets new states if the subject's are larger or the call has none.
+    """
     descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
     if "states" in memory and needed <= o.nbytes("states"):
         values = make.handle, probability, memory["states"], needed, 0
@@ -114,12 +117,15 @@ def with_states(make: Any, probability: float, o: Any, memory: Mapping[str, Any]
     else:
         states = make.handle.allocate(needed)
         make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, probability, states, needed, 0)
-        make.keep(descriptor, states)  # which calls with the descriptor read
+        make.keep(descriptor, states)  # Calls with the descriptor read these states.
     return descriptor
 
 
 def attention_buffers(cudnn: Any, handle: Any, attention: Any, trains: bool) -> Any:
-    """(weights, work space, reserve space) in bytes, without the last where no gradients follow: in C, NULL for it says so (7.2.15)."""
+    """Return the bytes of weights, work space and reserve space.
+
+    Without gradients the last is left out; in C, passing NULL for it means this (7.2.15).
+    """
     query = cudnn.cudnnGetMultiHeadAttnBuffers
     if not trains and hasattr(query, "without"):
         query = query.without("reserveSpaceSizeInBytes")
@@ -127,13 +133,15 @@ def attention_buffers(cudnn: Any, handle: Any, attention: Any, trains: bool) -> 
 
 
 def _trains(o: Any) -> bool:
-    """Whether the call is one of a training step, as the gradients are."""
+    """Return whether the call belongs to a training step, as gradients do."""
     return bool(getattr(o, "trains", not isinstance(o, MultiHeadAttnStep)))
 
 
 def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Mapping[str, Any]], Any]]:
-    """A work or reserve space and its size: the operation's memory, or more where the subject asks for it."""
-    larger: dict[int, Any] = {}  # by the address of the memory that they stand for, in all calls of a chain
+    """Return the functions for a work or reserve space and its size: the operation's memory, or more if the
+    subject asks for it.
+    """
+    larger: dict[int, Any] = {}  # larger spaces of all calls of a chain, by the address of the memory they replace
 
     def size(make: Any, o: Any, memory: Mapping[str, Any]) -> int:
         if memory.get(name) is None or not o.nbytes(name):
@@ -153,7 +161,7 @@ def _attention_space(place: int, name: str) -> dict[str, Callable[[Any, Any, Map
 
 
 def _described_by(operand: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
-    """The descriptor of an operand that has another name."""
+    """Return a function for the descriptor of an operand with another name."""
     return lambda make, o, memory: make.descriptor(getattr(o, operand))
 
 
@@ -189,12 +197,15 @@ ATTENTION_GRADIENTS = {
 
 
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
-    """The lengths of the sequences in device memory."""
+    """Return the lengths of the sequences in device memory."""
     return make.handle.to_device(np.array(o.y.lengths, np.int32))
 
 
 def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
-    """The descriptor of the states of a network, of CUDNN_LSTM only where these have the length of the cell's."""
+    """Return a function for the descriptor of a network's states.
+
+    Only CUDNN_LSTM has states with the length of the cell's.
+    """
 
     def described(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
         n = o.network
@@ -206,7 +217,7 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
 
 
 def _network(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
-    """The descriptor of a network, with one of dropout where it has any, and a plan where its algorithm needs one."""
+    """Return the descriptor of a network, with a dropout descriptor and a plan if it needs them."""
     dropout = make.dropout
     if dropout is None and o.network.dropout:
         dropout = with_states(make, o.network.dropout, o, memory)
@@ -218,7 +229,7 @@ def _network(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     return descriptor
 
 
-# What the calls of version 8 on recurrent networks have in common.
+# The version 8 calls on recurrent networks share these arguments.
 RNN: dict[str, Any] = {
     "rnnDesc": _network,
     "devSeqLengths": _lengths,
@@ -228,7 +239,7 @@ RNN: dict[str, Any] = {
     "workSpaceSize": lambda make, o, memory: o.workspace.nbytes,
     "reserveSpaceSize": lambda make, o, memory: o.reserve.nbytes,
 }
-# Operation -> parameter -> the argument: a function of (the caller, the operation, its memory), else the argument itself.
+# operation -> parameter -> the argument, or a function of (the caller, the operation, its memory)
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},

@@ -1,4 +1,4 @@
-"""From an operation of a fused sequence to its packs and its plan."""
+"""Turn a fused operation into its parameter packs and its plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KINDS: dict[type[Operation], Any] = {
 }
 NULL, ELEMENT, _ = cudnnFusedOpsPointerPlaceHolder_t
 MODE = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
-# descriptor -> the fields of the operation that it may describe
+# descriptor -> fields of the operation that it may describe
 FIELDS = {
     "XDESC": ("x",),
     "BN_EQSCALEBIAS_DESC": ("eqScale", "eqBias"),
@@ -76,7 +76,10 @@ SCALARS = {COUNT: "count", FACTOR: "factor", EPSILON: "epsilon"}
 
 
 def const_pack(make: Any, operation: Operation, _memory: Mapping[str, Any] | None = None, **attributes: Any) -> Any:
-    """The constant parameter pack of an operation. attributes: name without CUDNN_PARAM_ -> what it holds instead."""
+    """Return the constant parameter pack of an operation.
+
+    ``attributes`` overrides values by their names without CUDNN_PARAM_.
+    """
     ops = KINDS[type(operation)]
     pack = make.cudnn.cudnnCreateFusedOpsConstParamPack(ops)
     promises = {promise_of(pointer): name for pointer, name in OPERANDS.items()}
@@ -98,11 +101,11 @@ def const_pack(make: Any, operation: Operation, _memory: Mapping[str, Any] | Non
 
 
 def variant_pack(make: Any, operation: Any, memory: Mapping[str, Any]) -> Any:
-    """The variant parameter pack with this memory and the scalars of the operation."""
+    """Return the variant parameter pack with this memory and the operation's scalars."""
     ops = KINDS[type(operation)]
     pack = make.cudnn.cudnnCreateFusedOpsVariantParamPack(ops)
     needed = make.workspace_bytes(operation) if "workSpace" in operation.raw else 0
-    if needed and needed > operation.workspace_bytes:  # the subject needs more than the operation has
+    if needed and needed > operation.workspace_bytes:  # The subject needs more than the operation has.
         memory = {**memory, "workSpace": make.handle.allocate(needed)}
         make.keep(pack, memory["workSpace"])
     for label in VARIANT[ops]:
@@ -117,7 +120,7 @@ def variant_pack(make: Any, operation: Any, memory: Mapping[str, Any]) -> Any:
 
 
 def plan(make: Any, operation: Operation, _memory: Mapping[str, Any]) -> Any:
-    """The plan of an operation."""
+    """Return the plan of an operation."""
     found = make.cudnn.cudnnCreateFusedOpsPlan(KINDS[type(operation)])
     make.cudnn.cudnnMakeFusedOpsPlan(make.handle, found, const_pack(make, operation))
     return found

@@ -1,4 +1,4 @@
-"""Backend descriptors through a subject's own calls: from records of ``api.operations.graph`` to attributes that are set."""
+"""Turn records of ``api.operations.graph`` into backend descriptors, through the subject's own calls."""
 
 from __future__ import annotations
 
@@ -26,53 +26,54 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
-KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only one that engines have
-MOST_PROPOSALS = 16  # of the heuristics: more than a client tries
-# What a client does not want who has asked for the arithmetic of the compute type; nor tensor cores, which round FLOAT factors.
+KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only knob that engines have
+MOST_PROPOSALS = 16  # proposals of the heuristics: more than a client tries
+# Clients that ask for arithmetic in the compute type reject engines with these notes. For FLOAT they also reject tensor
+# cores, which round the factors.
 INEXACT: set[int] = {
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_FFT,
     cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_WINOGRAD,
 }
-# Ending of an attribute's name -> its type and its elements.
+# end of an attribute's name -> its type and its elements
 Attributes = dict[str, tuple[Type, Sequence[Any]]]
 
 
 def kind_of(record: Any) -> Kind:
-    """The descriptor type that describes such a record."""
+    """Return the descriptor type for a record."""
     return _KINDS[type(record)][0]
 
 
 def attributes(make: Any, record: Any) -> Attributes:
-    """The attributes that describe a record; records inside it are made by ``make``."""
+    """Return the attributes that describe a record; ``make`` makes descriptors of nested records."""
     found: Attributes = _KINDS[type(record)][2](make, record)
     return found
 
 
 def attribute_name(kind: Kind, ending: str) -> Name:
-    """An attribute of a descriptor type, by the end of its name."""
+    """Return an attribute name of a descriptor type, by the end of the name."""
     return Name[f"CUDNN_ATTR_{PREFIXES[kind]}_{ending}"]
 
 
 class Builder:
-    """Makes descriptors of one subject; what it made is destroyed by ``destroy``."""
+    """Make descriptors of one subject; ``destroy`` destroys them."""
 
     def __init__(self, cudnn: Any) -> None:
         self.cudnn = cudnn
         self.made: list[Any] = []
 
     def __call__(self, record: Any) -> Any:
-        """A finalised descriptor of the record."""
+        """Return a finalised descriptor of the record."""
         return self.finalized(kind_of(record), attributes(self, record))
 
     def create(self, kind: Kind) -> Any:
-        """A fresh descriptor."""
+        """Return a new descriptor."""
         self.made.append(self.cudnn.cudnnBackendCreateDescriptor(kind))
         return self.made[-1]
 
     def filled(self, kind: Kind, given: Mapping[str, tuple[Type, Sequence[Any]]]) -> Any:
-        """A descriptor with these attributes, not finalised."""
+        """Return a descriptor with these attributes, not finalised."""
         descriptor = self.create(kind)
         for ending, (type_, elements) in given.items():
             self.set(descriptor, kind, ending, type_, elements)
@@ -84,18 +85,18 @@ class Builder:
         self.cudnn.cudnnBackendSetAttribute(descriptor, name, type_, len(elements), elements)
 
     def finalized(self, kind: Kind, given: Mapping[str, tuple[Type, Sequence[Any]]]) -> Any:
-        """A finalised descriptor with these attributes."""
+        """Return a finalised descriptor with these attributes."""
         descriptor = self.filled(kind, given)
         self.cudnn.cudnnBackendFinalize(descriptor)
         return descriptor
 
     def get(self, descriptor: Any, kind: Kind, ending: str, type_: Type, count: int = 1) -> tuple[Any, ...]:
-        """Elements of an attribute, at most ``count``."""
+        """Return elements of an attribute, at most ``count``."""
         found = self.cudnn.cudnnBackendGetAttribute(descriptor, attribute_name(kind, ending), type_, count)
         return tuple(found.arrayOfElements)
 
     def destroy(self) -> None:
-        """Destroy what was made, the last first."""
+        """Destroy what was made, in reverse order."""
         while self.made:
             descriptor = self.made.pop()
             if descriptor.alive:
@@ -103,7 +104,7 @@ class Builder:
 
 
 def configured(build: Builder, graph: Any, index: int, choice: int = 0) -> Any:
-    """The configuration of one engine, by its global index, with a choice of its knob where that is not 0."""
+    """Return the configuration of an engine, by its global index, with a knob choice unless it is 0."""
     engine = build.finalized(
         Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
         {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, (index,))},
@@ -116,7 +117,7 @@ def configured(build: Builder, graph: Any, index: int, choice: int = 0) -> Any:
 
 
 def proposed(build: Builder, graph: Any) -> Iterator[Any]:
-    """What heuristics say of the engine to be chosen: configurations, the best first; none where they have no answer."""
+    """Yield the configurations that the heuristics propose, the best first; none if they have no answer."""
     kind = Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
     mode = (Type.CUDNN_TYPE_HEUR_MODE, (cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT,))
     with suppress(CudnnError):
@@ -125,21 +126,21 @@ def proposed(build: Builder, graph: Any) -> Iterator[Any]:
 
 
 def unwanted(operation: OperationGraph) -> set[int]:
-    """The numerical notes of engines that round otherwise than in sums of the compute type."""
+    """Return the numerical notes of engines that do not compute sums in the compute type."""
     convolutions = [node for node in operation.nodes if hasattr(node, "convolution")]
     floats = any(getattr(node, name).data_type == FLOAT for node in convolutions for name in node.reads)
     return INEXACT | ({cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_TENSOR_CORE} if floats else set())
 
 
 def notes_of(build: Builder, config: Any) -> tuple[int, ...]:
-    """The numerical notes of the engine of a configuration."""
+    """Return the numerical notes of a configuration's engine."""
     (engine,) = build.get(config, Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "ENGINE", DESCRIPTOR)
     kind, notes = Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR, Type.CUDNN_TYPE_NUMERICAL_NOTE
     return build.get(engine, kind, "NUMERICAL_NOTE", notes, len(cudnnBackendNumericalNote_t))
 
 
 def plan(make: Any, operation: OperationGraph) -> Any:
-    """The finalised execution plan of a graph: its nodes, engine and knob through the documented calls (9.3)."""
+    """Return the finalised execution plan of a graph, made through the documented calls (9.3)."""
     build = Builder(make.cudnn)
     nodes = [build(node) for node in operation.nodes]
     graph = build.finalized(
@@ -156,14 +157,17 @@ def plan(make: Any, operation: OperationGraph) -> Any:
 
 
 def planned(build: Builder, handle: Any, config: Any) -> Any:
-    """The finalised execution plan of a configuration."""
+    """Return the finalised execution plan of a configuration."""
     given = {"HANDLE": (Type.CUDNN_TYPE_HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))}
     return build.finalized(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, given)
 
 
 def plan_by_any_engine(build: Builder, handle: Any, graph: Any, notes: set[int]) -> Any:
-    """The plan of the first configuration that makes one, of an engine without these numerical notes: those of the heuristics, then
-    each engine by its number, as clients try them. Where none does, the refusal of the last one."""
+    """Return the plan of the first working configuration of an engine without these notes.
+
+    It tries the heuristics' proposals, then each engine by number, as clients do. If none works, it raises the last
+    refusal.
+    """
     for config in proposed(build, graph):
         with suppress(CudnnError):
             if notes.isdisjoint(notes_of(build, config)):
@@ -183,13 +187,13 @@ def plan_by_any_engine(build: Builder, handle: Any, graph: Any, notes: set[int])
 
 
 def plan_bytes(make: Any, plan: Any) -> int:
-    """The bytes of workspace that a plan needs."""
+    """Return the bytes of workspace that a plan needs."""
     kind = Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
     return int(Builder(make.cudnn).get(plan, kind, "WORKSPACE_SIZE", INT64)[0])
 
 
 def pack(make: Any, operation: OperationGraph, memory: Mapping[str, Any], workspace: Any) -> Any:
-    """The finalised variant pack of the operands."""
+    """Return the finalised variant pack of the operands."""
     tensors = [tensor for tensor in operation.tensors.values() if not tensor.is_virtual]
     pointer = Type.CUDNN_TYPE_VOID_PTR
     return Builder(make.cudnn).finalized(

@@ -1,4 +1,4 @@
-"""From an operation to the call of the MIOpen porting guide that computes it."""
+"""Turn an operation into the call of the MIOpen porting guide that computes it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Memory = Mapping[str, Any]
 
 
 class MiopenCaller:
-    """Makes calls of the guide on one handle, in the order that it demands."""
+    """Make calls of the guide on one handle, in the required order."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
 
     def __call__(self, operation: Operation, memory: Memory) -> None:
-        """Make the call that ``operation`` stands for on the given operands."""
+        """Make the call that ``operation`` means on the given operands."""
         _CALLS[type(operation)](self.handle, operation, memory)
 
 
 def tensor(spec: TensorSpec | tuple[int, ...]) -> Any:
-    """A tensor descriptor with these dimensions."""
+    """Return a tensor descriptor with these dimensions."""
     descriptor = miopen.miopenCreateTensorDescriptor()
     dims = spec if isinstance(spec, tuple) else spec.dims
     miopen.miopenSet4dTensorDescriptor(descriptor, miopen.miopenFloat, *dims)
@@ -55,7 +55,7 @@ def _inverse(names: Mapping[Any, Any], wanted: Any) -> Any:
 
 
 def pooling(spec: Any) -> Any:
-    """A pooling descriptor with this specification."""
+    """Return a pooling descriptor with this specification."""
     descriptor = miopen.miopenCreatePoolingDescriptor()
     geometry = (*spec.window, *spec.padding, *spec.stride)
     miopen.miopenSet2dPoolingDescriptor(descriptor, _inverse(POOLINGS, spec.mode), *geometry)
@@ -63,7 +63,7 @@ def pooling(spec: Any) -> Any:
 
 
 def activation(spec: Any) -> Any:
-    """An activation descriptor with this specification."""
+    """Return an activation descriptor with this specification."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     mode = _inverse(ACTIVATIONS, spec.mode)
     attributes = (1.0, 1.0, 0.0) if mode == miopen.miopenActivationTANH else (spec.coefficient, 0.0, 0.0)
@@ -72,7 +72,7 @@ def activation(spec: Any) -> Any:
 
 
 def convolution(spec: Any) -> Any:
-    """A convolution descriptor with this specification."""
+    """Return a convolution descriptor with this specification."""
     descriptor = miopen.miopenCreateConvolutionDescriptor()
     geometry = (*spec.padding, *spec.stride, *spec.dilation)
     miopen.miopenInitConvolutionDescriptor(descriptor, miopen.miopenConvolution, *geometry)
@@ -128,7 +128,7 @@ def _pooling_backward(handle: Any, o: PoolingBackward, m: Memory) -> None:
 
 
 def lrn(spec: Any) -> Any:
-    """An LRN descriptor with this specification."""
+    """Return an LRN descriptor with this specification."""
     descriptor = miopen.miopenCreateLRNDescriptor()
     across = miopen.miopenLRNCrossChannel
     miopen.miopenSetLRNDescriptor(descriptor, across, spec.n, spec.alpha, spec.beta, spec.k)
@@ -150,12 +150,12 @@ def _lrn_backward(handle: Any, o: LRNCrossChannelBackward, m: Memory) -> None:
 
 
 def found(handle: Any, o: ConvolutionForward, m: Memory) -> tuple[Any, Any, int, Any]:
-    """(descriptors x, w, convolution, y; workspace; its size; the results of Find)."""
+    """Return the descriptors (x, w, convolution, y), the workspace, its size, and the results of Find."""
     x, w, y = tensor(o.x), tensor(o.w.dims), tensor(o.y)
     described = convolution(o.convolution)
     size = miopen.miopenConvolutionForwardGetWorkSpaceSize(handle, w, x, described, y)
     workspace = handle.allocate(size) if size else None
-    results = miopen.miopenFindConvolutionForwardAlgorithm(  # which overwrites y
+    results = miopen.miopenFindConvolutionForwardAlgorithm(  # Find overwrites y.
         handle, x, m["x"], w, m["w"], described, y, handle.allocate(m["y"].nbytes), 8, workspace, size, False
     )
     return (x, w, described, y), workspace, size, results

@@ -1,4 +1,4 @@
-"""The compliance report: compliance.json, junit.xml, report.html, a table and a badge."""
+"""Write the compliance report: compliance.json, junit.xml, report.html, a table and a badge."""
 
 import json
 import os
@@ -45,8 +45,8 @@ __all__ = [
 
 
 def write_report(report: Report, directory: Path) -> dict[str, Path]:
-    """Write the files into `directory`, made if missing; returns their paths by file name."""
-    # All are complete, and on the disk, before the first replaces another.
+    """Write the files into `directory`, which is created if missing. Return their paths by file name."""
+    # All files are complete and on disk before the first one replaces another.
     contents = {
         "compliance.json": to_json(report).encode(),
         "junit.xml": to_junit(report),
@@ -68,18 +68,18 @@ def write_report(report: Report, directory: Path) -> dict[str, Path]:
 
 
 def is_complete(directory: Path) -> bool:
-    """Whether a directory holds the report of a whole run (as those without a word about it do)."""
+    """Return whether a directory holds the report of a whole run. A report without a state counts as whole."""
     facts = _facts(directory)
     return facts is not None and facts.get("state", "complete") == "complete"
 
 
 def tier_of(directory: Path) -> str:
-    """Return the name of the tier whose report a directory holds; "full" of a report that names none."""
+    """Return the name of the tier of a directory's report; "full" if the report names none."""
     return str((_facts(directory) or {}).get("tier", "full")).partition(",")[0]
 
 
 def _facts(directory: Path) -> dict[str, Any] | None:
-    """The environment of a directory's report, None where there is no report."""
+    """Return the environment of a directory's report, or None if there is no report."""
     try:
         environment = json.loads((directory / "compliance.json").read_bytes())["environment"]
     except (OSError, ValueError, KeyError, TypeError):

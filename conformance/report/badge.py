@@ -1,16 +1,16 @@
-"""badge.svg: the verdict of each subject in one small picture, for a project's front page."""
+"""Draw badge.svg: the verdict of each subject in a small picture, for a project's front page."""
 
 from html import escape
 
 from .model import Report
 
 HEIGHT, PADDING = 20, 6
-GLYPH = 6.6  # width of a character of 11 px, about
+GLYPH = 6.6  # approximate width of a character of 11 px
 COLOURS = {"passed": "#2f7d52", "known": "#a87408", "failed": "#b3302a", "none": "#6b6459"}
 
 
 def to_badge(report: Report) -> str:
-    """The text of badge.svg: one line a subject, "passed of tested" clauses, the colour that of the worst."""
+    """Return the text of badge.svg: "passed of tested" clauses on one line per subject, coloured by the worst state."""
     lines = [_line(report, subject.name) for subject in report.subjects]
     left = max(_width(name) for name, _, _ in lines)
     right = max(_width(verdict) for _, verdict, _ in lines)

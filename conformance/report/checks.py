@@ -1,4 +1,4 @@
-"""Checks shared by everything that enters a report, and the one error they raise."""
+"""Check everything that enters a report, with one kind of error."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ReportError(ValueError):
-    """A report, or something meant for one, that is not what the format says."""
+    """Say that a report, or a part of one, violates the format."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -27,7 +27,7 @@ def text(value: Any, what: str, *, empty: bool = False) -> None:
 
 
 def texts(value: Any, what: str) -> tuple[str, ...]:
-    """`value` as a tuple of distinct non-empty strings."""
+    """Return `value` as a tuple of distinct non-empty strings."""
     require(isinstance(value, (list, tuple)), f"{what} is {value!r}, expected a list of strings")
     for entry in value:
         text(entry, f"an entry of {what}")
@@ -41,7 +41,7 @@ def number(value: Any, what: str) -> None:
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """`value` itself, a mapping whose keys are strings."""
+    """Return `value` itself, a mapping whose keys are strings."""
     if not isinstance(value, Mapping):
         raise ReportError(f"{what} is {value!r:.80}, expected an object")
     for key in value:
@@ -57,7 +57,7 @@ def keys(value: Mapping[str, Any], required: Collection[str], optional: Collecti
 
 
 def decode(kind: type[T], value: Any, what: str) -> T:
-    """An instance of the dataclass `kind` from a mapping with the names of its fields."""
+    """Return an instance of the dataclass `kind` from a mapping with the names of its fields."""
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     required = [f.name for f in fields if f.default is dataclasses.MISSING]
     keys(mapping(value, what), required, [f.name for f in fields], what)

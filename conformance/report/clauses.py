@@ -1,4 +1,4 @@
-"""The clauses of the document as data."""
+"""Load the clauses of the document."""
 
 import json
 from collections.abc import Mapping
@@ -39,7 +39,10 @@ class Clause:
 
 
 def load_clauses(directory: Traversable | None = None) -> dict[str, Clause]:
-    """Every clause of `directory` (default: the document's) by id; the name of a file is the library of its clauses."""
+    """Return every clause of `directory` (default: the document's) by id.
+
+    The name of a file is the library of its clauses.
+    """
     directory = files("dualdnn.conformance.clauses") if directory is None else directory
     sources = [entry for entry in directory.iterdir() if entry.name.endswith(".jsonl")]
     checks.require(bool(sources), f"directory {directory} holds no clauses (*.jsonl)")

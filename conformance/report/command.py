@@ -1,4 +1,4 @@
-"""Runs ``dualdnn report`` and ``dualdnn diff``."""
+"""Run ``dualdnn report`` and ``dualdnn diff``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_report(chosen: argparse.Namespace) -> int:
-    """The three files of a report, from its JSON."""
+    """Write the files of a report from its JSON."""
     print(f"report: {write_report(read_json(chosen.file), chosen.out)['report.html']}")
     return 0
 
@@ -30,7 +30,7 @@ def add_diff_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_diff(chosen: argparse.Namespace) -> int:
-    """Print what changed; return 1 where something became worse."""
+    """Print the changes; return 1 if something became worse."""
     comparison = Comparison(read_json(chosen.old), read_json(chosen.new))
     print(to_text(comparison))
     if chosen.out:

@@ -1,4 +1,4 @@
-"""What changed between two reports: cases and clauses, for the terminal and as a page."""
+"""Compare two reports: changed cases and clauses, for the terminal and as a page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Change:
 
     @property
     def is_regression(self) -> bool:
-        """Fails now and did not, or passed and shows nothing any more (a case or a subject that is gone, too)."""
+        """Return whether it newly fails, or passed before and shows nothing; a removed case or subject counts too."""
         if self.kind == "case":
             return self.new in ("failed", "passes unexpectedly") or (
                 self.old == "passed" and self.new in ("mistrusted", "skipped")
@@ -39,14 +39,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two reports of one specification."""
+    """Compare two reports on one specification."""
 
     old: Report
     new: Report
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """Regressions first. Subjects that only one report has are left out; ``unmatched`` names them."""
+        """Return the changes, regressions first. Subjects in only one report are left out; ``unmatched`` names them."""
         found = [*self._clauses(), *self._cases()]
         return tuple(
             sorted(found, key=lambda c: (not c.is_regression, c.is_improvement, c.kind == "case", c.subject, c.id))
@@ -58,7 +58,7 @@ class Comparison:
 
     @cached_property
     def subjects(self) -> tuple[str, ...]:
-        """Those that both reports have."""
+        """Return the subjects that both reports have."""
         theirs = {subject.name for subject in self.new.subjects}
         return tuple(subject.name for subject in self.old.subjects if subject.name in theirs)
 
@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the new report is one of a part of the suite: then what it lacks was not run."""
+        """Return whether the new report covers only a part of the suite, so that what it lacks was not run."""
         facts = self.new.environment
         return any(run.get("state", "complete") != "complete" for run in (facts, *facts.get("runs", [])))
 
@@ -93,8 +93,11 @@ class Comparison:
 
 
 def _word(case: CaseResult | None, id: str, subject: str, report: Report, other: Report) -> str:
-    """Return what a report says of a case. Skipped ones are counted by test: one that is not listed is among them where they are more than
-    in the other report."""
+    """Return what a report says about a case.
+
+    Skipped cases are counted by test. A case that is not listed counts as skipped if its test has more skips than in
+    the other report.
+    """
     if case is None:
         key = test_of(id), subject
         skipped = report.skipped_of_test.get(key, 0) > other.skipped_of_test.get(key, 0)
@@ -105,7 +108,7 @@ def _word(case: CaseResult | None, id: str, subject: str, report: Report, other:
 
 
 def to_text(comparison: Comparison) -> str:
-    """The comparison for a terminal, regressions first."""
+    """Return the comparison for a terminal, regressions first."""
     lines = [f"on one side only: {', '.join(comparison.unmatched)}"] if comparison.unmatched else []
     if comparison.is_partial:
         lines.append("the new report is of a part of the suite: what it did not run is left out")
@@ -118,14 +121,14 @@ def to_text(comparison: Comparison) -> str:
 
 
 def summary_of(comparison: Comparison) -> str:
-    """One line: how much changed."""
+    """Return one line with the numbers of changes."""
     changes = comparison.changes
     better = sum(change.is_improvement for change in changes)
     return f"{len(comparison.regressions)} regressions, {better} improvements, {len(changes)} changes in all"
 
 
 def to_page(comparison: Comparison) -> str:
-    """diff.html: one page that needs nothing else, without a script."""
+    """Return diff.html: one self-contained page without a script."""
     style = source_of("page.css")
     sides = "".join(
         f"<tr><th scope=row>{name}</th><td>{escape(str(report.environment.get('commit', '–')))}</td>"

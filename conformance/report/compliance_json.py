@@ -1,11 +1,13 @@
-"""compliance.json: the report as data, written and read.
+"""Write and read compliance.json: the report as data.
 
-An entry of `cases` is a case, or the cases of one test that cite the same clauses and ended alike on one subject: they passed, or one known
-difference failed them. Then `id` is the test's, `seconds` is their sum, `error_ratio` their largest, and `measured` lists what each of them
-measured, in the order of `MEASURED`; `messages` lists what each failure says. `tests` has the parameters of each such test; `measured` follows
-their order, `places` says where in it an entry's cases are, if not at all places.
-`cases` of a clause lists the tests whose cases cite it. A failure that nobody knew has its line that runs it again, others have the subject's.
-Skipped cases are counted in `skips`, by subject and reason.
+An entry of `cases` is one case, or several cases of one test that cite the same clauses and ended alike on one subject.
+Alike means that they passed, or that one known difference failed them. Then `id` is the test's, `seconds` is their sum
+and `error_ratio` their largest. `measured` lists what each case measured, in the order of `MEASURED`, and `messages`
+lists the message of each failure. `tests` has the parameters of each such test, and `measured` follows their order.
+`places` gives the indices of an entry's cases there, unless it has all.
+
+`cases` of a clause lists the tests whose cases cite it. A new failure has its own reproduction line; others follow from
+the subject. Skipped cases are counted in `skips`, by subject and reason.
 """
 
 import gzip
@@ -25,7 +27,8 @@ from .entries import SHARPER, CaseResult, Difference, Function, Skips, Subject, 
 from .model import Report
 
 SCHEMA = 3
-# The first has no known failures; its declared differences stand in the messages. The first two list each case, skipped ones too.
+# Schema 1 has no known failures; its declared differences are in the messages. Schemas 1 and 2 list each case,
+# including skipped ones.
 SCHEMAS = (1, 2, 3)
 MEASURED = ("seconds", "error_ratio", *SHARPER)
 _REQUIRED = ("schema", "specification", "environment", "subjects", "clauses", "cases", "functions")
@@ -34,7 +37,7 @@ _NONFINITE = {"nan": math.nan, "inf": math.inf}
 
 
 def to_document(report: Report) -> dict[str, Any]:
-    """The report as JSON values."""
+    """Return the report as JSON values."""
     groups = list(_groups(report))
     tests = _tests(groups)
     entries = [_encode_group(group, tests, report) for group in groups]
@@ -65,7 +68,7 @@ def to_document(report: Report) -> dict[str, Any]:
 
 
 def from_document(document: Any) -> Report:
-    """The report in JSON values; raises `ReportError` where they are not what the format says."""
+    """Return the report from JSON values. Raises `ReportError` where they violate the format."""
     checks.mapping(document, "report")
     schema = document.get("schema")
     checks.require(schema in SCHEMAS, f"schema is {schema!r}, this reader knows {SCHEMA}")
@@ -110,7 +113,10 @@ def from_document(document: Any) -> Report:
 
 
 def _with_derived_lines(report: Report, without_names: bool) -> Report:
-    """Removes the reproduction lines that follow from the subjects. without_names: what a subject was asked for stands only in them."""
+    """Remove the reproduction lines that follow from the subjects.
+
+    without_names: whether only these lines contain the requested names of subjects.
+    """
     asked: dict[str, str] = {}
     for case in report.cases if without_names else ():
         if found := re.match(r"dualdnn conformance --subject (\S+) ", case.reproduction):
@@ -125,7 +131,7 @@ def _with_derived_lines(report: Report, without_names: bool) -> Report:
 
 
 def _with_declared_differences(report: Report) -> Report:
-    """A report of the first schema, its failures that are declared differences marked as known."""
+    """Mark the failures of a schema-1 report that are declared differences as known."""
 
     def marked(case: CaseResult) -> CaseResult:
         word, _, rest = case.message.partition(" ")
@@ -136,13 +142,15 @@ def _with_declared_differences(report: Report) -> Report:
 
 
 def to_json(report: Report) -> str:
-    """The text of compliance.json: one clause, case or function per line, so that two reports compare line by line."""
+    """Return the text of compliance.json, with one clause, case or function per line, so that reports compare
+    by line.
+    """
     members = (f"{_compact(name)}: {_lines(value)}" for name, value in to_document(report).items())
     return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def read_json(path: Path) -> Report:
-    """The report in a compliance.json, which may be compressed (.gz)."""
+    """Read the report in a compliance.json, which may be compressed (.gz)."""
     try:
         content = path.read_bytes()
         document = json.loads((gzip.decompress(content) if path.suffix == ".gz" else content).decode())
@@ -167,7 +175,7 @@ def _compact(value: Any) -> str:
 
 
 def _cited(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Returns the tests of the entries that cite each clause, once each."""
+    """Return the tests that cite each clause, once each."""
     cited: dict[str, dict[str, None]] = {}
     for entry in entries:
         for clause in entry["clauses"]:
@@ -196,7 +204,7 @@ def _decode_clause(identifier: str, entry: Any) -> Clause:
 
 
 def _groups(report: Report) -> Iterator[list[CaseResult]]:
-    """Yields the cases that share an entry: those of a test that ended alike."""
+    """Yield the groups of cases that share an entry: those of a test that ended alike."""
     order = {subject.name: index for index, subject in enumerate(report.subjects)}
 
     def key(case: CaseResult) -> tuple[str, ...]:
@@ -214,7 +222,7 @@ def _groups(report: Report) -> Iterator[list[CaseResult]]:
 
 
 def _tests(groups: Iterable[list[CaseResult]]) -> dict[str, list[str]]:
-    """Returns test -> the parameters of its cases that share an entry, on any subject."""
+    """Return test -> parameters of its cases that share an entry, on any subject."""
     tests: dict[str, dict[str, None]] = {}
     for cases in groups:
         if len(cases) > 1:
@@ -252,7 +260,7 @@ def _summed(cases: Sequence[CaseResult]) -> dict[str, Any]:
 
 
 def _measured(case: CaseResult) -> list[float | None]:
-    """Return what a case measured, without the trailing None values."""
+    """Return what a case measured, without trailing None values."""
     found = [getattr(case, name) for name in MEASURED]
     while found[-1] is None:
         found.pop()
@@ -335,7 +343,7 @@ def _decode_subject(name: str, details: Any) -> Subject:
 
 
 def _check_derived(document: Mapping[str, Any], report: Report) -> None:
-    """What a reader takes from the file without deriving it must be what follows from its cases."""
+    """Check that the derived values in the file follow from its cases."""
     written = to_document(report)
     cited = _cited(document["cases"])
     for identifier, clause in document["clauses"].items():
@@ -345,7 +353,7 @@ def _check_derived(document: Mapping[str, Any], report: Report) -> None:
             # Older reports list each case.
             same = set(derived) == set(map(test_of, clause[name])) if name == "cases" else derived == clause[name]
             checks.require(same, f"{name} of clause {identifier} is {clause[name]!r}, but its cases say {derived!r}")
-    if document["schema"] == 1:  # which counted without these words
+    if document["schema"] == 1:  # This schema counted without these words.
         for totals in (*written["totals"]["clauses"].values(), *written["totals"]["cases"].values()):
             for word in ("known", "known_failures", "unexpected_passes"):
                 totals.pop(word, None)

@@ -1,4 +1,6 @@
-"""cases.csv: one line for each case on each subject that ran, and for each test with skipped ones, for spreadsheets and scripts."""
+"""Write cases.csv for spreadsheets and scripts: one line for each case that ran on a subject, and for each test
+with skips.
+"""
 
 import csv
 import io
@@ -21,7 +23,10 @@ COLUMNS = (
 
 
 def to_csv(report: Report) -> str:
-    """Returns the text of cases.csv; of a message its first line, clauses with spaces between them, of failures what runs them again."""
+    """Return the text of cases.csv.
+
+    It has the first line of a message, clauses separated by spaces, and the reproduction line of failures.
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
@@ -42,5 +47,5 @@ def to_csv(report: Report) -> str:
 
 
 def _inert(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return the cell such that no spreadsheet takes it for a formula."""
     return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

@@ -1,4 +1,4 @@
-"""What enters a report: subjects, results of cases, functions, differences."""
+"""Define the entries of a report: subjects, results of cases, functions, differences."""
 
 import re
 import shlex
@@ -9,17 +9,17 @@ from . import checks
 
 OUTCOMES = ("passed", "failed", "skipped", "mistrusted")
 CAPABILITIES = ("cpu", "gpu", "both")
-SHARPER = ("norm_ratio", "rms", "bias")  # what the sharper rules say of a case
-PLAIN = re.compile(r"[\w@%+=:,./-]+")  # text that a shell takes as it is
+SHARPER = ("norm_ratio", "rms", "bias")  # measurements of the sharper rules for a case
+PLAIN = re.compile(r"[\w@%+=:,./-]+")  # text that a shell needs no quotes for
 
 
 def test_of(case: str) -> str:
-    """Returns the test that a case belongs to: its id without parameters."""
+    """Return the test that a case belongs to: its id without parameters."""
     return case.partition("[")[0]
 
 
 def quoted(text: str) -> str:
-    """Quotes a word for a shell, with double quotes where they do; page.js has the same rule."""
+    """Quote a word for a shell, with double quotes if they suffice. page.js has the same rule."""
     return f'"{text}"' if not set(text) & set('"$`\\!') else shlex.quote(text)
 
 
@@ -45,7 +45,7 @@ class Subject:
         object.__setattr__(self, "shows", tuple(c for c in CAPABILITIES if c in shows))
 
     def reproduction(self, case: str) -> str:
-        """Returns the command that runs one case again."""
+        """Return the command that runs one case again."""
         asked = self.asked or self.name
         return f"dualdnn conformance --subject {asked if PLAIN.fullmatch(asked) else shlex.quote(asked)} --case {quoted(case)}"
 
@@ -114,7 +114,7 @@ class CaseResult:
         is_number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
         valid = is_number and not ratio < 0
         checks.require(valid, f"error_ratio of {what} is {ratio!r}, expected None or a number >= 0")
-        within = ratio <= 1  # false for NaN
+        within = ratio <= 1  # This is false for NaN.
         checks.require(within or self.outcome != "passed", f"{what} passed with error_ratio {ratio}: outside its bound")
 
 

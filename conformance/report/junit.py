@@ -1,4 +1,4 @@
-"""junit.xml: the report for CI systems, one test suite per subject."""
+"""Write junit.xml, the report for CI systems, with one test suite per subject."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -10,16 +10,16 @@ from .model import Report
 
 MOST_FAILURES = 20  # failures per test that are shown with their messages
 MOST_TEXT = 4000  # characters of a message
-# Everything XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
+# This matches everything that XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(report: Report) -> bytes:
-    """Returns the bytes of junit.xml: one element for each test on a subject, and one for each reason to skip cases.
+    """Return the bytes of junit.xml: one element for each test on a subject, and one for each reason to skip cases.
 
-    A test fails where a case of it does that was not known to fail; the text has the failing cases. It is skipped where none of its cases
-    passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. Readers of CI systems take a limited number
-    of elements (GitLab's 250,000 objects), and find a test again by its name.
+    A test fails if one of its cases has a new failure; the text lists the failing cases. It is skipped if none of its
+    cases passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. CI systems read a limited
+    number of elements (GitLab 250,000 objects), and identify a test by its name.
     """
     root = ElementTree.Element("testsuites", name=_legal(report.specification))
     suites = [_suite(subject, report) for subject in report.subjects]
@@ -57,7 +57,7 @@ def _suite(subject: Subject, report: Report) -> ElementTree.Element:
 
 
 def _test(test: str, cases: Sequence[CaseResult], report: Report) -> ElementTree.Element:
-    """The element of a test; `assertions` is the number of its cases."""
+    """Return the element of a test; `assertions` is the number of its cases."""
     family, _, name = test.partition("/")
     element = ElementTree.Element(
         "testcase",
@@ -98,7 +98,7 @@ def _said(case: CaseResult) -> str:
 
 
 def _not_shown(cases: Sequence[CaseResult]) -> str:
-    """A line for each known failure and each mistrusted case, the first of them."""
+    """Return a line for each of the first known failures and mistrusted cases."""
     lines = [
         f"known failure, {case.known}: {case.message.strip().partition(chr(10))[0]}"
         if case.outcome == "failed"
@@ -110,7 +110,7 @@ def _not_shown(cases: Sequence[CaseResult]) -> str:
 
 
 def _plain(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """(name, text) of every entry, those inside others with the outer name before a dot."""
+    """Yield (name, text) of every entry. Nested names have the outer name before a dot."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _plain(entry, f"{name}.{key}" if name else str(key))

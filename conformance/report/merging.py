@@ -1,4 +1,4 @@
-"""One report from several runs: what becomes of each part."""
+"""Merge the parts of several runs into one report."""
 
 import math
 from collections import Counter
@@ -8,8 +8,8 @@ from typing import Any
 from . import checks
 from .entries import CaseResult, Difference, Function, Skips, Subject, test_of
 
-# Of two results of one case the one that says more stands: a failure is never hidden,
-# and a run that could not show a case gives way to one that could.
+# If a case has two results, the more informative one counts. A failure is never hidden, and a run that could not show a
+# case yields to one that could.
 _PRECEDENCE = ("skipped", "mistrusted", "passed", "failed")
 _SEPARATOR = "; "
 
@@ -33,7 +33,7 @@ def merged_cases(cases: Iterable[CaseResult]) -> list[CaseResult]:
 
 
 def counted(cases: Iterable[CaseResult], skips: Iterable[Skips]) -> tuple[Skips, ...]:
-    """Counts the skipped of some results by subject, reason and test, and adds what was counted before."""
+    """Count the skipped cases of some results by subject, reason and test, and add earlier counts."""
     tests: dict[tuple[str, str], Counter[str]] = {}
     clauses: dict[tuple[str, str], dict[str, None]] = {}
     own = (Skips(c.subject, c.reason, {test_of(c.id): 1}, c.clauses) for c in cases if c.outcome == "skipped")
@@ -47,7 +47,10 @@ def counted(cases: Iterable[CaseResult], skips: Iterable[Skips]) -> tuple[Skips,
 
 
 def merged_skips(runs: Sequence[tuple[Sequence[CaseResult], Sequence[Skips]]]) -> list[Skips]:
-    """Joins the counts of several runs: a test has as many cases as in the run with the most, and what ran anywhere is not skipped."""
+    """Merge the skips of several runs.
+
+    A test has as many cases as in the run with the most, and a case that ran anywhere is not skipped.
+    """
     ran = Counter((test_of(id), subject) for id, subject in {(c.id, c.subject) for cases, _ in runs for c in cases})
     most: Counter[tuple[str, str]] = Counter()
     for cases, skips in runs:
@@ -84,7 +87,10 @@ def merged_subjects(subjects: Iterable[Subject]) -> list[Subject]:
 
 
 def merged_functions(tables: Sequence[Mapping[str, Function]]) -> dict[str, Function]:
-    """A function that a subject implements in one run is implemented; all tables name the same functions."""
+    """Merge function tables.
+
+    A function that a subject implements in one run is implemented; all tables name the same functions.
+    """
     merged = {}
     for name, function in tables[0].items():
         implemented: dict[str, bool] = {}
@@ -96,7 +102,7 @@ def merged_functions(tables: Sequence[Mapping[str, Function]]) -> dict[str, Func
 
 
 def merged_environment(environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all runs share, and under "runs" what is particular to each."""
+    """Return what all runs share, and under "runs" the rest of each."""
     runs: list[dict[str, Any]] = []
     for environment in environments:
         shared = {name: value for name, value in environment.items() if name != "runs"}

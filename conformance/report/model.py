@@ -1,4 +1,4 @@
-"""The report: the results of the cases, and what follows from them for each clause and subject."""
+"""Derive the state of each clause and subject from the results of the cases: the report."""
 
 import json
 import math
@@ -13,8 +13,8 @@ from .clauses import Clause
 from .entries import OUTCOMES, CaseResult, Difference, Function, Skips, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
-SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
-# known: every case of the clause that fails was known to fail
+SECOND_DOCUMENT = "miopen"  # library of the second document's clauses and functions
+# A clause is "known" if every failing case of it was known to fail.
 STATES = ("passed", "known", "failed", "untested", "not_applicable")
 CASE_TOTALS = (*OUTCOMES, "known_failures", "unexpected_passes")
 
@@ -23,7 +23,7 @@ Totals = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Report:
-    """A compliance report. Make one with `Report.build` or `Report.merge`.
+    """Hold a compliance report. Make one with `Report.build` or `Report.merge`.
 
     `cases` are those that ran; skipped ones are counted in `skips`, by subject and reason.
     """
@@ -52,7 +52,10 @@ class Report:
         skips: Iterable[Skips] = (),
         specification: str = SPECIFICATION,
     ) -> "Report":
-        """A report of these results; raises `ReportError` where they contradict each other. Skipped ones are counted beside `skips`."""
+        """Build a report of these results. Raises `ReportError` if they contradict each other.
+
+        Skipped results are added to `skips`.
+        """
         order = {subject.name: index for index, subject in enumerate(subjects)}
         results = tuple(sorted(cases, key=lambda case: (order.get(case.subject, -1), case.id)))
         report = cls(
@@ -71,9 +74,9 @@ class Report:
 
     @classmethod
     def merge(cls, *reports: "Report") -> "Report":
-        """One report of several runs against the same document, on one machine or many.
+        """Merge several runs against the same document, from one machine or many.
 
-        A case that ran twice on a subject counts once, with the result that says most: failed before passed before
+        A case that ran twice on a subject counts once, with the most informative result: failed before passed before
         mistrusted before skipped.
         """
         checks.require(bool(reports), "merge needs at least one report")
@@ -94,7 +97,7 @@ class Report:
 
     @cached_property
     def cases_of_clause(self) -> dict[str, tuple[CaseResult, ...]]:
-        """The cases that cite each clause."""
+        """Return the cases that cite each clause."""
         cited: dict[str, list[CaseResult]] = {clause: [] for clause in self.clauses}
         for case in self.cases:
             for clause in case.clauses:
@@ -103,7 +106,7 @@ class Report:
 
     @cached_property
     def states(self) -> dict[str, dict[str, str]]:
-        """The state of each clause on each subject."""
+        """Return the state of each clause on each subject."""
         return {
             clause.id: {subject.name: self._state(clause, subject) for subject in self.subjects}
             for clause in self.clauses.values()
@@ -111,7 +114,7 @@ class Report:
 
     def _state(self, clause: Clause, subject: Subject) -> str:
         own = [case for case in self.cases_of_clause[clause.id] if case.subject == subject.name]
-        # Evidence comes before expectation: a case that showed a clause counts, whoever was thought able to.
+        # Evidence comes before expectation: a case that showed a clause counts, even if it was not expected to.
         if any(case.outcome == "failed" for case in own):
             return "failed" if any(case.is_new_failure for case in own) else "known"
         if any(case.outcome == "passed" for case in own):
@@ -122,28 +125,28 @@ class Report:
 
     @cached_property
     def _of_second_document(self) -> frozenset[str]:
-        """The subjects that have any function of the second document: a library of cuDNN's has none."""
+        """Return the subjects with any function of the second document; a cuDNN library has none."""
         functions = (function for function in self.functions.values() if function.library == SECOND_DOCUMENT)
         return frozenset(name for function in functions for name, there in function.implemented.items() if there)
 
     @cached_property
     def totals(self) -> Totals:
-        """Subject -> state -> number of clauses."""
+        """Return subject -> state -> number of clauses."""
         return self._clause_totals(lambda clause: "all")["all"]
 
     @cached_property
     def library_totals(self) -> dict[str, Totals]:
-        """Library -> subject -> state -> number of clauses."""
+        """Return library -> subject -> state -> number of clauses."""
         return self._clause_totals(lambda clause: clause.library)
 
     @cached_property
     def function_totals(self) -> dict[str, Totals]:
-        """Function (or type, or use case) -> subject -> state -> number of clauses."""
+        """Return function (or type, or use case) -> subject -> state -> number of clauses."""
         return self._clause_totals(lambda clause: clause.function)
 
     @cached_property
     def skipped_of_test(self) -> dict[tuple[str, str], int]:
-        """(test, subject) -> how many of its cases the subject skipped."""
+        """Return (test, subject) -> number of its cases that the subject skipped."""
         counts: Counter[tuple[str, str]] = Counter()
         for skips in self.skips:
             counts.update({(test, skips.subject): count for test, count in skips.tests.items()})
@@ -154,12 +157,14 @@ class Report:
         return {subject.name: subject for subject in self.subjects}
 
     def reproduction(self, case: CaseResult) -> str:
-        """Returns the command that runs a case again."""
+        """Return the command that runs a case again."""
         return case.reproduction or self._subject_of_name[case.subject].reproduction(case.id)
 
     @cached_property
     def case_totals(self) -> Totals:
-        """Subject -> outcome, known failures (which failed too) and unexpected passes -> number of cases."""
+        """Return subject -> outcome, known failures (also counted as failed) and unexpected passes -> number of
+        cases.
+        """
         counts = Counter((case.subject, case.outcome) for case in self.cases)
         for skips in self.skips:
             counts[skips.subject, "skipped"] += skips.count

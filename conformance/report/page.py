@@ -1,4 +1,4 @@
-"""report.html: the report as one page that needs nothing else."""
+"""Write report.html: the report as one self-contained page."""
 
 import base64
 import gzip
@@ -13,7 +13,7 @@ from .model import SECOND_DOCUMENT, Report
 
 
 def to_html(report: Report) -> str:
-    """The text of report.html: style, script and data in one file, no network."""
+    """Return the text of report.html: style, script and data in one file, without network access."""
     style, script = source_of("page.css"), source_of("page.js")
     policy = policy_of(style, script)
     return Template(source_of("page.html")).substitute(
@@ -28,13 +28,13 @@ def to_html(report: Report) -> str:
 
 
 def documents(report: Report) -> str:
-    """The document whose clauses the report has, and the second one beside it."""
+    """Return the name of the report's document, with the second one if it has clauses of it."""
     both = any(clause.library == SECOND_DOCUMENT for clause in report.clauses.values())
     return f"{report.specification} and MIOpen porting guide" if both else report.specification
 
 
 def planted_faults() -> str:
-    """The tables that say which planted fault which rule of the judge sees, with what stands before each."""
+    """Return the tables of which rules see which injected faults, with the text before each, as HTML."""
     found: list[str] = []
     for block in source_of("faults.md").strip().split("\n\n")[1:]:
         if not block.startswith("|"):
@@ -52,7 +52,7 @@ def source_of(name: str) -> str:
 
 
 def policy_of(style: str, script: str | None = None) -> str:
-    """What a page may do: use its own style, run its own script and nothing else, whatever stands in the messages."""
+    """Return the page's security policy: only its own style and script may run, whatever the messages contain."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -70,5 +70,5 @@ def _digest(text: str) -> str:
 
 
 def packed(text: str) -> str:
-    """Returns text as the page holds it: compressed by gzip, without a time, in base64, which cannot end the element it stands in."""
+    """Return text as the page stores it: gzip without a time, in base64, which cannot end the surrounding element."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

@@ -1,1 +1,1 @@
-"""Holds the parts of the pytest plugin (``dualdnn.conformance.plugin``), one file per role."""
+"""Hold the parts of the pytest plugin (``dualdnn.conformance.plugin``), one file per role."""

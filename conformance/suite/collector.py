@@ -1,4 +1,4 @@
-"""Gathers the results of all workers and writes the report."""
+"""Collect the results of all workers and write the report."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from .workers import ENDED, Ended
 
 
 def identity(config: pytest.Config) -> dict[str, Any]:
-    """Return what a run is, so that another one with the same can go on with its results."""
+    """Return what identifies a run. Another run with the same identity can continue with its results."""
     options = ("selection", "tier", "shard", "solvers", "input-seed", "every", "prove", "prove-clauses")
     said = {name: config.getoption(f"--{name}") for name in options}
     return {"commit": commit(), "subjects": [described(name).name for name in subject_names(config)], **said}
 
 
 def earlier_results(config: pytest.Config) -> str | None:
-    """Return the journal of what earlier attempts at this run found, None where they found nothing."""
+    """Return the journal of earlier attempts at this run, or None if they found nothing."""
     try:
         found = resumed(Path(config.getoption("--report")), identity(config))
     except JournalError as error:
@@ -49,7 +49,7 @@ def earlier_results(config: pytest.Config) -> str | None:
 
 
 class Collector:
-    """Gathers the results of all workers and writes the report."""
+    """Collect the results of all workers and write the report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -58,34 +58,34 @@ class Collector:
         self.notes: list[str] = []
         self.started = time.time()
         self.journal: Journal | None = None
-        self.earlier = 0  # results of earlier attempts
+        self.earlier = 0  # number of results of earlier attempts
         known, part = proven_elsewhere(config) or {}, config.getoption("--prove-clauses")
         self.due = sorted(clause for clause in known if of_part(clause, part))  # clauses that have to be proven
         self.proves = config.getoption("--prove") or config.getoption("--prove-clauses")
 
     def pytest_sessionstart(self) -> None:
-        """Take over what earlier attempts found, and begin the journal of this one."""
+        """Load the results of earlier attempts, and begin this run's journal."""
         if done := self.config.getoption("--done"):
             self.results = entries(Path(done))[1]
         self.earlier = len(self.results)
         if directory := self.config.getoption("--report"):
             self.journal = Journal(Path(directory), identity(self.config))
 
-    @pytest.hookimpl(tryfirst=True)  # before the failures of the run are counted
+    @pytest.hookimpl(tryfirst=True)  # This runs before the run's failures are counted.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
-        if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
+        if not results and report.failed and report.when == "???":  # A worker died, and xdist reports what it knows.
             found = crashed(report, subject_names(self.config), self.config.stash.get(ENDED, Ended()))
             if expected_of(self.config).lists(found["subject"], found["id"]):
                 found["known"] = EXPECTED_FAILURE
                 set_status(report, found)
-            # It may have died after the case had passed; the case is listed once, as what ended the worker.
+            # The worker may have died after the case passed. The case is listed once, as the one that ended the worker.
             case = (found["id"], found["subject"])
             self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
             results = [found]
         for result in results:
             self._announce(result)
-        if results and report.when == "teardown":  # the case has a result; what it left behind failed, too
+        if results and report.when == "teardown":  # The case has a result, but its teardown failed too.
             told = {(result["id"], result["subject"]) for result in results}
             self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
         self.results.extend(results)
@@ -93,7 +93,7 @@ class Collector:
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
 
     def _keep(self, results: list[dict[str, Any]]) -> None:
-        """Append results to the journal, as long as it can be written: a full disk does not end the run."""
+        """Append results to the journal while it can be written: a full disk does not end the run."""
         try:
             for result in results if self.journal else ():
                 self.journal.add(result)  # type: ignore[union-attr]  # for the line above
@@ -102,7 +102,7 @@ class Collector:
             self.journal = None
 
     def _announce(self, result: dict[str, Any]) -> None:
-        """Show a failure when it happens: a run that is stopped later must not lose it."""
+        """Show a failure at once, so that a run that is stopped later does not lose it."""
         terminal = self.config.pluginmanager.getplugin("terminalreporter")
         failed, known = result["outcome"] == "failed", result["known"]
         if terminal is None or (failed and known) or not (failed or known):
@@ -124,7 +124,7 @@ class Collector:
         if self.earlier and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             bad = any(case_result(r).is_new_failure or case_result(r).passes_unexpectedly for r in self.results)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED if bad else pytest.ExitCode.OK
-        gc.freeze()  # the results stay until the end, where pytest collects garbage five times
+        gc.freeze()  # The results live until the end, and pytest collects garbage five times.
         seen = {result["id"] for result in self.results}
         stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
         index, count = shard_of(self.config.getoption("--shard"))
@@ -133,7 +133,7 @@ class Collector:
         if unknown:
             self.notes.append(f"no such case: {', '.join(unknown)}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        if not self.results:  # what was there stays
+        if not self.results:  # An existing report is kept.
             self.notes.append(f"no case was run{' yet' if stopped else ''}, no report was written")
             return
         partial = self.config.getoption("--selection") or self.config.getoption("--shard")
@@ -143,7 +143,7 @@ class Collector:
         if target := self.config.getoption("--write-expected"):
             self._write_expected(Path(target), session, stopped)
         part = self.config.getoption("--prove-clauses")
-        if part and not stopped and f"--prove-clauses={part}" == partial:  # of these clauses, every case ran
+        if part and not stopped and f"--prove-clauses={part}" == partial:  # Every case of these clauses ran.
             self.missing, proven = differing(self.results, part, self.due)
             self.notes += proven
             if self.missing and session.exitstatus == pytest.ExitCode.OK:
@@ -156,7 +156,7 @@ class Collector:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write(self, report: Report, directory: Path, session: pytest.Session) -> None:
-        """Write the report where it shall go; results are never lost to a place that cannot be written."""
+        """Write the report to its folder, or to a temporary one if that folder cannot be written."""
         state = report.environment["state"]
         if state == INTERRUPTED and is_complete(directory):
             directory = directory.with_name(f"{directory.name}-interrupted")
@@ -172,13 +172,13 @@ class Collector:
         self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
 
     def _write_details(self, directory: Path) -> None:
-        """Write the files beside the report: which case launched which kernel, and with ``--prove`` how each clause is shown."""
+        """Write the files beside the report: launches of kernels and, with ``--prove``, how each clause is shown."""
         self.kernels = write_kernels(self.results, directory)
         if self.proves:
             write_proofs(self.results, directory, self.due)
 
     def _write_expected(self, target: Path, session: pytest.Session, stopped: bool) -> None:
-        """Write the failures, of a run that came to its end: the list that was there has those of all cases."""
+        """Write the failures of a finished run. An interrupted run keeps the existing list, which covers all cases."""
         if stopped:
             self.notes.append(f"the run was interrupted: no expected failures were written to {target}")
             return
@@ -205,7 +205,7 @@ class Collector:
             terminalreporter.write_line(note)
 
     def build(self, state: str) -> Report:
-        """The report of all collected results."""
+        """Return the report of all collected results."""
         subjects = [described(name) for name in subject_names(self.config)]
         reported = [
             ReportedSubject(s.name, s.shows, s.description, asked)

@@ -1,4 +1,4 @@
-"""Runs ``dualdnn conformance``: the suite, or one operation."""
+"""Run ``dualdnn conformance``: the suite, or one operation."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def part_of(text: str) -> str:
-    """Return the part of the clauses that --prove-clauses names; ``ValueError`` where it is none."""
+    """Return the part of the clauses that --prove-clauses names. Raises ``ValueError`` if it is invalid."""
     try:
         shard_of(text)
     except ValueError as error:
@@ -118,7 +118,7 @@ def part_of(text: str) -> str:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the suite, or one operation; returns the exit status."""
+    """Run the suite or one operation, and return the exit status."""
     if chosen.jobs < 0:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
     if chosen.every < 1:
@@ -135,7 +135,7 @@ def run(chosen: argparse.Namespace) -> int:
         "-p",
         "no:cacheprovider",
         "-p",
-        "no:hypothesispytest",  # the plugin would import Hypothesis at the end, in the controlling process
+        "no:hypothesispytest",  # The plugin would import Hypothesis at the end in the controlling process.
         "-p",
         "no:benchmark",
         "--no-header",
@@ -166,7 +166,7 @@ def run(chosen: argparse.Namespace) -> int:
         if path := getattr(chosen, name):
             options += [f"--{name.replace('_', '-')}", str(path.resolve())]
     if chosen.expected:
-        read_expected(chosen.expected)  # its mistakes are errors before anything runs
+        read_expected(chosen.expected)  # Mistakes in the list are errors before anything runs.
     check_writable(path for path in (chosen.write_expected, chosen.record) if path)
     partial = part or chosen.tier == SMOKE or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
@@ -176,7 +176,8 @@ def run(chosen: argparse.Namespace) -> int:
         options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
     files = sorted(map(str, case_files()))
-    # A wrong name is an error before anything runs. A foreign library may end its process: workers come anew, as often as they have to.
+    # A wrong name is an error before anything runs. A foreign library may end its process, so workers restart without a
+    # limit.
     subjects = chosen.subject or default_subjects()
     for name in subjects:
         if name != "recorded":
@@ -191,17 +192,20 @@ def run(chosen: argparse.Namespace) -> int:
     workers = ["-n", str(jobs), "--dist", "worksteal", f"--max-worker-restart={sys.maxsize}"]
     options += workers if jobs > 1 or foreign else []
     options += [f"--case-seconds={chosen.case_seconds}"]
-    if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
+    if jobs > 1:  # Processes share the cores, and threads of NumPy's products would busy-wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files], [Progress()])
-    with suppress(OSError):  # what holds anything stays: no case was run where nothing does
+    with suppress(OSError):  # A folder with contents stays; new empty folders mean that no case ran.
         for path in new:
             path.rmdir()
     return status
 
 
 def _checked_expression(text: str) -> str:
-    """The expression of -k; ``ValueError`` where pytest would not understand it, which workers cannot say in one line."""
+    """Return the expression of -k.
+
+    Raises ``ValueError`` if pytest would reject it, because workers cannot report that in one line.
+    """
     try:
         Expression.compile(text)
     except SyntaxError as error:
@@ -210,13 +214,15 @@ def _checked_expression(text: str) -> str:
 
 
 def default_report(tier: str, selected: bool, shard: int) -> str:
-    """Return the folder of a report that is not named: of a tier, of a shard of it, or of a part of the suite."""
+    """Return the default folder of a report: of a tier, of a shard, or of a part of the suite."""
     return PARTIAL_REPORT if selected else REPORTS[tier] + (f"-{shard}" if shard else "")
 
 
 def _destination(directory: Path, tier: str, partial: bool) -> Path:
-    """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole, nor a tier one of a larger
-    tier."""
+    """Return the folder of the report, and check that it is writable before the first case runs.
+
+    A part of the suite does not replace a report of the whole, nor a tier the report of a larger tier.
+    """
     there = tier_of(directory) if is_complete(directory) else SMOKE
     if partial and is_complete(directory):
         raise ValueError(f"{directory} holds the report of a whole run, which a part would replace: name another --out")
@@ -230,7 +236,7 @@ def _destination(directory: Path, tier: str, partial: bool) -> Path:
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:
-    """Judge one operation on every subject, on the accelerated backend by the solvers that are wanted."""
+    """Judge one operation on every subject, by the wanted solvers on the accelerated backend."""
     outcomes: list[bool] = []
     if unknown := unknown_solvers(chosen.solvers):
         raise ValueError(f"--solvers: there is no solver {', '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""Says what a whole run, or a whole tier, should have shown and did not."""
+"""Report what a whole run or tier should have shown and did not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..report import Subject as ReportedSubject
 from ..solvers import without_a_launch
 from ..tiers import STANDARD, Tier, read_tier
 
-OURS = ("reference", "accelerated", "crosscheck")  # the names of our own subjects begin so
+OURS = ("reference", "accelerated", "crosscheck")  # prefixes of the names of our own subjects
 
 
 RECORDED = "recorded_calls/"  # cases that only the subject of recorded calls has
@@ -20,8 +20,11 @@ RECORDED = "recorded_calls/"  # cases that only the subject of recorded calls ha
 
 @dataclass
 class Lacking:
-    """Say what is missing. unshown: subject -> clauses without a case. unlaunched: kernels. unseen: subject -> cases that a declared difference
-    names and that are no more. unrun: cases of the tier that did not run."""
+    """Hold what is missing.
+
+    unshown: subject -> clauses without a case. unlaunched: kernels. unseen: subject -> removed cases that a declared
+    difference still names. unrun: cases of the tier that did not run.
+    """
 
     unshown: dict[str, list[str]] = field(default_factory=dict)
     unlaunched: list[str] = field(default_factory=list)
@@ -29,7 +32,7 @@ class Lacking:
     unrun: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return what is missing as lines to print, none where nothing is."""
+        """Return lines to print on what is missing, none if nothing is."""
         found = [
             f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
             for name, clauses in self.unshown.items()
@@ -53,8 +56,11 @@ def lacking(
     tier: Tier | None,
     kernels: Mapping[str, object] | None,
 ) -> Lacking:
-    """Return what these results of a whole run lack. tier: the one that ran, None of all cases, which are those of the standard tier and more. kernels: those that were launched, by name;
-    None where not every solver ran."""
+    """Return what these results of a whole run lack.
+
+    tier: the tier that ran, or None for all cases, which include the standard tier. kernels: the launched kernels by
+    name, or None if not every solver ran.
+    """
     results, named = list(cases), list(subjects)
     ran = {case.id for case in results}
     listed = tier or read_tier(STANDARD)

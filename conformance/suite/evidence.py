@@ -1,4 +1,4 @@
-"""Keeps what a case finds beyond passing or failing."""
+"""Keep what a case finds beyond passing or failing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Evidence:
         self.item, self.ours = item, ours
         self.error_ratio: float | None = None
         self.mistrusted: list[str] = []
-        self.judged = 0  # elements of outputs
-        self.sharper: dict[str, float] = {}  # the most that the sharper rules measured: norm_ratio, rms, bias
+        self.judged = 0  # number of judged output elements
+        self.sharper: dict[str, float] = {}  # largest values of the sharper rules: norm_ratio, rms, bias
         self.suspect: list[str] = []  # sharper rules that outputs broke inside their worst case
-        self.contradiction = ""  # why a failure that a declared difference covers is none of its
+        self.contradiction = ""  # why the declared difference does not explain this failure
         self.clauses: set[str] = set()
         self.used = Used()
-        self.closed = False  # what follows are faults
+        self.closed = False  # whether later calls run under faults
 
     def note(self, trial: Trial) -> None:
         if self.closed:
@@ -45,7 +45,7 @@ EVIDENCE = pytest.StashKey[Evidence]()
 
 
 def clauses_of(item: pytest.Item) -> set[str]:
-    """The clauses that a case names, and those whose refusals it has checked."""
+    """Return the clauses that a case names, and those whose refusals it has checked."""
     evidence = item.stash.get(EVIDENCE, None)
     named = {clause for mark in item.iter_markers("shows") for clause in mark.args}
     return named | (evidence.clauses if evidence else set())

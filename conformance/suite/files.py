@@ -1,4 +1,4 @@
-"""Says which files have cases: modules, tables of refusals, and pinned operations."""
+"""List the files with cases: modules, tables of refusals, and pinned operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ CASES = CONFORMANCE / "cases"
 
 
 def case_files(conformance: Path = CONFORMANCE) -> list[Path]:
-    """Return the files that cases are collected from, in order, of this package or of a copy of it. The stem of a file is the first part of the
-    ids of its cases; several may share it."""
+    """Return the files that cases are collected from, in order, for this package or a copy of it.
+
+    The stem of a file begins the ids of its cases; several files may share a stem.
+    """
     found = [*(conformance / "cases").rglob("[!_]*.py"), *(conformance / "refusals").glob("*.toml")]
     return sorted([*found, *(conformance / "corpus").glob("*.jsonl")])

@@ -1,4 +1,4 @@
-"""Gives cases what they ask for by name: a subject, its handle, and the calls that judge it."""
+"""Provide fixtures to cases: a subject, its handle, and functions that call and judge it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture(autouse=True)
 def acts_as_its_release(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Calls without a handle are answered as the subject's release, too."""
+    """Answer calls without a handle as the subject's release does."""
     release = request.getfixturevalue("subject").release if "subject" in request.fixturenames else None
     with releases.acting(release):
         releases.noted = []
@@ -39,7 +39,7 @@ def acts_as_its_release(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def served(clause: str) -> bool:
-    """Return whether a release served something of this case that the clause refuses."""
+    """Return whether a release served something in this case that the clause refuses."""
     return any(clause in entry.clauses for entry in releases.noted or ())
 
 
@@ -50,7 +50,7 @@ def cudnn(subject: Subject) -> Any:
 
 @pytest.fixture
 def handle(request: pytest.FixtureRequest, subject: Subject) -> Iterator[Any]:
-    """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
+    """Yield a handle of the subject, or skip the case if it has none (a library without a GPU)."""
     if not subject.computes:
         pytest.skip(GPU_ONLY)
     made = subject.new_handle()
@@ -81,11 +81,13 @@ def judged_by(
     before: Any = None,
     offsets: Mapping[str, int] | None = None,
 ) -> Trial:
-    """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
-    as well."""
+    """Make the calls; fail unless the outputs agree with the judge and nothing else changed.
+
+    For our backends a suspect output fails too.
+    """
 
     seed += evidence.item.config.getoption("--input-seed")
-    if not evidence.ours:  # another library keeps other things in its spaces
+    if not evidence.ours:  # Another library keeps other data in its spaces.
         steps = [replace(step, operation=roomy(caller, step.operation)) for step in steps]
 
     def run(solver: str | None = None) -> Trial:
@@ -106,7 +108,9 @@ def judged_by(
 
 @pytest.fixture
 def trial(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
-    """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
+    """Return a function that runs an operation and fails unless the outputs agree with the judge and nothing
+    else changed.
+    """
 
     def run(
         operation: Operation,
@@ -123,14 +127,16 @@ def trial(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Tri
 
 @pytest.fixture
 def run(trial: Callable[..., Trial], caller: Caller) -> Callable[..., Trial]:
-    """As ``trial``, with the workspace that the subject asks for."""
+    """Return ``trial`` with the workspace that the subject asks for."""
     return lambda operation, **options: trial(sized(caller, operation), **options)
 
 
 @pytest.fixture
 def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Trial]:
-    """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
-    has one name in several of them is the same memory."""
+    """Return a function that runs operations (or ``Step``) in order on shared memory, as ``trial`` runs one.
+
+    Operands with the same name share memory.
+    """
 
     def run(
         *steps: Operation | Step, seed: int = 0, before: Any = None, offsets: Mapping[str, int] | None = None
@@ -143,15 +149,18 @@ def chain(caller: Caller, evidence: Evidence, solvers: str) -> Callable[..., Tri
 
 @pytest.fixture
 def solvers(request: pytest.FixtureRequest, subject: Subject) -> str:
-    """By which solvers trials run."""
+    """Return the solvers by which trials run."""
     wanted: str = request.config.getoption("--solvers")
     return wanted if subject.name.startswith("accelerated") else PREFERRED
 
 
 @pytest.fixture
 def refuses(subject: Subject, evidence: Evidence) -> Callable[..., bool]:
-    """The call must raise this status, and on our backends cite this clause; ``unchanged`` buffers keep their bytes. A subject that acts as
-    a release may serve it instead, where the declared differences say that the release does."""
+    """Return a check that a call raises this status and, on our backends, cites this clause.
+
+    ``unchanged`` buffers must keep their bytes. A subject that acts as a release may serve the call, if the declared
+    differences say so.
+    """
 
     def check(
         status: cudnnStatus_t,
@@ -161,7 +170,7 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., bool]:
         unchanged: tuple[Any, ...] = (),
         **kwargs: Any,
     ) -> bool:
-        """Return whether the release as which the subject answers serves the call instead."""
+        """Return whether the subject's release serves the call instead."""
         evidence.clauses.add(clause)
         before = [buffer.to_host(np.uint8, buffer.nbytes) for buffer in unchanged]
         try:
@@ -189,7 +198,10 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., bool]:
 
 @pytest.fixture
 def refused(caller: Caller, refuses: Callable[..., bool], run: Callable[..., Trial]) -> Callable[..., None]:
-    """The operation's call must raise this status, citing this clause, and touch none of its operands. What a release serves is judged."""
+    """Return a check that an operation's call raises this status and clause, and changes none of its operands.
+
+    A call that a release serves is judged.
+    """
 
     def check(
         operation: Operation, status: cudnnStatus_t, clause: str, aliases: Mapping[str, str] | None = None
@@ -198,7 +210,7 @@ def refused(caller: Caller, refuses: Callable[..., bool], run: Callable[..., Tri
         buffers = {name: caller.handle.to_device(memory[name]) for name in memory if name not in (aliases or {})}
         operands = {name: buffers[(aliases or {}).get(name, name)] for name in memory}
         if refuses(status, clause, caller, operation, operands, unchanged=tuple(buffers.values())):
-            with suppress(CudnnError):  # something else of the call is refused
+            with suppress(CudnnError):  # The release may refuse something else in the call.
                 run(operation, aliases=aliases)
 
     return check

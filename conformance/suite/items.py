@@ -1,4 +1,4 @@
-"""Names the cases of a run and opens its subjects."""
+"""Name the cases of a run and open its subjects."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ def subject_names(config: pytest.Config) -> list[str]:
 
 
 def opened(name: str) -> Subject:
-    """Each subject is opened once per process."""
+    """Return the subject, opened once per process."""
     if name not in OPENED:
         OPENED[name] = open_subject(name)
     return OPENED[name]
 
 
 def described(name: str) -> DescribedSubject:
-    """Returns what is known of a subject. A foreign library is not loaded for it: it could end the process that writes the report."""
+    """Return what is known of a subject.
+
+    A foreign library is not loaded: it could end the process that writes the report.
+    """
     return describe_subject(name) if name not in OPENED and foreign_path(name) else opened(name)
 
 
 def runs_cases(config: pytest.Config) -> bool:
-    """Whether this process runs cases itself, and has no workers for them."""
+    """Return whether this process runs cases itself, without workers."""
     return hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
 
 
 def case_id(item: pytest.Item, subject: str) -> str:
-    """The case's id without its subject: pooling/test_forward[...]."""
+    """Return the case's id without its subject: pooling/test_forward[...]."""
     return without_subject(item.path.stem, item.name, subject)
 
 
 def id_of(item: Any) -> str:
-    """The id of a case without its subject."""
+    """Return the id of a case without its subject."""
     return case_id(item, item.callspec.params.get("subject", ""))
 
 
@@ -50,6 +53,6 @@ def without_subject(file: str, name: str, subject: str) -> str:
 
 
 def subject_of(item: pytest.Item) -> str | None:
-    """The name of a case's subject; None where it has none, or none that it applies to."""
+    """Return the name of a case's subject, or None if it has none or does not apply to it."""
     name = getattr(getattr(item, "callspec", None), "params", {}).get("subject")
     return name if isinstance(name, str) else None

@@ -1,6 +1,6 @@
-"""Keeps the results of a run as they come, so that a run that is killed loses no more than the cases that ran.
+"""Write results as they come, so that a killed run loses only the cases in progress.
 
-``results.jsonl`` in the folder of the report begins with a line that says what the run is; each further line is a result.
+``results.jsonl`` in the report's folder begins with a line that identifies the run; each further line is a result.
 ``--resume`` puts the results of earlier attempts into ``resumed.jsonl``, which does not change while processes read it.
 """
 
@@ -15,12 +15,14 @@ RESULTS, RESUMED = "results.jsonl", "resumed.jsonl"
 
 
 class JournalError(ValueError):
-    """A journal that is not one of the run that shall go on."""
+    """Say that a journal does not belong to the run that shall continue."""
 
 
 class Journal:
-    """Appends results to a file of a folder, which it begins with the first of them. ``run``: what the results are of; two runs with the same
-    can go on with each other's results."""
+    """Append results to a file, which the first result creates.
+
+    ``run`` identifies the run; two runs with the same identity can continue each other's results.
+    """
 
     def __init__(self, directory: Path, run: Mapping[str, Any]) -> None:
         self.path, self.run = directory / RESULTS, run
@@ -45,7 +47,10 @@ class Journal:
 
 
 def entries(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return (what the run is, its results) of a journal. A last line that was cut off is left out; ({}, []) where there is no file."""
+    """Return (the run's identity, its results) from a journal.
+
+    A truncated last line is left out; a missing file gives ({}, []).
+    """
     if not path.exists():
         return {}, []
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -70,7 +75,10 @@ def finished(path: Path) -> set[tuple[str, str]]:
 
 
 def resumed(directory: Path, run: Mapping[str, Any]) -> Path | None:
-    """Put together what earlier attempts found and return the file, None where there was none. ``JournalError`` where they were other runs."""
+    """Join the results of earlier attempts and return the file, or None if there are none.
+
+    Raises ``JournalError`` for other runs.
+    """
     parts = [entries(directory / name) for name in (RESUMED, RESULTS)]
     for said, _ in parts:
         differing = [name for name in {**run, **said} if said and said.get(name) != run.get(name)]

@@ -1,4 +1,4 @@
-"""Runs ``dualdnn merge``: one report of the shards of a run."""
+"""Run ``dualdnn merge``: make one report from the shards of a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .completeness import lacking
 from .proofs import with_evidence
 from .selection import shard_of
 
-SAME = ("commit", "tier", "selection", "solvers", "inputs")  # what shards of one run share
+SAME = ("commit", "tier", "selection", "solvers", "inputs")  # facts that shards of one run share
 
 
 class MergeError(ValueError):
-    """Reports that are no complete set of shards of one run."""
+    """Say that reports are not a complete set of shards of one run."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Merge, and print what fails; 1 where something does or a clause or a kernel lacks a case."""
+    """Merge, and print what fails. Return 1 if something fails, or a clause or a kernel lacks a case."""
     reports = [read_json(folder / "compliance.json") for folder in chosen.folders]
     check_set([str(folder) for folder in chosen.folders], [report.environment for report in reports])
     tables = [json.loads(path.read_bytes()) for folder in chosen.folders if (path := folder / KERNELS_FILE).exists()]
@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def whole(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a merged report: complete where its shards were complete but for being shards."""
+    """Return the environment of a merged report: complete if its shards were complete apart from being shards."""
     runs = [
         {name: value for name, value in one.items() if name not in ("shard", "state")}
         for one in environment.get("runs", [])
@@ -71,7 +71,10 @@ def whole(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_set(names: Sequence[str], environments: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ``MergeError`` unless these are the environments of all shards of one run, each finished. ``names``: the folders."""
+    """Raise ``MergeError`` unless these are the environments of all finished shards of one run.
+
+    ``names`` are the folders.
+    """
     first = environments[0]
     shards: dict[int, str] = {}
     counts = set()

@@ -1,7 +1,8 @@
-"""Says by what kind of evidence each clause passed: from the faults and breaks that its cases noticed, or from the last whole proof.
+"""Classify the evidence of each passed clause, by the faults and breaks that its cases noticed or by the last whole
+proof.
 
-``unproven.json`` lists for each backend the clauses whose passed cases are not proof, by class of reason; all others are proven. What is not
-proven on the reference is not proven on the other backend either.
+``unproven.json`` lists for each backend the clauses whose passed cases are not proof, by class of reason; all others
+are proven. A clause that is unproven on the reference is unproven on the other backend too.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from ..breaks.proofs import BROKEN, CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, 
 from ..report import Report
 from ..subjects import is_recorded
 
-PROVEN = "proven"  # a case fails without the check of the clause, or under a break of the clause
-TWO_WAYS = "refused otherwise"  # every such case fails because another check refuses the same call
-SHOWN = "shown"  # cases pass, and none has failed under a break of this clause
-WORDS = (SHOWN, TWO_WAYS, PROVEN)  # the later one counts
+PROVEN = "proven"  # A case fails without the clause's check, or under a break of the clause.
+TWO_WAYS = "refused otherwise"  # Every such case fails because another check refuses the same call.
+SHOWN = "shown"  # Cases pass, and none has failed under a break of this clause.
+WORDS = (SHOWN, TWO_WAYS, PROVEN)  # ascending strength of evidence; the strongest counts
 NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
-JUDGE = "reference"  # whose list holds for the other backend, too
-UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # the class of the reason of a clause that has none yet
+JUDGE = "reference"  # backend with a list that also holds for the other one
+UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # default class of the reason of an unlisted clause
 PATH = Path(__file__).parents[1] / "unproven.json"
 Evidence = dict[str, dict[str, dict[str, str]]]
 
 
 def unproven(subject: str) -> dict[str, str]:
-    """Return clause -> class of the reason, for the backend of a subject of ours."""
+    """Return clause -> class of the reason, for the backend of one of our subjects."""
     listed: dict[str, dict[str, dict[str, list[str]]]] = json.loads(PATH.read_text(encoding="utf-8"))["unproven"]
     backend = subject.partition("@")[0].partition(":")[0]
     if backend not in listed:
@@ -42,9 +43,9 @@ def unproven(subject: str) -> dict[str, str]:
 
 
 def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> Evidence:
-    """Return subject -> clause -> its best evidence and what the case noticed ("by"), of all cases that passed.
+    """Return subject -> clause -> its best evidence and what the case noticed ("by"), over all passed cases.
 
-    due: clauses that are named although no case of them may have passed.
+    due: clauses that are listed even if none of their cases passed.
     """
     found: Evidence = {result["subject"]: {clause: {"evidence": SHOWN} for clause in due} for result in results if due}
     for result in results:
@@ -61,7 +62,10 @@ def evidence(results: Sequence[Mapping[str, Any]], due: Iterable[str] = ()) -> E
 
 
 def _proof(fault: str) -> tuple[str, str, str]:
-    """Return (evidence, clause, what was broken) of a noticed fault; no clause where it is of none."""
+    """Return (evidence, clause, what was broken) of a noticed fault.
+
+    The clause is empty if the fault belongs to none.
+    """
     for prefix, word in NOTICED.items():
         if fault.startswith(f"{prefix} "):
             clause, _, broken = fault.removeprefix(f"{prefix} ").partition(": ")
@@ -90,11 +94,13 @@ def told(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def with_evidence(report: Report) -> Report:
-    """Return a report that says of each subject how many of its passed clauses are proven, by the last whole proof, on it or on the reference."""
+    """Return a report with the number of proven clauses of each subject, by its last whole proof or by the
+    reference's.
+    """
     said = {}
     for subject in report.subjects:
         if is_recorded(subject.name.partition("-")[0]):
-            continue  # nothing is called, so nothing can be broken
+            continue  # Nothing is called, so nothing can be broken.
         own = unproven(subject.name)
         passed = {clause for clause, states in report.states.items() if states[subject.name] == "passed"}
         proven, where = len(passed - set(own or unproven(JUDGE))), "" if own else " on the reference"
@@ -105,9 +111,9 @@ def with_evidence(report: Report) -> Report:
 
 
 def differing(results: Sequence[Mapping[str, Any]], part: str, due: Iterable[str] = ()) -> tuple[list[str], list[str]]:
-    """Return lines on clauses of the part, and of those that are due, that are neither proven nor listed as unproven, and lines on those that are both.
+    """Return two lists of lines: on due clauses that are neither proven nor listed, and on clauses that are both.
 
-    The second are no failure: which case comes first decides which breaks are tried.
+    The second list is no failure: the order of cases decides which breaks are tried.
     """
     missing, shrunk = [], []
     wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
@@ -122,7 +128,7 @@ def differing(results: Sequence[Mapping[str, Any]], part: str, due: Iterable[str
 
 
 def joined(parts: Iterable[Evidence]) -> Evidence:
-    """Return the best evidence of each clause of several runs."""
+    """Return the best evidence of each clause over several runs."""
     found: Evidence = {}
     for part in parts:
         for subject, clauses in part.items():

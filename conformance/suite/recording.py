@@ -1,4 +1,4 @@
-"""Records the calls of a run (``--record``)."""
+"""Record the calls of a run (``--record``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .items import opened, runs_cases, subject_names
 
 
 class Recording:
-    """Records the calls of this process; workers write parts, which the controlling process puts together."""
+    """Record the calls of this process. Workers write parts, and the controlling process joins them."""
 
     def __init__(self, config: pytest.Config) -> None:
         names = subject_names(config)
@@ -27,7 +27,7 @@ class Recording:
             self.subject = opened(names[0])
             self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
         if self.worker is None:
-            for part in self._parts():  # a run that was killed left them; they hold no calls of this one
+            for part in self._parts():  # A killed run left these parts; they hold no calls of this run.
                 part.unlink()
 
     def _parts(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Makes a result of a case's report: its outcome, its evidence, and whether a failure was known."""
+"""Build the result of a case: its outcome, its evidence, and whether a failure was known."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .items import OPENED, case_id, described, opened, without_subject
 from .workers import Ended
 
 KNOWN_TEXT = 600  # characters of the message of a known failure in the report
-DIFFERENCE = "difference "  # the message of a declared difference begins with it and the difference's id
-SAID = "E   "  # pytest puts this before what an exception says, below the source of each function that it passed
+DIFFERENCE = "difference "  # prefix, before the difference's id, of the message of a declared difference
+SAID = "E   "  # pytest's prefix of an exception's message, below the source of each function it passed
 
 
 def add_result(item: Any, report: pytest.TestReport) -> None:
-    """Add what our report needs of a case to the properties of pytest's report."""
+    """Add the data of our report to the properties of pytest's report."""
     parameters = item.callspec.params
     case = case_id(item, parameters["subject"])
     evidence = item.stash.get(EVIDENCE, None)
@@ -74,7 +74,9 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
 
 
 def set_status(report: Any, result: dict[str, Any]) -> None:
-    """Set what the run makes of a result: a known failure does not fail it, a case that passes unexpectedly does."""
+    """Set the status of a result for the run: a known failure does not fail it, a case that passes unexpectedly
+    does.
+    """
     if result["known"] and report.outcome == "failed":
         report.outcome, report.longrepr = "skipped", (result["id"], 0, f"known failure: {result['known']}")
     elif result["known"] and report.outcome == "passed":
@@ -85,7 +87,7 @@ EXPECTED_LIST = pytest.StashKey[Expected]()
 
 
 def expected_of(config: pytest.Config) -> Expected:
-    """The expected failures, read once per process."""
+    """Return the expected failures, read once per process."""
     if EXPECTED_LIST not in config.stash:
         path = config.getoption("--expected")
         config.stash[EXPECTED_LIST] = read_expected(Path(path)) if path else Expected()
@@ -99,10 +101,10 @@ def message_of(report: Any) -> str:
 
 
 def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) -> dict[str, Any]:
-    """Returns the result of a case whose process ended while it ran."""
+    """Return the result of a case whose process ended while it ran."""
     path, _, name = report.nodeid.partition("::")
     named = [s for s in (*OPENED, *subjects) if f"[{s}" in name or f"{s}]" in name]
-    # A library that wrote into its process's memory may have cut what the process said of its case.
+    # A library that overwrote its process's memory may have truncated the report of its case.
     subject = next(iter((*named, *filter(foreign_path, subjects), *subjects)))
     case = without_subject(Path(path).stem, name, subject)
     return {
@@ -121,7 +123,11 @@ def crashed(report: pytest.TestReport, subjects: Sequence[str], ended: Ended) ->
 
 
 def case_result(result: dict[str, Any]) -> CaseResult:
-    """Returns the reported form: 'mistrusted' where the check could not have failed; seconds to 0.1 ms, ratios to four digits, known failures in short."""
+    """Return the reported form.
+
+    It is 'mistrusted' where the check could not have failed. Seconds are rounded to 0.1 ms, ratios to four digits, and
+    known failures are shortened.
+    """
     outcome, message, reason, ratio = result["outcome"], result["message"], "", result["error_ratio"]
     if outcome == "skipped":
         reason, message = message or "skipped", ""
@@ -140,7 +146,7 @@ def case_result(result: dict[str, Any]) -> CaseResult:
 
 
 def shortened(message: str) -> str:
-    """Returns the text of a known failure: what names the difference, and what the exception says without the source around it."""
+    """Return the text of a known failure: the difference's name and the exception's message, without source lines."""
     lines = message.splitlines()
     said = [line.removeprefix(SAID).strip() for line in lines if line.startswith(SAID)]
     text = "\n".join([line for line in lines[:1] if line.startswith(DIFFERENCE)] + said) if said else message
@@ -148,5 +154,5 @@ def shortened(message: str) -> str:
 
 
 def is_declared(result: dict[str, Any]) -> bool:
-    """Whether a declared difference explains the failure: those need no list."""
+    """Return whether a declared difference explains the failure, so that no list needs it."""
     return bool(result["known"]) and result["known"] != EXPECTED_FAILURE

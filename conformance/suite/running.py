@@ -1,4 +1,4 @@
-"""Runs a case and reports its call, and its setup and teardown where they failed or skipped."""
+"""Run a case, and report its call, and its setup and teardown if they failed or skipped."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ GPU_ONLY = "this subject computes on a GPU only, and there is none"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a case; report its call, and its setup and teardown where they failed or skipped. What workers send costs the
-    controlling process more than running many a case does."""
+    """Run a case; report its call, and its setup and teardown if they failed or skipped.
+
+    Each report costs the controlling process more time than many a case takes.
+    """
     if _lacks_a_gpu(item):
         report = pytest.TestReport(
             item.nodeid, item.location, {}, "skipped", (str(item.path), 0, f"Skipped: {GPU_ONLY}"), "setup"
         )
         add_result(item, report)
         item.ihook.pytest_runtest_logreport(report=report)
-        item.session._setupstate.teardown_exact(nextitem)  # what the case before has left for its neighbours
+        # This tears down what the previous case left for its neighbours.
+        item.session._setupstate.teardown_exact(nextitem)
         return True
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or report.outcome != "passed":
@@ -35,7 +38,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _lacks_a_gpu(item: pytest.Item) -> bool:
-    """Whether the case would be skipped for want of a handle: of thousands of such cases nothing need be set up."""
+    """Return whether the case would be skipped for lack of a handle. Thousands of such cases then need no setup."""
     name = subject_of(item)
     if name is None or "handle" not in getattr(item, "fixturenames", ()) or opened(name).computes:
         return False

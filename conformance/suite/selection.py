@@ -1,4 +1,4 @@
-"""Chooses the cases of a run: those that are named, of a tier, one of so many, of a shard, and not done before."""
+"""Choose the cases of a run: by name, tier, every n-th, shard, and without those already done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMED = pytest.StashKey[frozenset[str] | None]()
 
 
 def shard_of(text: str) -> tuple[int, int]:
-    """Return (i, n) of the text i/n, (1, 1) of none; ``ValueError`` where i is not one of 1 to n."""
+    """Return (i, n) of the text i/n, or (1, 1) of an empty text. Raises ``ValueError`` if i is not between 1 and n."""
     if not text:
         return 1, 1
     index, _, count = text.partition("/")
@@ -29,12 +29,15 @@ def shard_of(text: str) -> tuple[int, int]:
 
 
 def in_shard(case: str, index: int, count: int) -> bool:
-    """Return whether a case is in a shard. Its id alone decides, so that all subjects of a case are in one shard, on every machine."""
+    """Return whether a case is in a shard.
+
+    The case id alone decides, so all subjects of a case share a shard on every machine.
+    """
     return int.from_bytes(hashlib.sha256(case.encode()).digest()[:8]) % count == index - 1
 
 
 def named(config: pytest.Config) -> frozenset[str] | None:
-    """The ids that --case and --tier leave, None where these say nothing."""
+    """Return the ids that --case and --tier select, or None if they select all."""
     if NAMED not in config.stash:
         wanted, tier = frozenset(config.getoption("--case")), read_tier(config.getoption("--tier"))
         listed = None if tier is None else frozenset(tier.cases)
@@ -44,7 +47,7 @@ def named(config: pytest.Config) -> frozenset[str] | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[Any] | None:
-    """Make no items of functions without a named case: making all takes longer than a small tier runs."""
+    """Create no items for functions without a named case: creating all takes longer than running a small tier."""
     cases = named(collector.config)
     if cases is None or not name.startswith("test_"):
         return None
@@ -56,7 +59,7 @@ FUNCTIONS: dict[frozenset[str], frozenset[str]] = {}
 
 
 def functions_of(cases: frozenset[str]) -> frozenset[str]:
-    """The functions that cases are of: family/test_name."""
+    """Return the functions of these cases: family/test_name."""
     if cases not in FUNCTIONS:
         FUNCTIONS[cases] = frozenset(case.partition("[")[0] for case in cases)
     return FUNCTIONS[cases]
@@ -88,19 +91,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def names_part(item: pytest.Item, part: str) -> bool:
-    """Return whether a case names a clause of the part i/n of all clauses, or none of its own: what its refusals cite shows later."""
-    cited = getattr(getattr(item, "function", None), "cited", ())  # by the rows of a table
+    """Return whether a case names a clause of the part i/n of all clauses, or none; refusals may cite clauses later."""
+    cited = getattr(getattr(item, "function", None), "cited", ())  # The rows of a table cite these.
     named = [*cited, *(clause for mark in item.iter_markers("shows") for clause in mark.args)]
     return not named or any(of_part(clause, part) for clause in named)
 
 
 def with_subject(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Leave out what has no subject: it is no case."""
+    """Return only items with a subject; others are not cases."""
     return [item for item in items if hasattr(item, "callspec")]
 
 
 def proven_elsewhere(config: pytest.Config) -> dict[str, Any] | None:
-    """Return clause -> {"case", "by"} of the proofs that --proofs names, None without it."""
+    """Return clause -> {"case", "by"} from the proofs that --proofs names, or None without it."""
     path = config.getoption("--proofs")
     if not path:
         return None
@@ -109,6 +112,6 @@ def proven_elsewhere(config: pytest.Config) -> dict[str, Any] | None:
 
 
 def is_done(item: pytest.Item, done: Collection[tuple[str, str]]) -> bool:
-    """Return whether a case has a result already."""
+    """Return whether a case already has a result."""
     subject = subject_of(item)
     return subject is not None and (id_of(item), opened(subject).name) in done

@@ -1,4 +1,4 @@
-"""Counts what a run found, for its last lines."""
+"""Count the outcomes of a run for its last lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SUMMARY_WORDS = ("passed", "failed", "known failures", "unexpected passes", "mis
 
 
 def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Subject -> word -> number of cases; "failed" are the failures that nothing explains."""
+    """Return subject -> word -> number of cases. "failed" counts failures without an explanation."""
     counts: dict[str, dict[str, int]] = {}
     for result in results:
         words = counts.setdefault(result["subject"], dict.fromkeys(SUMMARY_WORDS, 0))
@@ -26,6 +26,6 @@ def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def last_line(message: str, width: int = 200) -> str:
-    """Return what a traceback ends with, or the only line of a message."""
+    """Return the last line of a traceback, or the only line of a message."""
     lines = [line for line in message.splitlines() if line.strip()]
     return lines[-1].strip()[:width] if lines else ""

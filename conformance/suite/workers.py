@@ -1,7 +1,7 @@
-"""Watches the processes that run cases: how each ended, which case it ran then, and whether a case takes too long.
+"""Watch the processes that run cases: how each ended, which case it ran then, and whether a case takes too long.
 
-A foreign library may end its process, kill it, close its descriptors, or never return. What a worker was doing is in a file of its own, which the
-controlling process reads when the worker is gone.
+A foreign library may end its process, kill it, close its descriptors, or never return. Each worker records its work in
+a file, which the controlling process reads when the worker is gone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .evidence import clauses_of
 from .items import opened, subject_of
 
 CASE_SECONDS = 600  # default limit of one case
-STARTING_SECONDS = 600  # until a worker has loaded the subjects and collected the cases
-FRUITLESS = 3  # workers that may end one after the other without a result of a case
-STOPPED_SECONDS = 1.0  # between two looks at a worker that is stopped
-COPY_SECONDS = 0.2  # until a copy of the process that a call has made is seen to end
-HANGS = "Timeout ("  # begins what faulthandler writes before it ends a process
-FOLDER = "conformance-workers"  # in the input of a worker: where its file is
+STARTING_SECONDS = 600  # limit for a worker to load the subjects and collect the cases
+FRUITLESS = 3  # consecutive workers that may end without a result of a case
+STOPPED_SECONDS = 1.0  # between two looks at a stopped worker
+COPY_SECONDS = 0.2  # wait for copies of the process, made by a call, to end
+HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
+FOLDER = "conformance-workers"  # key of a worker's input: the folder of its file
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ ENDED = pytest.StashKey[Ended]()  # the worker that ended last
 
 
 class Workers:
-    """The controlling process's side: gives each worker a file, and makes every end of a worker that nobody asked for count."""
+    """Give each worker a file, and count every unexpected end of a worker, in the controlling process."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -55,12 +55,12 @@ class Workers:
         self.fruitless = self.vanished = 0
         self.how = ""
         self.processes: list[Any] = []
-        self.stopped: set[int] = set()  # workers that stopped themselves, and were ended
+        self.stopped: set[int] = set()  # workers that stopped themselves and were killed
         self.over = threading.Event()
         threading.Thread(target=self._end_stopped, daemon=True).start()
 
     def _end_stopped(self) -> None:
-        """End workers that are stopped when looked at twice: nothing inside a stopped process can end it."""
+        """Kill workers that are stopped at two successive looks: nothing inside a stopped process can end it."""
         seen: set[int] = set()
         while not self.over.wait(STOPPED_SECONDS):
             found = {process.pid for process in self.processes if _is_stopped(process)}
@@ -80,7 +80,7 @@ class Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Note how a worker ended; stop the run where workers end before they have run a case."""
+        """Record how a worker ended; stop the run if workers end before they run a case."""
         if not error:
             return
         ended = self._ended(node)
@@ -100,8 +100,8 @@ class Workers:
             seconds = self.config.getoption("--case-seconds")
             return Ended(f"did not return within {seconds} seconds, and its process was ended", clauses)
         try:
-            status = node.gateway._io.popen.wait(5)  # what execnet started
-        except Exception:  # another kind of gateway, or a process that goes on without its channel
+            status = node.gateway._io.popen.wait(5)  # Wait for the process that execnet started.
+        except Exception:  # This is another kind of gateway, or a process that continues without its channel.
             return Ended("took its process down", clauses)
         if node.gateway._io.popen.pid in self.stopped:
             return Ended("stopped its process, which was ended", clauses)
@@ -109,7 +109,7 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A result of a case, or the case that ended a worker."""
+        """Count a result of a case, or the case that ended a worker."""
         self.fruitless = 0
         self.vanished -= report.when == "???"
 
@@ -128,7 +128,7 @@ class Workers:
 
 
 def _is_stopped(process: Any) -> bool:
-    """Whether a child of this process is stopped by a signal; its exit status stays for whoever waits for it."""
+    """Return whether a signal has stopped a child of this process. Its exit status stays available."""
     try:
         return (
             process.poll() is None
@@ -139,7 +139,7 @@ def _is_stopped(process: Any) -> bool:
 
 
 def _copies() -> int:
-    """How many copies of this process have come back from a call of a library that forks; each has ended itself."""
+    """Count the copies of this process that returned from a forking library call; each has ended itself."""
     found, end = 0, time.monotonic() + COPY_SECONDS
     while time.monotonic() < end:
         try:
@@ -157,11 +157,11 @@ def _copies() -> int:
 
 
 class Watched:
-    """A worker's side: says in its file which clauses its case names, and ends the process where a case takes too long."""
+    """Write the clauses of a worker's case to its file, and end the process if a case takes too long."""
 
     def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
         self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
-        self._begin([], STARTING_SECONDS)  # a library may hang where it is loaded
+        self._begin([], STARTING_SECONDS)  # A library may hang while it loads.
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
         self.file.seek(0)
@@ -172,7 +172,7 @@ class Watched:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Load foreign libraries before any case, which would be blamed for what happens then."""
+        """Load foreign libraries before any case, so that no case is blamed for what happens then."""
         for name in filter(foreign_path, self.subjects):
             opened(name)
 
@@ -187,7 +187,7 @@ class Watched:
 
 
 def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
-    """Fails a case whose foreign subject closes the process's standard output or error, which are opened again, or forks."""
+    """Fail a case if its foreign subject forks, or closes standard output or error; reopen these."""
     name = subject_of(item)
     if name is None or opened(name).ours:
         yield
@@ -210,7 +210,7 @@ def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
         outcome.force_exception(pytest.fail.Exception(f"the subject {', and '.join(said)}", pytrace=False))
 
 
-# Innermost, where pytest has put its own files in place of the descriptors.
+# These hooks run innermost, after pytest has replaced the descriptors with its own files.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     yield from _descriptors_kept(item)
