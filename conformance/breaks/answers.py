@@ -1,4 +1,7 @@
-"""Calls that give other answers than are due: each takes (the border, the break, the function's name, the function, its arguments)."""
+"""Make calls give wrong answers.
+
+Each function takes (the border, the break, the function's name, the function, its arguments).
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from .operands import position
 from .rules import Break
 from .values import neighbours, others
 
-# Queries of sizes that may be larger than needed: one byte less is their fault.
+# Size queries may return more than needed, so their fault is one byte less.
 SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace)|MakeFusedOpsPlan")
-# What a setter would leave in a descriptor that a new one does not have.
+# A setter leaves these in a descriptor; a new descriptor does not have them.
 PRESETS: Mapping[type, Any] = {
     TensorDescriptor: TensorSpec.packed(FLOAT, (1, 1, 1, 1)),
     TensorTransformDescriptor: TransformSpec(
@@ -35,19 +38,19 @@ PRESETS: Mapping[type, Any] = {
     ),
 }
 OBJECTS = Descriptor, MiopenDescriptor, Handle, MiopenHandle
-UNDUE = "undue"  # the point of a break in which a callback gets a message that nobody sent
-CALLBACK = ("sev", "udata", "dbg", "msg")  # the arguments of a callback, in their order
+UNDUE = "undue"  # point of a break in which a callback gets a message that nobody sent
+CALLBACK = ("sev", "udata", "dbg", "msg")  # arguments of a callback, in order
 LOGGED = ("time_sec", "time_usec", "time_delta", "pid", "tid", "handle", "stream")  # fields of dbg that are exchanged
 
 
 @cache
 def results_of(name: str) -> tuple[str, ...]:
-    """Return the names of what a function returns."""
+    """Return the names of a function's results."""
     return tuple(p.name for p in (functions().get(name) or miopen_functions()[name]).parameters if p.is_returned)
 
 
 def refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Refuse what succeeds."""
+    """Refuse a call that succeeds."""
     result = function(*values)
     border.applied = True
     raise CudnnError(EXECUTION_FAILED, "", f"refused, although it succeeds: {result!r:.80}", name)
@@ -70,7 +73,7 @@ def shared_refused(border: Border, broken: Break, name: str, function: Call, val
 
 
 def held_refused(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Refuse memory that holds anything but zeros before the call."""
+    """Refuse memory that is not all zeros before the call."""
     at = position(name, broken.point)
     memory: Any = None if at is None else values[at]
     if not hasattr(memory, "to_host") or not memory.to_host(np.uint8, memory.nbytes).any():
@@ -79,7 +82,7 @@ def held_refused(border: Border, broken: Break, name: str, function: Call, value
 
 
 def accepted(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Do nothing, and answer with success, where a refusal is due that names the parameter."""
+    """Do nothing and report success, where a refusal that names the parameter is due."""
     try:
         return function(*values)
     except REFUSALS as error:
@@ -111,7 +114,7 @@ def nothing(border: Border, broken: Break, name: str, function: Call, values: li
 
 
 def result(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Return another value of what the function returns, or of one field of it."""
+    """Return another value of the result, or of one of its fields."""
     found = function(*values)
     names = results_of(name)
     other = found
@@ -124,7 +127,7 @@ def result(border: Border, broken: Break, name: str, function: Call, values: lis
 
 
 def unordered(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Return a list from its end."""
+    """Return a list in reverse order."""
     found = function(*values)
     if not isinstance(found, list | tuple) or len(found) < 2:
         return found
@@ -174,7 +177,7 @@ def _exchanged(dbg: Any) -> Any:
     return replace(dbg, **dict(zip(LOGGED, values[1:] + values[:1], strict=True)))
 
 
-# Argument of a callback -> what it gets in place of what is due.
+# argument of a callback -> function that returns a wrong value
 OTHERWISE: Mapping[str, Callable[[Any], Any]] = {
     "sev": lambda sev: neighbours(sev)[0],
     "udata": lambda udata: udata.clear() if isinstance(udata, list) else object(),
@@ -184,7 +187,7 @@ OTHERWISE: Mapping[str, Callable[[Any], Any]] = {
 
 
 def preset(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Preset another value in a field of a descriptor that is made; in one without fields, what a setter would leave there."""
+    """Preset another value in a field of a new descriptor; if it has no fields, preset what a setter would leave."""
     made = function(*values)
     spec = getattr(made, "spec", None)
     if spec is None and type(made) in PRESETS and not broken.point:
@@ -197,7 +200,7 @@ def preset(border: Border, broken: Break, name: str, function: Call, values: lis
 
 
 def _first(value: Any) -> Any:
-    """Return another value: 1 for NULL, NULL for an object that is made, and the same where nothing is known of the type."""
+    """Return another value: 1 for NULL, NULL for an object, and the same value for an unknown type."""
     if value is None:
         return 1
     if isinstance(value, OBJECTS) and not isinstance(value, BackendDescriptor):
@@ -206,7 +209,10 @@ def _first(value: Any) -> Any:
 
 
 def _field_off(found: Any, point: str) -> Any:
-    """Return a result with another value in one field, or in each where none is named; of records in a sequence in every record."""
+    """Return a result with another value in one field, or in each if none is named.
+
+    Sequences change in every record.
+    """
     if isinstance(found, list) or (isinstance(found, tuple) and not hasattr(found, "_fields")):
         changed = [_field_off(part, point) for part in found]
         return found if all(one is part for one, part in zip(changed, found, strict=True)) else type(found)(changed)

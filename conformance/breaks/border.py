@@ -1,4 +1,4 @@
-"""Stands between cases and a subject, and makes calls under one break, whatever computes behind them."""
+"""Make calls of cases under one break, whatever backend computes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parameters_of(name: str) -> tuple[Parameter, ...]:
 
 
 def is_filled(name: str, at: int) -> bool:
-    """Return whether a function fills the object that is its argument of this number: what that held before does not matter."""
+    """Return whether a function fills the object that is this argument, so that its prior contents do not matter."""
     known = parameters_of(name) if name in functions() else ()
     return at < len(known) and (
         known[at].direction == "out" or (at == 0 and name.startswith(("cudnnSet", "cudnnRNNSet")))
@@ -40,7 +40,7 @@ def is_filled(name: str, at: int) -> bool:
 
 
 def told(value: Any) -> str:
-    """Return what an argument says, as text in which enumerators are names."""
+    """Return what an argument says as text, with enumerators by name."""
     if isinstance(value, BackendDescriptor):
         return f"{value!r} {value.kind.name if value.kind else ''}"
     if isinstance(value, Descriptor | MiopenDescriptor):
@@ -51,7 +51,7 @@ def told(value: Any) -> str:
 
 
 def _enumerator(parameter: Parameter, value: Any) -> Any:
-    """Return an argument, as an enumerator where it is the number of one."""
+    """Return an argument as an enumerator if it is the number of one."""
     kind = ENUMERATIONS.get(parameter.base_type) or MIOPEN_ENUMERATIONS.get(parameter.base_type)
     if kind is None or isinstance(value, Enum) or not isinstance(value, int):
         return value
@@ -59,28 +59,30 @@ def _enumerator(parameter: Parameter, value: Any) -> Any:
 
 
 class Border:
-    """Makes calls under the break that is ``broken``; ``applied`` says whether it has changed any."""
+    """Make calls under the break ``broken``; ``applied`` says whether it changed any call."""
 
     def __init__(self, hows: Mapping[str, Call]) -> None:
-        """Hows: name of a way to break a call -> what makes the call so: (border, break, name of the function, function, arguments)."""
+        """Set the ways to break calls: name -> function of (border, break, name of the function, function,
+        arguments).
+        """
         self.hows = hows
         self.broken: Break | None = None
         self.applied = False
-        self.twins: dict[int, tuple[Any, Any]] = {}  # a descriptor, and what computing calls take it for
-        self.made: list[Any] = []  # memory that stands for the caller's
+        self.twins: dict[int, tuple[Any, Any]] = {}  # descriptors, each with the one that computing calls see instead
+        self.made: list[Any] = []  # memory that replaces the caller's
         self.calls = 0
         self.last = ""  # the function that was called last
         self.said: set[str] | None = (
-            None  # the functions that are called and the words of their arguments, while somebody asks
+            None  # names of called functions and words of their arguments, while these are recorded
         )
 
     @property
     def active(self) -> bool:
-        """Whether calls have to come here."""
+        """Return whether calls must come through here."""
         return self.broken is not None or self.said is not None
 
     def begin(self, broken: Break) -> None:
-        """Break what follows."""
+        """Break the following calls."""
         self.broken, self.applied, self.calls = broken, False, 0
         if broken.how == NUMBERED:
             self._number_otherwise(broken.type)
@@ -89,11 +91,11 @@ class Border:
                 self._patch(name, getattr(miopen, name))
 
     def _number_otherwise(self, name: str) -> None:
-        """Let the last enumerator of an enumeration have another number."""
+        """Give the last enumerator of an enumeration another number."""
         kind = ENUMERATIONS[name]
         last = list(kind)[-1]
         numbers = {member.name: member.value + (member is last) for member in kind}
-        made: Any = IntEnum  # whose class nobody has written
+        made: Any = IntEnum  # This class has no definition in source.
         ENUMERATIONS[name] = made(name, numbers)
         self.made.append(_Undo(lambda: ENUMERATIONS.__setitem__(name, kind)))
         self.applied = True
@@ -103,7 +105,7 @@ class Border:
         self.made.append(_Undo(lambda: setattr(miopen, name, call)))
 
     def end(self) -> None:
-        """Let calls be what they are, and free what stood for the caller's memory."""
+        """Restore normal calls, and free the memory that replaced the caller's."""
         self.broken = None
         self.twins.clear()
         for made in reversed(self.made):
@@ -112,7 +114,7 @@ class Border:
         self.made.clear()
 
     def call(self, name: str, function: Call, *args: Any, **kwargs: Any) -> Any:
-        """Make one call, broken where the break is of this function and of what the arguments name."""
+        """Make one call, broken if the break applies to this function and these arguments."""
         broken, self.last = self.broken, name
         if self.said is not None:
             self.said.add(name)
@@ -124,12 +126,12 @@ class Border:
             or (name not in functions() and name not in miopen_functions())
         ):
             return function(*args, **kwargs)
-        function = partial(function, **kwargs) if kwargs else function  # which are none of the document's
+        function = partial(function, **kwargs) if kwargs else function  # Keywords are not arguments of the document.
         values = [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
         if len(values) != len(args) or len(values) != len(parameters_of(name)):
             return function(*args)
         elsewhere = broken.function not in ("", name) or not self._names(broken, values)
-        if elsewhere and broken.how != "meaning":  # which changes what other functions see
+        if elsewhere and broken.how != "meaning":  # This way changes what other functions see.
             return function(*args)
         return self.hows[broken.how](self, broken, name, function, values)
 
@@ -141,7 +143,7 @@ class Border:
 
 
 class _Undo:
-    """Puts back what a break has replaced."""
+    """Restore what a break replaced."""
 
     def __init__(self, free: Callable[[], None]) -> None:
         self.free = free

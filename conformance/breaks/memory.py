@@ -1,4 +1,4 @@
-"""Faults of the memory that a trial reads back: elements that are wrong, not written, or written where none is due."""
+"""Inject faults into the memory that a trial reads back: wrong, unwritten or stray elements."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 from .rules import ELEMENT, OVERRUN
 
 Memory = dict[str, Array]
-MOST_TRIED = 64  # elements, until one is found that a fault would make wrong
+MOST_TRIED = 64  # elements to try until a fault makes one wrong
 
 
 class Judged:
-    """Holds what a trial is about to judge: the operands before the call, and the bytes after it between guard zones, to be changed.
+    """Hold what a trial is about to judge: operands before the call, and guarded bytes after it, which faults change.
 
-    begins: the byte of its guarded ones that an operand begins at.
+    begins: the offset of an operand in its guarded bytes.
     """
 
     def __init__(
@@ -35,16 +35,18 @@ class Judged:
         self.operation, self.before, self.kept, self.now, self.begins = operation, before, kept, now, begins
 
     def inside(self, name: str) -> Array:
-        """The bytes of an operand now."""
+        """Return the bytes of an operand after the call."""
         return self.now[name][self.begins[name] : self.end(name)]
 
     def end(self, name: str) -> int:
-        """The first of the guarded bytes behind an operand."""
+        """Return the offset of the first guard byte after an operand."""
         return self.begins[name] + self.before[name].size
 
     def change_element(self, make: Callable[[float, float, float], float | None]) -> bool:
-        """Replace one element of an output. make: (prior, exact, allowed error) -> what to write, None: another element. Only what lies
-        outside the interval of the judge is written."""
+        """Replace one element of an output by a value outside the judge's interval.
+
+        make: (prior, exact, allowed error) -> the new value, or None to try another element.
+        """
         results = evaluate(self.operation, {**self.before, **self.kept})
         for name, exact in results.items():
             if exact.raw or name not in self.now:
@@ -76,7 +78,7 @@ def element_off(judged: Judged, _point: str = "") -> bool:
 
 
 def _overrun(judged: Judged, point: str) -> bool:
-    """Change the byte behind the memory of a parameter."""
+    """Change the byte after the memory of a parameter."""
     for name in judged.operation.operands:
         of_parameter = judged.operation.parameters.get(point, point).lower().startswith(name.lower())
         if of_parameter and name in judged.now and judged.now[name].size > judged.end(name):
@@ -85,7 +87,7 @@ def _overrun(judged: Judged, point: str) -> bool:
     return False
 
 
-# Way to break the memory that a trial reads back -> (what is judged, the parameter that the break names) -> whether it changed anything
+# way to break memory -> function of (what is judged, the named parameter) that returns whether it changed anything
 MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     ELEMENT: element_off,
     OVERRUN: _overrun,
@@ -122,7 +124,7 @@ def _input_changed(judged: Judged) -> bool:
 
 
 def _index_off(judged: Judged) -> bool:
-    """One more in the first number of an output that is no tensor: positions of extrema."""
+    """Add one to the first number of an output that is no tensor, such as positions of extrema."""
     for name, exact in evaluate(judged.operation, {**judged.before, **judged.kept}).items():
         if exact.raw and not exact.opaque and name in judged.now and exact.value.size:
             judged.inside(name)[: exact.value.itemsize].view(exact.value.dtype)[0] += 1

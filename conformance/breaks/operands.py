@@ -1,4 +1,7 @@
-"""Calls whose arguments or memory are taken for others: each takes (the border, the break, the function's name, the function, its arguments)."""
+"""Make calls use wrong arguments or memory.
+
+Each function takes (the border, the break, the function's name, the function, its arguments).
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ from .border import REFUSALS, Border, Call, parameters_of
 from .rules import Break
 from .values import neighbours, others, substituted
 
-TRIED = 4  # other values of an argument, until a call takes one
-FILL = 0x3C  # byte of what stands in memory that nobody gave: about 0.01 in every floating type
-# Functions that only store or read back what a descriptor says: what a value means, others show.
+TRIED = 4  # other values of an argument to try until a call accepts one
+FILL = 0x3C  # byte of unset memory: about 0.01 in every floating type
+# These functions only store or read back a descriptor's contents; other functions show what a value means.
 STORES = re.compile(
     r"Set\w*Descriptor|Get\w*Descriptor|cudnnSet(RNN|Convolution|CTC)|RNN[SG]etClip|Create|Destroy|(Set|Get)\w*(Attribute|Algorithm)"
 )
 
 
 def position(name: str, point: str) -> int | None:
-    """Return which argument of a function a parameter is."""
+    """Return the index of a parameter among a function's arguments."""
     return next((i for i, p in enumerate(parameters_of(name)) if p.name == point), None)
 
 
 def with_handle(change: Call) -> Call:
-    """Make a change apply only to calls that have a handle, which memory comes from."""
+    """Apply a change only to calls that have a handle, because memory comes from it."""
 
     def checked(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
         if not any(hasattr(value, "to_device") for value in values):
@@ -44,7 +47,7 @@ def with_handle(change: Call) -> Call:
 
 
 def argument(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Call with another value of the parameter: the first that the call takes, or else one that it refuses."""
+    """Call with another value of the parameter: the first that the call accepts, or else a refused one."""
     at = position(name, broken.point)
     if at is None:
         return function(*values)
@@ -64,7 +67,7 @@ def argument(border: Border, broken: Break, name: str, function: Call, values: l
 
 
 def meaning(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Let computing calls see a descriptor whose setter got another value of the parameter; what reads it back sees it as it is."""
+    """Show computing calls a descriptor that was set with another value of the parameter; getters see the original."""
     if not STORES.search(name):
         taken = [_twin(border, value) for value in values]
         border.applied |= any(one is not other for one, other in zip(taken, values, strict=True))
@@ -104,7 +107,10 @@ def _twin(border: Border, value: Any) -> Any:
 
 
 def enumerator(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Call with another enumerator of the type wherever the arguments say this one; setters and getters of descriptors see it as it is."""
+    """Call with another enumerator wherever the arguments contain this one.
+
+    Setters and getters of descriptors see the original.
+    """
     if STORES.search(name) and not broken.function:
         return function(*values)
     for member in _members(broken.point, broken.type, values):
@@ -129,7 +135,7 @@ def enumerator(border: Border, broken: Break, name: str, function: Call, values:
 
 @with_handle
 def unread(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Call with zeros in place of what an input holds."""
+    """Call with zeros instead of the contents of an input."""
     at = position(name, broken.point)
     memory: Any = None if at is None else values[at]
     if at is None or not hasattr(memory, "to_host") or sum(value is memory for value in values) > 1:
@@ -143,7 +149,7 @@ def unread(border: Border, broken: Break, name: str, function: Call, values: lis
 
 @with_handle
 def unwritten(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Let an output, or all of them, be written elsewhere."""
+    """Let one output, or all, be written elsewhere."""
     taken, written = list(values), []
     for at, parameter in enumerate(parameters_of(name)):
         out = parameter.memory == "device" and parameter.direction != "in"
@@ -164,7 +170,7 @@ def unsteady(border: Border, broken: Break, name: str, function: Call, values: l
 
 @with_handle
 def filled(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Take numbers other than 0 for what memory holds that is NULL."""
+    """Use memory of nonzero numbers instead of NULL."""
     at, described = position(name, broken.point), position(name, f"{broken.point}Desc")
     spec = None if described is None else getattr(values[described], "spec", None)
     if at is None or values[at] is not None or spec is None:
@@ -188,7 +194,7 @@ def _with_spec(descriptor: Any, spec: Any) -> Any:
 
 
 def _others(value: Any, kind: str) -> Iterator[Any]:
-    """Yield other arguments; of a descriptor others that say something else."""
+    """Yield other arguments; for a descriptor, descriptors with other contents."""
     if isinstance(value, Descriptor) and value.spec is not None:
         yield from (_with_spec(value, spec) for spec in others(value.spec, kind))
     elif isinstance(value, tuple | list) and any(isinstance(part, Descriptor) for part in value):
@@ -209,7 +215,7 @@ def _members(point: str, kind: str, values: list[Any]) -> list[Any]:
 def _substituted(value: Any, old: Enum, new: Any) -> Any:
     if isinstance(value, Descriptor) and not isinstance(value, BackendDescriptor):
         spec = value.spec
-        with suppress(Exception):  # a specification that cannot be
+        with suppress(Exception):  # The specification may be impossible.
             changed = substituted(spec, old, new)
             return value if changed is spec else _with_spec(value, changed)
         return value

@@ -1,4 +1,4 @@
-"""Runs cases under the breaks of the clauses that they name, until one case of a clause fails."""
+"""Run cases under the breaks of the clauses they name, until one case of a clause fails."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from .rules import OF_MEMORY, Break, breaks_of
 from .runs import Case
 
 UNREPEATABLE = "not repeatable"
-CHECK_OFF = "no check of"  # what a noticed check is told by that was switched off: no check of CLAUSE
-REFUSED_OTHERWISE = "another check beside that of"  # the same, where another check refused what that one let pass
-BROKEN = "break of"  # what a noticed break is told by: break of CLAUSE: BREAK
+CHECK_OFF = "no check of"  # prefix of a noticed check that was switched off: no check of CLAUSE
+# prefix used instead if another check refused what the disabled one let pass
+REFUSED_OTHERWISE = "another check beside that of"
+BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK
 RUNS = 24  # cases of one clause in which a break changes something, in one process
 TRIED = 60  # cases of one clause that run under a break, in one process
 HERE = str(Path(__file__).parent)
@@ -36,7 +37,7 @@ def of_part(clause: str, part: str) -> bool:
 
 
 class ClauseProofs:
-    """Remembers which clauses are proven in this process: no further case runs under their breaks."""
+    """Remember the clauses that are proven in this process; no further case runs under their breaks."""
 
     def __init__(self) -> None:
         self.proven: set[tuple[str, str]] = set()
@@ -44,7 +45,7 @@ class ClauseProofs:
         self.tried: Counter[tuple[str, str, Break]] = Counter()
 
     def done(self, subject: str, named: Iterable[str]) -> bool:
-        """Return whether a case names clauses that are all proven."""
+        """Return whether a case names clauses, and all of them are proven."""
         clauses = list(named)
         return bool(clauses) and all((subject, clause) in self.proven for clause in clauses)
 
@@ -58,9 +59,9 @@ class ClauseProofs:
         noticed: list[str],
         known: Mapping[str, str] | None = None,
     ) -> None:
-        """Run a case under the breaks of clauses; note the first break of each that the case notices.
+        """Run a case under the breaks of clauses; record the first break of each that the case notices.
 
-        said: what the case calls and names. known: clause -> what the break is told by that is tried.
+        said: names of functions and arguments in the case. known: clause -> text of the only break to try.
         """
         self.proven |= {(subject, clause) for clause in clauses if f"{CHECK_OFF} {clause}" in noticed}
         checked = {c for c in clauses if {f"{CHECK_OFF} {c}", f"{REFUSED_OTHERWISE} {c}"} & set(noticed)}
@@ -72,7 +73,7 @@ class ClauseProofs:
                 if known is not None and str(broken) != known.get(clause):
                     continue
                 if broken.how == "accepted" and clause in checked:
-                    continue  # its own check says more than all refusals of the call
+                    continue  # The clause's own check says more than all refusals of the call.
                 key = subject, clause, broken
                 if not _can_apply(broken, said) or self.runs[key] >= RUNS or self.tried[key] >= TRIED:
                     continue
@@ -88,7 +89,7 @@ class ClauseProofs:
 
 
 def _can_apply(broken: Break, said: set[str]) -> bool:
-    """Return whether a case that calls and names this has anything that the break changes."""
+    """Return whether the break can change anything in a case that uses these names."""
     if broken.function.startswith("miopen") or not said:
         return True
     point = {broken.point} if broken.how == "enumerator" and broken.point else set()
@@ -107,9 +108,9 @@ def fails_under(broken: Break, border: Border, case: Case) -> bool:
         raise
     except pytest.skip.Exception:
         return False
-    except BaseException as error:  # pytest's failures are no Exception
+    except BaseException as error:  # pytest's failures are not subclasses of Exception.
         if not isinstance(error, REFUSALS) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(HERE):
-            raise  # the break itself is wrong
+            raise  # The break itself is wrong.
         return border.applied
     finally:
         Chain.tamper = None
@@ -118,6 +119,6 @@ def fails_under(broken: Break, border: Border, case: Case) -> bool:
 
 
 def _tamper(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
-    """Make memory wrong that the break's function had."""
+    """Corrupt memory of the break's function."""
     if broken.function in ("", border.last):
         border.applied |= MEMORY_BREAKS[broken.how](Judged(operation, *memory), broken.point)

@@ -1,4 +1,4 @@
-"""Derives the breaks of a clause from its kind and from what its text names."""
+"""Derive the breaks of a clause from its kind and the names in its text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
-# Sentences that forbid or demand something, which a refusal shows.
+# These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
     r"\bOnly\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
 )
-REFUSALS = ("accepted", "status")  # the breaks of clauses that demand a refusal
+REFUSALS = ("accepted", "status")  # breaks of clauses that demand a refusal
 ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG")
 UNHELD = re.compile(r"need(s no| not be)|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
-# Enumerations of the names of attributes -> the setter, the getter and the parameter that takes such a name
+# enumeration of attribute names -> the setter, the getter and the parameter that takes the name
 ATTRIBUTES = {
     "cudnnBackendAttributeName_t": ("cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "attributeName"),
     "cudnnFusedOpsConstParamLabel_t": (
@@ -33,12 +33,13 @@ ATTRIBUTES = {
     ),
 }  # fmt: skip
 MADE = re.compile(r"create an? ([\w ]+) descriptor")
-USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")  # of chapter 9
-# Enumerators that a text names beside that of its subject and that say where the sentence holds
+# prefixes of the use cases of chapter 9
+USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")
+# prefixes of enumerators that say where a sentence holds
 PLACES = ("CUDNN_FUSED_",)
-# Breaks that are made where the case reads memory back: one element is wrong, memory behind an operand is written.
+# These breaks change memory when the case reads it back: one element is wrong, or memory after an operand is written.
 OF_MEMORY = ELEMENT, OVERRUN = "element", "overrun"
-SPACES_OF = {  # query -> the first and the last call that share the reserve space of the size that it says
+SPACES_OF = {  # query -> the first and the last call that share the reserve space of this size
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
         "cudnnBatchNormalizationBackwardEx",
@@ -52,8 +53,9 @@ SPACES_OF = {  # query -> the first and the last call that share the reserve spa
     "cudnnGetRNNTempSpaceSizes": ("cudnnRNNForward", "cudnnRNNBackwardWeights_v8"),
     "cudnnGetMultiHeadAttnBuffers": ("cudnnMultiHeadAttnForward", "cudnnMultiHeadAttnBackwardWeights"),
 }
-GRAPH_TYPES = ("cudnnBackendHeurMode_t", "cudnnGenStatsMode_t", "cudnnPointwiseMode_t")  # which only attributes take
-NUMBERED = "numbered"  # the break of the numbers of an enumeration
+# enumerations that only attributes take
+GRAPH_TYPES = ("cudnnBackendHeurMode_t", "cudnnGenStatsMode_t", "cudnnPointwiseMode_t")
+NUMBERED = "numbered"  # the break of an enumeration's numbers
 NUMBERS = re.compile(
     r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values"
 )
@@ -67,7 +69,7 @@ SAID = {
     "cudnnDebug_t": "dbg",
     "msg": "msg",
 }  # word -> argument of a callback
-CHECKED = {  # subjects whose demands another call checks
+CHECKED = {  # subjects with demands that another call checks
     "cudnnFusedOpsConstParamLabel_t": ("cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"),
     "cudnnFusedOpsVariantParamLabel_t": ("cudnnFusedOpsExecute",),
 }
@@ -75,12 +77,13 @@ CHECKED = {  # subjects whose demands another call checks
 
 @dataclass(frozen=True)
 class Break:
-    """One way in which calls are wrong.
+    """Describe one way in which calls are wrong.
 
-    how: a key of ``HOWS``, or "element" of a fault of memory. function: whose calls, of all where empty. point: a parameter, a
-    field of a result or an enumerator; all where empty. type: the enumeration of the enumerator. only: enumerators that
-    the arguments say. kind: of the clause. step: 1 where an enumerator is taken for the next one, -1 for the last one before it, 0 for the
-    first that the call takes.
+    how: a key of ``HOWS``, or "element" for a fault of memory. function: the broken function; empty for all. point: a
+    parameter, a field of a result or an enumerator; empty for all. type: the enumeration of the enumerator. only:
+    enumerators that the arguments must contain. kind: the kind of the clause.
+
+    step: how an enumerator is replaced: 1 by the next, -1 by the previous, 0 by the first that the call accepts.
     """
 
     how: str
@@ -103,12 +106,15 @@ def _types() -> dict[str, str]:
 
 
 def breaks_of(clause: Any) -> tuple[Break, ...]:
-    """Return the breaks of a clause, the one that speaks most of it first."""
+    """Return the breaks of a clause, the most specific first."""
     return tuple(broken for broken in dict.fromkeys(_breaks(clause)) if not _refuses(clause) or broken.how in REFUSALS)
 
 
 def _refuses(clause: Any) -> bool:
-    """Return whether a clause is of a refusal; of the second document, sentences on what calls compute name a status, too."""
+    """Return whether a clause is about a refusal.
+
+    In the second document, sentences on computing calls name a status too.
+    """
     succeeds = not clause.status or clause.status.endswith("STATUS_SUCCESS")
     return not succeeds and clause.kind != "semantics" and not clause.function.endswith("Perf_t")
 
@@ -144,7 +150,7 @@ def _breaks(clause: Any) -> Iterator[Break]:
 
 
 def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks of the calls that set and read the attributes which a text names."""
+    """Yield breaks of the calls that set and read the attributes in the text."""
     types = _types()
     places = tuple(word for word in words if word.startswith(PLACES))[:1]
     if clause.function.startswith("CUDNN_BACKEND_"):
@@ -207,7 +213,7 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
 
 
 def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks in which an enumerator that the text names, or any of its type, is taken for another."""
+    """Yield breaks that replace an enumerator in the text, or any of its type."""
     types = _types()
     named = [word for word in words if word in types]
     own = [word for word in named if types[word] == clause.function] or [""]
@@ -244,7 +250,9 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
 
 
 def _of_type(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks of calls that take an object or an enumerator of the type: its parameters that a text names, its setter, its creation."""
+    """Yield breaks of calls that take an object or enumerator of the type: its named parameters, its setter,
+    its creation.
+    """
     creator = "cudnnCreate" if clause.function == "cudnnHandle_t" else f"cudnnCreate{clause.function[5:-2]}"
     for name, function in functions().items():
         if not any(p.base_type == clause.function for p in function.arguments):
@@ -259,7 +267,7 @@ def _of_type(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
 
 
 def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks of one function: of the parameters that a text names, or else of all that it computes or returns."""
+    """Yield breaks of one function: of the parameters in the text, or else of all that it computes or returns."""
     types, parameters = _types(), {p.name: p for p in function.parameters}
     parameters |= {p.name.lower(): p for p in function.parameters if p.memory == "device" and len(p.name) > 2}
     named = list(dict.fromkeys(parameters[word] for word in words if word in parameters))
@@ -318,7 +326,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
 
 
 def _of_callback(words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks of what a callback gets."""
+    """Yield breaks of a callback's arguments."""
     yield from (
         Break("called back", "cudnnSetCallback", said) for said in dict.fromkeys(SAID[w] for w in words if w in SAID)
     )
@@ -364,7 +372,7 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
 
 
 def _of_all(clause: Any, function: Any) -> Iterator[Break]:
-    """Yield breaks of whatever a function does, for a text that names nothing of it."""
+    """Yield breaks of everything a function does, for a text that names none of its parameters."""
     if any(p.memory == "device" and p.direction != "in" for p in function.parameters):
         yield Break(ELEMENT, function.name)
         yield Break("unwritten", function.name)
@@ -385,7 +393,7 @@ def _of_all(clause: Any, function: Any) -> Iterator[Break]:
 
 
 def _of_named_functions(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
-    """Yield breaks of other functions that a text names."""
+    """Yield breaks of other functions in the text."""
     for word in words:
         function = functions().get(word)
         if function is None or word == clause.function:

@@ -1,4 +1,4 @@
-"""Runs one case again and again, under faults and breaks."""
+"""Run one case repeatedly, under faults and breaks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ KEPT = Descriptor, MiopenHandle
 
 
 class Case:
-    """A case and what it is given; objects that fixtures made are before each run as they were before the first.
+    """Hold a case and its arguments. Before each run, objects from fixtures are restored.
 
-    held: the values of all fixtures. border: where the calls are broken, also those that made these objects.
+    held: the values of all fixtures. border: breaks the calls, including those that made these objects.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Case:
         self.function(**{name: self._made(value) for name, value in self.arguments.items()})
 
     def _made(self, value: Any) -> Any:
-        """Return an object as the call makes it that makes such objects, where calls are broken."""
+        """Return an object as its creating call would make it, if calls are broken."""
         creator = creator_of(value)
         return self.border.call(creator, lambda: value) if creator and self.border.active else value
 
@@ -50,13 +50,13 @@ class Case:
             raise
         except pytest.skip.Exception:
             return False
-        except BaseException:  # pytest's failures are no Exception
+        except BaseException:  # pytest's failures are not subclasses of Exception.
             return True
         return False
 
 
 def creator_of(value: Any) -> str:
-    """Return the function that makes such an object; empty where there is none."""
+    """Return the function that creates such an object, or an empty text."""
     if isinstance(value, Handle | MiopenHandle):
         return "cudnnCreate" if isinstance(value, Handle) else "miopenCreate"
     if not isinstance(value, Descriptor) or isinstance(value, BackendDescriptor):

@@ -1,4 +1,4 @@
-"""Other values than the one that was given: what a wrong implementation would take an argument, a field or a result for."""
+"""Return values that a wrong implementation might use for an argument, a field or a result."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from dualdnn.api.operations import TensorSpec
 
-HUGE = 2**24  # nothing is made in so many
-# kind of a clause -> fields of specifications that it speaks of, in this order; of other clauses any
+HUGE = 2**24  # larger numbers are not increased, because nothing is made in such amounts
+# kind of a clause -> fields of specifications to change first, in this order
 FIELDS = {
     "layout": ("strides", "format", "axes", "layout"),
     "shape": ("dims", "pad_before", "pad_after", "hidden", "layers"),
@@ -28,9 +28,9 @@ def neighbours(member: Enum) -> list[Any]:
 
 
 def others(value: Any, kind: str = "") -> Iterator[Any]:
-    """Yield values that a wrong implementation might take in place of this one; none where nothing is known of its type.
+    """Yield values that a wrong implementation might use instead of this one; none for an unknown type.
 
-    kind: of the clause, whose fields of a specification are changed first.
+    kind: the clause's kind; the fields it is about change first.
     """
     if isinstance(value, bool):
         yield not value
@@ -49,7 +49,7 @@ def others(value: Any, kind: str = "") -> Iterator[Any]:
 
 
 def _other_sequences(values: Any, kind: str) -> Iterator[Any]:
-    """Yield sequences of which one entry is another, the last entry first, and the reversed one."""
+    """Yield sequences with one entry changed, the last entry first, and the reversed sequence."""
     for at in reversed(range(len(values))):
         for other in others(values[at], kind):
             yield _with(values, at, other)
@@ -64,14 +64,14 @@ def _with(values: Any, at: int, other: Any) -> Any:
 
 
 def _other_records(record: Any, kind: str) -> Iterator[Any]:
-    """Yield specifications of which one field is another; a tensor's strides follow its dimensions."""
+    """Yield specifications with one field changed; a tensor's strides follow its dimensions."""
     names = [field.name for field in fields(record)]
     first = [name for name in FIELDS.get(kind, ()) if name in names]
     for name in chain(first, (name for name in names if name not in first)):
         for other in _of_field(record, name, kind):
             try:
                 yield replace(record, **{name: other})
-            except Exception:  # a specification that cannot be
+            except Exception:  # The specification may be impossible.
                 continue
 
 
@@ -85,7 +85,9 @@ def _of_field(record: Any, name: str, kind: str) -> Iterator[Any]:
 
 
 def substituted(value: Any, old: Enum, new: Any) -> Any:
-    """Return a value in which one enumerator stands for another wherever it occurs; the value itself where it does not occur."""
+    """Return the value with one enumerator replaced by another wherever it occurs, or the same object if it
+    does not.
+    """
     if value is old:
         return new
     if isinstance(value, tuple | list):

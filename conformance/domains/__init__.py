@@ -1,8 +1,8 @@
-"""Domains: from a source of choices to operations that the API accepts, one module per family of calls.
+"""Draw operations that the API accepts from a source of choices, with one module per family of calls.
 
-A domain draws from the support tables that the calls check, so that what a table gains is drawn, too. Where the API would refuse what was drawn
-the choice is given up (``pieces.need``). ``PROFILES`` name what is preferred: small tensors, edges of tiles, large ones, gaps and unaligned
-addresses, NaN and infinities, the largest numbers of descriptors.
+A domain draws from the support tables that the calls check, so additions to a table are drawn too. A choice that the
+API would refuse is given up (``pieces.need``). ``PROFILES`` set the preferences: small tensors, edges of tiles, large
+tensors, gaps and unaligned addresses, NaN and infinities, extreme descriptors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .pieces import PROFILES, Drawn, Profile, Source
 
 
 class Domain(NamedTuple):
-    """A family: what it draws, of which kinds the operations are, and what memory holds whose numbers depend on each other."""
+    """Describe a family: what it draws, its kinds of operations, and memory with interdependent numbers."""
 
     name: str
     draw: Callable[[Source], Drawn]
@@ -67,7 +67,7 @@ DOMAINS = {
 
 
 def operations(domain: Domain, profiles: tuple[Profile, ...] = tuple(PROFILES.values())) -> Any:
-    """Return a strategy of Hypothesis: what the domain draws in one of the profiles."""
+    """Return a Hypothesis strategy of what the domain draws in one of the profiles."""
     from hypothesis import strategies
 
     @strategies.composite

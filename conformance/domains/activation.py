@@ -1,4 +1,4 @@
-"""Activations forward and backward: every mode but the identity, in place too."""
+"""Draw activations forward and backward, in every mode but the identity, also in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODES = tuple(mode for mode in cudnnActivationMode_t if mode != IDENTITY)
 
 
 def draw(source: Source) -> Drawn:
-    """An activation or its gradient."""
+    """Draw an activation or its gradient."""
     backward, dims = source.chance(50), source.dims(source.pick((4, 3, 5)))
     rules = ActivationSpec(
         source.pick(MODES), source.pick(tuple(cudnnNanPropagation_t)), source.pick((0.5, 0.0, 2.0, 6.0))

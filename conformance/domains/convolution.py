@@ -1,4 +1,4 @@
-"""Convolutions and their gradients: each drawn from a row of the tables that say which algorithm takes what."""
+"""Draw convolutions and their gradients, each from a row of the algorithm tables."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ from .pieces import Drawn, Source, fitted, need
 
 OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionBackwardBias)
 KINDS = ("normal", "positive", "ties")
-MOST_PRODUCTS = 8_000_000  # per convolution; the emulated device computes one by one
+MOST_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
 MOST_FILTER = 60_000  # elements
-TILED = (8, 16, 32, 64)  # channels that vectors and tiles divide
+TILED = (8, 16, 32, 64)  # channel counts that vectors and tiles divide
 STRIDED = (tables.ANY_LAYOUT,)
 
 
 class Direction(NamedTuple):
-    """rows: of its tables. refused: why an algorithm does not take a problem. made: the operation of (problem, algorithm, alpha, beta)."""
+    """Describe a direction.
+
+    rows: its support tables. refused: why an algorithm does not take a problem. made: makes the operation of (problem,
+    algorithm, alpha, beta).
+    """
 
     rows: Sequence[Row]
     refused: Callable[[Problem, Any], str | None]
@@ -59,7 +63,7 @@ DIRECTIONS = (
 
 
 def draw(source: Source) -> Drawn:
-    """A convolution, a gradient, or the gradient of a bias."""
+    """Draw a convolution, a gradient, or the gradient of a bias."""
     if source.chance(8):
         return bias_gradient(source)
     direction = source.pick(DIRECTIONS)
@@ -77,7 +81,7 @@ def draw(source: Source) -> Drawn:
 
 
 def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
-    """(the convolution, dimensions of x and of w) that the rules of the row let through, for the most part."""
+    """Draw (the convolution, dimensions of x, dimensions of w) that mostly satisfy the rules of the row."""
     rank, rules = row.spatial, row.rules
     size = tuple(source.pick((1, 2, 3, 3, 5, 7)) for _ in range(rank))
     if tables.FILTER_3 in rules or tables.FILTER_3_OR_5 in rules:
@@ -114,7 +118,7 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
 
 
 def reaching(source: Source, extent: int, taps: int, stride: int, dilation: int) -> int:
-    """Return a padding with which a tap of one of the first outputs lies inside the image."""
+    """Draw a padding such that a tap of one of the first outputs is inside the image."""
     tap = source.integer(0, 3) * stride + source.integer(0, taps - 1) * dilation
     padding = max(0, tap - source.integer(0, extent - 1))
     need(extent + 2 * padding < tables.POSITIONS and (extent + 2 * padding - (taps - 1) * dilation - 1) // stride < 8)
@@ -122,7 +126,7 @@ def reaching(source: Source, extent: int, taps: int, stride: int, dilation: int)
 
 
 def operand(source: Source, data_type: Any, dims: tuple[int, ...], layout: tuple[str, Any]) -> TensorSpec:
-    """A tensor as a row demands it: in any layout where it takes any, else without gaps."""
+    """Draw a tensor that the row accepts: in any layout if allowed, else without gaps."""
     if vector_length(data_type) > 1:
         need(dims[1] % vector_length(data_type) == 0)
         return TensorSpec.packed(data_type, dims, NCHW_VECT_C)
@@ -134,7 +138,7 @@ def operand(source: Source, data_type: Any, dims: tuple[int, ...], layout: tuple
 
 
 def bias_gradient(source: Source) -> Drawn:
-    """The sum of a gradient over images and positions."""
+    """Draw the sum of a gradient over images and positions."""
     data_type = source.pick(tuple(dict.fromkeys(configuration.y for configuration in FLOATING)))
     dims = source.dims(source.pick((4, 5)))
     db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))

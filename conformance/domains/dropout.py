@@ -1,4 +1,4 @@
-"""Dropout forward, and backward on the reserve space that the forward call left."""
+"""Draw dropout forward, and backward on the reserve space of the forward call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBABILITIES = tuple(float(np.float32(value)) for value in (0.3, 0.5, 0.0, 1.0,
 
 
 def draw(source: Source) -> Drawn:
-    """A layer in training: two calls on one reserve space; or the states of a generator."""
+    """Draw a layer in training (two calls on one reserve space), or a generator's initialisation."""
     if source.chance(5):
         return Drawn((SetDropoutStates(source.integer(0, 2**64 - 1)),))
     dims, data_type = source.dims(source.pick((4, 3, 5))), source.pick(TYPES)
@@ -25,5 +25,5 @@ def draw(source: Source) -> Drawn:
 
 
 def before(_drawn: Drawn, seed: int) -> dict[str, Any]:
-    """The states of a generator before its first call."""
+    """Return the states of a generator before its first call."""
     return {"states": np.array([2**63 + seed, 0], "<u8").view(np.uint8)}

@@ -1,4 +1,4 @@
-"""Batch normalisation of both generations, local response and divisive normalisation."""
+"""Draw batch normalisation of both generations, local response and divisive normalisation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LRN = tuple(LRNSpec(n, alpha, 0.75, 1.5) for n in (5, 3, 4, 1, 9, 16) for alpha 
 
 
 def draw(source: Source) -> Drawn:
-    """One of the calls."""
+    """Draw one of the calls."""
     kind = source.pick(OPERATIONS)
     if kind in (LRNCrossChannelForward, LRNCrossChannelBackward, DivisiveNormalizationForward):
         return local(source, kind)
@@ -54,7 +54,7 @@ def draw(source: Source) -> Drawn:
 
 
 def inference(source: Source, kind: Any) -> Drawn:
-    """Draw a call with given statistics; a variance is positive."""
+    """Draw a call with given statistics; the variance is positive."""
     newer = kind is NormalizationForwardInference
     mode: Any = source.pick(NORM_MODES if newer else MODES)
     x = source.tensor(source.pick(NORM_INFERENCE_TYPES if newer else INFERENCE_TYPES), source.dims(source.pick((4, 5))))
@@ -67,7 +67,7 @@ def inference(source: Source, kind: Any) -> Drawn:
 
 
 def training(source: Source, kind: Any) -> Drawn:
-    """Forward with or without running and saved statistics, or backward."""
+    """Draw training forward, with or without running and saved statistics, or backward."""
     mode = source.pick(MODES)
     x = source.tensor(source.pick(TRAINING_TYPES), source.dims(source.pick((4, 5))))
     statistics, epsilon = derived(x, mode), source.pick(EPSILONS)
@@ -78,7 +78,7 @@ def training(source: Source, kind: Any) -> Drawn:
         factors = (*source.blend(), *source.blend())
         values: tuple[Any, ...] = (mode, *factors, x, y, source.like(x), statistics, statistics, epsilon, saved)
         return Drawn((kind(*values),), source.inputs(("normal",), ()))
-    # The variance of one element times 1 / 0 is no number.
+    # The unbiased variance of one element is NaN.
     running = statistics if source.chance(50) and elements(x, mode) > 1 else None
     factor = source.pick((0.25, 1.0, 0.0))
     values = (mode, *source.blend(), x, y, statistics, statistics, factor, running, epsilon, saved)
@@ -86,12 +86,12 @@ def training(source: Source, kind: Any) -> Drawn:
 
 
 def elements(x: TensorSpec, mode: Any) -> int:
-    """Return the number of elements that a statistic is computed from."""
+    """Return the number of elements of a statistic."""
     return x.dims[0] if mode in PER_ACTIVATION else x.count // x.dims[1]
 
 
 def local(source: Source, kind: Any) -> Drawn:
-    """Windows across channels, or of positions; tensors of 5 dimensions have packed positions."""
+    """Draw windows across channels, or over positions. Tensors of 5 dimensions have packed positions."""
     dims, lrn = source.dims(source.pick((4, 4, 5))), source.pick(LRN)
     data_type = source.pick(TYPES)
     x = source.tensor(data_type, dims) if len(dims) == 4 else source.packed(data_type, dims, False)

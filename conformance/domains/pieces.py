@@ -1,4 +1,4 @@
-"""Holds what every domain draws from: extents, layouts, types, factors, kinds of inputs, in named profiles."""
+"""Draw extents, layouts, types, factors and kinds of inputs for every domain, in named profiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 Dims = tuple[int, ...]
 NEAR_TILES = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 CHANNELS = (8, 16, 32, 64)
-ALPHAS, BETAS = (1.0, 1.0, -1.75, 0.5), (0.0, 0.0, 1.0, -0.5)  # twice what most calls pass
+# twice what most calls pass, so that it is drawn more often
+ALPHAS, BETAS = (1.0, 1.0, -1.75, 0.5), (0.0, 0.0, 1.0, -0.5)
 NUMBERS = ("normal", "normal", "wide", "ties")
 SPECIAL = ("special", "ties_and_nan", "infinite")
 LARGE = (2**31 - 1, 2**31 - 2, 2**31 - 8, 2**30 + 1, 2**30, 2**30 - 3, 2**29, 2**28 + 1)
@@ -23,9 +24,13 @@ LARGE = (2**31 - 1, 2**31 - 2, 2**31 - 8, 2**30 + 1, 2**30, 2**30 - 3, 2**29, 2*
 
 @dataclass(frozen=True)
 class Profile:
-    """Say which operations are drawn. longest: of an extent. most: elements of a tensor. near_tiles: extents at powers of two and beside them.
-    gaps, offset: percent of tensors with gaps, of operands that begin behind an aligned address. special: NaN and infinities are inputs.
-    extremes: windows, paddings, steps and the strides of dimensions of size 1 are nearly as large as 32 bits count."""
+    """Set the preferences of drawing.
+
+    longest: largest extent. most: elements of a tensor. near_tiles: whether extents are powers of two and their
+    neighbours. gaps: percent of tensors with gaps. offset: percent of operands that begin after an aligned address.
+    special: whether inputs include NaN and infinities. extremes: whether windows, paddings, steps, and strides of
+    dimensions of size 1 are near the limit of 32 bits.
+    """
 
     name: str
     longest: int
@@ -52,10 +57,10 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """Operations that are called one after the other on shared memory, one for the most part, and what they begin with.
+    """Hold operations that run in order on shared memory, mostly one, and their inputs.
 
-    inputs: the kind of all inputs, or kinds by operand. offsets: operand -> bytes behind an aligned address. aliases: operand -> the one whose
-    memory it is.
+    inputs: the kind of all inputs, or a kind for each operand. offsets: operand -> bytes after an aligned address.
+    aliases: operand -> operand with the same memory.
     """
 
     steps: tuple[Operation, ...]
@@ -65,53 +70,55 @@ class Drawn:
 
     @property
     def operation(self) -> Any:
-        """The first operation."""
+        """Return the first operation."""
         return self.steps[0]
 
 
 class Source:
-    """Choices, made by Hypothesis, so that what fails shrinks to its simplest: the first of what is offered, and small numbers."""
+    """Make choices by Hypothesis. A failure shrinks towards the first options and small numbers."""
 
     def __init__(self, draw: Callable[[Any], Any], profile: Profile) -> None:
-        from hypothesis import strategies  # here, as pinned operations need none
+        from hypothesis import strategies  # This import is local, because pinned operations do not need it.
 
         self.draw, self.profile, self.strategies = draw, profile, strategies
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Draw one of the options."""
         return self.draw(self.strategies.sampled_from(options))
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number, both ends included."""
+        """Draw an integer, both ends included."""
         return int(self.draw(self.strategies.integers(low, max(low, high))))
 
     def chance(self, percent: int) -> bool:
-        """True in so many percent of the cases."""
+        """Return True in this percentage of the cases."""
         return self.integer(0, 99) >= 100 - percent
 
     def extent(self) -> int:
-        """The extent of a dimension."""
+        """Draw the extent of a dimension."""
         near = [extent for extent in NEAR_TILES if extent <= self.profile.longest]
         if self.profile.near_tiles:
             return self.pick(near)
         return self.integer(1, self.pick((4, 12, self.profile.longest)))
 
     def channels(self) -> int:
-        """A number of channels: any, or one that vectors and tiles divide."""
+        """Draw a number of channels: any, or one that vectors and tiles divide."""
         return self.pick((self.extent(), self.extent(), self.pick(CHANNELS)))
 
     def dims(self, rank: int, most: int = 0) -> Dims:
-        """Images, channels and extents, of so many elements at most, of the profile's number where none is named."""
+        """Draw images, channels and extents with at most ``most`` elements; 0 takes the profile's limit."""
         images = self.pick((1, self.extent()))
         found = (images, self.channels(), *(self.extent() for _ in range(rank - 2)))[:rank]
         return fitted(found, most or self.profile.most)
 
     def large(self, percent: int, others: Sequence[int] = (1, 2, 3)) -> int:
-        """In so many percent of the cases a number nearly as large as 32 bits count, else one of the others."""
+        """Draw a number near the limit of 32 bits in this percentage of the cases, else one of the others."""
         return self.pick(LARGE) if self.chance(percent) else self.pick(others)
 
     def layout(self, dims: Dims) -> Dims:
-        """Strides without overlap: channels behind or before the positions, or any order; packed, with gaps, or all of them multiplied."""
+        """Draw strides without overlap: channels first, channels last or any order; packed, with gaps, or all
+        multiplied.
+        """
         rank = len(dims)
         order = self.pick(((*range(rank),), (0, *range(2, rank), 1), None))
         if order is None:
@@ -126,27 +133,29 @@ class Source:
         return tuple(self.large(60) if d == 1 and self.profile.extremes else s * times for d, s in steps)
 
     def tensor(self, data_type: cudnnDataType_t, dims: Dims) -> TensorSpec:
-        """A tensor in some layout."""
+        """Draw a tensor in some layout."""
         return TensorSpec(data_type, dims, self.layout(dims))
 
     def packed(self, data_type: cudnnDataType_t, dims: Dims, channels_last: bool) -> TensorSpec:
-        """A tensor without gaps."""
+        """Return a tensor without gaps."""
         return TensorSpec.packed(data_type, dims, NHWC if channels_last else NCHW)
 
     def like(self, spec: TensorSpec, percent: int = 60) -> TensorSpec:
-        """The same tensor in so many percent of the cases, else one of its dimensions in another layout."""
+        """Return the same tensor in this percentage of the cases, else draw another layout for its dimensions."""
         return spec if self.chance(percent) else self.tensor(spec.data_type, spec.dims)
 
     def blend(self) -> tuple[float, float]:
-        """(alpha, beta)."""
+        """Draw (alpha, beta)."""
         return self.pick(ALPHAS), self.pick(BETAS)
 
     def inputs(self, kinds: Sequence[str] = NUMBERS, special: Sequence[str] = SPECIAL) -> str:
-        """A kind of inputs."""
+        """Draw a kind of inputs."""
         return self.pick(special if self.profile.special and special else kinds)
 
     def placed(self, drawn: Drawn) -> Drawn:
-        """The same with operands that begin behind aligned addresses, at multiples of their elements."""
+        """Return the same operations with operands that begin after aligned addresses, at multiples of their
+        elements.
+        """
         operation = drawn.operation
         names = [name for name in operation.operands if name not in operation.raw and operation.nbytes(name)]
         offsets = [
@@ -158,7 +167,7 @@ class Source:
 
 
 def fitted(dims: Dims, most: int) -> Dims:
-    """The dimensions, the longest halved until they have no more elements than ``most``."""
+    """Return the dimensions, halving the longest until there are at most ``most`` elements."""
     found = list(dims)
     while prod(found) > most:
         longest = found.index(max(found))
@@ -167,7 +176,7 @@ def fitted(dims: Dims, most: int) -> Dims:
 
 
 def need(condition: bool) -> None:
-    """Give up what is drawn where the API would refuse it."""
+    """Give up a choice that the API would refuse."""
     from hypothesis import assume
 
     assume(condition)

@@ -1,4 +1,4 @@
-"""Poolings forward and backward: windows, paddings and strides of 2 and 3 dimensions, outputs of other sizes than the formula's, too."""
+"""Draw poolings forward and backward, in 2 and 3 dimensions, also with output sizes other than the formula's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPECIAL = ("special", "ties_and_nan")
 
 
 def draw(source: Source) -> Drawn:
-    """A pooling or its gradient."""
+    """Draw a pooling or its gradient."""
     backward, rank = source.chance(50), source.pick((2, 2, 3))
     images, channels = source.integer(1, 3), source.channels()
     extents = tuple(source.extent() for _ in range(rank))
@@ -49,7 +49,7 @@ def draw(source: Source) -> Drawn:
 
 
 def geometry(source: Source, spatial: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """(window, stride, padding): over everything, one of the usual, or any."""
+    """Draw (window, stride, padding): over everything, a usual one, or any."""
     if source.profile.extremes:
         window, stride, padding = ([source.large(30) for _ in spatial] for _ in range(3))
         some = [source.pick((pad, -pad, 0, size // 2, size - 1)) for pad, size in zip(padding, window, strict=True)]
@@ -67,13 +67,13 @@ def geometry(source: Source, spatial: list[int]) -> tuple[list[int], list[int], 
 
 
 def contiguous(source: Source, data_type: Any, dims: tuple[int, ...]) -> TensorSpec:
-    """A tensor whose rows, or whose channels, are contiguous: gradients take no others."""
+    """Draw a tensor with contiguous rows or channels: gradients accept no others."""
     spec = source.tensor(data_type, dims)
     return spec if 1 in (spec.strides[-1], spec.strides[1]) else source.packed(data_type, dims, source.chance(50))
 
 
 def before(drawn: Drawn, seed: int) -> dict[str, Any]:
-    """Memory of a gradient, in which y is what the forward call makes of x."""
+    """Return the memory of a gradient, in which y is the forward result of x."""
     operation = drawn.operation
     if not isinstance(operation, PoolingBackward):
         return {}

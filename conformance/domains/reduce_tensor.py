@@ -1,4 +1,4 @@
-"""Reductions: every operation, any dimensions, indices of every width."""
+"""Draw reductions: every operation, any dimensions, indices of every width."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCTS = (cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL, cudnnReduceTensorOp_t
 
 
 def draw(source: Source) -> Drawn:
-    """A reduction over one dimension at least."""
+    """Draw a reduction over at least one dimension."""
     dims = source.dims(source.pick((4, 4, 5, 3, 6)))
     out = tuple(extent if source.chance(40) else 1 for extent in dims)
     need(out != dims)

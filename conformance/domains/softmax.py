@@ -1,4 +1,4 @@
-"""Softmax forward and backward: every algorithm and mode, short and long sums."""
+"""Draw softmax forward and backward: every algorithm and mode, short and long sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = (64, 300, 1000, 4096)
 
 
 def draw(source: Source) -> Drawn:
-    """A softmax or its gradient."""
+    """Draw a softmax or its gradient."""
     backward, rank = source.chance(50), source.pick((4, 4, 5, 3))
     channels = source.pick((source.extent(), source.pick(LONG) if source.profile.longest > 100 else source.extent()))
     positions = [source.pick((1, source.extent())) for _ in range(rank - 2)]

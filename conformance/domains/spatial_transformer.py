@@ -1,4 +1,4 @@
-"""Grids and samplers of the spatial transformer, forward and backward."""
+"""Draw grids and samplers of the spatial transformer, forward and backward."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BILINEAR = next(iter(cudnnSamplerType_t))
 
 
 def draw(source: Source) -> Drawn:
-    """One of the four calls."""
+    """Draw one of the four calls."""
     kind, data_type = source.pick(OPERATIONS), source.pick(TYPES)
     dims = source.dims(4)
     transformer = SpatialTransformerSpec(BILINEAR, data_type, dims)

@@ -1,4 +1,4 @@
-"""Additions, operations on two tensors, scaling and setting, with operands that are broadcast along any dimensions."""
+"""Draw additions, operations on two tensors, scaling and setting, with operands broadcast along any dimensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_SQRT
 
 
 def draw(source: Source) -> Drawn:
-    """One of the four calls."""
+    """Draw one of the four calls."""
     kind = source.pick(OPERATIONS)
     whole = source.dims(source.pick((4, 5)) if kind in (ScaleTensor, SetTensor) else source.pick((4, 5, 3)))
     alpha, beta = source.blend()

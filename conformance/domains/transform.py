@@ -1,4 +1,4 @@
-"""Copies between layouts and types, with padding and folding."""
+"""Draw copies between layouts and types, with padding and folding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST = 200_000  # elements of a destination
 
 
 def draw(source: Source) -> Drawn:
-    """One of the three calls."""
+    """Draw one of the three calls."""
     kind = source.pick(OPERATIONS)
     alpha, beta = source.blend()
     data_type = source.pick(CONVERTED)
@@ -39,7 +39,7 @@ def draw(source: Source) -> Drawn:
     dims, layout = source.dims(rank), source.pick((NCHW, NHWC))
     before, after = (tuple(source.pick((0, 0, 1, 3)) for _ in range(rank)) for _ in range(2))
     before, after = ((0, *before[1:]), (0, *after[1:])) if source.chance(60) else (before, after)
-    if source.profile.extremes:  # what is padded on one side is cropped on the other
+    if source.profile.extremes:  # Padding on one side is cropped on the other.
         d, amount, left = source.integer(0, rank - 1), source.large(80), source.integer(0, 4)
         sides = source.pick(((amount, left - amount), (left - amount, amount)))
         before, after = (

@@ -1,1 +1,1 @@
-"""``dualdnn fuzz``: operations drawn from the domains, judged on subjects until something is found."""
+"""Draw operations from the domains, and judge them on subjects until something is found: ``dualdnn fuzz``."""

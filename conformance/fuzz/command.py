@@ -1,4 +1,4 @@
-"""Runs ``dualdnn fuzz``: draws operations, judges them on subjects, and tells what is wrong, each fault once."""
+"""Run ``dualdnn fuzz``: draw operations, judge them on subjects, and report each fault once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .options import DEFAULT_SECONDS, DEFAULT_SUBJECTS
 
 @dataclass
 class Run:
-    """Keep what a run has found so far, and what it has drawn."""
+    """Hold what a run has found and drawn so far."""
 
     bar: Bar
     findings: dict[Key, Finding] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Run:
     shown: dict[str, Finding | None] = field(default_factory=dict)  # entries that were judged again
 
     def receive(self, kind: str, value: Any) -> None:
-        """Take a message of a worker."""
+        """Handle a message of a worker."""
         if kind == "judged":
             self.judged += value
         elif kind == "shown":
@@ -56,7 +56,7 @@ class Run:
             self.facts.update(dict(facts))
 
     def tell(self, finding: Finding) -> None:
-        """Print a finding that is new, with the line that reruns it and the one that pins it."""
+        """Print a new finding, with the commands that rerun and pin it."""
         if finding.key in self.findings:
             return
         self.findings[finding.key] = finding
@@ -70,7 +70,7 @@ class Run:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Fuzz, or judge one entry, or pin one; returns 0, 1 where something new is found or something known is no more."""
+    """Fuzz, or judge or pin one entry. Return 1 if something new is found or a known finding passes, else 0."""
     if chosen.pin:
         print(f"pinned: {pin(parse_entry(chosen.pin), chosen.why)}")
         return 0
@@ -90,7 +90,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def again(entry: Entry, subjects: Sequence[str], solvers: str) -> int:
-    """Judge one entry in this process; 1 where it shows a fault."""
+    """Judge one entry in this process; return 1 if it shows a fault."""
     status = 0
     for name in subjects:
         found = Judge([open_subject(name)], solvers).examine(entry)
@@ -103,13 +103,13 @@ def again(entry: Entry, subjects: Sequence[str], solvers: str) -> int:
 
 
 def fuzz(chosen: argparse.Namespace, subjects: tuple[str, ...], known: dict[Key, Entry]) -> int:
-    """Draw until the time is over or the count is reached, then say what was found and what was covered."""
+    """Draw until the time is over or the count is reached, then report findings and coverage."""
     jobs = chosen.jobs or os.cpu_count() or 1
     seconds = chosen.seconds or (0.0 if chosen.count else DEFAULT_SECONDS)
     bar = Bar("operations" if chosen.count else "seconds", chosen.count or seconds)
     state = Run(bar)
     for name in subjects:
-        open_subject(name)  # a wrong name is an error before anything runs
+        open_subject(name)  # A wrong name is an error before anything runs.
     families, profiles = tuple(chosen.k or DOMAINS), tuple(chosen.profile or PROFILES)
 
     def orders(number: int) -> pool.Orders:
@@ -154,7 +154,7 @@ def fuzz(chosen: argparse.Namespace, subjects: tuple[str, ...], known: dict[Key,
 
 
 def still_failing(state: Run, orders: pool.Orders, known: dict[Key, Entry]) -> list[Key]:
-    """Judge the known findings; return those that show their fault no more."""
+    """Judge the known findings, and return those that pass."""
     entries = {str(entry): key for key, entry in known.items()}
     quiet = Run(state.bar, findings={key: Finding(key, "", entry) for key, entry in known.items()})
     pool.run([replace(orders, entries=tuple(entries))], quiet.receive, lambda: None)
@@ -165,7 +165,10 @@ def still_failing(state: Run, orders: pool.Orders, known: dict[Key, Entry]) -> l
 
 
 def read_ledger(path: Path) -> dict[Key, Entry]:
-    """Return the known findings of a file, a JSON object a line; ``ValueError`` names a line that is none."""
+    """Return the known findings of a file, one JSON object per line.
+
+    Raises ``ValueError`` that names an invalid line.
+    """
     known = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -177,14 +180,14 @@ def read_ledger(path: Path) -> dict[Key, Entry]:
 
 
 def write_ledger(path: Path, findings: Sequence[Finding]) -> int:
-    """Write findings as a ledger; return how many."""
+    """Write findings as a ledger, and return their number."""
     lines = [json.dumps({"key": list(found.key), "entry": json.loads(str(found.entry))}) for found in findings]
     write(path, "".join(f"{line}\n" for line in lines).encode())
     return len(lines)
 
 
 def write_report(state: Run, directory: Path, families: Sequence[str]) -> None:
-    """Write the findings and what was covered, and print how much of the solvers and kernels that is."""
+    """Write findings and coverage, and print the share of solvers and kernels that ran."""
     directory.mkdir(parents=True, exist_ok=True)
     write_ledger(directory / "findings.jsonl", list(state.findings.values()))
     pictures: dict[str, Any] = {}

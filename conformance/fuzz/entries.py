@@ -1,4 +1,4 @@
-"""One drawn operation with everything that it takes to run it again, as a line of text."""
+"""Store one drawn operation, with everything needed to run it again, as a line of text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ REQUIRED = frozenset({"family", "operations"})
 
 @dataclass(frozen=True)
 class Entry:
-    """Hold what was drawn in a family, and the seed of the inputs' values. family: empty where no domain draws it."""
+    """Hold what was drawn in a family, and the seed of the inputs. The family is empty if no domain draws it."""
 
     family: str
     drawn: Drawn
     seed: int = 0
 
     def __str__(self) -> str:
-        """The line: JSON in one order, without what is empty."""
+        """Return the line: JSON in a fixed order, without empty values."""
         values: dict[str, Any] = {
             "family": self.family,
             "operations": [repr(step) for step in self.drawn.steps],
@@ -37,12 +37,12 @@ class Entry:
 
     @property
     def before(self) -> dict[str, Any]:
-        """The bytes of operands whose numbers depend on each other."""
+        """Return the bytes of operands with interdependent numbers."""
         return DOMAINS[self.family].before(self.drawn, self.seed) if self.family else {}
 
 
 def parse_entry(text: str) -> Entry:
-    """Return the entry that a line says; ``ValueError`` names what is wrong with it."""
+    """Return the entry of a line. Raises ``ValueError`` that names the mistake."""
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
@@ -51,7 +51,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def entry_of(values: Any, required: frozenset[str] = REQUIRED) -> Entry:
-    """Return the entry of JSON values; ``ValueError`` names what is wrong with them."""
+    """Return the entry of JSON values. Raises ``ValueError`` that names the mistake."""
     if not isinstance(values, Mapping) or not required <= values.keys() <= FIELDS:
         needed = " and ".join(sorted(required))
         raise ValueError(f"an entry has {needed}, and some of {', '.join(sorted(FIELDS))}; this is {values!r:.80}")

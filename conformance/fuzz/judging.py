@@ -1,4 +1,4 @@
-"""Judges a drawn operation on subjects, by every solver, and says what is wrong in a way that tells faults apart."""
+"""Judge a drawn operation on subjects, by every solver, and describe faults so that they can be distinguished."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..subjects import NotRunnable, Subject
 from ..trial import Step, Trial, attempt_chain
 from .entries import Entry
 
-CONFIRMATIONS = 3  # seeds more under which an output must be suspect: of few numbers, one seed may make it so by chance
-TAIL = 32  # elements of a tensor's end that are its tail
+CONFIRMATIONS = 3  # extra seeds under which an output must be suspect; one seed alone may be chance for small outputs
+TAIL = 32  # last elements of a tensor that count as its tail
 
 
 class Key(NamedTuple):
-    """Tell one fault from another: where it shows, and as what."""
+    """Identify a fault by where and how it shows."""
 
     family: str
     operation: str
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, what was said of it, and the entry that shows it."""
+    """Hold a fault, its description, and the entry that shows it."""
 
     key: Key
     text: str
@@ -42,7 +42,10 @@ class Finding:
 
 @dataclass
 class Judge:
-    """The subjects with a handle each. used: family -> what its operations used; drawn: (family, profile-independent facts) -> how often."""
+    """Hold the subjects with a handle each.
+
+    used: family -> what its operations used. facts: (family, fact, value) -> count.
+    """
 
     subjects: Sequence[Subject]
     solvers: str = ALL
@@ -53,7 +56,7 @@ class Judge:
         self.callers = [Caller(s.cudnn, s.new_handle(), any_engine=not s.cites_clauses) for s in self.subjects]
 
     def examine(self, entry: Entry) -> Finding | None:
-        """Return the first fault that the entry shows on a subject, None where it shows none."""
+        """Return the first fault that the entry shows on a subject, or None."""
         for facts in facts_of(entry):
             self.facts[entry.family, *facts] += 1
         found = (
@@ -89,22 +92,22 @@ class Judge:
 
         try:
             ready = [sized(caller, step) for step in drawn.steps]
-            if not subject.ours:  # a foreign library keeps other things in its spaces
+            if not subject.ours:  # A foreign library keeps other data in its spaces.
                 ready = [roomy(caller, step) for step in ready]
             steps = [Step(step, dict(drawn.aliases), drawn.inputs) for step in ready]
             wanted = self.solvers if hasattr(getattr(caller.handle, "backend", None), "solvers") else PREFERRED
             with noted(used):
                 return by_first(caller.handle, steps, run, wanted, used)
-        except NotRunnable:  # nothing that a library without this call can be asked
+        except NotRunnable:  # A library without this call cannot be asked.
             return None
         except CudnnError as error:
             return finding(f"{error.status.name} [{error.clause}]", str(error))
-        except Exception as error:  # a kernel that fails, a mistake of the backend: findings as well
+        except Exception as error:  # A failing kernel and a mistake of the backend are findings too.
             return finding(type(error).__name__, str(error) or type(error).__name__)
 
 
 def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Used) -> Finding | None:
-    """Run by the solvers that are wanted until one shows a fault."""
+    """Run by the wanted solvers until one shows a fault."""
     found: list[Finding] = []
 
     def once(solver: str | None) -> None:
@@ -116,7 +119,7 @@ def by_first(handle: Any, steps: Sequence[Step], run: Any, wanted: str, used: Us
 
 
 def side(trial: Trial) -> str:
-    """Return where the worst element of an output lies: at its end, at a border of its positions, or inside."""
+    """Return where the worst element of an output is: in its tail, at a border of its positions, or inside."""
     worst = trial.verdict.worst
     spec = trial.operation.tensor(worst.output)  # type: ignore[union-attr]  # called where there is one
     dims, index = spec.dims, worst.index  # type: ignore[union-attr]
@@ -134,7 +137,7 @@ def side(trial: Trial) -> str:
 
 
 def facts_of(entry: Entry) -> list[tuple[str, str]]:
-    """Return what the picture of the coverage counts of an entry: operation, types, layouts, sizes, inputs."""
+    """Return the facts of an entry for the coverage: operation, types, layouts, sizes, inputs."""
     operation = entry.drawn.operation
     specs = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
     kinds = ", ".join(dict.fromkeys(spec.data_type.name.removeprefix("CUDNN_DATA_") for spec in specs))

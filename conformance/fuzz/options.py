@@ -1,4 +1,4 @@
-"""The options of ``dualdnn fuzz``. What draws needs Hypothesis, which is imported when the command runs."""
+"""Define the options of ``dualdnn fuzz``. Drawing needs Hypothesis, which is imported when the command runs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the command; ``ValueError`` where Hypothesis is missing."""
+    """Run the command. Raises ``ValueError`` if Hypothesis is missing."""
     if find_spec("hypothesis") is None:
         raise ValueError("drawing needs Hypothesis: pip install 'dualdnn[fuzz]'")
     from . import command

@@ -1,4 +1,4 @@
-"""Runs workers, each in a process of its own, and starts another where one dies or hangs."""
+"""Run each worker in its own process, and replace one that dies or hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Receive = Callable[[str, Any], None]
 
 
 class Running:
-    """A worker, what it is at, and since when."""
+    """Hold a worker, its current entry, and when the entry began."""
 
     def __init__(self, orders: Orders) -> None:
         self.orders, self.entry, self.began, self.judged, self.started = (
@@ -36,7 +36,7 @@ class Running:
         theirs.close()
 
     def fault(self, said: str) -> Finding | None:
-        """The finding that the entry at hand ended the worker; None where it was at none."""
+        """Return the finding that the current entry ended the worker, or None if it had no entry."""
         if not self.entry:
             return None
         entry = parse_entry(self.entry)
@@ -44,7 +44,10 @@ class Running:
         return Finding(key, said, entry)
 
     def rest(self, known: frozenset[Key]) -> Orders | None:
-        """Orders for the worker that goes on after this one; None where nothing is left. What ended this one is not repeated: another seed."""
+        """Return the orders for this worker's successor, or None if nothing is left.
+
+        A new seed avoids what ended this worker.
+        """
         orders = self.orders
         if orders.entries:
             later = orders.entries[orders.entries.index(self.entry) + 1 :] if self.entry in orders.entries else ()
@@ -56,15 +59,18 @@ class Running:
         return replace(orders, seconds=seconds, count=count, seed=orders.seed + 7919, known=known)
 
     def end(self) -> None:
-        """Kill the worker where it lives."""
+        """Kill the worker if it is alive."""
         self.process.kill()
         self.process.join()
         self.connection.close()
 
 
 def run(orders: list[Orders], receive: Receive, tick: Callable[[], None]) -> None:
-    """Run workers with these orders until all have ended. receive: gets their messages, and (died, finding) of one that ended otherwise;
-    tick: is called several times a second."""
+    """Run workers with these orders until all have ended.
+
+    receive: gets their messages, and (died, finding) for a worker that ended unexpectedly. tick: is called several
+    times a second.
+    """
     running = [Running(each) for each in orders]
     known: set[Key] = set()
     try:
@@ -99,7 +105,7 @@ def run(orders: list[Orders], receive: Receive, tick: Callable[[], None]) -> Non
 
 
 def _received(worker: Running, receive: Receive, known: set[Key]) -> bool | None:
-    """Take what a worker has sent: True where it has ended, None where it died, False where it goes on."""
+    """Handle a worker's messages. Return True if it has ended, None if it died, False if it continues."""
     try:
         for kind, value in _messages(worker.connection):
             if kind == "began":

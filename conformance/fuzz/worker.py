@@ -1,4 +1,7 @@
-"""The process that draws and judges. It tells its parent each entry before it runs, so that a crash or a hang has a name."""
+"""Draw and judge in a separate process.
+
+Each entry is sent to the parent before it runs, so that a crash or hang has a name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ SHRINKING = 500  # operations that the search for a simpler one may try
 
 @dataclass(frozen=True)
 class Orders:
-    """Say what a worker does. seconds, count: it ends after the first of them; 0 means without end. known: faults that are told once already."""
+    """Tell a worker what to do.
+
+    It ends after ``seconds`` or ``count``, whichever comes first; 0 means no limit. known: faults that were already
+    reported.
+    """
 
     subjects: tuple[str, ...]
     families: tuple[str, ...]
@@ -32,15 +39,15 @@ class Orders:
     seconds: float
     count: int
     known: frozenset[Key] = frozenset()
-    entries: tuple[str, ...] = ()  # what runs in place of anything drawn
+    entries: tuple[str, ...] = ()  # entries that run instead of drawn ones
 
 
 class Shown(AssertionError):
-    """A fault that Hypothesis makes simpler."""
+    """Report a fault, so that Hypothesis simplifies it."""
 
 
 def work(orders: Orders, connection: Connection) -> None:
-    """Draw and judge until the orders say that it is enough, and send what is found."""
+    """Draw and judge until the orders are fulfilled, and send what is found."""
     judge = Judge([open_subject(name) for name in orders.subjects], orders.solvers)
     worker = Worker(orders, connection, judge)
     if orders.entries:
@@ -53,7 +60,7 @@ def work(orders: Orders, connection: Connection) -> None:
 
 
 class Worker:
-    """Runs the batches. Messages: (began, entry), (judged, how many), (found, finding), (ended, what was used)."""
+    """Run the batches. Messages: (began, entry), (judged, number), (found, finding), (ended, what was used)."""
 
     def __init__(self, orders: Orders, connection: Connection, judge: Judge) -> None:
         self.orders, self.connection, self.judge = orders, connection, judge
@@ -66,7 +73,7 @@ class Worker:
         return time.monotonic() > self.ends or bool(self.orders.count and self.judged >= self.orders.count)
 
     def examine(self, entry: Entry) -> Finding | None:
-        """Judge an entry of which the parent knows."""
+        """Announce an entry to the parent, and judge it."""
         self.connection.send(("began", str(entry)))
         found = self.judge.examine(entry)
         self.judged += 1
@@ -74,7 +81,7 @@ class Worker:
         return found
 
     def again(self, texts: Iterable[str]) -> None:
-        """Judge these entries, and say of each what it shows."""
+        """Judge these entries, and send what each shows."""
         for text in texts:
             self.connection.send(("shown", (text, self.examine(parse_entry(text)))))
 
@@ -110,7 +117,7 @@ class Worker:
         )(given(operations(DOMAINS[family], profiles))(check))  # fmt: skip
         try:
             seed(number)(drawing)()
-        except Exception:  # the fault, or what Hypothesis says of one that it does not get to see again
+        except Exception:  # This is the fault, or Hypothesis's message that it could not reproduce it.
             if not smallest:
                 raise
         if smallest:

@@ -1,4 +1,4 @@
-"""What can be judged: our backends, any shared library with the cuDNN C ABI, and recorded calls of one."""
+"""Open what can be judged: our backends, any shared library with the cuDNN C ABI, and recorded calls of one."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ SPELLINGS = (
 
 
 class OwnSubject:
-    """One of our backends.
+    """Wrap one of our backends.
 
-    What a case asks of a subject beyond the document depends on ``cites_clauses`` (refusals say which clause is violated, and what the
-    document leaves open is decided as in docs/errata.md), ``survives_stray_pointers`` (destroyed, foreign and empty
-    descriptors are refused), ``knows_sizes`` (of the caller's memory) and ``is_python`` (arguments that C cannot have).
+    Some cases ask more of a subject than the document does. ``cites_clauses``: refusals name the violated clause, and
+    open questions are decided as in docs/errata.md. ``survives_stray_pointers``: destroyed, foreign and empty
+    descriptors are refused. ``knows_sizes``: the sizes of the caller's memory are known. ``is_python``: arguments that
+    C cannot express are possible.
     """
 
     ours = is_python = cites_clauses = survives_stray_pointers = knows_sizes = True
-    computes = True  # handles can be made, and calls that compute run
+    computes = True  # whether handles can be made and computing calls run
 
     def __init__(self, name: str) -> None:
         name, _, release = name.partition("@")
@@ -47,8 +48,9 @@ class OwnSubject:
         backend, _, device = name.partition(":")
         self.backend, self.device = backend, device or None
         self.cudnn: Any = cudnn
-        Device.compiles_in_background = False  # or another kernel serves, and that of the plan is never judged
-        Device.measures_anew = True  # or searches would not run what they are judged by
+        # Otherwise another kernel would serve, and the planned one would never be judged.
+        Device.compiles_in_background = False
+        Device.measures_anew = True  # Otherwise searches would not run what they are judged by.
         handle = self.new_handle()
         self.description = handle.backend.description
         cudnn.cudnnDestroy(handle)
@@ -65,7 +67,7 @@ class OwnSubject:
         return ("cpu", "gpu", "both") if self.has_gpu else ("cpu", "both")
 
     def new_handle(self) -> Any:
-        """A handle of its own; raises where the backend's device cannot be had."""
+        """Return a new handle. Raises if the backend's device is unavailable."""
         if self.backend != "reference" and self.device is None:
             try:
                 handle = self.cudnn.cudnnCreate(backend=self.backend, device="gpu", as_release=self._as)
@@ -89,19 +91,22 @@ class OwnSubject:
 
 
 class ForeignSubject:
-    """A shared library: judged by status alone, unless its messages cite clauses; what it does differently is listed, not forbidden."""
+    """Wrap a shared library.
+
+    It is judged by status alone unless its messages cite clauses; differences are listed, not forbidden.
+    """
 
     ours = is_python = False
     release = None
 
     def __init__(self, path: Path, note: Callable[[str], None] = lambda step: None) -> None:
-        """Loads the library and asks it what it is. ``note`` is told each step before it is taken."""
+        """Load the library and query its properties. ``note`` is told each step before it is taken."""
         note("it was loaded")
         self.library = LibrarySubject(path)
         self.cudnn = self.library.cudnn
         note("cudnnGetVersion was called")
         version = self.library.version()
-        name = "vendor" if is_vendor_library(path) else "library"  # NVIDIA's own has differences that are declared
+        name = "vendor" if is_vendor_library(path) else "library"  # Only NVIDIA's own library has declared differences.
         self.name = f"{name}-{version}" if version else name
         self.description = f"{self.library.name}, version {version}"
         note("cudnnCreate was called")
@@ -115,13 +120,14 @@ class ForeignSubject:
         self.has_gpu = self.computes and self.library.library.cuda is not None
         note("a descriptor was set")
         self.cites_clauses = self._cites_clauses()
-        # A library that knows the clauses on invalid pointers is asked about them; sizes are the driver's to tell.
+        # A library that knows the clauses on invalid pointers is asked about them; sizes come from the driver.
         self.survives_stray_pointers = self.library.library.takes_stray_pointers = self.cites_clauses
         self.knows_sizes = self.cites_clauses and self.has_gpu
-        self.library.library.asks_null = not is_vendor_library(self.library.path)  # whose NULL_CRASHES are known
+        # The NULL_CRASHES of NVIDIA's library are known.
+        self.library.library.asks_null = not is_vendor_library(self.library.path)
 
     def _cites_clauses(self) -> bool:
-        """Whether the message behind a refusal (cudnnGetLastErrorString) ends with the violated clause."""
+        """Return whether the message of a refusal (cudnnGetLastErrorString) ends with the violated clause."""
         try:
             descriptor = self.cudnn.cudnnCreateTensorDescriptor()
             self.cudnn.cudnnSetTensor4dDescriptor(descriptor, 0, 0, -1, 1, 1, 1)
@@ -149,7 +155,10 @@ Subject = OwnSubject | ForeignSubject | RecordedSubject
 
 
 def foreign_path(name: str) -> Path | None:
-    """The shared library that a subject's name asks for, None where it asks for another kind; ``ValueError`` where none is installed."""
+    """Return the shared library that a subject's name means, or None for other kinds.
+
+    Raises ``ValueError`` if none is installed.
+    """
     kind, _, rest = name.partition(":")
     if kind == "library" and rest:
         return Path(rest)
@@ -162,7 +171,7 @@ def foreign_path(name: str) -> Path | None:
 
 
 def open_subject(name: str) -> Subject:
-    """The subject of this name; ``ValueError`` says which there are."""
+    """Return the subject of this name. Raises ``ValueError`` that lists the valid names."""
     kind, _, rest = name.partition(":")
     if path := foreign_path(name):
         return ForeignSubject(path)
@@ -175,5 +184,5 @@ def open_subject(name: str) -> Subject:
 
 
 def default_subjects() -> list[str]:
-    """Both backends, the packaged recorded calls, and the vendor's library where it is installed."""
+    """Return both backends, the packaged recorded calls, and the vendor's library if it is installed."""
     return ["reference", "accelerated", "recorded", *(["vendor"] if find_vendor_library() else [])]

@@ -1,1 +1,1 @@
-"""The documented C functions of a shared library, called through ctypes from Python."""
+"""Call the documented C functions of a shared library from Python through ctypes."""

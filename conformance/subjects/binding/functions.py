@@ -1,7 +1,7 @@
-"""The C functions of the document as Python functions, generated from the function table.
+"""Generate Python functions for the C functions of the document from the function table.
 
-Which slot a parameter gets follows from its type, direction and memory space; what the table cannot express is in
-``special``.
+The slot of a parameter follows from its type, direction and memory space. ``special`` holds what the table cannot
+express.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .types import PERFORMANCE_ALGORITHMS, Crashes, LibraryError, NullAccepted
 
 @cache
 def function_table() -> dict[str, tuple[Parameter, ...]]:
-    """The parameters of every documented function."""
+    """Return the parameters of every documented function."""
     return {name: function.parameters for name, function in functions().items()}
 
 
@@ -60,17 +60,17 @@ OPAQUE = re.compile(r"cudnn\w*(Descriptor|Handle|Plan|ParamPack|AlgorithmPerform
 
 
 def depth(ctype: str) -> int:
-    """How many pointers a C type has."""
+    """Return how many pointers a C type has."""
     return ctype.count("*") + ctype.count("[]")
 
 
 def is_tensor(parameter: Parameter) -> bool:
-    """Whether the parameter is a single tensor or filter descriptor."""
+    """Return whether the parameter is a single tensor or filter descriptor."""
     return parameter.base_type in ("cudnnTensorDescriptor_t", "cudnnFilterDescriptor_t") and depth(parameter.ctype) == 0
 
 
 def slot_of(function: str, index: int, parameters: Sequence[Parameter]) -> Slot:
-    """The slot of one parameter, from its type, direction and memory space."""
+    """Return the slot of one parameter, from its type, direction and memory space."""
     parameter = parameters[index]
     base, pointers = parameter.base_type, depth(parameter.ctype)
     opaque = OPAQUE.fullmatch(base) is not None and base not in ENUMERATIONS
@@ -117,7 +117,7 @@ RESULT_TYPES = {
 
 
 class Function:
-    """A documented function of a library that exports it."""
+    """Wrap a documented function that a library exports."""
 
     def __init__(self, library: Library, name: str, slots: Sequence[Slot], null_crashes: Sequence[str]) -> None:
         self.library, self.slots, self.null_crashes = library, slots, null_crashes
@@ -130,7 +130,7 @@ class Function:
         required = [
             p.is_returned and (not p.nullable or p.null_with) and p.memory == "host" for p in function_table()[name]
         ]
-        self.unasked = tuple(  # what NULL is answered by
+        self.unasked = tuple(  # outputs for which NULL must be refused
             index for index, asked in enumerate(required) if asked and not isinstance(slots[index], Unasked)
         )
         self.returned = [slot for slot in slots if slot.returned]
@@ -159,7 +159,7 @@ class Function:
         return None if not results else results[0] if len(results) == 1 else self.result_type(*results)
 
     def without(self, output: str) -> Callable[..., Any]:
-        """The function with NULL for an output that may be NULL, where that has a meaning; the result lacks it."""
+        """Return the function with NULL for an output that may be NULL; the result lacks it."""
         nullable = [p.name for p in function_table()[self.__name__] if p.is_returned and p.nullable]
         if output not in nullable:
             raise ValueError(f"{self.__name__}: {output} is none of the outputs that may be NULL, {nullable}")
@@ -167,7 +167,10 @@ class Function:
         return Function(self.library, self.__name__, slots, self.null_crashes)
 
     def ask_without_outputs(self, call: Call, encoded: list[Any]) -> None:
-        """Repeat a call that succeeded with NULL for each output on the host that must not be NULL, once in a process: it is refused."""
+        """Repeat a successful call with NULL for each host output that must not be NULL, once per process.
+
+        It must be refused.
+        """
         unasked, self.unasked = self.unasked, ()
         for index in unasked:
             before = os.getpid()
@@ -180,21 +183,21 @@ class Function:
                 )
 
     def prepare(self, *arguments: Any, **keywords: Any) -> Callable[[], None]:
-        """The call with these arguments, to be made many times at the cost of the C call alone (for benchmarks).
+        """Return the call with these arguments, to be repeated at the cost of the C call alone (for benchmarks).
 
         The objects and buffers of the call must live as long as it is used; results are not converted.
         """
         call, encoded = self.encode(arguments, keywords)
         symbol = self.symbol
 
-        def repeat(_: Call = call) -> None:  # the default keeps what the C arguments point to
+        def repeat(_: Call = call) -> None:  # The default argument keeps alive what the C arguments point to.
             if number := symbol(*encoded):
                 raise LibraryError(number, failure_text(self.library, number), self.__name__)
 
         return repeat
 
     def encode(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Call, list[Any]]:
-        """The checked arguments as C has them."""
+        """Return the checked arguments in C form."""
         if keywords or len(arguments) != len(self.passed):
             arguments = self.__signature__.bind(*arguments, **keywords).args
         call = Call(self.library, self.__name__, dict(zip(self.passed, arguments, strict=True)), {})
@@ -209,7 +212,7 @@ def generate(
     special: Mapping[tuple[str, str], Callable[[Parameter], Slot]],
     null_crashes: Mapping[str, Sequence[str]],
 ) -> dict[str, Function]:
-    """Every documented function that the library exports."""
+    """Return every documented function that the library exports."""
     functions = {}
     for name, parameters in function_table().items():
         if library.symbol(name) is None:

@@ -1,4 +1,4 @@
-"""Host memory that calls are given: it ends where nothing can be read or written, so that a step beyond it shows as a crash."""
+"""Give calls host memory that ends before an inaccessible page, so that an access beyond it crashes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 PAGE = mmap.PAGESIZE
 NO_ACCESS = 0  # PROT_NONE
 
-# For libraries that are known to go further: zeroed entries behind every array.
+# Libraries that are known to read too far get these zeroed entries after every array.
 SPARE = 1024
 
 
 class GuardedMemory:
-    """Values and arrays in front of a page without access. Regions are used again once nothing refers to what lay there."""
+    """Place values and arrays before an inaccessible page. A region is reused once nothing refers to it."""
 
     def __init__(self) -> None:
-        self.free: dict[int, list[mmap.mmap]] = {}  # by their pages
+        self.free: dict[int, list[mmap.mmap]] = {}  # free regions by their number of pages
         self.protect = ctypes.CDLL(None, use_errno=True).mprotect
 
     def place(self, kind: Any) -> Any:
-        """A zeroed object of a ctypes type whose last byte is the last one that can be read."""
+        """Return a zeroed object of a ctypes type that ends at the last readable byte."""
         size = ctypes.sizeof(kind)
         pages = max(1, -(-size // PAGE))
         region = self.free.setdefault(pages, []).pop() if self.free.get(pages) else self._region(pages)
@@ -40,7 +40,7 @@ class GuardedMemory:
 
 
 class SpareMemory:
-    """Values and arrays with SPARE entries behind them."""
+    """Place values and arrays with SPARE entries after them."""
 
     def place(self, kind: Any) -> Any:
         element, count = (kind._type_, kind._length_) if hasattr(kind, "_length_") else (kind, 1)
