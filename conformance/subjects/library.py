@@ -1,4 +1,4 @@
-"""A shared library with the cuDNN C ABI as a conformance subject: ``library:PATH``."""
+"""Judge a shared library with the cuDNN C ABI: the subject ``library:PATH``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Functions:
-    """The documented functions of one library, as attributes."""
+    """Provide the documented functions of one library as attributes."""
 
     def __init__(self, name: str, functions: Mapping[str, Callable[..., Any]]) -> None:
         self.library_name = name
@@ -45,9 +45,9 @@ class Functions:
 
 
 class LibrarySubject:
-    """The library at ``path``; ``cudnn`` has its functions, called as the project calls everything.
+    """Wrap the library at ``path``; ``cudnn`` has its functions, called as the project calls everything.
 
-    ``null_crashes`` maps functions to the parameters that must not be None; NVIDIA's library has its own list, any
+    ``null_crashes`` maps functions to the parameters that must not be None. NVIDIA's library has its own list; any
     other library is expected to survive NULL.
     """
 
@@ -70,19 +70,19 @@ class LibrarySubject:
 
     @property
     def name(self) -> str:
-        """The subject's name in reports."""
+        """Return the subject's name in reports."""
         return f"library:{self.path.name}"
 
     def exports(self) -> frozenset[str]:
-        """The documented functions that the library has."""
+        """Return the documented functions that the library has."""
         return self.functions
 
     def version(self) -> int | None:
-        """What cudnnGetVersion returns, 8907 for 8.9.7, or None where it is not exported."""
+        """Return what cudnnGetVersion returns, 8907 for 8.9.7, or None if it is not exported."""
         return self.library.version()
 
     def environment(self) -> dict[str, Any]:
-        """Facts for reports."""
+        """Return facts for reports."""
         facts: dict[str, Any] = {
             "library": self.path.name,
             "version": self.version(),
@@ -101,7 +101,7 @@ class LibrarySubject:
 def create_handle(
     library: Library, create: Callable[[], Handle], *, backend: str | None = None, device: int | None = None
 ) -> Handle:
-    """cudnnCreate on the GPU ``device`` (default: the first); a library has no choice of backends."""
+    """Call cudnnCreate on the GPU ``device`` (default: the first). A library has no choice of backends."""
     if backend is not None:
         raise ValueError(f"cudnnCreate: backend {backend!r} cannot be chosen, {library.path.name} is the backend")
     if device is not None and (not isinstance(device, int) or device < 0):
@@ -112,23 +112,25 @@ def create_handle(
         if device is not None:
             number = int(cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED)
             raise LibraryError(number, f"GPU {device}: {reason}", "cudnnCreate") from None
-    return create()  # without a GPU the library itself says what is missing
+    return create()  # Without a GPU the library itself says what is missing.
 
 
 def remove_callback(library: Library) -> None:
-    """Keep the library from calling into Python while the interpreter goes down."""
+    """Keep the library from calling into Python while the interpreter shuts down."""
     if library.callback.function is not None:
         library.loaded.cudnnSetCallback(ctypes.c_uint(0), ctypes.c_void_p(None), CALLBACK())
 
 
 def is_vendor_library(path: Path) -> bool:
-    """Whether this is NVIDIA's library: it lies beside the sub-libraries that it loads, which are no other names of it."""
+    """Return whether this is NVIDIA's library: its folder contains the sub-libraries that it loads, as separate
+    files.
+    """
     found = path.resolve()
     return any(part.resolve() != found for part in found.parent.glob("libcudnn_ops*.so.*"))
 
 
 def find_vendor_library() -> Path | None:
-    """The library of the PyPI package nvidia-cudnn-cu12 (or -cu13), wherever Python finds packages; else None."""
+    """Return the library of the PyPI package nvidia-cudnn-cu12 (or -cu13), wherever Python finds packages, or None."""
     for folder in sys.path:
         found = sorted((Path(folder or ".") / "nvidia" / "cudnn" / "lib").glob("libcudnn.so.*"))
         if found:

@@ -1,6 +1,6 @@
-"""Looks at a foreign library in a process of its own: whoever loads one may be ended, killed or kept waiting by it.
+"""Probe a foreign library in a separate process, because it may end, kill or block the process that loads it.
 
-python -m dualdnn.conformance.subjects.probe SUBJECT FILE    # writes a line for each step, and what it found
+python -m dualdnn.conformance.subjects.probe SUBJECT FILE    # write a line for each step, and the results
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 from . import ForeignSubject, OwnSubject, RecordedSubject, foreign_path, open_subject
 
-LOADING_SECONDS = 120  # until a library has made a handle and destroyed it
-NEEDED = ("cudnnCreate", "cudnnDestroy", "cudnnCreateTensorDescriptor")  # without them nothing can be judged
+LOADING_SECONDS = 120  # limit for a library to make a handle and destroy it
+NEEDED = ("cudnnCreate", "cudnnDestroy", "cudnnCreateTensorDescriptor")  # functions without which nothing can be judged
 
 
 class LibraryUnusable(ValueError):
-    """Why a library cannot be a subject."""
+    """Say why a library cannot be a subject."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,15 @@ DescribedSubject = OwnSubject | RecordedSubject | ForeignSubject | ProbedSubject
 
 
 def describe_subject(name: str) -> DescribedSubject:
-    """Returns the subject of a name, of a foreign library only what a process of its own found. ``ValueError`` says why it cannot be used."""
+    """Return the subject of a name.
+
+    A foreign library is only probed in another process. Raises ``ValueError`` if it is unusable.
+    """
     return open_subject(name) if foreign_path(name) is None else probed(name)
 
 
 def ending(status: int) -> str:
-    """Says how a process ended, by the status that ``subprocess`` has of it."""
+    """Return how a process ended, by its ``subprocess`` status."""
     if status >= 0:
         return f"ended the process with exit status {status}"
     known = {number.value: number.name for number in signal.Signals}
@@ -65,7 +68,7 @@ def ending(status: int) -> str:
 
 @cache
 def probed(name: str) -> ProbedSubject:
-    """Returns what a process of its own finds of a library; ``LibraryUnusable`` where it does not come back with anything."""
+    """Return what a separate process finds in a library. Raises ``LibraryUnusable`` if it returns nothing."""
     path = foreign_path(name)
     with tempfile.TemporaryDirectory(prefix="dualdnn-probe-") as folder:
         told = Path(folder, "told")
@@ -85,7 +88,7 @@ def probed(name: str) -> ProbedSubject:
     step = lines[-1].get("step", "it was asked") if lines else ""
     if said is None:
         raise LibraryUnusable(f"{path} took longer than {LOADING_SECONDS:g} seconds while {step}")
-    if facts is None and not lines:  # a fault of this process, not of the library
+    if facts is None and not lines:  # This is a fault of the probing process, not of the library.
         raise LibraryUnusable(f"{path} could not be looked at: {said.decode(errors='replace').strip()[-300:]}")
     if facts is None:
         raise LibraryUnusable(f"{path} {ending(process.returncode)} while {step}")
@@ -95,7 +98,7 @@ def probed(name: str) -> ProbedSubject:
 
 
 def look(name: str, told: Path) -> None:
-    """Loads a library and writes what it finds; each step is in the file before it is taken."""
+    """Load a library and write what it finds. Each step is in the file before it is taken."""
     with told.open("a", encoding="utf-8", buffering=1) as file:
 
         def tell(**what: Any) -> None:
@@ -126,7 +129,7 @@ def look(name: str, told: Path) -> None:
 
 
 def same_file(descriptor: int, before: os.stat_result) -> bool:
-    """Whether a descriptor is open and still of the file that it was of."""
+    """Return whether a descriptor is open and still refers to the same file."""
     try:
         now = os.fstat(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""Recorded calls of a library as a conformance subject: ``recorded`` (the packaged ones) and ``recorded:PATH``."""
+"""Judge recorded calls of a library: the subjects ``recorded`` (packaged) and ``recorded:PATH``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .binding.types import NotRunnable
 
 
 def is_recorded(name: str) -> bool:
-    """Whether the subject of this name is recorded calls."""
+    """Return whether the subject of this name is recorded calls."""
     return name == "recorded" or (name.startswith("recorded:") and name != "recorded:")
 
 
 def recordings_of(name: str) -> list[Recording]:
-    """The recordings that a subject is held to: those of ``recorded:PATH``, else the packaged ones."""
+    """Return the recordings of a subject: those of ``recorded:PATH``, else the packaged ones."""
     path = name.partition(":")[2] if is_recorded(name) else ""
     return [load_recording(path)] if path else [load_recording(packaged) for packaged in packaged_recordings()]
 
 
 class RecordedSubject:
-    """What a library once answered. It answers nothing else: only the cases of recorded calls apply to it."""
+    """Replay what a library once answered. Only the cases of recorded calls apply to it."""
 
     ours = is_python = cites_clauses = survives_stray_pointers = knows_sizes = False
     has_gpu = computes = False
@@ -61,6 +61,6 @@ class RecordedSubject:
 
 
 def version_text(number: int) -> str:
-    """9.19 for 91900, 8.9.7 for 8907."""
+    """Return the version as text: 9.19 for 91900, 8.9.7 for 8907."""
     thousands = 10000 if number >= 90000 else 1000
     return f"{number // thousands}.{number % thousands // 100}.{number % 100}".removesuffix(".0")

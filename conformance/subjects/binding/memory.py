@@ -1,4 +1,4 @@
-"""GPU memory and streams for a library under test, through the driver alone (libcuda.so.1, primary context)."""
+"""Provide GPU memory and streams for a library under test, through the driver alone (libcuda.so.1, primary context)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ COMPUTE_CAPABILITY_MAJOR = 75  # CUdevice_attribute
 COMPUTE_CAPABILITY_MINOR = 76
 STREAM_NON_BLOCKING = 1
 INVALID_VALUE, OUT_OF_MEMORY = 1, 2  # CUresult
-ALIGNMENT = 256  # bytes, of allocations
+ALIGNMENT = 256  # bytes, alignment of allocations
 
 
 class CudaUnavailable(RuntimeError):
-    """There is no usable driver or GPU."""
+    """Say that there is no usable driver or GPU."""
 
 
 class CudaError(RuntimeError):
-    """A driver call failed; asynchronous faults of earlier work show up here as well."""
+    """Report a failed driver call. Asynchronous faults of earlier work show up here too."""
 
 
 class Buffer:
-    """Device memory: allocated, and then freed with the object, or a part of ``whole``, which it keeps alive."""
+    """Hold device memory: an allocation that is freed with the object, or a part of ``whole``, which it keeps alive."""
 
     writable = True
 
@@ -36,17 +36,17 @@ class Buffer:
 
     @property
     def alive(self) -> bool:
-        """Whether the memory is still allocated."""
+        """Return whether the memory is still allocated."""
         return self.address != 0 if self.whole is None else self.whole.alive
 
     def slice(self, offset: int, nbytes: int) -> Buffer:
-        """``nbytes`` bytes from ``offset``."""
+        """Return ``nbytes`` bytes from ``offset``."""
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise ValueError(f"{nbytes} bytes from byte {offset} are not inside a buffer of {self.nbytes} bytes")
         return Buffer(self.cuda, self.address + offset, nbytes, self)
 
     def free(self) -> None:
-        """Give the memory back; using it afterwards is an error."""
+        """Free the memory; using it afterwards is an error."""
         if self.whole is not None:
             self.whole.free()
         elif self.address:
@@ -55,16 +55,16 @@ class Buffer:
             self.address = 0
 
     def require_alive(self) -> None:
-        """Raise where the memory was freed."""
+        """Raise if the memory was freed."""
         if not self.alive:
             raise ValueError(f"a buffer of {self.nbytes} bytes is used after it was freed")
 
     def __del__(self) -> None:
         if self.whole is None and self.address:
-            self.cuda.driver.cuMemFree_v2(ctypes.c_uint64(self.address))  # no exceptions from a finaliser
+            self.cuda.driver.cuMemFree_v2(ctypes.c_uint64(self.address))  # A finaliser must not raise exceptions.
 
     def to_host(self, dtype: npt.DTypeLike, shape: int | tuple[int, ...]) -> npt.NDArray[Any]:
-        """The first elements as an array; waits for all work on the device."""
+        """Return the first elements as an array, after all work on the device."""
         self.require_alive()
         array: npt.NDArray[Any] = np.empty(shape, dtype)
         if array.nbytes > self.nbytes:
@@ -77,7 +77,7 @@ class Buffer:
         return array
 
     def write(self, array: npt.ArrayLike, offset: int = 0) -> None:
-        """Copy the array's bytes to this memory; waits for all work on the device before and after."""
+        """Copy the array's bytes to this memory; wait for all work on the device before and after."""
         self.require_alive()
         source = np.ascontiguousarray(array)
         if offset < 0 or offset + source.nbytes > self.nbytes:
@@ -90,7 +90,7 @@ class Buffer:
 
 
 class Stream:
-    """A CUDA stream that does not synchronise with the default stream."""
+    """Hold a CUDA stream that does not synchronise with the default stream."""
 
     def __init__(self, cuda: Cuda) -> None:
         pointer = ctypes.c_void_p()
@@ -103,7 +103,7 @@ class Stream:
 
 
 class HostDriver:
-    """The driver calls of this module for libraries whose device memory is the memory of the process."""
+    """Implement this module's driver calls for libraries whose device memory is the memory of the process."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Any] = {}
@@ -112,7 +112,7 @@ class HostDriver:
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
             raise AttributeError(name)
-        return lambda *_: 0  # contexts and waiting: nothing to do
+        return lambda *_: 0  # Contexts and waiting need no work.
 
     def cuMemAlloc_v2(self, address: Any, nbytes: Any) -> int:
         try:
@@ -148,7 +148,7 @@ class HostDriver:
 
 
 class Cuda:
-    """The primary context of one GPU, or what stands for one where device memory is that of the process."""
+    """Hold the primary context of one GPU, or its replacement if device memory is the memory of the process."""
 
     def __init__(self, ordinal: int = 0, driver: Any = None) -> None:
         try:
@@ -164,12 +164,12 @@ class Cuda:
         self.make_current()
 
     def make_current(self) -> None:
-        """Let this thread's driver and runtime calls go to this GPU."""
+        """Direct this thread's driver and runtime calls to this GPU."""
         if self.context:
             self.driver.cuCtxSetCurrent(self.context)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """One driver call; device addresses and sizes are given as Python integers."""
+        """Make one driver call; device addresses and sizes are Python integers."""
         self.make_current()
         converted = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
         if number := getattr(self.driver, name)(*converted):
@@ -178,7 +178,7 @@ class Cuda:
             raise CudaError(f"{name}: {(text.value or b'unknown error').decode()} ({number})")
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Uninitialised memory; zero bytes give a buffer with an address of its own."""
+        """Return uninitialised memory; zero bytes give a buffer with an address of its own."""
         if nbytes < 0:
             raise ValueError(f"nbytes: {nbytes} is negative")
         address = ctypes.c_uint64()
@@ -188,7 +188,7 @@ class Cuda:
         return buffer
 
     def find(self, address: int) -> Buffer | None:
-        """The live memory that an address points into."""
+        """Return the live memory that an address points into."""
         for buffer in list(self.buffers.values()):
             offset = address - buffer.address
             if offset == 0:
@@ -203,14 +203,14 @@ class Cuda:
 
     @property
     def name(self) -> str:
-        """The GPU's name."""
+        """Return the GPU's name."""
         text = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", text, 256, self.device)
         return text.value.decode()
 
     @property
     def compute_capability(self) -> str:
-        """For example "9.0"."""
+        """Return the compute capability, for example "9.0"."""
         parts = []
         for attribute in (COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR):
             value = ctypes.c_int()
@@ -221,11 +221,11 @@ class Cuda:
 
 @cache
 def open_cuda(ordinal: int = 0) -> Cuda:
-    """The one ``Cuda`` of a GPU in this process; ``CudaUnavailable`` says why there is none."""
+    """Return the one ``Cuda`` of a GPU in this process. Raises ``CudaUnavailable`` with the reason if there is none."""
     return Cuda(ordinal)
 
 
 @cache
 def host_memory() -> Cuda:
-    """What stands for a GPU where a library computes in the memory of the process."""
+    """Return the replacement of a GPU for a library that computes in the memory of the process."""
     return Cuda(driver=HostDriver())

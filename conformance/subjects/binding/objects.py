@@ -1,4 +1,4 @@
-"""What a caller holds of a library: descriptors and handles around C pointers, and the checks before one is used."""
+"""Wrap a library's C pointers as descriptors and handles, and check them before use."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .types import Crashes
 
 
 class Opaque:
-    """An object of the library: a C pointer of a known type, alive until its Destroy function succeeded."""
+    """Wrap an object of the library: a C pointer of a known type, alive until its Destroy function succeeds."""
 
     def __init__(self, library: Library, ctype: str, address: int) -> None:
         self.library, self.ctype, self.address = library, ctype, address
         self.alive = True
-        self.elements: dict[int, tuple[Any, ...]] = {}  # descriptors that backend attributes were set to
+        self.elements: dict[int, tuple[Any, ...]] = {}  # attribute number -> descriptors that it was set to
         self.kind: int | None = None  # the type of a backend descriptor
 
     def __repr__(self) -> str:
@@ -32,7 +32,7 @@ class Opaque:
 
 
 class Handle(Opaque):
-    """A library context, with the memory of the GPU that it was created on."""
+    """Wrap a library context, with the memory of its GPU."""
 
     def __init__(self, library: Library, ctype: str, address: int) -> None:
         super().__init__(library, ctype, address)
@@ -40,28 +40,28 @@ class Handle(Opaque):
 
     @property
     def cuda(self) -> Cuda:
-        """The GPU of the handle."""
-        if self.library.cuda is None:  # the library made a handle without a driver: it computes in host memory
+        """Return the GPU of the handle."""
+        if self.library.cuda is None:  # The library made a handle without a driver, so it computes in host memory.
             self.library.cuda = host_memory()
         return self.library.cuda
 
     def allocate(self, nbytes: int) -> Buffer:
-        """Uninitialised GPU memory."""
+        """Return uninitialised GPU memory."""
         return self.cuda.allocate(nbytes)
 
     def zeros(self, nbytes: int) -> Buffer:
-        """``nbytes`` bytes that are zero."""
+        """Return ``nbytes`` zero bytes."""
         return self.to_device(np.zeros(nbytes, np.uint8))
 
     def to_device(self, array: npt.ArrayLike) -> Buffer:
-        """A copy of the array's elements in GPU memory, in C order."""
+        """Return a copy of the array's elements in GPU memory, in C order."""
         source = np.ascontiguousarray(array)
         buffer = self.allocate(source.nbytes)
         buffer.write(source)
         return buffer
 
     def new_stream(self) -> Stream:
-        """A stream for cudnnSetStream."""
+        """Return a stream for cudnnSetStream."""
         stream = Stream(self.cuda)
         self.library.streams[stream.handle] = stream
         return stream
@@ -73,24 +73,24 @@ class Handle(Opaque):
 
 @dataclass
 class Callback:
-    """The log callback that is installed: the caller's function and user data, and the C function that runs them."""
+    """Hold the installed log callback: the caller's function and user data, and the C function that runs them."""
 
     function: Callable[..., object] | None = None
     user_data: Any = None
     c_function: Any = None
 
 
-COPIED = 86  # exit status of a copy of the process that comes back from a call
+COPIED = 86  # exit status of a forked copy of the process that returns from a call
 
 
 def end_copy_of(process: int) -> None:
-    """End this process where it is a copy of the one that called a library: the library has forked."""
+    """End this process if it is a copy of the one that called a library: the library has forked."""
     if os.getpid() != process:
         os._exit(COPIED)
 
 
 class Library:
-    """A loaded shared library and the objects that it has given out."""
+    """Hold a loaded shared library and the objects that it returned."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -106,19 +106,19 @@ class Library:
         self.callback = Callback()
         self.host: GuardedMemory | SpareMemory = GuardedMemory()
         self.asks_null = False  # whether calls are repeated with NULL for their outputs
-        self.takes_stray_pointers = False  # whether it is handed what is not alive, or of another kind
+        self.takes_stray_pointers = False  # whether it may receive destroyed objects, or objects of another kind
 
     @property
     def guarded(self) -> bool:
-        """Whether it is expected to keep within the host memory of its callers."""
+        """Return whether the library is expected to stay within its callers' host memory."""
         return isinstance(self.host, GuardedMemory)
 
     def symbol(self, name: str) -> Any:
-        """The exported C function, or None."""
+        """Return the exported C function, or None."""
         return getattr(self.loaded, name, None)
 
     def version(self) -> int | None:
-        """What cudnnGetVersion returns; None where it is not exported."""
+        """Return what cudnnGetVersion returns, or None if it is not exported."""
         function = self.symbol("cudnnGetVersion")
         if function is None:
             return None
@@ -126,12 +126,12 @@ class Library:
         return int(function())
 
     def use_gpu(self, ordinal: int) -> None:
-        """Make a GPU current for the library's calls, or raise ``CudaUnavailable``."""
+        """Make a GPU current for the library's calls. Raises ``CudaUnavailable``."""
         self.cuda = open_cuda(ordinal)
         self.cuda.make_current()
 
     def adopt(self, ctype: str, address: int | None) -> Opaque | None:
-        """The Python object of a pointer that the library returned."""
+        """Return the Python object of a pointer that the library returned."""
         if not address:
             return None
         known = self.objects.get(address)
@@ -142,7 +142,7 @@ class Library:
         return made
 
     def opaque_address(self, value: object, ctype: str, function: str, name: str) -> int | None:
-        """The pointer of an object that is safe to hand to the library; None is NULL."""
+        """Return the pointer of an object that is safe to pass to the library; None is NULL."""
         if value is None:
             return None
         if not isinstance(value, Opaque) or value.library is not self:
@@ -156,9 +156,9 @@ class Library:
         return value.address
 
     def device_address(self, value: object, function: str, name: str) -> int | None:
-        """The device pointer of a buffer or of an object with ``__cuda_array_interface__``; None is NULL.
+        """Return the device pointer of a buffer or of an object with ``__cuda_array_interface__``; None is NULL.
 
-        Integers have to point into a buffer that is allocated.
+        Integers must point into an allocated buffer.
         """
         if value is None:
             return None
@@ -174,7 +174,7 @@ class Library:
         raise Crashes(function, f"{name}: {value!r} is no device memory that is known to be allocated")
 
     def memory_at(self, address: int | None) -> Buffer | int | None:
-        """The buffer or part of a buffer at a device address; the address itself where nothing is known there."""
+        """Return the buffer, or part of one, at a device address, or the address itself if it is unknown."""
         if not address:
             return None
         found = self.cuda.find(address) if self.cuda is not None else None

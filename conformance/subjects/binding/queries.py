@@ -1,4 +1,4 @@
-"""What the binding asks of a library itself: its texts, its numbers and its descriptors."""
+"""Query a library itself for its texts, numbers and descriptors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .objects import Library
 
 
 def failure_text(library: Library, number: int) -> str:
-    """What the library says about a status, with its number."""
+    """Return what the library says about a status, with its number."""
     text = f"{library.path.name} returned {number}"
     name = library.symbol("cudnnGetErrorString")
     if name is not None:
         name.restype = ctypes.c_char_p
         text += f" ({(name(ctypes.c_int(number)) or b'').decode(errors='replace')})"
-    last = library.symbol("cudnnGetLastErrorString")  # release 9
+    last = library.symbol("cudnnGetLastErrorString")  # Only release 9 exports this function.
     if last is not None:
         message = ctypes.create_string_buffer(1 << 16)
         last(message, ctypes.c_size_t(len(message)))
@@ -27,12 +27,12 @@ def failure_text(library: Library, number: int) -> str:
 
 
 def status_number(library: Library, status: cudnnStatus_t) -> int:
-    """A documented status as the library counts it."""
+    """Return the library's number of a documented status."""
     return face(9 if (library.version() or 0) >= 90000 else 8).status(status)
 
 
 def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
-    """The data type of a tensor or filter descriptor as the library has it; FLOAT where it does not say."""
+    """Return the data type of a tensor or filter descriptor as the library reports it; FLOAT if it reports none."""
     is_filter = ctype == "cudnnFilterDescriptor_t"
     getter = library.symbol("cudnnGetFilterNdDescriptor" if is_filter else "cudnnGetTensorNdDescriptor")
     if getter is None or address is None:
@@ -49,7 +49,7 @@ def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
 
 
 def size_in_bytes(library: Library, ctype: str, address: int) -> int:
-    """The bytes that a tensor or filter descriptor spans; 0 where the library does not say."""
+    """Return the bytes that a tensor or filter descriptor spans; 0 if the library does not report them."""
     is_filter = ctype == "cudnnFilterDescriptor_t"
     getter = library.symbol("cudnnGetFilterSizeInBytes" if is_filter else "cudnnGetTensorSizeInBytes")
     size = ctypes.c_size_t(0)

@@ -1,4 +1,7 @@
-"""One ``Slot`` per C parameter turns the Python argument into C (``encode``) and C storage into a result (``decode``)."""
+"""Convert arguments and results, one ``Slot`` per C parameter.
+
+``encode`` turns the Python argument into C, and ``decode`` turns C storage into a result.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ LARGEST_OUTPUT = 1 << 20
 
 @dataclass
 class Call:
-    """One call under way: the Python arguments and the C storage behind them, by parameter name."""
+    """Hold one call in progress: the Python arguments and their C storage, by parameter name."""
 
     library: Library
     function: str
@@ -44,25 +47,30 @@ class Call:
     succeeded: bool = False
 
     def where(self, name: str) -> str:
-        """For messages."""
+        """Return the function and parameter for messages."""
         return f"{self.function}: {name}"
 
     def place(self, name: str, kind: Any, *values: Any) -> Any:
-        """Host memory of this C type for a parameter, with these values in it."""
+        """Return host memory of this C type for a parameter, filled with these values."""
         self.storage[name] = placed = self.library.host.place(kind)
         for index, value in enumerate(values):
             placed[index] = value
         return placed
 
     def place_number(self, name: str, value: Any, dtype: Any, components: int = 1) -> Any:
-        """A number of a NumPy type, in every component of a vector; libraries that read on find it there, too."""
+        """Return a number of a NumPy type, in every component of a vector.
+
+        Libraries that read too far find the number there too.
+        """
         content = np.full(components if self.library.guarded else 32, value, dtype).tobytes()
         placed = self.place(name, ctypes.c_char * len(content))
         placed.raw = content
         return placed
 
     def count(self, length: Length) -> int:
-        """The number of entries that the caller's arguments stand for; 0 where only the library knows, which has the tensor."""
+        """Return the number of entries that the caller's arguments mean; 0 if only the library knows it,
+        because it has the tensor.
+        """
         value = self.values[length.count]
         if value is None or isinstance(value, Opaque):
             return 0
@@ -70,7 +78,10 @@ class Call:
 
 
 class Slot:
-    """One C parameter. ``passed``: the caller gives a value for it. ``returned``: it is part of the result."""
+    """Convert one C parameter.
+
+    ``passed``: the caller gives a value for it. ``returned``: it is part of the result.
+    """
 
     passed = True
     returned = False
@@ -81,19 +92,19 @@ class Slot:
         self.base = parameter.base_type
 
     def encode(self, call: Call) -> Any:
-        """The ctypes value that is passed; what it points to stays in ``call.storage``."""
+        """Return the ctypes value to pass; what it points to stays in ``call.storage``."""
         raise NotExpressible(f"{call.function} cannot be called: there is no rule for its parameter {self.name}")
 
     def decode(self, call: Call) -> Any:
-        """The part of the result."""
+        """Return this part of the result."""
         raise NotExpressible(f"{call.function} cannot be called: there is no rule for its result {self.name}")
 
     def finish(self, call: Call) -> None:
-        """Runs after every call that reached the library."""
+        """Run after every call that reached the library."""
 
 
 class Unasked(Slot):
-    """An output that is not asked for: NULL."""
+    """Pass NULL for an output that is not asked for."""
 
     passed = False
 
@@ -105,7 +116,7 @@ class Unasked(Slot):
 
 
 class Scalar(Slot):
-    """A number or enumerator."""
+    """Convert a number or enumerator."""
 
     def encode(self, call: Call) -> Any:
         value, where = call.values[self.name], call.where(self.name)
@@ -115,14 +126,14 @@ class Scalar(Slot):
 
 
 class OpaqueIn(Slot):
-    """A descriptor or handle."""
+    """Convert a descriptor or handle."""
 
     def encode(self, call: Call) -> Any:
         return ctypes.c_void_p(call.library.opaque_address(call.values[self.name], self.base, call.function, self.name))
 
 
 class Destroyed(OpaqueIn):
-    """A descriptor or handle that the call destroys."""
+    """Convert a descriptor or handle that the call destroys."""
 
     def finish(self, call: Call) -> None:
         value = call.values[self.name]
@@ -132,7 +143,7 @@ class Destroyed(OpaqueIn):
 
 
 class OpaqueArray(Slot):
-    """A host array of descriptors, one per time step."""
+    """Convert a host array of descriptors, one per time step."""
 
     def encode(self, call: Call) -> Any:
         values = call.values[self.name]
@@ -150,7 +161,7 @@ class OpaqueArray(Slot):
 
 
 class ArrayIn(Slot):
-    """A host array of numbers or enumerators."""
+    """Convert a host array of numbers or enumerators."""
 
     def encode(self, call: Call) -> Any:
         values, where = call.values[self.name], call.where(self.name)
@@ -167,7 +178,7 @@ class ArrayIn(Slot):
 
 
 class DevicePointer(Slot):
-    """Device memory. ``descriptor`` names the tensor or filter descriptor just before it, which tells its size."""
+    """Convert device memory. ``descriptor`` is the preceding tensor or filter descriptor, which gives its size."""
 
     def __init__(self, parameter: Parameter, descriptor: Parameter | None) -> None:
         super().__init__(parameter)
@@ -188,7 +199,7 @@ class DevicePointer(Slot):
 
 
 class HostMemory(Slot):
-    """Host memory of the caller, of the size that the parameter ``size`` gives."""
+    """Convert host memory of the caller; the parameter ``size`` gives its size."""
 
     def __init__(self, parameter: Parameter, size: str) -> None:
         super().__init__(parameter)
@@ -209,10 +220,10 @@ class HostMemory(Slot):
 
 
 class Scaling(Slot):
-    """alpha, beta, or the value of cudnnSetTensor, in the type that the destination tensor calls for.
+    """Convert alpha, beta, or the value of cudnnSetTensor to the type that the destination tensor requires.
 
-    A scaling parameter is a float, or a double where the tensor is DOUBLE; cudnnSetTensor's value has the tensor's
-    own type.
+    A scaling parameter is a float, or a double if the tensor is DOUBLE. cudnnSetTensor's value has the tensor's own
+    type.
     """
 
     def __init__(self, parameter: Parameter, descriptor: Parameter | None) -> None:
@@ -233,7 +244,7 @@ class Scaling(Slot):
         return call.place_number(self.name, value, dtype, components)
 
     def data_type(self, call: Call) -> int:
-        """The data type of the destination tensor."""
+        """Return the data type of the destination tensor."""
         if self.descriptor is None:
             return FLOAT
         name, ctype = self.descriptor.name, self.descriptor.base_type
@@ -242,7 +253,7 @@ class Scaling(Slot):
 
 
 class ScalarOut(Slot):
-    """A number or enumerator that the call writes."""
+    """Return a number or enumerator that the call writes."""
 
     passed, returned = False, True
 
@@ -254,7 +265,7 @@ class ScalarOut(Slot):
 
 
 class ArrayOut(Slot):
-    """A host array that the call writes: a tuple of the entries that were asked for and exist."""
+    """Return a host array that the call writes, as a tuple of the requested entries that exist."""
 
     passed, returned = False, True
 
@@ -270,12 +281,12 @@ class ArrayOut(Slot):
         return tuple(python_value(self.base, number) for number in call.storage[self.name][:stop])
 
     def length(self, call: Call) -> Length:
-        """Which arguments say how long the array is."""
+        """Return which arguments give the length of the array."""
         return OUTPUT_LENGTHS[call.function][self.name]
 
 
 class OpaqueOut(Slot):
-    """A descriptor or handle that the call returns: new from a Create function, known from a getter."""
+    """Return a descriptor or handle from the call: new from a Create function, known from a getter."""
 
     passed, returned = False, True
 
@@ -289,7 +300,7 @@ class OpaqueOut(Slot):
 
 
 class AddressOut(Slot):
-    """A device pointer that the call returns, as the buffer or the part of a buffer that it points to."""
+    """Return a device pointer from the call, as the buffer or the part of a buffer that it points to."""
 
     passed, returned = False, True
 
@@ -301,7 +312,7 @@ class AddressOut(Slot):
 
 
 class PerformanceOut(Slot):
-    """The rows of an algorithm search: requestedAlgoCount of them, cut to returnedAlgoCount."""
+    """Return the rows of an algorithm search: requestedAlgoCount of them, cut to returnedAlgoCount."""
 
     passed, returned = False, True
 
@@ -316,7 +327,7 @@ class PerformanceOut(Slot):
 
 
 class FillIn(Slot):
-    """The padding vector's fill value, of the type that the argument dataType names."""
+    """Convert the padding vector's fill value, with the type in the argument dataType."""
 
     def encode(self, call: Call) -> Any:
         if call.values[self.name] is None:
@@ -325,7 +336,7 @@ class FillIn(Slot):
 
 
 class FillOut(Slot):
-    """The padding vector's fill value, of the type that the result dataType names."""
+    """Return the padding vector's fill value, with the type in the result dataType."""
 
     passed, returned = False, True
 
@@ -339,14 +350,14 @@ class FillOut(Slot):
 
 
 class AlgorithmIn(Slot):
-    """cudnnAlgorithm_t: any algorithm enumerator."""
+    """Convert any algorithm enumerator to cudnnAlgorithm_t."""
 
     def encode(self, call: Call) -> Any:
         return AlgorithmUnion(scalar(ctypes.c_int, call.values[self.name], call.where(self.name)))
 
 
 class AlgorithmOut(Slot):
-    """cudnnAlgorithm_t, as the number: the union does not tell which enumeration it is of."""
+    """Return cudnnAlgorithm_t as a number, because the union does not tell its enumeration."""
 
     passed, returned = False, True
 
@@ -359,7 +370,10 @@ class AlgorithmOut(Slot):
 
 
 class StreamIn(Slot):
-    """A CUDA stream: None, one of ``Handle.new_stream``, or the legacy (1) or per-thread (2) default stream."""
+    """Convert a CUDA stream:
+
+    None, one from ``Handle.new_stream``, or the legacy (1) or per-thread (2) default stream.
+    """
 
     def encode(self, call: Call) -> Any:
         value = call.values[self.name]
@@ -374,7 +388,7 @@ class StreamIn(Slot):
 
 
 class StreamOut(OpaqueOut):
-    """A CUDA stream: the object that was set, or the bare pointer; None is the default stream."""
+    """Return a CUDA stream: the object that was set, or the bare pointer; None is the default stream."""
 
     def decode(self, call: Call) -> Any:
         address = call.storage[self.name].value
@@ -382,7 +396,7 @@ class StreamOut(OpaqueOut):
 
 
 class NullOnly(Slot):
-    """A pointer that the document reserves: only NULL can be passed."""
+    """Accept only NULL for a pointer that the document reserves."""
 
     def encode(self, call: Call) -> Any:
         if call.values[self.name] is not None:
@@ -391,11 +405,11 @@ class NullOnly(Slot):
 
 
 def components_of(data_type: int) -> int:
-    """How many scalars one element of a data type has; one for numbers that the document does not know."""
+    """Return how many scalars an element of a data type has; one for a type that the document does not know."""
     return vector_length(cudnnDataType_t(data_type)) if data_type in cudnnDataType_t.__members__.values() else 1
 
 
 def element_dtype(data_type: int) -> np.dtype[Any]:
-    """The NumPy type of one scalar of a data type; FLOAT's for numbers that the document does not know."""
+    """Return the NumPy type of one scalar of a data type; FLOAT's for a type that the document does not know."""
     known = data_type in cudnnDataType_t.__members__.values()
     return NUMPY_TYPES[scalar_type(cudnnDataType_t(data_type)) if known else FLOAT]

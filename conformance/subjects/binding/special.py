@@ -1,4 +1,4 @@
-"""Parameters whose C form the function table cannot express, as slots; ``SPECIAL_SLOTS`` says where each one goes."""
+"""Convert parameters whose C form the function table cannot express. ``SPECIAL_SLOTS`` assigns the slots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PERFORMANCE = "cudnnAlgorithmPerformance_t"
 
 
 class UserDataIn(Slot):
-    """Any Python object: the library sees a token, the callback gets the object."""
+    """Convert any Python object: the library sees a token, and the callback gets the object."""
 
     def encode(self, call: Call) -> Any:
         value = call.values[self.name]
@@ -52,7 +52,7 @@ class UserDataIn(Slot):
 
 
 class CallbackIn(Slot):
-    """A Python function (severity, user data, DebugRecord, text), or None for the library's own log."""
+    """Convert a Python function (severity, user data, DebugRecord, text), or None for the library's own log."""
 
     def encode(self, call: Call) -> Any:
         function, user_data = call.values[self.name], call.values["udata"]
@@ -62,7 +62,7 @@ class CallbackIn(Slot):
             token = None if user_data is None else id(user_data)
 
             def run(severity: int, address: int | None, debug: Any, text: int) -> None:
-                handed = user_data if address == token else address  # what the library hands on, if it is another
+                handed = user_data if address == token else address  # The library may pass another pointer than ours.
                 function(named(cudnnSeverity_t, severity), handed, debug_record(debug[0]), callback_text(text))
 
             call.storage[self.name] = CALLBACK(run)
@@ -76,7 +76,7 @@ class CallbackIn(Slot):
 
 
 class UserDataOut(OpaqueOut):
-    """The object that was set, or the pointer where the library holds another one."""
+    """Return the object that was set, or the pointer if the library holds another one."""
 
     def decode(self, call: Call) -> Any:
         address, ours = call.storage[self.name].value, call.library.callback.user_data
@@ -84,7 +84,7 @@ class UserDataOut(OpaqueOut):
 
 
 class CallbackOut(OpaqueOut):
-    """The function that was set, None, or the address of the library's own."""
+    """Return the function that was set, None, or the address of the library's own function."""
 
     def decode(self, call: Call) -> Any:
         address, ours = call.storage[self.name].value, call.library.callback
@@ -94,7 +94,7 @@ class CallbackOut(OpaqueOut):
 
 
 class PerformancesOut(Slot):
-    """cudnnCreateAlgorithmPerformance: as many objects as were asked for."""
+    """Return the requested number of objects from cudnnCreateAlgorithmPerformance."""
 
     passed, returned = False, True
 
@@ -110,12 +110,12 @@ class PerformancesOut(Slot):
 
 
 def as_objects(value: object) -> Sequence[object]:
-    """One object or a sequence of them, as a sequence."""
+    """Return one object, or a sequence of them, as a sequence."""
     return value if isinstance(value, Sequence) else (value,)
 
 
 class PerformancesDestroyed(Slot):
-    """One object, or a sequence of them as cudnnCreateAlgorithmPerformance returned it."""
+    """Convert one object, or a sequence of them as cudnnCreateAlgorithmPerformance returned it."""
 
     def encode(self, call: Call) -> Any:
         objects = as_objects(call.values[self.name])
@@ -132,7 +132,7 @@ class PerformancesDestroyed(Slot):
 
 
 class SearchResults(Slot):
-    """The objects that an RNN search fills: created here, since they are results to the caller."""
+    """Return the objects that an RNN search fills. They are created here, because they are results to the caller."""
 
     passed, returned = False, True
 
@@ -149,7 +149,7 @@ class SearchResults(Slot):
 
 
 def create(call: Call, function: str, *arguments: Any) -> None:
-    """Make an object that the call under way has to be given."""
+    """Create an object that the current call needs."""
     symbol = call.library.symbol(function)
     if symbol is None or (status := symbol(*arguments)) != 0:
         reason = "is not exported" if symbol is None else f"returned {status}"
@@ -157,7 +157,7 @@ def create(call: Call, function: str, *arguments: Any) -> None:
 
 
 class BackendDescriptorOut(OpaqueOut):
-    """A new backend descriptor, which remembers its type."""
+    """Return a new backend descriptor, which remembers its type."""
 
     def decode(self, call: Call) -> Any:
         made = super().decode(call)
@@ -167,7 +167,7 @@ class BackendDescriptorOut(OpaqueOut):
 
 
 class ElementsIn(Slot):
-    """The values of a backend attribute, of the C type that ``attributeType`` names."""
+    """Convert the values of a backend attribute to the C type that ``attributeType`` names."""
 
     def encode(self, call: Call) -> Any:
         values, where = call.values[self.name], call.where(self.name)
@@ -195,14 +195,14 @@ class ElementsIn(Slot):
 
 
 def storage_type(base: str) -> Any:
-    """The ctypes type of one attribute element."""
+    """Return the ctypes type of one attribute element."""
     if base == "bool":
         return ctypes.c_bool
     return ctypes.c_void_p if base in ("cudnnHandle_t", BACKEND_DESCRIPTOR, "void *") else element_type(base)
 
 
 def element(library: Library, base: str, value: Any, function: str, name: str) -> Any:
-    """One attribute element in C."""
+    """Return one attribute element in C form."""
     if base == "void *":
         return library.device_address(value, function, name)
     if base in ("cudnnHandle_t", BACKEND_DESCRIPTOR):
@@ -216,7 +216,7 @@ def element(library: Library, base: str, value: Any, function: str, name: str) -
 
 
 class ElementsOut(Slot):
-    """The values of a backend attribute: those that were asked for and exist."""
+    """Return the requested values of a backend attribute that exist."""
 
     passed, returned = False, True
 
@@ -232,7 +232,7 @@ class ElementsOut(Slot):
         return array
 
     def kinds(self, call: Call) -> list[int]:
-        """The types of the descriptors that the call can fill."""
+        """Return the types of the descriptors that the call can fill."""
         attribute = int(call.values["attributeName"])
         if attribute in ATTRIBUTES_OF_SEVERAL_TYPES and isinstance(call.values["descriptor"], Opaque):
             return [e.kind for e in call.values["descriptor"].elements.get(attribute, ())]
@@ -240,7 +240,7 @@ class ElementsOut(Slot):
         return [] if kind is None else [int(kind)] * max(0, int(call.values["requestedElementCount"]))
 
     def count(self, call: Call) -> int:
-        """How many elements were written."""
+        """Return how many elements were written."""
         written: int = call.storage["elementCount"].value
         return max(0, min(int(call.values["requestedElementCount"]), written))
 
@@ -267,7 +267,7 @@ class ElementsOut(Slot):
 
 
 def const_param_type(label: Any) -> str:
-    """The C type behind a label of a constant parameter pack."""
+    """Return the C type of a label of a constant parameter pack."""
     name = getattr(named(cudnnFusedOpsConstParamLabel_t, int(label)), "name", "")
     if name.endswith("DESC"):
         return CONST_PARAM_DESCRIPTORS.get(name, "cudnnTensorDescriptor_t")
@@ -281,7 +281,7 @@ PARAM_ENUMERATIONS: dict[str, Any] = {
 
 
 class ConstParamIn(Slot):
-    """A descriptor, or a pointer to an enumerator, as the label demands."""
+    """Convert a descriptor, or a pointer to an enumerator, as the label requires."""
 
     def encode(self, call: Call) -> Any:
         value, base = call.values[self.name], const_param_type(call.values["paramLabel"])
@@ -293,7 +293,7 @@ class ConstParamIn(Slot):
 
 
 class ConstParamOut(Slot):
-    """A copy of the descriptor, or the enumerator; None where the pack holds NULL."""
+    """Return a copy of the descriptor, or the enumerator; None if the pack holds NULL."""
 
     passed, returned = False, True
 
@@ -320,13 +320,13 @@ class ConstParamOut(Slot):
 
 
 def variant_param_scalar(label: Any) -> Any:
-    """The ctypes type behind a scalar label of a variant parameter pack; None for device pointers."""
+    """Return the ctypes type of a scalar label of a variant parameter pack; None for device pointers."""
     name = getattr(named(cudnnFusedOpsVariantParamLabel_t, int(label)), "name", "")
     return SCALARS.get(VARIANT_PARAM_SCALARS.get(name, ""))
 
 
 class VariantParamIn(Slot):
-    """A device pointer, or a pointer to a host scalar, as the label demands."""
+    """Convert a device pointer, or a pointer to a host scalar, as the label requires."""
 
     def encode(self, call: Call) -> Any:
         value, kind = call.values[self.name], variant_param_scalar(call.values["paramLabel"])
@@ -338,7 +338,7 @@ class VariantParamIn(Slot):
 
 
 class VariantParamOut(Slot):
-    """The buffer at the device pointer, or the scalar."""
+    """Return the buffer at the device pointer, or the scalar."""
 
     passed, returned = False, True
 

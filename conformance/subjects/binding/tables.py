@@ -1,4 +1,4 @@
-"""What a caller through the C ABI has to know: lengths of arrays, from the function table, and what that does not say."""
+"""List what a caller through the C ABI has to know: lengths of arrays, and what the function table does not say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as BackendType
 
 
 def _lengths(returned: bool) -> dict[str, dict[str, Length]]:
-    """Function -> array parameter -> its length, from the function table."""
+    """Return function -> array parameter -> its length, from the function table."""
     found = {
         name: {p.name: p.length for p in function.parameters if p.length is not None and p.is_returned == returned}
         for name, function in functions().items()
@@ -19,9 +19,9 @@ def _lengths(returned: bool) -> dict[str, dict[str, Length]]:
 
 OUTPUT_LENGTHS, INPUT_LENGTHS = _lengths(True), _lengths(False)
 
-# NULL arguments that crash NVIDIA's library, measured one by one with every other argument valid: release 8.9.7 on a
-# machine without a GPU (computing calls with a stand-in handle) and 9.19 with a GPU. Host outputs are not listed: the
-# binding never passes NULL for one.
+# These NULL arguments crash NVIDIA's library. They were measured one by one with every other argument valid. The
+# releases are 8.9.7 without a GPU (computing calls with a stand-in handle) and 9.19 with a GPU. Host outputs are not
+# listed, because the binding never passes NULL for one.
 NULL_CRASHES: dict[str, tuple[str, ...]] = {
     "cudnnSetTensorNdDescriptor": ("dimA", "strideA"),
     "cudnnSetTensorNdDescriptorEx": ("dimA",),
@@ -81,8 +81,8 @@ NULL_CRASHES_BEFORE_9: dict[str, tuple[str, ...]] = {
 NULL_CRASHES_SINCE_9: dict[str, tuple[str, ...]] = {
     f"cudnnGetConvolution{which}Algorithm_v7": ("handle",) for which in ("Forward", "BackwardData", "BackwardFilter")
 }
-# Device pointers that 9.19 hands on to its kernels as they are: a call with NULL is answered SUCCESS, or fails in the device, where a
-# fault ends the work of the process.
+# Release 9.19 passes these device pointers to its kernels unchecked. A call with NULL returns SUCCESS, or fails in the
+# device, where a fault ends the work of the process.
 NULL_FAULTS: dict[str, tuple[str, ...]] = {
     "cudnnCTCLoss": ("probs", "costs", "workspace"),
     "cudnnCTCLoss_v8": ("probs", "labels", "labelLengths", "inputLengths", "costs", "workspace"),
@@ -93,14 +93,15 @@ NULL_FAULTS: dict[str, tuple[str, ...]] = {
 
 
 def vendor_null_crashes(version: int | None) -> dict[str, tuple[str, ...]]:
-    """The NULL arguments that a release of NVIDIA's library does not survive."""
+    """Return the NULL arguments that crash a release of NVIDIA's library."""
     if version is None or version < 90000:
         return NULL_CRASHES | NULL_CRASHES_BEFORE_9
     found = NULL_CRASHES | NULL_CRASHES_SINCE_9
     return found | {name: (*found.get(name, ()), *pointers) for name, pointers in NULL_FAULTS.items()}
 
 
-# The C type of one element of a backend attribute. Booleans are one byte; the other names are enumerations.
+# This table gives the C type of one element of a backend attribute. Booleans are one byte; other names are
+# enumerations.
 ATTRIBUTE_ELEMENTS: dict[int, str] = {
     AttributeType.CUDNN_TYPE_HANDLE: "cudnnHandle_t",
     AttributeType.CUDNN_TYPE_DATA_TYPE: "cudnnDataType_t",
@@ -121,7 +122,7 @@ ATTRIBUTE_ELEMENTS: dict[int, str] = {
     AttributeType.CUDNN_TYPE_GENSTATS_MODE: "cudnnGenStatsMode_t",
 }
 
-# Getting an attribute that holds descriptors fills descriptors that the caller has created: of these types.
+# Getting an attribute fills descriptors of these types, which the caller has created.
 ATTRIBUTE_DESCRIPTORS: dict[int, BackendType] = {
     Attribute.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH: BackendType.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
     Attribute.CUDNN_ATTR_ENGINEHEUR_RESULTS: BackendType.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
@@ -151,13 +152,13 @@ ATTRIBUTE_DESCRIPTORS: dict[int, BackendType] = {
     },
 }
 
-# Operation descriptors of a graph are of several types: reading them back takes the types that were set.
+# Operation descriptors of a graph have several types: reading them back needs the types that were set.
 ATTRIBUTES_OF_SEVERAL_TYPES = (Attribute.CUDNN_ATTR_OPERATIONGRAPH_OPS,)
 
 # Data types outside this range in a backend tensor make release 8.9.7 divide by zero when it is finalised.
 BACKEND_DATA_TYPES = range(0, 15)
 
-# Descriptors behind the labels of a constant parameter pack; every other *DESC label holds a tensor descriptor.
+# These labels of a constant parameter pack hold other descriptors; every other *DESC label holds a tensor descriptor.
 CONST_PARAM_DESCRIPTORS = {
     "CUDNN_PARAM_ACTIVATION_DESC": "cudnnActivationDescriptor_t",
     "CUDNN_PARAM_CONV_DESC": "cudnnConvolutionDescriptor_t",
@@ -165,7 +166,7 @@ CONST_PARAM_DESCRIPTORS = {
     "CUDNN_PARAM_DWDESC": "cudnnFilterDescriptor_t",
 }
 
-# C types behind the scalar labels of a variant parameter pack; every other label holds a device pointer.
+# These labels of a variant parameter pack hold scalars of these C types; every other label holds a device pointer.
 VARIANT_PARAM_SCALARS = {
     "CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES": "size_t",
     "CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT": "int64_t",

@@ -1,4 +1,4 @@
-"""The C types of the API as ctypes: scalars, structures, status numbers, and the results made from them."""
+"""Define the C types of the API in ctypes: scalars, structures, status numbers, and the results made from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCALARS: dict[str, Any] = {
 
 
 def scalar(kind: Any, value: object, where: str) -> Any:
-    """The Python number as a ctypes scalar; what C would wrap silently is refused by name."""
+    """Return the Python number as a ctypes scalar. Numbers that C would wrap silently are refused by name."""
     if kind in (ctypes.c_float, ctypes.c_double):
         if not isinstance(value, str) and hasattr(value, "__float__"):
             return kind(float(value))
@@ -50,7 +50,7 @@ def scalar(kind: Any, value: object, where: str) -> Any:
 
 
 def named(enumeration: type[IntEnum], number: int) -> int:
-    """The enumerator of that number, or the bare number where the document has none (a later release's)."""
+    """Return the enumerator of the number, or the bare number if the document has none (from a later release)."""
     try:
         return enumeration(number)
     except ValueError:
@@ -58,8 +58,10 @@ def named(enumeration: type[IntEnum], number: int) -> int:
 
 
 def documented_status(number: int) -> cudnnStatus_t:
-    """The documented status that a library's return value stands for. Release 9 counts statuses in families of a thousand; the number
-    that the library returned is kept in ``LibraryError.number``."""
+    """Return the documented status for a library's return value.
+
+    Release 9 numbers statuses in families of a thousand; ``LibraryError.number`` keeps the original number.
+    """
     return face(9).documented(number)
 
 
@@ -67,7 +69,7 @@ CITED = re.compile(r"\[(\w+/c\d+)\]$")
 
 
 class LibraryError(CudnnError):
-    """A status that a foreign library returned, with the ``number`` as it returned it, and the clause that its own message cites."""
+    """Report a status from a foreign library, with its original ``number`` and the clause that its message cites."""
 
     def __init__(self, number: int, message: str, function: str) -> None:
         cited = CITED.search(message)
@@ -76,15 +78,15 @@ class LibraryError(CudnnError):
 
 
 class NullAccepted(AssertionError):
-    """NULL for an output was not refused."""
+    """Report that NULL for an output was not refused."""
 
 
 class NotRunnable(Exception):
-    """The call was not made, because this subject cannot be asked: a case that meets it is skipped with the reason."""
+    """Say that a call was not made, because this subject cannot be asked; the case is skipped with the reason."""
 
 
 class Crashes(NotRunnable):
-    """The call would take the process down."""
+    """Say that the call would crash the process."""
 
     def __init__(self, function: str, message: str) -> None:
         super().__init__(f"{function}: {message}")
@@ -92,15 +94,15 @@ class Crashes(NotRunnable):
 
 
 class NotExpressible(NotRunnable, ValueError):
-    """An argument that no C caller could pass: of the wrong kind, out of its type's range, a sequence too short."""
+    """Say that no C caller could pass an argument: wrong kind, out of its type's range, or too short a sequence."""
 
 
 class NotExported(NotRunnable, AttributeError):
-    """A documented function that the library does not have."""
+    """Say that the library does not have a documented function."""
 
 
 class DebugStruct(ctypes.Structure):
-    """cudnnDebug_t of the public header."""
+    """Mirror cudnnDebug_t of the public header."""
 
     _fields_ = (
         ("cudnn_version", ctypes.c_uint),
@@ -118,7 +120,7 @@ class DebugStruct(ctypes.Structure):
 
 
 class DebugRecord(NamedTuple):
-    """What a log callback is told beside the message."""
+    """Hold what a log callback gets beside the message."""
 
     cudnn_version: int
     cudnnStatus: cudnnStatus_t
@@ -133,13 +135,13 @@ class DebugRecord(NamedTuple):
 
 
 def debug_record(structure: DebugStruct) -> DebugRecord:
-    """The structure as plain Python."""
+    """Return the structure as plain Python."""
     values = {name: getattr(structure, name) for name in DebugRecord._fields}
     return DebugRecord(**{**values, "cudnnStatus": documented_status(structure.cudnnStatus)})
 
 
 class PerformanceStruct(ctypes.Structure):
-    """cudnnConvolution{Fwd,BwdData,BwdFilter}AlgoPerf_t: one layout, three algorithm enumerations."""
+    """Mirror cudnnConvolution{Fwd,BwdData,BwdFilter}AlgoPerf_t: one layout, three algorithm enumerations."""
 
     _fields_ = (
         ("algo", ctypes.c_int),
@@ -153,7 +155,7 @@ class PerformanceStruct(ctypes.Structure):
 
 
 class AlgorithmPerformance(NamedTuple):
-    """One row of a Find or Get ... Algorithm answer, with the documented member names."""
+    """Hold one row of a Find or Get ... Algorithm answer, with the documented member names."""
 
     algo: int
     status: cudnnStatus_t
@@ -172,7 +174,7 @@ PERFORMANCE_ALGORITHMS: dict[str, type[IntEnum]] = {
 
 
 def performance_record(structure: PerformanceStruct, algorithms: type[IntEnum]) -> AlgorithmPerformance:
-    """The structure as plain Python."""
+    """Return the structure as plain Python."""
     return AlgorithmPerformance(
         named(algorithms, structure.algo),
         documented_status(structure.status),
@@ -185,7 +187,7 @@ def performance_record(structure: PerformanceStruct, algorithms: type[IntEnum]) 
 
 
 class AlgorithmUnion(ctypes.Structure):
-    """cudnnAlgorithm_t: a union of algorithm enumerations, all of them C ints, passed by value."""
+    """Mirror cudnnAlgorithm_t: a union of algorithm enumerations, all C ints, passed by value."""
 
     _fields_ = (("algo", ctypes.c_int),)
 
@@ -194,7 +196,7 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(
 
 
 def callback_text(address: int) -> str:
-    """A log message: every line ends with NUL and the whole message with one more; kept as it is."""
+    """Return a log message unchanged: every line ends with NUL, and the whole message with one more."""
     text = ""
     while line := ctypes.string_at(address):
         text += line.decode(errors="replace") + "\0"
@@ -203,12 +205,12 @@ def callback_text(address: int) -> str:
 
 
 def element_type(base: str) -> Any:
-    """The ctypes type of one element of a documented C type (enumerations are ints)."""
+    """Return the ctypes type of one element of a documented C type (enumerations are ints)."""
     return ctypes.c_int if base in ENUMERATIONS else SCALARS[base]
 
 
 def python_value(base: str, number: Any) -> Any:
-    """A C scalar read back, as an enumerator where the type is an enumeration."""
+    """Return a C scalar in Python, as an enumerator if its type is an enumeration."""
     if base == "cudnnStatus_t":
         return documented_status(number)
     return named(ENUMERATIONS[base], number) if base in ENUMERATIONS else number
