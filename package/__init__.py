@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 def judge(operation: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], random: bool = False) -> Any:
     """Judge the outputs that any kernel made of these inputs; returns a verdict.
 
-    operation: what was computed, or its text. inputs, outputs: operand -> array. random: the inputs are independent random numbers, for which the
-    judge has sharper rules (``dualdnn.reference.harness``).
+    operation: an ``Operation``, or the text that ``dualdnn.api.operations.parse`` reads. inputs, outputs: operand -> array. random: whether the inputs
+    are independent random numbers; then the judge also holds the root mean square and the mean of the errors (docs/tolerance.md).
     """
     from dualdnn.reference.harness import judge
 

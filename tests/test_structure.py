@@ -1,4 +1,5 @@
-"""The house: who may import whom, one file per family on every floor. The rooms of accelerated/ are in accelerated/test_rooms.py."""
+"""Check the layers: which package may import which, and that each family has a file in every package. tests/accelerated/test_rooms.py checks the
+folders of accelerated/."""
 
 from __future__ import annotations
 
@@ -11,8 +12,7 @@ from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("api", "reference", "accelerated", "conformance")
-# The api opens backends (abi/pointers.py: the reference on host pointers of C) and lets the reference judge, inside functions;
-# nothing else looks upwards.
+# reference and accelerated import api. Only OPENERS import upwards, inside functions: they open backends or call the judge.
 ALLOWED = {
     "api": {"api"},
     "reference": {"api", "reference"},
