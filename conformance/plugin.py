@@ -1,7 +1,7 @@
 """Run every case once per subject under pytest, and collect the data of the report.
 
-Cases get ``subject`` (what is judged), ``cudnn`` (its functions), ``handle``, ``caller`` (calls.Caller), ``trial``
-(runs an operation and judges it) and ``refuses`` (checks that a call raises a status and cites a clause).
+Cases get ``subject`` (what is judged), ``cudnn`` (its functions), ``handle`` and ``caller`` (calls.Caller). ``trial``
+runs an operation and judges it; ``refuses`` checks that a call raises a status and cites a clause.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Alignments:
     def likelihood(self) -> tuple[float, float]:
         """Return (ln p(labels), its roundings)."""
         if self.times == 0:
-            return 0.0, 0.0  # No labels have the empty alignment.
+            return 0.0, 0.0  # An empty list of labels has the empty alignment.
         value, error = self.forward
         last = np.stack([value[-1, -2:]]).T
         return float(_log_sum(last)[0]), float(_error_of_log_sum(last, np.stack([error[-1, -2:]]).T)[0])

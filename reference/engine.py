@@ -32,9 +32,9 @@ from .blocks import FLOAT64_BYTES, blocks
 from .spread import Relative, Spread, Steps
 from .view import WHOLE, Array, Place, read, wide_type, write
 
-# The backend sets this, because it needs no bounds.
+# The backend sets this to ask for values without bounds.
 VALUES_ALONE: ContextVar[bool] = ContextVar("VALUES_ALONE", default=False)
-# The judge clears this where inputs are not random.
+# This asks for expected errors; the judge clears it where inputs are not random.
 EXPECTED_ASKED: ContextVar[bool] = ContextVar("EXPECTED_ASKED", default=True)
 ARITHMETIC = "DUALDNN_REFERENCE_ARITHMETIC"
 Number = float | int
@@ -279,7 +279,7 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     if is_narrow() or (selects and selects(operation)):
         tensors = [operation.tensor(name) for name in operation.operands if name not in operation.raw]
         in_float64 = operation.compute_type == DOUBLE or any(spec.data_type == INT32 for spec in tensors)
-        wide = np.float64 if in_float64 else np.float32  # float32 holds all other values; this path has no bit masks.
+        wide = np.float64 if in_float64 else np.float32  # float32 cannot hold 32-bit masks
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 

@@ -42,7 +42,7 @@ class Disagreement:
     got: float
     exact: float
     bound: float
-    ratio: float  # error / allowed error; infinite where only one of result and value is finite
+    ratio: float  # error / allowed error; infinite where the result or the exact value is not finite
 
     def __str__(self) -> str:
         return f"{self.output}{list(self.index)} is {self.got!r}, exact {self.exact!r}, allowed error {self.bound:.3g}"

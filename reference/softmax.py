@@ -75,8 +75,8 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
         if not fast:
             return error
         # Terms below the smallest normal number may be flushed. Everything is undetermined if only the compute type
-        # cannot hold the sum, or if no normal number is left of it or of alpha / sum. Where even wide arithmetic
-        # overflows, exp(x) / inf is 0 for every finite exp(x).
+        # cannot hold the sum. The same holds if no normal number is left of the sum or of alpha / sum. Where even wide
+        # arithmetic overflows, exp(x) / inf is 0 for every finite exp(x).
         exponentials, alpha = np.exp(shifted), abs(operation.alpha)
         flushed = smallest / unit * (1 + count * value) / total + (value * total * smallest / alpha if alpha else 0)
         normal = _total(np.where(exponentials > EDGE * smallest, exponentials, 0), axes)

@@ -1,9 +1,11 @@
 """Compute the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21).
 
-docs/errata.md, D135, D136, D191, D192 and D522, gives the formulas. A coordinate g samples the column (g + 1) (W - 1) /
-2, with an error of ``COLUMN`` roundings of (|g| + 1) (W - 1) / 2. The error moves a sample by at most the error times
-the slope. It may also move the sample across a pixel, where the slope changes. Results that are continuous there use
-the larger slope. The gradient of the coordinate is undetermined there, unless the column is computed without rounding.
+docs/errata.md, D135, D136, D191, D192 and D522, gives the formulas.
+
+A coordinate g samples the column (g + 1) (W - 1) / 2. Its error is ``COLUMN`` roundings of (|g| + 1) (W - 1) / 2. The
+error moves a sample by at most the error times the slope. It may also move the sample across a pixel, where the slope
+changes. Results that are continuous there use the larger slope. The gradient of the coordinate is undetermined there,
+unless the column is computed without rounding.
 """
 
 from __future__ import annotations

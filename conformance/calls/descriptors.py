@@ -139,7 +139,7 @@ SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) 
 
 
 def made(cudnn: Any, spec: Any, *others: Any) -> Any:
-    """A descriptor of the subject with this specification. others: descriptors that it refers to."""
+    """Return a descriptor of the subject with this specification. ``others`` are descriptors that it refers to."""
     name, settings = SETTINGS[type(spec)]
     descriptor = getattr(cudnn, f"cudnnCreate{name}Descriptor")()
     for setter, *values in settings(spec, *others):

@@ -13,10 +13,10 @@ SHOWN_ON = ("cpu", "gpu", "both", "no")
 
 @dataclass(frozen=True)
 class Clause:
-    """One separately testable statement of the document.
+    """Hold one separately testable statement of the document.
 
     `shown_on` says who can show it: host calls alone ("cpu"), only a device ("gpu"), any subject that computes
-    ("both"), nobody ("no"). `reason` says why not everybody can, where somebody said so.
+    ("both"), or nobody ("no"). `reason` says why not everybody can, if known.
     """
 
     id: str

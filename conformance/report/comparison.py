@@ -14,7 +14,7 @@ ABSENT = "not there"
 
 @dataclass(frozen=True)
 class Change:
-    """A case or a clause on a subject, as it was and as it is: in words of outcomes or of states."""
+    """Describe a case or a clause on a subject before and after, in words of outcomes or of states."""
 
     kind: str  # case or clause
     id: str

@@ -25,9 +25,9 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation under judgement. `shows` are the `shown_on` values of the clauses it can show at all.
+    """Describe an implementation under judgement. `shows` are the `shown_on` values of clauses that it can show.
 
-    `asked` is what --subject was given, where that is not the name: `vendor` for `vendor-8907`.
+    `asked` is the argument of --subject if it is not the name: `vendor` for `vendor-8907`.
     """
 
     name: str
@@ -52,12 +52,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case run on one subject. `error_ratio` is its largest |error| / bound, None if it compares no numbers.
+    """Hold the result of one case on one subject.
 
-    `known` says why a failure was known before: the id of a declared difference, or that it was listed as expected. A
-    listed case that passes has it too: it passes unexpectedly. `suspect` says which of the judge's sharper rules its outputs broke
-    though they lie inside their worst case; `norm_ratio` is the largest error in units of the interval of the 2-norm, `rms` and `bias` the
-    largest of its outputs (docs/tolerance.md), None where the rules say nothing. `reproduction` is empty where the subject's own line
+    `error_ratio` is its largest |error| / bound, None if it compares no numbers. `known` says why a failure was known:
+    the id of a declared difference, or that it is listed as expected. A listed case that passes has it too, because it
+    passes unexpectedly.
+
+    `suspect` names the sharper rules that outputs broke inside their worst case. `norm_ratio` is the largest error in
+    units of the interval of the 2-norm. `rms` and `bias` are the largest over its outputs (docs/tolerance.md). These
+    three are None where the rules say nothing. `reproduction` is empty if the subject's own line
     (`Subject.reproduction`) runs the case again.
     """
 
@@ -100,7 +103,7 @@ class CaseResult:
 
     @property
     def is_new_failure(self) -> bool:
-        """Whether it fails, and nobody knew."""
+        """Return whether the case fails without a known reason."""
         return self.outcome == "failed" and not self.known
 
     @property
@@ -120,7 +123,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Skips:
-    """Counts the cases that a subject skipped for one reason, by test. `clauses` are those that the cases cite."""
+    """Count the cases that a subject skipped for one reason, by test. `clauses` are cited by these cases."""
 
     subject: str
     reason: str
@@ -138,13 +141,13 @@ class Skips:
 
     @property
     def count(self) -> int:
-        """The number of cases."""
+        """Return the number of cases."""
         return sum(self.tests.values())
 
 
 @dataclass(frozen=True)
 class Function:
-    """A documented function: the library it belongs to, and whether each subject implements it."""
+    """Describe a documented function: its library, and whether each subject implements it."""
 
     library: str
     implemented: Mapping[str, bool]
@@ -157,7 +160,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Difference:
-    """A place where the document and the vendor's library disagree, and what was decided."""
+    """Describe a disagreement between the document and the vendor's library, and the decision."""
 
     id: str
     function: str

@@ -37,7 +37,7 @@ FOLDER = "conformance-workers"  # key of a worker's input: the folder of its fil
 
 @dataclass(frozen=True)
 class Ended:
-    """How a worker ended, and the clauses that its case names."""
+    """Describe how a worker ended, and the clauses that its case names."""
 
     how: str = "took its process down"
     clauses: tuple[str, ...] = ()

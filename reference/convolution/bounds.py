@@ -237,8 +237,9 @@ def transform_levels(convolution: ConvolutionSpec, image_dims: tuple[int, ...], 
 
 @cache
 def winograd_growth(outputs: int, taps: int) -> float:
-    """Return the largest row of |A'| (|G| 1 * |B'| 1) of F(outputs, taps) with the points 0, 1, -1, 2, -2, 1/2,
-    -1/2 and infinity.
+    """Return the largest row of |A'| (|G| 1 * |B'| 1) of F(outputs, taps).
+
+    The points are 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
     """
     a, g, b = (np.abs(matrix.astype(np.float64)) for matrix in winograd_matrices(outputs, taps))
     return float((a @ (g.sum(axis=1) * b.sum(axis=1))).max())

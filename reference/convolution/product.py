@@ -1,9 +1,9 @@
 """Compute the sum of products of a convolution by matrix products over blocks of output positions.
 
-For each block, the inputs under every filter position are copied side by side (the matrix of GEMM convolution), and
-BLAS multiplies them with the filter. Blocks of output positions, images, filters and terms bound the memory for every
-shape. taps.py handles one filter per group, which is no matrix product. precise_product.py handles double data in
-extended precision.
+For each block, the inputs under every filter position are copied side by side: the matrix of GEMM convolution. BLAS
+multiplies it with the filter. Blocks of output positions, images, filters and terms bound the memory for every shape.
+taps.py handles one filter per group, which is no matrix product. precise_product.py handles double data in extended
+precision.
 """
 
 from __future__ import annotations

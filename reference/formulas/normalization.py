@@ -202,10 +202,9 @@ def _error_of(normalized: float, s: Statistic) -> float:
 
 
 def gradient(o: Any, output: str, index: Index, read: Elements) -> Found:
-    """Return dx = scale * inverse * (dy - (dBias + n * dScale) / m), with the normalised x as n, or another gradient
-    (4.1.2).
+    """Return one gradient (4.1.2), for example dx = scale * inverse * (dy - (dBias + n * dScale) / m).
 
-    dz is the part of dy that the activation passed.
+    n is the normalised x, and dz the part of dy that the activation passed.
     """
     at = _parameter(o, index)
     g = _gradients(o, index, at, read)

@@ -23,7 +23,7 @@ STABLE = 0.25  # share of the argument: an error up to this changes the inverse 
 def inverse_root(value: Array, error: Array) -> tuple[Array, Array]:
     """Return value^-1/2 and its roundings, given an error of the value in units of the compute type.
 
-    The roundings are infinite where the error is too large a share of the value.
+    ``determined`` excludes values for which the error is too large a share for this bound.
     """
     return 1 / np.sqrt(value), np.where(error > 0, error / np.abs(value), 0) + INVERSE_ROUNDINGS
 

@@ -35,8 +35,8 @@ from ..precision import PRECISION
 from ..spread import Steps, few, walked
 from ..view import Array
 
-# x and mean have these roundings in y, for scale * inverse * (x - mean) as well as (scale * inverse) * x - ... . They
-# are the sum with epsilon, the square root and the division (3), and the products and sums (5).
+# x and mean have these roundings in y. This holds for scale * inverse * (x - mean) as well as (scale * inverse) * x -
+# ... . They are the sum with epsilon, the square root and the division (3), and the products and sums (5).
 AFFINE_ROUNDINGS = 8
 STEEP = 0.5  # share of a variance: an error beyond it says little of the inverse root
 BESIDE = 1.01  # factor of what rounding decides, to cover the rounding errors of the rest

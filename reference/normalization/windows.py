@@ -88,7 +88,7 @@ def power(operation: Operation, k: float, factor: float, beta: float, total: Arr
     unit, smallest, largest = PRECISION[operation.compute_type]
     base = k + factor * total
     size = k + abs(factor) * np.abs(total)
-    # These count the factor (rounded twice or three times with the cast), its product, and the addition of k.
+    # The 4 roundings are the factor's (two: the cast, the division by the window), its product's, and that of adding k.
     relative = (np.asarray(terms) + 4) * size / np.abs(base)
     exponent = np.abs(np.log(np.abs(base)))
     uncertain = np.isfinite(base) & (base != 0) & (unit * relative >= 0.5)

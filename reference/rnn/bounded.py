@@ -1,9 +1,9 @@
 """Carry a running error bound along with each number: how far arithmetic in the compute type may be off.
 
 Errors are counted in unit roundoffs of the compute type. Sums and products add the errors of their operands and their
-own roundings. Functions multiply the error of their argument by their slope. If a function's second derivative is at
-most k times the first, the slope within the error is at most ``exp(k * error)`` times the slope at the value. Expected
-errors (spread.py) are carried along in the same way, with squares in place of sizes.
+own roundings. Functions multiply the error of their argument by their slope. Where the second derivative is at most k
+times the first, the slope grows by at most ``exp(k * error)`` within the error. Expected errors (spread.py) are carried
+along in the same way, with squares in place of sizes.
 """
 
 from __future__ import annotations
