@@ -284,10 +284,11 @@ def cudnnDeriveBNTensorDescriptor(
     xDesc: TensorDescriptor,
     mode: cudnnBatchNormMode_t,
 ) -> None:
-    """Describe scale, bias, mean and variance of x, without gaps.
+    """Describe scale, bias, mean and variance of x, packed.
 
-    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
-    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes and 1xCxHxW (1xCxDxHxW) in
+    CUDNN_BATCHNORM_PER_ACTIVATION. The data type is FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md,
+    D042).
     Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
     """
 
@@ -298,10 +299,11 @@ def cudnnDeriveNormTensorDescriptor(
     mode: cudnnNormMode_t,
     groupCnt: SupportsIndex,
 ) -> None:
-    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+    """Describe scale and bias, and mean and variance of x, both identical and packed.
 
-    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
-    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL and 1xCxHxW (1xCxDxHxW) with
+    CUDNN_NORM_PER_ACTIVATION; the section exchanges them (docs/errata.md, D043). The data type is FLOAT for HALF,
+    BFLOAT16 and INT8, else that of x.
     Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
     Source: 3.2.19.
     """
@@ -364,14 +366,17 @@ def cudnnDivisiveNormalizationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not
+    read y.
 
-    d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
-    positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
-    x, means, temp, temp2: described by xDesc; means may be NULL, which is zeros. y: the dimensions, data type (FLOAT, DOUBLE,
-    HALF) and strides of x; 4 or 5 dimensions of any strides. In place (x is y) where the descriptors are identical.
-    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place (c22), an
-    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides (c05).
+    d is the number of spatial dimensions. The sum covers positions of the same channel inside the image, in a window of
+    lrnN positions per spatial dimension. m is the element of means at the window's center.
+    x, means, temp, temp2: described by xDesc; NULL means are zeros. y: the dimensions, data type (FLOAT, DOUBLE, HALF)
+    and strides of x; 4 or 5 dimensions of any strides. In place (x is y) if the descriptors are identical.
+    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place
+    (c22), an
+    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides
+    (c05).
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
 
@@ -1000,8 +1005,9 @@ def cudnnSetLRNDescriptor(
 ) -> None:
     """Describe a normalization by (lrnK + lrnAlpha / window * sum over the window)^-lrnBeta.
 
-    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its center.
-    lrnAlpha: any number; the calls divide it by lrnN (LRN) or by lrnN to the power of the spatial dimensions (divisive).
+    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its
+    center.
+    lrnAlpha: any number; the calls divide it by lrnN (LRN), or by lrnN^d for d spatial dimensions (divisive).
     lrnBeta: at least CUDNN_LRN_MIN_BETA. lrnK: at least CUDNN_LRN_MIN_K.
     Errors: BAD_PARAM for lrnN (c16), lrnBeta (c17) or lrnK (c18) outside their ranges. Source: 3.2.83.
     """
@@ -1344,15 +1350,21 @@ def cudnnBatchNormalizationBackward(
     savedMean: Memory,
     savedInvVariance: Memory,
 ) -> None:
-    """Compute the gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
-    dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
+    """Compute the gradients of the training forward pass, with n = (x - mean) * inverse.
 
-    dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
-    mean and inverse are savedMean and savedInvVariance; where these are NULL, both, the mean and 1 / sqrt(variance + epsilon) of x.
-    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or x where the
-    descriptors are identical. All others: described by bnScaleBiasDiffDesc, as cudnnDeriveBNTensorDescriptor, with any strides.
-    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL (c27),
-    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other data types
+    resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and dx = bnScale * inverse * (dy - (resultBnBiasDiff
+    + n * resultBnScaleDiff) / m).
+    alphaDataDiff and betaDataDiff blend dx; alphaParamDiff and betaParamDiff blend the other two. A beta of 0 reads
+    nothing.
+    mean and inverse are savedMean and savedInvVariance. If both are NULL, they are the mean and 1 / sqrt(variance +
+    epsilon) of x.
+    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or
+    x if the descriptors are identical. bnScaleBiasDiffDesc describes all other tensors, as
+    cudnnDeriveBNTensorDescriptor, with any strides.
+    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL
+    (c27),
+    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other
+    data types
     (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
 
@@ -1388,12 +1400,15 @@ def cudnnBatchNormalizationBackwardEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnBatchNormalizationBackward of dy, with bnOps of dy where the ReLU passed its argument; that is dz, which is overwritten.
+    """Do the same as cudnnBatchNormalizationBackward; with bnOps, dz replaces dy. dz is dy where the ReLU passed its
+    argument, else 0.
 
-    Without z the argument is computed again from x, the statistics, bnScaleData and bnBiasData; with z reserveSpace tells it, as
-    cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with CUDNN_BATCHNORM_OPS_BN.
-    Types and layouts: as of that call; dz of every type.
-    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing activation (c36) or
+    Without z, the argument is computed again from x, the statistics, bnScaleData and bnBiasData. With z, reserveSpace
+    records it, as cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with
+    CUDNN_BATCHNORM_OPS_BN. dz is overwritten.
+    Types and layouts: as in that call; dz supports every type.
+    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing
+    activation (c36) or
     bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
     Source: 4.1.3; docs/errata.md, D155, D156.
     """
@@ -1417,18 +1432,21 @@ def cudnnBatchNormalizationForwardTraining(
     resultSaveMean: Memory,
     resultSaveInvVariance: Memory,
 ) -> None:
-    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not
+    read y.
 
-    mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
-    resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
-    of one element it is NaN), with f = exponentialAverageFactor; NULL, both, where they are not wanted. resultSaveMean and
-    resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon); NULL, both, likewise.
-    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the descriptors
-    are identical. All others: described by bnScaleBiasMeanVarDesc, which has the dimensions and data type of
-    cudnnDeriveBNTensorDescriptor, and any strides. The results of CUDNN_BATCHNORM_SPATIAL_PERSISTENT are those of
-    CUDNN_BATCHNORM_SPATIAL; nothing overflows that does not there.
-    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
-    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
+    mean and the biased variance (1 / m) cover images and positions, or only images per activation.
+    With f = exponentialAverageFactor, resultRunningMean becomes (1 - f) * itself + f * mean. resultRunningVariance
+    likewise takes the unbiased variance (m / (m - 1); NaN for one element). Both are NULL if they are not wanted.
+    resultSaveMean and resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon), or are both NULL.
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place if the
+    descriptors are identical. bnScaleBiasMeanVarDesc describes all other tensors; it has the dimensions and data type
+    of cudnnDeriveBNTensorDescriptor, and any strides.
+    CUDNN_BATCHNORM_SPATIAL_PERSISTENT gives the results of CUDNN_BATCHNORM_SPATIAL, without additional overflow.
+    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results
+    NULL (c35, c36),
+    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other
+    data types
     (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
     """
 
@@ -1459,13 +1477,17 @@ def cudnnBatchNormalizationForwardTrainingEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnBatchNormalizationForwardTraining, then with bnOps a ReLU, or z added and then a ReLU: y = alpha * relu(n + z) + beta * y.
+    """Do the same as cudnnBatchNormalizationForwardTraining, optionally followed by a ReLU, or by adding z and a ReLU.
 
-    Of fused operations x, y and z are NHWC without gaps, of equal dimensions and data types: HALF, FLOAT, DOUBLE, with z HALF alone.
-    Any mode takes them. workspace is not used; reserveSpace has the bytes that the query answers, and keeps for the backward call
-    which elements the ReLU passes. Both may be NULL where they have no bytes.
-    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing activation (c37),
-    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types (c41, c42).
+    bnOps selects the steps: y = alpha * relu(n + z) + beta * y with all of them.
+    For fused operations x, y and z are packed NHWC tensors with equal dimensions and data types: HALF, FLOAT, DOUBLE,
+    or only HALF with z. Every mode supports them.
+    workspace is not used. reserveSpace has the bytes that the query returns, and records for the backward call which
+    elements the ReLU passes. Both may be NULL if they have no bytes.
+    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing
+    activation (c37),
+    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types
+    (c41, c42).
     Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
 
@@ -1485,14 +1507,19 @@ def cudnnDivisiveNormalizationBackward(
     dx: Memory,
     dMeans: Memory,
 ) -> None:
-    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0
+    reads neither.
 
-    x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
-    the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
-    dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m) over the positions whose windows hold x, with their m).
-    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type (FLOAT,
-    DOUBLE, HALF); 4 or 5 dimensions of any strides. means may be NULL, which is zeros, and dMeans, which is not wanted then.
-    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
+    x and means are independent inputs of the forward formula. s is its sum plus lrnK, and q = dy * x * s^(-lrnBeta -
+    1).
+    The gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window).
+    The gradient of x is dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m)). This sum covers the
+    positions whose windows contain x, each with its own m.
+    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type
+    (FLOAT, DOUBLE, HALF); 4 or 5 dimensions of any strides. NULL means are zeros. dMeans may be NULL if it is not
+    wanted.
+    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05);
+    NOT_SUPPORTED
     for differing strides or data types, other data types, overlapping strides (c19).
     Source: 4.1.6; formula: docs/errata.md, D168.
     """
@@ -1529,7 +1556,7 @@ def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     dBnScaleBiasDesc: TensorDescriptor,
     activationDesc: ActivationDescriptor | None,
 ) -> int:
-    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.8.
     """
@@ -1544,7 +1571,7 @@ def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     bnScaleBiasMeanVarDesc: TensorDescriptor,
     activationDesc: ActivationDescriptor | None,
 ) -> int:
-    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.9.
     """
@@ -1556,9 +1583,10 @@ def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     activationDesc: ActivationDescriptor | None,
     xDesc: TensorDescriptor,
 ) -> int:
-    """Return the bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one per element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
-    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05);
+    NOT_SUPPORTED for
     data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
     """
 
@@ -1577,7 +1605,7 @@ def cudnnGetNormalizationBackwardWorkspaceSize(
     normMeanVarDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """Return the bytes of workspace of cudnnNormalizationBackward: 0.
+    """Return the bytes of workspace of cudnnNormalizationBackward, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.11.
     """
@@ -1595,7 +1623,7 @@ def cudnnGetNormalizationForwardTrainingWorkspaceSize(
     normMeanVarDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """Return the bytes of workspace of cudnnNormalizationForwardTraining: 0.
+    """Return the bytes of workspace of cudnnNormalizationForwardTraining, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.12.
     """
@@ -1609,10 +1637,12 @@ def cudnnGetNormalizationTrainingReserveSpaceSize(
     xDesc: TensorDescriptor,
     groupCnt: SupportsIndex,
 ) -> int:
-    """Return the bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one per element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
-    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
-    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07);
+    NOT_SUPPORTED for
+    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source:
+    4.1.13.
     """
 
 def cudnnLRNCrossChannelBackward(
@@ -1632,12 +1662,13 @@ def cudnnLRNCrossChannelBackward(
 ) -> None:
     """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
-    With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
-    (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the
-    gradient is computed from x, and y is not read.
-    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed.
-    Not in place.
-    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
+    s is the sum of the forward call plus lrnK. gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN *
+    x[c] * (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows contain c). The gradient is computed from
+    x; y, the output of the forward call, is not read.
+    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are
+    DHW-packed. Not in place.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for
+    differing data
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
@@ -1677,11 +1708,16 @@ def cudnnNormalizationBackward(
     reserveSpaceSizeInBytes: SupportsIndex,
     groupCnt: SupportsIndex,
 ) -> None:
-    """Do the same as cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+    """Do the same as cudnnBatchNormalizationBackwardEx, with separate descriptors for scale and bias and for the
+    statistics.
 
-    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
-    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    BFLOAT16 is supported too.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL
+    (c42), a negative
+    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation
+    (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
+    activation
     (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
     """
 
@@ -1715,12 +1751,16 @@ def cudnnNormalizationForwardTraining(
     reserveSpaceSizeInBytes: SupportsIndex,
     groupCnt: SupportsIndex,
 ) -> None:
-    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with separate descriptors for scale and bias and for the
+    statistics.
 
-    BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
-    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
-    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    BFLOAT16 is supported too, and z of every type. algo does not affect the result. The smallest epsilon is 0.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL
+    (c42, c43), a
+    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing
+    activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
+    activation
     (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
     """
 
@@ -2397,28 +2437,32 @@ def cudnnConvolutionBackwardFilter(
     """
 
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
-    """Return a constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+    """Return a constant parameter pack of a sequence, without descriptors, with CUDNN_PTR_NULL and
+    CUDNN_BATCHNORM_PER_ACTIVATION.
 
     Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
 
 def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
-    """Return a plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+    """Return a plan descriptor of a sequence, to be filled by cudnnMakeFusedOpsPlan.
 
     Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
     """
 
 def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
-    """Return a variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+    """Return a variant parameter pack of a sequence, with NULL pointers and zeros.
+
+    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5.
+    """
 
 def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
-    """Destroy the pack; any later use is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+    """Destroy the pack; any later use is BAD_PARAM. Plans that were made from it stay valid. Source: 6.2.6."""
 
 def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
     """Destroy the plan; None does nothing, any later use is BAD_PARAM. Source: 6.2.7."""
 
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
-    """Destroy the pack, not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
+    """Destroy the pack, but not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
 
 class _cudnnFindConvolutionBackwardFilterAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -2467,10 +2511,12 @@ def cudnnFindConvolutionBackwardFilterAlgorithmEx(
     """
 
 def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
-    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change between calls.
 
-    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
-    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
+    the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an
+    epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
     """
 
@@ -2522,28 +2568,34 @@ def cudnnGetFusedOpsConstParamPackAttribute(
     constPack: FusedOpsConstParamPack,
     paramLabel: cudnnFusedOpsConstParamLabel_t,
 ) -> _cudnnGetFusedOpsConstParamPackAttribute:
-    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
+    return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
+    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source:
+    6.2.15.
     """
 
 def cudnnGetFusedOpsVariantParamPackAttribute(
     varPack: FusedOpsVariantParamPack,
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
 ) -> Any:
-    """Return the device memory that was set, None where it is NULL, or the scalar.
+    """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source:
+    6.2.16.
     """
 
 def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
-    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+    """Make a plan from the sequence and the attributes of the pack; return the bytes of workspace that its execution
+    needs.
 
-    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
-    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
-    CUDNN_PTR_NULL are left out.
-    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
-    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    The plan copies what it needs, so the pack and its descriptors may change or be destroyed. After an error, an
+    earlier plan is unchanged. Placeholders say which operands will exist: optional outputs and steps with the
+    placeholder CUDNN_PTR_NULL are omitted.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do
+    not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not
+    supported.
     Source: 6.2.17, tables 23 to 29.
     """
 
@@ -2554,11 +2606,16 @@ def cudnnSetFusedOpsConstParamPackAttribute(
 ) -> None:
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
-    param: for labels that end with DESC a descriptor, of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution for
-    CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor; for CUDNN_PARAM_BN_MODE a
-    cudnnBatchNormMode_t; for placeholders a cudnnFusedOpsPointerPlaceHolder_t. What becomes of the descriptor later does not
-    matter to the pack.
-    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a param of
+    param: depends on the label.
+
+    - Labels that end with DESC take a descriptor: of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution
+    for CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor.
+    - CUDNN_PARAM_BN_MODE takes a cudnnBatchNormMode_t.
+    - Placeholders take a cudnnFusedOpsPointerPlaceHolder_t.
+
+    Later changes of the descriptor do not affect the pack.
+    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a
+    param of
     another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
     """
 
@@ -2567,11 +2624,12 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
     ptr: Memory,
 ) -> None:
-    """Put a device pointer or a scalar into the pack; None is NULL, and 0 for scalars.
+    """Store a device pointer or a scalar in the pack; None is NULL, and 0 for scalars.
 
-    ptr: device memory for CUDNN_PTR labels, which is looked at when the operations are executed; a number for CUDNN_SCALAR labels,
-    which is copied: an integer (size_t, int64_t) or a real number (double).
-    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
+    ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
+    number, which is copied: an integer (size_t, int64_t) or a real number (double).
+    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is
+    no number
     of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
 
@@ -2579,9 +2637,11 @@ def cudnnAdvInferVersionCheck() -> None:
     """Succeed if all parts of the package have the same version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
 
 def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: SupportsIndex) -> None:
-    """Compile what calls with rnnDesc on batches of miniBatch sequences need, and let them run by it until a setter changes rnnDesc.
+    """Compile the kernels for calls with rnnDesc on batches of miniBatch sequences, and use them until a setter changes
+    rnnDesc.
 
-    Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc
+    Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure
+    rnnDesc
     (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c11);
     RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
     """
@@ -2594,18 +2654,21 @@ def cudnnCreatePersistentRNNPlan(
     minibatch: SupportsIndex,
     dataType: cudnnDataType_t,
 ) -> PersistentRNNPlan:
-    """Return a plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
+    """Return a plan for the current network of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of
+    dataType.
 
-    Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to configure
-    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not take and a
+    Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to
+    configure
+    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not
+    take and a
     dataType that the arithmetic does not (c10). Source: 7.2.4.
     """
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
-    """Return a new RNN data descriptor, not initialised. Source: 7.2.5."""
+    """Return a new, uninitialised RNN data descriptor. Source: 7.2.5."""
 
 def cudnnCreateRNNDescriptor() -> RNNDescriptor:
-    """Return a new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
+    """Return a new RNN descriptor with two bias vectors and everything else zero. Source: 7.2.6."""
 
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """Return a new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
@@ -2614,7 +2677,10 @@ def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.8."""
 
 def cudnnDestroyPersistentRNNPlan(plan: PersistentRNNPlan) -> None:
-    """Destroy the plan; networks that have it keep it. Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9."""
+    """Destroy the plan; networks that use it keep it.
+
+    Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9.
+    """
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.10."""
@@ -2652,14 +2718,18 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     workspace: Memory,
     workspaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNForwardInferenceAlgorithmEx:
-    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
-    memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
-    status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
+    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, ordered by speed.
 
-    findIntensity: above 0 the share of all algorithms that is tried, below 0 that of CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC;
-    0 a quick search of three runs at most; beyond 1 as 1. y, hy and cy are overwritten.
-    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39), a small
-    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36). Source: 7.2.13.
+    Each algorithm runs one or a few times on the caller's memory, so y, hy and cy are overwritten.
+    cudnnGetAlgorithmPerformance reads the results, and cudnnSetRNNAlgorithmDescriptor accepts the algorithm found.
+    Unsupported algorithms come last, with their status and the time -1.
+    findIntensity: a positive value is the share of all algorithms to try. A negative value is the share of
+    CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC. 0 selects a quick search of at most three runs. Values are clamped to
+    -1 to 1.
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39),
+    a small
+    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36).
+    Source: 7.2.13.
     """
 
 class _cudnnGetAttnDescriptor(NamedTuple):
@@ -2723,10 +2793,16 @@ def cudnnGetMultiHeadAttnWeights(
     """
 
 def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """Return how many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+    """Return the maximum number of results of cudnnFindRNNBackwardDataAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.17.
+    """
 
 def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
-    """Return the bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+    """Return the bias mode; a fresh descriptor has CUDNN_RNN_DOUBLE_BIAS.
+
+    Errors: BAD_PARAM for NULL (c04). Source: 7.2.18.
+    """
 
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
@@ -2741,9 +2817,9 @@ def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     arrayLengthRequested: SupportsIndex,
 ) -> _cudnnGetRNNDataDescriptor:
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
-    type, 0 where NULL was given.
+    """Return what was set, with at most arrayLengthRequested entries of seqLengthArray.
 
+    paddingFill is a number of the data type, or 0 if NULL was given.
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
     """
 
@@ -2758,7 +2834,10 @@ class _cudnnGetRNNDescriptor_v6(NamedTuple):
     mathPrec: cudnnDataType_t
 
 def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
-    """What either setter set, not checked. A fresh descriptor returns zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+    """Return what either setter set, without checks. A fresh descriptor returns zeros.
+
+    Errors: BAD_PARAM for NULL (c08). Source: 7.2.20.
+    """
 
 class _cudnnGetRNNDescriptor_v8(NamedTuple):
     algo: cudnnRNNAlgo_t
@@ -2783,10 +2862,16 @@ def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v
     """
 
 def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """Return how many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+    """Return the maximum number of results of cudnnFindRNNForwardInferenceAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.22.
+    """
 
 def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
-    """Return how many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
+    """Return the maximum number of results of cudnnFindRNNForwardTrainingAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.23.
+    """
 
 def cudnnGetRNNLinLayerBiasParams(
     handle: Handle,
@@ -2798,7 +2883,8 @@ def cudnnGetRNNLinLayerBiasParams(
     linLayerID: SupportsIndex,
     linLayerBiasDesc: FilterDescriptor,
 ) -> Any:
-    """Return a bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+    """Return a bias of a pseudo-layer inside w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc
+    becomes {1, rows, 1}.
 
     Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
     linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.
@@ -2814,16 +2900,17 @@ def cudnnGetRNNLinLayerMatrixParams(
     linLayerID: SupportsIndex,
     linLayerMatDesc: FilterDescriptor,
 ) -> Any:
-    """Return a matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+    """Return a matrix of a pseudo-layer inside w, as a slice of a buffer or as an address in other memory; wDesc gives
+    the bytes of w.
 
-    linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
-    network does not have.
+    linLayerMatDesc becomes {1, rows, columns}, row-major. For a matrix that the network does not have, the result is
+    None and linLayerMatDesc returns zeros.
     Errors: BAD_PARAM for NULL (c18), data types (c19), a w that does not begin at an element (c20), a pseudoLayer or
     linLayerID out of range (c21); INVALID_VALUE for elements outside wDesc (c22). Source: 7.2.25.
     """
 
 def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
-    """Return the advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+    """Return the math type for matrix products. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
 
 def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
     """Return whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
@@ -2834,9 +2921,11 @@ def cudnnGetRNNParamsSize(
     xDesc: TensorDescriptor,
     dataType: cudnnDataType_t,
 ) -> int:
-    """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+    """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one
+    step.
 
-    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
+    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED
+    for
     data types that the network does not take (c10). Source: 7.2.28.
     """
 
@@ -2845,7 +2934,10 @@ class _cudnnGetRNNProjectionLayers(NamedTuple):
     outProjSize: int
 
 def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNProjectionLayers:
-    """Return (recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+    """Return (recProjSize, outProjSize), which is (hiddenSize, 0) without projection.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 7.2.29.
+    """
 
 class _cudnnGetRNNTempSpaceSizes(NamedTuple):
     workSpaceSize: int
@@ -2877,11 +2969,14 @@ def cudnnGetRNNWeightParams(
     mDesc: TensorDescriptor | None,
     bDesc: TensorDescriptor | None,
 ) -> _cudnnGetRNNWeightParams:
-    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer inside the first weightSpaceSize bytes of
+    weightSpace.
 
-    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
-    returned; None, and a descriptor that reads as zeros, for what the network does not have.
-    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    Each is a slice of a buffer or an address in other memory. mDesc, bDesc: become packed {1, rows, columns} and {1,
+    rows, 1}; NULL omits that tensor. For a tensor that the network does not have, the result is None and the descriptor
+    returns zeros.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID
+    (c19) that
     the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
     """
@@ -2899,7 +2994,8 @@ def cudnnGetRNNWorkspaceSize(
     seqLength: SupportsIndex,
     xDesc: Sequence[TensorDescriptor],
 ) -> int:
-    """Return the bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of work space for seqLength steps; each entry {batch, input size, 1} of xDesc describes one
+    step.
 
     Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
     NOT_SUPPORTED for data types (c13). Source: 7.2.33.
@@ -2989,14 +3085,17 @@ def cudnnRNNForward(
     reserveSpaceSize: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """Return the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+    """Compute the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
 
-    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
-    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
-    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
-    of what each layer passes to the next one, and its states, which must be set, advance.
-    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    x: vectors of inputSize. y: vectors of projSize, with both directions concatenated. Padding of y gets paddingFill if
+    it is set.
+    hx, hy: {numLayers * directions, batchSize, projSize}. cx, cy: the same with hiddenSize, for CUDNN_LSTM only. NULL
+    hx and cx are zeros; NULL hy and cy are not written. devSeqLengths is not read, because xDesc and yDesc hold the
+    lengths.
+    reserveSpace is written only in training. Training with several layers and the dropout descriptor of rnnDesc drops
+    elements between layers. The dropout states must be set, and they advance.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small
+    (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
     (c43).
     Source: 7.2.36.
@@ -3023,9 +3122,10 @@ def cudnnRNNForwardInference(
     workspace: Memory,
     workspaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNForward in inference, of packed sequences that xDesc and yDesc describe step by step as {batch, vector, 1}.
+    """Do the same as cudnnRNNForward in inference, for packed sequences; xDesc and yDesc describe each step as {batch,
+    vector, 1}.
 
-    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
+    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros; NULL hy and cy are not written.
     Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
@@ -3058,9 +3158,10 @@ def cudnnRNNForwardInferenceEx(
     workSpace: Memory,
     workspaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNForwardInference of sequences in any layout; kDesc to queries are reserved.
+    """Do the same as cudnnRNNForwardInference for sequences in any layout; kDesc to queries are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
     """
 
@@ -3080,7 +3181,10 @@ class _cudnnRNNGetClip_v8(NamedTuple):
     rclip: float
 
 def cudnnRNNGetClip_v8(rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip_v8:
-    """Return (clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+    """Return (clipMode, clipNanOpt, lclip, rclip), or zeros if none was set.
+
+    Errors: BAD_PARAM for NULL (c08). Source: 7.2.40.
+    """
 
 def cudnnRNNSetClip(
     handle: Handle,
@@ -3099,7 +3203,8 @@ def cudnnRNNSetClip_v8(
     lclip: SupportsFloat,
     rclip: SupportsFloat,
 ) -> None:
-    """Limit the state of LSTM cells to lclip to rclip, in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes lclip.
+    """Clip LSTM cell states to the range lclip to rclip in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes
+    lclip.
 
     Errors: BAD_PARAM for NULL (c10), lclip above rclip (c11), NaN (c12), whatever clipMode is. Source: 7.2.42.
     """
@@ -3139,23 +3244,25 @@ def cudnnSetAttnDescriptor(
     """
 
 def cudnnSetPersistentRNNPlan(rnnDesc: RNNDescriptor, plan: PersistentRNNPlan) -> None:
-    """Let calls with rnnDesc run by the plan, until a setter changes rnnDesc.
+    """Run calls with rnnDesc by the plan until a setter changes rnnDesc.
 
     Errors: BAD_PARAM for NULL, another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c04), a plan of another network
     (cudnnRNNAlgo_t/c06). Source: 7.2.44.
     """
 
 def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:
-    """Take the algorithm of an algorithm descriptor: a cudnnRNNAlgo_t, or its number (docs/errata.md, D366).
+    """Set the algorithm from an algorithm descriptor: a cudnnRNNAlgo_t or its number (docs/errata.md, D366).
 
-    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the projection of
+    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the
+    projection of
     the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
     """
 
 def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
-    """Set which biases there are.
+    """Set which biases the network has.
 
-    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS
+    where the
     algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
     """
 
@@ -3171,11 +3278,12 @@ def cudnnSetRNNDataDescriptor(
 ) -> None:
     """Describe a batch of sequences of vectors.
 
-    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors a sequence; or packed:
-    the vectors of step 0 of all sequences, then of step 1, without padding.
-    seqLengthArray: batchSize lengths, 0 to maxSeqLength. Packed, the greatest is maxSeqLength.
-    paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
-    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
+    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors per sequence.
+    The packed layout holds the vectors of step 0 of all sequences, then of step 1, without padding.
+    seqLengthArray: batchSize lengths, 0 to maxSeqLength. In the packed layout, the greatest equals maxSeqLength.
+    paddingFill: a number, stored in dataType, that fills the padding of an output; NULL leaves padding undefined.
+    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16),
+    lengths
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
 
@@ -3191,11 +3299,13 @@ def cudnnSetRNNDescriptor_v6(
     algo: cudnnRNNAlgo_t,
     mathPrec: cudnnDataType_t,
 ) -> None:
-    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+    """Describe a network whose calls' other arguments give its data type and input size; this replaces every earlier
+    setting.
 
-    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
-    dropout.
-    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
+    NULL disables dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
+    mathPrec
     is no type of the arithmetic (c09). Source: 7.2.48.
     """
 
@@ -3216,21 +3326,29 @@ def cudnnSetRNNDescriptor_v8(
     dropoutDesc: DropoutDescriptor | None,
     auxFlags: SupportsIndex,
 ) -> None:
-    """Describe a network of numLayers layers; nothing of an earlier setting remains, the clipping included.
+    """Describe a network of numLayers layers; this replaces every earlier setting, including the clipping.
 
-    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of the output of a cell; hiddenSize
-    switches the recurrent projection off. dropoutDesc: NULL is no dropout. auxFlags: a cudnnRNNPaddingMode_t.
-    mathType is advice; every type is accepted.
-    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations (c34):
-    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS or
+    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of a cell's output;
+    hiddenSize disables the recurrent projection. dropoutDesc: NULL disables dropout. auxFlags: a cudnnRNNPaddingMode_t.
+    mathType is a hint; every type is accepted.
+    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations
+    (c34):
+    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS
+    or
     DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
     """
 
 def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
-    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+    """Set the math type for matrix products, which is a hint.
+
+    Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50.
+    """
 
 def cudnnSetRNNPaddingMode(rnnDesc: RNNDescriptor, paddingMode: cudnnRNNPaddingMode_t) -> None:
-    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+    """Enable or disable padded input and output.
+
+    Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51.
+    """
 
 def cudnnSetRNNProjectionLayers(
     handle: Handle,
@@ -3238,9 +3356,10 @@ def cudnnSetRNNProjectionLayers(
     recProjSize: SupportsIndex,
     outProjSize: SupportsIndex,
 ) -> None:
-    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize disables the projection.
 
-    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another
+    algorithm
     than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
     (c10). Source: 7.2.52.
     """
@@ -3368,10 +3487,12 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNBackwardDataAlgorithmEx:
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
-    runs is not determined: the forward call comes again before a gradient.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardData.
 
-    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
+    After several runs, the contents of dx, dhx, dcx and reserveSpace are undefined. Repeat the forward call before
+    computing a gradient.
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69),
+    small spaces
     (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
     """
 
@@ -3398,9 +3519,10 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNBackwardWeightsAlgorithmEx:
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardWeights; each run adds to dw.
 
-    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35),
+    small spaces
     (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
     """
 
@@ -3433,11 +3555,11 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> _cudnnFindRNNForwardTrainingAlgorithmEx:
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
-    of dropout advance by each.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNForwardTraining.
 
-    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
-    spaces (c55, c56). Source: 8.2.8.
+    reserveSpace holds the result of the last run. Each run advances the dropout states.
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54),
+    small spaces (c55, c56). Source: 8.2.8.
     """
 
 def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
@@ -3511,7 +3633,8 @@ def cudnnGetRNNTrainingReserveSize(
     seqLength: SupportsIndex,
     xDesc: Sequence[TensorDescriptor],
 ) -> int:
-    """Return the bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of reserve space for training with seqLength steps; each entry {batch, input size, 1} of xDesc
+    describes one step.
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
@@ -3611,7 +3734,8 @@ def cudnnRNNBackwardData(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
+    """Do the same as cudnnRNNBackwardData_v8 after cudnnRNNForwardTraining, for packed sequences that are described
+    step by step.
 
     Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
@@ -3641,11 +3765,14 @@ def cudnnRNNBackwardData_v8(
     reserveSpaceSize: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """Compute the gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+    """Compute the gradients dx, dhx and dcx from dy, dhy and dcy, after a cudnnRNNForward in training with the same
+    reserveSpace.
 
-    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
-    zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
-    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
+    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and
+    dcy are zeros; NULL dhx and dcx are not written. hDesc and cDesc may be NULL if all their memory is. devSeqLengths
+    is not read.
+    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too
+    small
     (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
     Source: 8.2.18.
     """
@@ -3682,9 +3809,10 @@ def cudnnRNNBackwardDataEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNBackwardData of sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
+    """Do the same as cudnnRNNBackwardData for sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
     """
 
@@ -3705,7 +3833,8 @@ def cudnnRNNBackwardWeights(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
+    """Do the same as cudnnRNNBackwardWeights_v8 after cudnnRNNBackwardData, for packed sequences that are described
+    step by step.
 
     Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
@@ -3729,11 +3858,14 @@ def cudnnRNNBackwardWeights_v8(
     reserveSpaceSize: SupportsIndex,
     reserveSpace: Memory,
 ) -> None:
-    """Add the gradients of all matrices and biases to dweightSpace, behind cudnnRNNBackwardData_v8 with the same reserveSpace.
+    """Add the gradients of all matrices and biases to dweightSpace, after cudnnRNNBackwardData_v8 with the same
+    reserveSpace.
 
-    x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
-    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
-    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
+    x, hx, y: as in the earlier calls; hx is NULL if it was NULL there. devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit
+    each
+    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several
+    lengths,
     or with DOUBLE data (c21). Source: 8.2.21.
     """
 
@@ -3753,7 +3885,7 @@ def cudnnRNNBackwardWeightsEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNBackwardWeights of sequences in any layout.
+    """Do the same as cudnnRNNBackwardWeights for sequences in any layout.
 
     Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent
     algorithm does not take (c18). Source: 8.2.22.
@@ -3782,7 +3914,7 @@ def cudnnRNNForwardTraining(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
+    """Do the same as cudnnRNNForward in training, with the descriptors of cudnnRNNForwardInference.
 
     Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
     NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
@@ -3818,9 +3950,10 @@ def cudnnRNNForwardTrainingEx(
     reserveSpace: Memory,
     reserveSpaceSizeInBytes: SupportsIndex,
 ) -> None:
-    """cudnnRNNForwardTraining of sequences in any layout; kDesc to queries are reserved.
+    """Do the same as cudnnRNNForwardTraining for sequences in any layout; kDesc to queries are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
 

@@ -1,4 +1,4 @@
-"""Implement a constant parameter pack as a plan reads it: which operands there will be, and what the tables demand of their descriptors."""
+"""Read a constant parameter pack for a plan: which operands exist, and what the tables require of their descriptors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ...relations import writable_layout
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ...support.fused_ops import ACTIVATION_CLAUSES, MODE_CLAUSES, OPERANDS, SHAPE_CLAUSES, promise_of
 
-UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"  # where no clause says more
+UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"  # This clause applies if no other one does.
 NULL = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL
-WORD = 32  # bits of a bit mask's element
+WORD = 32  # bits per element of a bit mask
 SPATIAL = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT)
 RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
 _PLACEHOLDERS = {name: promise_of(pointer) for pointer, name in OPERANDS.items()}
 
 
 class Attributes:
-    """The attributes of one constant parameter pack."""
+    """Read and check the attributes of one constant parameter pack."""
 
     def __init__(self, pack) -> None:
         self.pack, self.ops = pack, pack.ops
 
     def descriptor(self, name):
-        """Return the specification of a descriptor; BAD_PARAM where the pack has none."""
+        """Return the specification of a descriptor; raise BAD_PARAM if the pack does not have it."""
         spec = self.pack.get(Const[f"CUDNN_PARAM_{name}"])
         expect(
             spec is not None, BAD_PARAM, INCORRECT_PARAMETER, f"CUDNN_PARAM_{name} is NULL, {self.ops.name} needs it"
@@ -32,19 +32,20 @@ class Attributes:
         return spec
 
     def promises(self, operand):
-        """Return whether the variant parameter pack will have memory for an operand."""
+        """Return whether the variant parameter pack will hold memory for an operand."""
         return (self.pack.get(_PLACEHOLDERS[operand]) or NULL) != NULL
 
     def operand(self, operand, name):
-        """Return the descriptor of an operand; None where its pointer will be NULL."""
+        """Return the descriptor of an operand, or None if its pointer will be NULL."""
         return self.descriptor(name) if self.promises(operand) else None
 
     def optional(self, operand, name):
-        """Return the descriptor of an operand whose step becomes a NOP without pointer or descriptor; None then."""
+        """Return the descriptor of an operand, or None if its step becomes a NOP because pointer or descriptor is
+        missing."""
         return self.pack.get(Const[f"CUDNN_PARAM_{name}"]) if self.promises(operand) else None
 
     def required(self, operand, name):
-        """Return the descriptor of an operand that the sequence cannot do without."""
+        """Return the descriptor of an operand that the sequence requires."""
         placeholder = _PLACEHOLDERS[operand].name
         expect(
             self.promises(operand),
@@ -55,7 +56,8 @@ class Attributes:
         return self.descriptor(name)
 
     def per_channel(self, channels, rank, **tensors):
-        """BAD_PARAM unless these tensors hold one number for each channel: 1 x C x 1 x 1. tensors: label -> specification or None."""
+        """Raise BAD_PARAM unless these tensors hold one number per channel: 1 x C x 1 x 1. tensors: maps a label to a
+        specification or None."""
         for name, spec in tensors.items():
             if spec is None:
                 continue
@@ -64,13 +66,15 @@ class Attributes:
             expect(spec.dims == wanted, BAD_PARAM, clause, f"CUDNN_PARAM_{name} is {spec.dims}, it must be {wanted}")
 
     def same_dims(self, **tensors):
-        """BAD_PARAM unless the tensors that there are have the same dimensions. tensors: label -> specification or None."""
+        """Raise BAD_PARAM unless the existing tensors have the same dimensions. tensors: maps a label to a
+        specification or None."""
         found = {name: spec.dims for name, spec in tensors.items() if spec is not None}
         listed = ", ".join(f"CUDNN_PARAM_{name} {dims}" for name, dims in found.items())
         expect(len(set(found.values())) <= 1, BAD_PARAM, INCORRECT_PARAMETER, f"dimensions differ: {listed}")
 
     def bit_mask(self, spec, of):
-        """BAD_PARAM or NOT_SUPPORTED unless the bit mask is INT32, a row for each pixel and 32 channels a word."""
+        """Raise BAD_PARAM or NOT_SUPPORTED unless the bit mask is INT32 with one row per pixel and 32 channels per
+        word."""
         if spec is None:
             return
         expect(spec.data_type == INT32, NOT_SUPPORTED, UNSUPPORTED,
@@ -82,14 +86,14 @@ class Attributes:
         writable_layout(CUDNN_PARAM_ACTIVATION_BITMASK_DESC=spec)
 
     def spatial(self):
-        """NOT_SUPPORTED for other batch normalisation modes than the spatial ones."""
+        """Raise NOT_SUPPORTED for batch normalisation modes that are not spatial."""
         mode = self.pack.get(Const.CUDNN_PARAM_BN_MODE) or cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION
         names = " and ".join(kind.name for kind in SPATIAL)
         expect(mode in SPATIAL, NOT_SUPPORTED, MODE_CLAUSES.get(self.ops, UNSUPPORTED),
                f"CUDNN_PARAM_BN_MODE is {mode.name}, supported are {names}")  # fmt: skip
 
     def activation(self):
-        """Return the activation; None where it does nothing. NOT_SUPPORTED for others than RELU and IDENTITY."""
+        """Return the activation, or None for IDENTITY; raise NOT_SUPPORTED for others than RELU and IDENTITY."""
         spec = self.pack.get(Const.CUDNN_PARAM_ACTIVATION_DESC)
         if spec is None:
             return None
@@ -98,7 +102,8 @@ class Attributes:
         return spec if spec.mode == RELU else None
 
     def one_type(self, kinds, **tensors):
-        """NOT_SUPPORTED unless the tensors that there are have one data type, among these. tensors: label -> specification or None."""
+        """Raise NOT_SUPPORTED unless the existing tensors share one data type in ``kinds``. tensors: maps a label to a
+        specification or None."""
         found = {name: spec.data_type for name, spec in tensors.items() if spec is not None}
         listed = ", ".join(f"CUDNN_PARAM_{name} {kind.name}" for name, kind in found.items())
         names = ", ".join(kind.name for kind in kinds)

@@ -19,7 +19,8 @@ _SV, _GV = "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariant
 
 @documented(invalid={"ops": ("c05", NOT_SUPPORTED)})
 def cudnnCreateFusedOpsConstParamPack(ops):
-    """Return a constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+    """Return a constant parameter pack of a sequence, without descriptors, with CUDNN_PTR_NULL and
+    CUDNN_BATCHNORM_PER_ACTIVATION.
 
     Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
@@ -30,7 +31,7 @@ def cudnnCreateFusedOpsConstParamPack(ops):
 
 @documented()
 def cudnnDestroyFusedOpsConstParamPack(constPack):
-    """Destroy the pack; any later use is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+    """Destroy the pack; any later use is BAD_PARAM. Plans that were made from it stay valid. Source: 6.2.6."""
     constPack.destroy()
 
 
@@ -38,11 +39,16 @@ def cudnnDestroyFusedOpsConstParamPack(constPack):
 def cudnnSetFusedOpsConstParamPackAttribute(constPack, paramLabel, param):
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
-    param: for labels that end with DESC a descriptor, of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution for
-    CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor; for CUDNN_PARAM_BN_MODE a
-    cudnnBatchNormMode_t; for placeholders a cudnnFusedOpsPointerPlaceHolder_t. What becomes of the descriptor later does not
-    matter to the pack.
-    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a param of
+    param: depends on the label.
+
+    - Labels that end with DESC take a descriptor: of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution
+    for CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor.
+    - CUDNN_PARAM_BN_MODE takes a cudnnBatchNormMode_t.
+    - Placeholders take a cudnnFusedOpsPointerPlaceHolder_t.
+
+    Later changes of the descriptor do not affect the pack.
+    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a
+    param of
     another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
     """
     _known(paramLabel, constPack, f"{_SC}/c07")
@@ -57,9 +63,11 @@ class ConstParam(NamedTuple):
 
 @documented(invalid={"constPack": "c06", "paramLabel": "c09"})
 def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
-    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+    """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
+    return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
+    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source:
+    6.2.15.
     """
     _known(paramLabel, constPack, f"{_GC}/c09")
     value, kind = constPack.spec.get(paramLabel), DESCRIPTORS.get(const_type(paramLabel))
@@ -72,7 +80,10 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
 
 @documented(invalid={"*": "c03"})
 def cudnnCreateFusedOpsVariantParamPack(ops):
-    """Return a variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+    """Return a variant parameter pack of a sequence, with NULL pointers and zeros.
+
+    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5.
+    """
     pack, labels = FusedOpsVariantParamPack(), VARIANT[ops]
     presets = {None: None, "double": 0.0}
     pack.spec = FusedOpsParamsSpec(ops, labels, tuple(presets.get(scalar_type(label), 0) for label in labels))
@@ -81,17 +92,18 @@ def cudnnCreateFusedOpsVariantParamPack(ops):
 
 @documented()
 def cudnnDestroyFusedOpsVariantParamPack(varPack):
-    """Destroy the pack, not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
+    """Destroy the pack, but not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
     varPack.destroy()
 
 
 @documented(invalid={"varPack": "c03", "paramLabel": "c04"}, unchecked=["ptr"])
 def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
-    """Put a device pointer or a scalar into the pack; None is NULL, and 0 for scalars.
+    """Store a device pointer or a scalar in the pack; None is NULL, and 0 for scalars.
 
-    ptr: device memory for CUDNN_PTR labels, which is looked at when the operations are executed; a number for CUDNN_SCALAR labels,
-    which is copied: an integer (size_t, int64_t) or a real number (double).
-    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
+    ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
+    number, which is copied: an integer (size_t, int64_t) or a real number (double).
+    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is
+    no number
     of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
     _known(paramLabel, varPack, f"{_SV}/c04")
@@ -102,9 +114,10 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 
 @documented(invalid={"varPack": "c04", "paramLabel": "c06"})
 def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
-    """Return the device memory that was set, None where it is NULL, or the scalar.
+    """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source:
+    6.2.16.
     """
     _known(paramLabel, varPack, f"{_GV}/c06")
     return varPack.spec.get(paramLabel)
@@ -120,7 +133,7 @@ def _known(label, pack, clause):
 
 
 def _value(kind, label, value):
-    """What an attribute of this type is set to: a copy."""
+    """Return a copy of the value for an attribute of this type; raise BAD_PARAM if it does not fit."""
     text = f"{label.name} takes {kind}, not {value!r:.200}"
     if kind in DESCRIPTORS:
         right = type(value) is DESCRIPTORS[kind] and value.spec is not None

@@ -31,13 +31,16 @@ from .sequences import SEQUENCES
 _M, _E = "cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"
 PACK = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_16B_ALIGNED
 PACK_BYTES = 16
-OPERATIONS_KEPT = 64  # of a plan: its scalars seldom change
+OPERATIONS_KEPT = 64  # operations cached per plan, because its scalars seldom change
 
 
 @dataclass(frozen=True, eq=False)
 class Pointer:
-    """A device pointer of a plan's variant parameter packs: where it stands in them, the operand that it is, what it was promised to
-    be, and the clauses that it violates where it is NULL or is not, and where it begins elsewhere."""
+    """Describe a device pointer of a plan's variant parameter packs.
+
+    It holds the pointer's position in the packs, its operand, what its placeholder promises, and the clauses that a
+    NULL, an unexpected pointer or a misaligned address violates.
+    """
 
     label: Any
     index: int
@@ -49,13 +52,13 @@ class Pointer:
 
 @dataclass(frozen=True, eq=False)
 class PlanSpec:
-    """A plan that was made: the operation without its scalars, None where there is nothing to do, its pointers, and the operations that
-    were executed, by backend and scalars."""
+    """Hold a plan: its operation without scalars (None if there is nothing to do), its pointers, and executed
+    operations by backend and scalars."""
 
     ops: cudnnFusedOps_t
     operation: Operation | None
     pointers: tuple[Pointer, ...] = field(repr=False)
-    scalars: tuple[int, ...] = field(repr=False)  # where they stand in the packs
+    scalars: tuple[int, ...] = field(repr=False)  # positions in the packs
     executed: dict[Any, Operation] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -76,7 +79,7 @@ class PlanSpec:
 
 @documented(invalid={"ops": "c03"})
 def cudnnCreateFusedOpsPlan(ops):
-    """Return a plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+    """Return a plan descriptor of a sequence, to be filled by cudnnMakeFusedOpsPlan.
 
     Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
     """
@@ -94,13 +97,16 @@ def cudnnDestroyFusedOpsPlan(plan):
 
 @documented(invalid={"*": "c04"}, fresh=["plan"])
 def cudnnMakeFusedOpsPlan(handle, plan, constPack):
-    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+    """Make a plan from the sequence and the attributes of the pack; return the bytes of workspace that its execution
+    needs.
 
-    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
-    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
-    CUDNN_PTR_NULL are left out.
-    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
-    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    The plan copies what it needs, so the pack and its descriptors may change or be destroyed. After an error, an
+    earlier plan is unchanged. Placeholders say which operands will exist: optional outputs and steps with the
+    placeholder CUDNN_PTR_NULL are omitted.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do
+    not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not
+    supported.
     Source: 6.2.17, tables 23 to 29.
     """
     pack = constPack.spec
@@ -112,7 +118,7 @@ def cudnnMakeFusedOpsPlan(handle, plan, constPack):
 
 
 def _with_workspace(handle, operation):
-    """Return (the operation with the workspace that the backend needs for it, its bytes)."""
+    """Return (the operation with the workspace that the backend needs, its bytes)."""
     if operation is None or "workSpace" not in operation.raw:
         return operation, 0
     needed = handle.backend.workspace_bytes(replace(operation, workspace_bytes=0))
@@ -121,10 +127,12 @@ def _with_workspace(handle, operation):
 
 @executing(invalid={"plan": "c02"})
 def cudnnFusedOpsExecute(handle, plan, varPack):
-    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change between calls.
 
-    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
-    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
+    the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an
+    epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
     """
     if varPack.ops is not plan.ops:
@@ -145,7 +153,7 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
 
 
 def _prepared(handle, operation, pack):
-    """Return the operation of a plan with the scalars of a pack, whose workspace is checked."""
+    """Return the operation of a plan with the scalars of a pack, after checking its workspace."""
     operation, _ = _with_workspace(handle, operation)
     operation = _with_scalars(operation, pack)
     if "workSpace" in operation.raw:
@@ -154,7 +162,7 @@ def _prepared(handle, operation, pack):
 
 
 def _memory(handle, pointers, values):
-    """Return the memory of each operand, held to what its placeholder promised."""
+    """Return the memory of each operand, after checking what its placeholder promises."""
     memory = {}
     for pointer in pointers:
         value, promise = values[pointer.index], pointer.promise
@@ -170,10 +178,11 @@ def _memory(handle, pointers, values):
 
 
 def _check_alignment(handle, pointer, value):
-    """BAD_PARAM where 16 bytes were promised and memory begins elsewhere. What is no memory is refused when it is used."""
+    """Raise BAD_PARAM for a misaligned address if 16 bytes were promised. Values that are not memory are refused when
+    they are used."""
     try:
         address = handle.backend.operand(value).address
-    except Exception:  # whatever a foreign object raises
+    except Exception:  # A foreign object may raise anything.
         return
     expect(address % PACK_BYTES == 0, BAD_PARAM, pointer.aligned_clause,
            f"{pointer.label.name} is at {address:#x}, its placeholder is {pointer.promise.name}")  # fmt: skip
@@ -198,7 +207,7 @@ def _with_scalars(operation, pack):
 
 
 def _check_workspace(operation, pack):
-    """BAD_PARAM where the workspace of the pack is too small or missing."""
+    """Raise BAD_PARAM if the workspace of the pack is too small or missing."""
     clauses = WORKSPACE_CLAUSES.get(pack.ops)
     missing, small = map(clause_of, clauses) if clauses else (INCORRECT_PARAMETER, INCORRECT_PARAMETER)
     needed, given = operation.workspace_bytes, pack.get(WORKSPACE_SIZE)

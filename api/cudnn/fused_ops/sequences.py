@@ -1,4 +1,5 @@
-"""Implement the operation of each sequence, from a constant parameter pack: what cudnnMakeFusedOpsPlan demands (docs/errata.md, D298)."""
+"""Make the operation of each sequence from a constant parameter pack, with the checks of cudnnMakeFusedOpsPlan
+(docs/errata.md, D298)."""
 
 from __future__ import annotations
 
@@ -46,8 +47,10 @@ EQUIVALENTS = {
 
 
 def _finalized(a, first):
-    """Return (scale, bias, eqScale, eqBias, their descriptors) of the sequences that finalise statistics. first: the descriptor that says
-    how many channels there are."""
+    """Return (scale, bias, eqScale, eqBias, their descriptors) for the sequences that finalise statistics.
+
+    first: is the descriptor that gives the number of channels.
+    """
     a.spatial()
     wants = {name: a.promises(name) for name in ("eqScale", "eqBias")}
     eq = a.descriptor("BN_EQSCALEBIAS_DESC") if any(wants.values()) else None
@@ -99,8 +102,8 @@ def finalize_inference(a):
 
 
 def _equivalents(a, kind, channels, rank, **tensors):
-    """NOT_SUPPORTED or BAD_PARAM unless the equivalent scales and biases have one number for each channel, of FLOAT or of the type
-    of the data, all the same."""
+    """Raise NOT_SUPPORTED or BAD_PARAM unless the equivalent scales and biases have one number per channel and one
+    type: FLOAT or the data's type."""
     a.one_type((DOUBLE,) if kind == DOUBLE else tuple({kind: None, FLOAT: None}), **tensors)
     a.per_channel(channels, rank, **tensors)
 
@@ -156,14 +159,15 @@ def dbatchnorm(a):
     )  # fmt: skip
 
 
-# What each convolution takes, the preferred algorithm first.
+# These are the configurations that each convolution supports, and its algorithms in order of preference.
 CONFIGURATIONS = (FLOAT_CONFIG, DOUBLE_CONFIG, PSEUDO_HALF, PSEUDO_BFLOAT16)
 FORWARD_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, IMPLICIT_GEMM)
 FILTER_ALGORITHMS = (FILTER_ALGO_1, FILTER_ALGO_0, FILTER_ALGO_3)
 
 
 def _algorithm(problem, algorithms, reason):
-    """Return the first algorithm that takes a problem; NOT_SUPPORTED where there is none. reason: why one does not."""
+    """Return the first algorithm that supports a problem; raise NOT_SUPPORTED if there is none. reason: returns why one
+    does not."""
     names = ", ".join(configuration.name for configuration in CONFIGURATIONS)
     expect(problem.configuration in CONFIGURATIONS, NOT_SUPPORTED, UNSUPPORTED,
            f"x, the filter, CUDNN_PARAM_CONV_DESC and y have the data types of none of {names}")  # fmt: skip
@@ -202,7 +206,7 @@ def conv_bnstats(a):
     found = _forward(a)
     x, y = found["x"], found["y"]
     statistics = [a.optional(name, "YSTATS_DESC") for name in ("ySum", "ySqSum")]
-    if None in statistics:  # either makes the generation of statistics a NOP
+    if None in statistics:  # If either is missing, the generation of statistics becomes a NOP.
         statistics = [None, None]
     a.one_type((DOUBLE if y.data_type == DOUBLE else FLOAT,), YSTATS_DESC=statistics[0])
     a.per_channel(y.dims[1], y.rank, YSTATS_DESC=statistics[0])
@@ -238,8 +242,8 @@ def conv_add(a):
     )  # fmt: skip
 
 
-# sequence -> a function of the attributes that returns the operation, with scalars that do not count; None where all that it would
-# compute becomes a NOP
+# SEQUENCES maps a sequence to a function of the attributes. It returns the operation with placeholder scalars, or None
+# if every step becomes a NOP.
 SEQUENCES = {
     CONV_BNSTATS: conv_bnstats,
     WGRAD: wgrad,

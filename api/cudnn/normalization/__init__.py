@@ -1,4 +1,4 @@
-"""Implement calls of the normalizations."""
+"""Implement the calls of the normalizations."""
 
 from . import batch, batch_ex, divisive, lrn, norm, norm_training
 

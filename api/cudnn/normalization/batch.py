@@ -26,10 +26,11 @@ from .statistics import (
 
 @documented(invalid={"mode": "c12"})
 def cudnnDeriveBNTensorDescriptor(derivedBnDesc, xDesc, mode):
-    """Describe scale, bias, mean and variance of x, without gaps.
+    """Describe scale, bias, mean and variance of x, packed.
 
-    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
-    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes and 1xCxHxW (1xCxDxHxW) in
+    CUDNN_BATCHNORM_PER_ACTIVATION. The data type is FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md,
+    D042).
     Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
     """
     four_or_five("cudnnDeriveBNTensorDescriptor/c08", xDesc=xDesc.spec)
@@ -77,18 +78,21 @@ def cudnnBatchNormalizationForwardTraining(
     handle, mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, exponentialAverageFactor,
     resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
 ):  # fmt: skip
-    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not
+    read y.
 
-    mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
-    resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
-    of one element it is NaN), with f = exponentialAverageFactor; NULL, both, where they are not wanted. resultSaveMean and
-    resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon); NULL, both, likewise.
-    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the descriptors
-    are identical. All others: described by bnScaleBiasMeanVarDesc, which has the dimensions and data type of
-    cudnnDeriveBNTensorDescriptor, and any strides. The results of CUDNN_BATCHNORM_SPATIAL_PERSISTENT are those of
-    CUDNN_BATCHNORM_SPATIAL; nothing overflows that does not there.
-    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
-    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
+    mean and the biased variance (1 / m) cover images and positions, or only images per activation.
+    With f = exponentialAverageFactor, resultRunningMean becomes (1 - f) * itself + f * mean. resultRunningVariance
+    likewise takes the unbiased variance (m / (m - 1); NaN for one element). Both are NULL if they are not wanted.
+    resultSaveMean and resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon), or are both NULL.
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place if the
+    descriptors are identical. bnScaleBiasMeanVarDesc describes all other tensors; it has the dimensions and data type
+    of cudnnDeriveBNTensorDescriptor, and any strides.
+    CUDNN_BATCHNORM_SPATIAL_PERSISTENT gives the results of CUDNN_BATCHNORM_SPATIAL, without additional overflow.
+    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results
+    NULL (c35, c36),
+    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other
+    data types
     (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
     """
     name = "cudnnBatchNormalizationForwardTraining"
@@ -122,15 +126,21 @@ def cudnnBatchNormalizationBackward(
     handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
     bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
 ):  # fmt: skip
-    """Compute the gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
-    dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
+    """Compute the gradients of the training forward pass, with n = (x - mean) * inverse.
 
-    dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
-    mean and inverse are savedMean and savedInvVariance; where these are NULL, both, the mean and 1 / sqrt(variance + epsilon) of x.
-    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or x where the
-    descriptors are identical. All others: described by bnScaleBiasDiffDesc, as cudnnDeriveBNTensorDescriptor, with any strides.
-    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL (c27),
-    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other data types
+    resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and dx = bnScale * inverse * (dy - (resultBnBiasDiff
+    + n * resultBnScaleDiff) / m).
+    alphaDataDiff and betaDataDiff blend dx; alphaParamDiff and betaParamDiff blend the other two. A beta of 0 reads
+    nothing.
+    mean and inverse are savedMean and savedInvVariance. If both are NULL, they are the mean and 1 / sqrt(variance +
+    epsilon) of x.
+    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or
+    x if the descriptors are identical. bnScaleBiasDiffDesc describes all other tensors, as
+    cudnnDeriveBNTensorDescriptor, with any strides.
+    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL
+    (c27),
+    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other
+    data types
     (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
     name = "cudnnBatchNormalizationBackward"

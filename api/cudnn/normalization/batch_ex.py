@@ -59,7 +59,7 @@ def _spec(descriptor):
 
 
 def added_types(cites: Clauses, ops: int, x) -> None:
-    """z is added to HALF alone: Table 11."""
+    """Raise NOT_SUPPORTED unless z is HALF, the only type that Table 11 allows for an addition."""
     clause = "c41" if x.data_type.name == "CUDNN_DATA_FLOAT" else "c42"
     clause = clause if cites is FORWARD else cites.unsupported
     expect(ops < 2 or x.data_type == HALF, NOT_SUPPORTED, cites.cite(clause),
@@ -70,7 +70,7 @@ def added_types(cites: Clauses, ops: int, x) -> None:
 def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     handle, mode, bnOps, xDesc, zDesc, yDesc, bnScaleBiasMeanVarDesc, activationDesc,
 ):  # fmt: skip
-    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationForwardTrainingEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.9.
     """
@@ -95,7 +95,7 @@ def cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
 def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     handle, mode, bnOps, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dBnScaleBiasDesc, activationDesc,
 ):  # fmt: skip
-    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx: 0.
+    """Return the bytes of workspace of cudnnBatchNormalizationBackwardEx, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.8.
     """
@@ -108,9 +108,10 @@ def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
 
 @documented()
 def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, mode, bnOps, activationDesc, xDesc):
-    """Return the bytes of reserve space: one for each element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one per element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
-    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05); NOT_SUPPORTED for
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05);
+    NOT_SUPPORTED for
     data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
     """
     x, cites = xDesc.spec, RESERVE_SIZE
@@ -132,13 +133,17 @@ def cudnnBatchNormalizationForwardTrainingEx(
     exponentialAverageFactor, resultRunningMeanData, resultRunningVarianceData, epsilon, saveMean, saveInvVariance, activationDesc,
     workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnBatchNormalizationForwardTraining, then with bnOps a ReLU, or z added and then a ReLU: y = alpha * relu(n + z) + beta * y.
+    """Do the same as cudnnBatchNormalizationForwardTraining, optionally followed by a ReLU, or by adding z and a ReLU.
 
-    Of fused operations x, y and z are NHWC without gaps, of equal dimensions and data types: HALF, FLOAT, DOUBLE, with z HALF alone.
-    Any mode takes them. workspace is not used; reserveSpace has the bytes that the query answers, and keeps for the backward call
-    which elements the ReLU passes. Both may be NULL where they have no bytes.
-    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing activation (c37),
-    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types (c41, c42).
+    bnOps selects the steps: y = alpha * relu(n + z) + beta * y with all of them.
+    For fused operations x, y and z are packed NHWC tensors with equal dimensions and data types: HALF, FLOAT, DOUBLE,
+    or only HALF with z. Every mode supports them.
+    workspace is not used. reserveSpace has the bytes that the query returns, and records for the backward call which
+    elements the ReLU passes. Both may be NULL if they have no bytes.
+    Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing
+    activation (c37),
+    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types
+    (c41, c42).
     Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
     c, statistics = FORWARD, bnScaleBiasMeanVarDesc
@@ -176,12 +181,15 @@ def cudnnBatchNormalizationBackwardEx(
     dzData, dxDesc, dxData, dBnScaleBiasDesc, bnScaleData, bnBiasData, dBnScaleData, dBnBiasData, epsilon, savedMean,
     savedInvVariance, activationDesc, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnBatchNormalizationBackward of dy, with bnOps of dy where the ReLU passed its argument; that is dz, which is overwritten.
+    """Do the same as cudnnBatchNormalizationBackward; with bnOps, dz replaces dy. dz is dy where the ReLU passed its
+    argument, else 0.
 
-    Without z the argument is computed again from x, the statistics, bnScaleData and bnBiasData; with z reserveSpace tells it, as
-    cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with CUDNN_BATCHNORM_OPS_BN.
-    Types and layouts: as of that call; dz of every type.
-    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing activation (c36) or
+    Without z, the argument is computed again from x, the statistics, bnScaleData and bnBiasData. With z, reserveSpace
+    records it, as cudnnBatchNormalizationForwardTrainingEx left it. y is not read. bnBiasData may be NULL with
+    CUDNN_BATCHNORM_OPS_BN. dz is overwritten.
+    Types and layouts: as in that call; dz supports every type.
+    Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing
+    activation (c36) or
     bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
     Source: 4.1.3; docs/errata.md, D155, D156.
     """

@@ -17,7 +17,7 @@ from ...relations import (
 )
 from ...status import BAD_PARAM, NOT_SUPPORTED
 
-# No list in the document; what NVIDIA's library computes (docs/errata.md, D051).
+# The document has no list of types; these follow NVIDIA's library (docs/errata.md, D051).
 TYPES = (FLOAT, DOUBLE, HALF)
 
 
@@ -28,14 +28,17 @@ TYPES = (FLOAT, DOUBLE, HALF)
     memory=[SameMemory("x", "y", "c22", allowed=lambda o: o.x == o.y)],
 )  # fmt: skip
 def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, means, temp, temp2, beta, yDesc, y):
-    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+    """Compute y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not
+    read y.
 
-    d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
-    positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
-    x, means, temp, temp2: described by xDesc; means may be NULL, which is zeros. y: the dimensions, data type (FLOAT, DOUBLE,
-    HALF) and strides of x; 4 or 5 dimensions of any strides. In place (x is y) where the descriptors are identical.
-    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place (c22), an
-    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides (c05).
+    d is the number of spatial dimensions. The sum covers positions of the same channel inside the image, in a window of
+    lrnN positions per spatial dimension. m is the element of means at the window's center.
+    x, means, temp, temp2: described by xDesc; NULL means are zeros. y: the dimensions, data type (FLOAT, DOUBLE, HALF)
+    and strides of x; 4 or 5 dimensions of any strides. In place (x is y) if the descriptors are identical.
+    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place
+    (c22), an
+    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides
+    (c05).
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
     name = "cudnnDivisiveNormalizationForward"
@@ -60,14 +63,19 @@ def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, m
 def cudnnDivisiveNormalizationBackward(
     handle, normDesc, mode, alpha, xDesc, x, means, dy, temp, temp2, beta, dxDesc, dx, dMeans,
 ):  # fmt: skip
-    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+    """Compute dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0
+    reads neither.
 
-    x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
-    the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
-    dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m) over the positions whose windows hold x, with their m).
-    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type (FLOAT,
-    DOUBLE, HALF); 4 or 5 dimensions of any strides. means may be NULL, which is zeros, and dMeans, which is not wanted then.
-    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
+    x and means are independent inputs of the forward formula. s is its sum plus lrnK, and q = dy * x * s^(-lrnBeta -
+    1).
+    The gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window).
+    The gradient of x is dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m)). This sum covers the
+    positions whose windows contain x, each with its own m.
+    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type
+    (FLOAT, DOUBLE, HALF); 4 or 5 dimensions of any strides. NULL means are zeros. dMeans may be NULL if it is not
+    wanted.
+    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05);
+    NOT_SUPPORTED
     for differing strides or data types, other data types, overlapping strides (c19).
     Source: 4.1.6; formula: docs/errata.md, D168.
     """

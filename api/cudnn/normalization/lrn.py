@@ -12,7 +12,7 @@ from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...relations import data_type_among, not_overlapping, rank_between, same_data_type, same_dims, scaling
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 
-# No list in the document; what NVIDIA's library computes (docs/errata.md, D079).
+# The document has no list of types; these follow NVIDIA's library (docs/errata.md, D079).
 TYPES = (FLOAT, DOUBLE, HALF)
 
 
@@ -29,8 +29,9 @@ def cudnnCreateLRNDescriptor():
 def cudnnSetLRNDescriptor(normDesc, lrnN, lrnAlpha, lrnBeta, lrnK):
     """Describe a normalization by (lrnK + lrnAlpha / window * sum over the window)^-lrnBeta.
 
-    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its center.
-    lrnAlpha: any number; the calls divide it by lrnN (LRN) or by lrnN to the power of the spatial dimensions (divisive).
+    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its
+    center.
+    lrnAlpha: any number; the calls divide it by lrnN (LRN), or by lrnN^d for d spatial dimensions (divisive).
     lrnBeta: at least CUDNN_LRN_MIN_BETA. lrnK: at least CUDNN_LRN_MIN_K.
     Errors: BAD_PARAM for lrnN (c16), lrnBeta (c17) or lrnK (c18) outside their ranges. Source: 3.2.83.
     """
@@ -64,7 +65,8 @@ def cudnnDestroyLRNDescriptor(lrnDesc):
 
 
 def _supported(layouts: str, strided: str, **tensors: TensorSpec) -> None:
-    """4 or 5 dimensions, no overlap (``layouts``); those of 5 dimensions packed in D, H and W (``strided``)."""
+    """Raise an error unless the tensors have 4 or 5 dimensions and no overlap (``layouts``), and 5-D ones are packed in
+    D, H and W (``strided``)."""
     for name, spec in tensors.items():
         expect(spec.rank != 5 or spec.spatially_packed, BAD_PARAM, strided,
                f"{name} has 5 dimensions {spec.dims} that are not DHW-packed: strides {spec.strides}")  # fmt: skip
@@ -101,12 +103,13 @@ def cudnnLRNCrossChannelBackward(
 ):  # fmt: skip
     """Compute dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
 
-    With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
-    (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the
-    gradient is computed from x, and y is not read.
-    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed.
-    Not in place.
-    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
+    s is the sum of the forward call plus lrnK. gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN *
+    x[c] * (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows contain c). The gradient is computed from
+    x; y, the output of the forward call, is not read.
+    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are
+    DHW-packed. Not in place.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for
+    differing data
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """

@@ -24,10 +24,11 @@ NORM = cudnnNormOps_t.CUDNN_NORM_OPS_NORM
 
 @documented(invalid={"mode": "c13"})
 def cudnnDeriveNormTensorDescriptor(derivedNormScaleBiasDesc, derivedNormMeanVarDesc, xDesc, mode, groupCnt):
-    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+    """Describe scale and bias, and mean and variance of x, both identical and packed.
 
-    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
-    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Dimensions are 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL and 1xCxHxW (1xCxDxHxW) with
+    CUDNN_NORM_PER_ACTIVATION; the section exchanges them (docs/errata.md, D043). The data type is FLOAT for HALF,
+    BFLOAT16 and INT8, else that of x.
     Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
     Source: 3.2.19.
     """

@@ -43,7 +43,7 @@ def _spec(descriptor):
 def cudnnGetNormalizationForwardTrainingWorkspaceSize(
     handle, mode, normOps, algo, xDesc, zDesc, yDesc, normScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
 ):  # fmt: skip
-    """Return the bytes of workspace of cudnnNormalizationForwardTraining: 0.
+    """Return the bytes of workspace of cudnnNormalizationForwardTraining, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.12.
     """
@@ -59,7 +59,7 @@ def cudnnGetNormalizationForwardTrainingWorkspaceSize(
 def cudnnGetNormalizationBackwardWorkspaceSize(
     handle, mode, normOps, algo, xDesc, yDesc, dyDesc, dzDesc, dxDesc, dNormScaleBiasDesc, activationDesc, normMeanVarDesc, groupCnt,
 ):  # fmt: skip
-    """Return the bytes of workspace of cudnnNormalizationBackward: 0.
+    """Return the bytes of workspace of cudnnNormalizationBackward, which is 0.
 
     Errors: those of the call for the descriptors. Source: 4.1.11.
     """
@@ -76,10 +76,12 @@ def cudnnGetNormalizationBackwardWorkspaceSize(
 
 @documented(invalid={"algo": ("c10", NOT_SUPPORTED)})
 def cudnnGetNormalizationTrainingReserveSpaceSize(handle, mode, normOps, algo, activationDesc, xDesc, groupCnt):
-    """Return the bytes of reserve space: one for each element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
+    """Return the bytes of reserve space: one per element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
-    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07); NOT_SUPPORTED for
-    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source: 4.1.13.
+    Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07);
+    NOT_SUPPORTED for
+    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source:
+    4.1.13.
     """
     x, cites = xDesc.spec, RESERVE_SIZE
     one_group(cites.cite("c08"), groupCnt)
@@ -105,12 +107,16 @@ def cudnnNormalizationForwardTraining(
     normMeanVarDesc, resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance, activationDesc, zDesc,
     zData, yDesc, yData, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes, groupCnt,
 ):  # fmt: skip
-    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with descriptors of their own for scale and bias, and for the statistics.
+    """Do the same as cudnnBatchNormalizationForwardTrainingEx, with separate descriptors for scale and bias and for the
+    statistics.
 
-    BFLOAT16 too, and z of every type. algo changes nothing. The smallest epsilon is 0.
-    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL (c42, c43), a
-    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    BFLOAT16 is supported too, and z of every type. algo does not affect the result. The smallest epsilon is 0.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL
+    (c42, c43), a
+    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing
+    activation (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
+    activation
     (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
     """
     c = FORWARD
@@ -152,11 +158,16 @@ def cudnnNormalizationBackward(
     normMeanVarDesc, savedMean, savedInvVariance, activationDesc, workSpace, workSpaceSizeInBytes, reserveSpace,
     reserveSpaceSizeInBytes, groupCnt,
 ):  # fmt: skip
-    """Do the same as cudnnBatchNormalizationBackwardEx, with descriptors of their own for scale and bias, and for the statistics; BFLOAT16 too.
+    """Do the same as cudnnBatchNormalizationBackwardEx, with separate descriptors for scale and bias and for the
+    statistics.
 
-    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL (c42), a negative
-    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per activation
+    BFLOAT16 is supported too.
+    Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL
+    (c42), a negative
+    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation
+    (c33), a
+    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
+    activation
     (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
     """
     c = BACKWARD

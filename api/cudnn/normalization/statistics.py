@@ -1,4 +1,4 @@
-"""Implement what the calls of batch normalization and cudnnNormalization* demand alike: of descriptors, statistics and factors."""
+"""Check what batch normalization and cudnnNormalization* require of descriptors, statistics and factors."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from ...relations import data_type_among, rank_between, same_data_type, same_dim
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
 LOWEST_RANK, HIGHEST_RANK = 4, 5
-# Those of the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
+# These types come from the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
 TRAINING_TYPES = (HALF, FLOAT, DOUBLE)
 INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
 NORM_TRAINING_TYPES, NORM_INFERENCE_TYPES = (*TRAINING_TYPES, BFLOAT16), (*INFERENCE_TYPES, BFLOAT16)
-# Of x, to that of its statistics; others keep theirs (docs/errata.md, D042).
+# STATISTICS_TYPES maps the type of x to that of its statistics; other types map to themselves (docs/errata.md, D042).
 STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
 WORD_BYTES = 4
 
 
 def derived(x: TensorSpec, mode: Mode) -> TensorSpec:
-    """Return the description of scale, bias, mean and variance of x, without gaps: 1xCx1x1 or 1xCxHxW (3.2.18, 3.2.19)."""
+    """Return the packed description of scale, bias, mean and variance of x: 1xCx1x1 or 1xCxHxW (3.2.18, 3.2.19)."""
     dims = (1, *x.dims[1:]) if mode in PER_ACTIVATION else (1, x.dims[1], *(1 for _ in x.dims[2:]))
     return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
 
 
 def four_or_five(clause: str, **tensors: TensorSpec) -> None:
-    """All tensors have 4 or 5 dimensions."""
+    """Raise an error unless all tensors have 4 or 5 dimensions."""
     rank_between(clause, LOWEST_RANK, HIGHEST_RANK, BAD_PARAM, **tensors)
 
 
 def described_alike(clause: str, types: str, **tensors: TensorSpec) -> None:
-    """All tensors have the same dimensions (``clause``) and data types (``types``)."""
+    """Raise an error unless all tensors have the same dimensions (``clause``) and data types (``types``)."""
     same_dims(clause, BAD_PARAM, **tensors)
     same_data_type(types, BAD_PARAM, **tensors)
 
 
 def of_statistics(clause: str, x: TensorSpec, mode: Mode, **descriptors: TensorSpec) -> None:
-    """The descriptors have the dimensions and data type that the statistics of x have; any strides without overlap."""
+    """Raise an error unless the descriptors have the dimensions and data type of the statistics of x. Strides must not
+    overlap."""
     wanted = derived(x, mode)
     for name, spec in descriptors.items():
         expect(spec.dims == wanted.dims, BAD_PARAM, clause,
@@ -51,17 +52,17 @@ def of_statistics(clause: str, x: TensorSpec, mode: Mode, **descriptors: TensorS
 
 
 def least_epsilon(clause: str, epsilon: float, least: float = CUDNN_BN_MIN_EPSILON) -> None:
-    """epsilon is at least ``least``; NaN is not."""
+    """Raise an error if epsilon is NaN or below ``least``."""
     expect(epsilon >= least, BAD_PARAM, clause, f"epsilon is {epsilon}, it must be at least {least}")
 
 
 def supported_types(clause: str, types: tuple[object, ...], **tensors: TensorSpec) -> None:
-    """The data type of the tensors is among the supported ones."""
+    """Raise an error unless the data type of each tensor is in ``types``."""
     data_type_among(clause, types, **tensors)  # type: ignore[arg-type]
 
 
 def together(clause: str, **memory: object) -> None:
-    """All of the memory is NULL, or none."""
+    """Raise an error if some, but not all, of the memory is NULL."""
     missing = [name for name, value in memory.items() if value is None]
     expect(
         len(missing) in (0, len(memory)),
@@ -72,20 +73,23 @@ def together(clause: str, **memory: object) -> None:
 
 
 def one_group(clause: str, groupCnt: int) -> None:
-    """groupCnt is 1."""
+    """Raise an error unless groupCnt is 1."""
     expect(groupCnt == 1, NOT_SUPPORTED, clause, f"groupCnt is {groupCnt}, only 1 is supported")
 
 
 def algorithm_for(mode: cudnnNormMode_t, algo: cudnnNormAlgo_t) -> None:
-    """CUDNN_NORM_ALGO_PERSIST serves CUDNN_NORM_PER_CHANNEL alone."""
+    """Raise an error for CUDNN_NORM_ALGO_PERSIST with another mode than CUDNN_NORM_PER_CHANNEL."""
     persists = algo == cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
     expect(not persists or mode == cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, NOT_SUPPORTED, "cudnnNormAlgo_t/c01",
            f"algo {algo.name} supports CUDNN_NORM_PER_CHANNEL only, mode is {mode.name}")  # fmt: skip
 
 
 class Clauses(NamedTuple):
-    """What a call of training, or the query of its sizes, cites: of ranks, of statistics, spatial and per activation, of differing
-    dimensions and data types, of what is not supported, of layouts of fused operations, of their tensors and their activation."""
+    """Hold the clauses that a training call or its size query cites.
+
+    They cover ranks; statistics, spatial and per activation; differing dimensions and data types; unsupported values.
+    The others cover fused operations: their layouts, tensors and activation.
+    """
 
     function: str
     rank: str
@@ -107,10 +111,10 @@ def demanded(
     statistics: Mapping[str, TensorSpec], added: Mapping[str, TensorSpec | None], others: Mapping[str, TensorSpec | None],
     activation: ActivationSpec | None,
 ) -> None:  # fmt: skip
-    """What the calls of training demand of their descriptors.
+    """Raise an error unless the descriptors meet the requirements of the training calls.
 
-    ops: 0 normalization alone, 1 an activation follows, 2 z is added before it. tensors: x first. added: used where z is added;
-    others: where an activation follows.
+    ops: is 0 for normalization alone, 1 if an activation follows, 2 if z is added before it. tensors: has x first.
+    added: is used if z is added. others: is used if an activation follows.
     """
     x = next(iter(tensors.values()))
     used = {**(others if ops > 0 else {}), **(added if ops > 1 else {})}
@@ -128,7 +132,7 @@ def demanded(
 
 
 def rectified(cites: Clauses, activation: ActivationSpec | None) -> None:
-    """The activation of a fused operation is a ReLU (docs/errata.md, D154)."""
+    """Raise an error unless the activation of a fused operation is a ReLU (docs/errata.md, D154)."""
     expect(
         activation is not None,
         BAD_PARAM,
@@ -142,7 +146,7 @@ def rectified(cites: Clauses, activation: ActivationSpec | None) -> None:
 
 
 def packed_nhwc(clause: str, **tensors: TensorSpec) -> None:
-    """Fused operations take tensors without gaps in the order NHWC."""
+    """Raise an error unless the tensors are packed NHWC, as fused operations require."""
     for name, spec in tensors.items():
         wanted = TensorSpec.packed(spec.data_type, spec.dims, NHWC)
         same = all(a == b for a, b, extent in zip(spec.strides, wanted.strides, spec.dims, strict=True) if extent > 1)
@@ -155,11 +159,13 @@ def packed_nhwc(clause: str, **tensors: TensorSpec) -> None:
 
 
 def reserve_bytes(ops: int, x: TensorSpec) -> int:
-    """Return a byte for every element that an activation behind an addition may pass, a word at least, since bits of masks are
-    written a word at a time; else nothing is kept."""
+    """Return the bytes of reserve space: one per element if an activation follows an addition, else 0.
+
+    The minimum is one word, because bits of masks are written a word at a time.
+    """
     return max(x.count, WORD_BYTES) if ops > 1 else 0
 
 
 def large_enough(clause: str, given: int, needed: int) -> None:
-    """The reserve space has the bytes that the query answers."""
+    """Raise an error unless the reserve space has the bytes that the query returns."""
     expect(given >= needed, BAD_PARAM, clause, f"reserveSpaceSizeInBytes is {given}, {needed} bytes are needed")

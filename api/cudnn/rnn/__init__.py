@@ -1,4 +1,4 @@
-"""Implement calls of recurrent networks."""
+"""Implement the calls of recurrent networks."""
 
 from . import (
     backward,

@@ -23,11 +23,14 @@ def cudnnRNNBackwardData_v8(
     handle, rnnDesc, devSeqLengths, yDesc, y, dy, xDesc, dx, hDesc, hx, dhy, dhx, cDesc, cx, dcy, dcx,
     weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
 ):  # fmt: skip
-    """Compute the gradients dx, dhx and dcx, given dy, dhy and dcy, behind a cudnnRNNForward in training with the same reserveSpace.
+    """Compute the gradients dx, dhx and dcx from dy, dhy and dcy, after a cudnnRNNForward in training with the same
+    reserveSpace.
 
-    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and dcy are
-    zeros, NULL dhx and dcx are not written; hDesc and cDesc may be NULL where all their memory is. devSeqLengths is not read.
-    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too small
+    Sequences and states are described as in cudnnRNNForward; padding of dx gets the paddingFill of xDesc. NULL dhy and
+    dcy are zeros; NULL dhx and dcx are not written. hDesc and cDesc may be NULL if all their memory is. devSeqLengths
+    is not read.
+    Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too
+    small
     (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
     Source: 8.2.18.
     """
@@ -58,11 +61,14 @@ def cudnnRNNBackwardWeights_v8(
     handle, rnnDesc, addGrad, devSeqLengths, xDesc, x, hDesc, hx, yDesc, y,
     weightSpaceSize, dweightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
 ):  # fmt: skip
-    """Add the gradients of all matrices and biases to dweightSpace, behind cudnnRNNBackwardData_v8 with the same reserveSpace.
+    """Add the gradients of all matrices and biases to dweightSpace, after cudnnRNNBackwardData_v8 with the same
+    reserveSpace.
 
-    x, hx, y: as in the calls before, hx NULL where it was; devSeqLengths is not read.
-    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit each
-    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths,
+    x, hx, y: as in the earlier calls; hx is NULL if it was NULL there. devSeqLengths is not read.
+    Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit
+    each
+    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several
+    lengths,
     or with DOUBLE data (c21). Source: 8.2.21.
     """
     clause = f"{WEIGHTS}/c23"

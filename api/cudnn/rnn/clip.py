@@ -20,7 +20,8 @@ def _clip(name, range_clause, nan_clause, descriptor, mode, nan, lower, upper):
 
 @documented(invalid={"rnnDesc": "c10"})
 def cudnnRNNSetClip_v8(rnnDesc, clipMode, clipNanOpt, lclip, rclip):
-    """Limit the state of LSTM cells to lclip to rclip, in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes lclip.
+    """Clip LSTM cell states to the range lclip to rclip in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes
+    lclip.
 
     Errors: BAD_PARAM for NULL (c10), lclip above rclip (c11), NaN (c12), whatever clipMode is. Source: 7.2.42.
     """
@@ -42,7 +43,10 @@ class ClipParameters(NamedTuple):
 
 @documented(invalid={"rnnDesc": "c08"})
 def cudnnRNNGetClip_v8(rnnDesc):
-    """Return (clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+    """Return (clipMode, clipNanOpt, lclip, rclip), or zeros if none was set.
+
+    Errors: BAD_PARAM for NULL (c08). Source: 7.2.40.
+    """
     clip = rnnDesc.spec.clip
     return ClipParameters(clip.mode, clip.nan, clip.lower, clip.upper)
 

@@ -19,7 +19,7 @@ KINDS: dict[cudnnDataType_t, type[np.floating]] = {HALF: np.float16, FLOAT: np.f
 
 @documented()
 def cudnnCreateRNNDataDescriptor():
-    """Return a new RNN data descriptor, not initialised. Source: 7.2.5."""
+    """Return a new, uninitialised RNN data descriptor. Source: 7.2.5."""
     return RNNDataDescriptor()
 
 
@@ -35,11 +35,12 @@ def cudnnSetRNNDataDescriptor(
 ):
     """Describe a batch of sequences of vectors.
 
-    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors a sequence; or packed:
-    the vectors of step 0 of all sequences, then of step 1, without padding.
-    seqLengthArray: batchSize lengths, 0 to maxSeqLength. Packed, the greatest is maxSeqLength.
-    paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
-    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
+    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors per sequence.
+    The packed layout holds the vectors of step 0 of all sequences, then of step 1, without padding.
+    seqLengthArray: batchSize lengths, 0 to maxSeqLength. In the packed layout, the greatest equals maxSeqLength.
+    paddingFill: a number, stored in dataType, that fills the padding of an output; NULL leaves padding undefined.
+    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16),
+    lengths
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
     name = "cudnnSetRNNDataDescriptor"
@@ -71,9 +72,9 @@ class RNNDataParameters(NamedTuple):
 
 @documented(invalid={"RNNDataDesc": "c10"})
 def cudnnGetRNNDataDescriptor(RNNDataDesc, arrayLengthRequested):
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
-    type, 0 where NULL was given.
+    """Return what was set, with at most arrayLengthRequested entries of seqLengthArray.
 
+    paddingFill is a number of the data type, or 0 if NULL was given.
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
     """
     expect(arrayLengthRequested >= 0, BAD_PARAM, "cudnnGetRNNDataDescriptor/c12",

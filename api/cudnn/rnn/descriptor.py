@@ -22,14 +22,14 @@ from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED, expect
 
 PADDED = cudnnRNNPaddingMode_t.CUDNN_RNN_PADDED_IO_ENABLED
-# dataType -> mathPrec (7.2.49)
+# PRECISIONS maps dataType to the supported mathPrec (7.2.49).
 PRECISIONS = {HALF: (HALF, FLOAT), FLOAT: (FLOAT,), DOUBLE: (DOUBLE,)}
 SET = "cudnnSetRNNDescriptor_v8"
 
 
 @documented()
 def cudnnCreateRNNDescriptor():
-    """Return a new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
+    """Return a new RNN descriptor with two bias vectors and everything else zero. Source: 7.2.6."""
     return RNNDescriptor()
 
 
@@ -44,13 +44,15 @@ def cudnnSetRNNDescriptor_v8(
     rnnDesc, algo, cellMode, biasMode, dirMode, inputMode, dataType, mathPrec, mathType,
     inputSize, hiddenSize, projSize, numLayers, dropoutDesc, auxFlags,
 ):  # fmt: skip
-    """Describe a network of numLayers layers; nothing of an earlier setting remains, the clipping included.
+    """Describe a network of numLayers layers; this replaces every earlier setting, including the clipping.
 
-    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of the output of a cell; hiddenSize
-    switches the recurrent projection off. dropoutDesc: NULL is no dropout. auxFlags: a cudnnRNNPaddingMode_t.
-    mathType is advice; every type is accepted.
-    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations (c34):
-    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS or
+    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of a cell's output;
+    hiddenSize disables the recurrent projection. dropoutDesc: NULL disables dropout. auxFlags: a cudnnRNNPaddingMode_t.
+    mathType is a hint; every type is accepted.
+    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations
+    (c34):
+    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS
+    or
     DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
     """
     sizes = {"inputSize": inputSize, "hiddenSize": hiddenSize, "projSize": projSize, "numLayers": numLayers}
@@ -79,7 +81,8 @@ def projection_is_supported(
     cell_clause: str = "",
     beyond: str = "",
 ) -> None:
-    """A recurrent projection is one of CUDNN_LSTM by CUDNN_RNN_ALGO_STANDARD, onto no more than hidden elements."""
+    """Raise an error unless a recurrent projection uses CUDNN_LSTM, CUDNN_RNN_ALGO_STANDARD and at most ``hidden``
+    elements."""
     if projected == hidden:
         return
     expect(
@@ -93,7 +96,7 @@ def projection_is_supported(
 
 
 def bias_mode_is_supported(clause: str, algo: cudnnRNNAlgo_t, bias: cudnnRNNBiasMode_t) -> None:
-    """The persistent algorithms take CUDNN_RNN_DOUBLE_BIAS only."""
+    """Raise an error for a persistent algorithm with another bias mode than CUDNN_RNN_DOUBLE_BIAS."""
     expect(algo == STANDARD or bias == DOUBLE_BIAS, NOT_SUPPORTED, clause, f"{bias.name} with {algo.name}")
 
 
@@ -115,7 +118,7 @@ class RNNParameters(NamedTuple):
 
 
 def configured_by_v8(name: str, clause: str, spec: RNNSpec) -> None:
-    """cudnnSetRNNDescriptor_v8 was the last to configure the network."""
+    """Raise an error unless cudnnSetRNNDescriptor_v8 was the last setter to configure the network."""
     text = "rnnDesc was not configured by cudnnSetRNNDescriptor_v8"
     expect(spec.data_type is not None, NOT_INITIALIZED, f"{name}/{clause}", text)
 

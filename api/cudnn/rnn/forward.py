@@ -1,4 +1,4 @@
-"""Implement cudnnRNNForward (7.2.36), and what the calls of all generations check alike."""
+"""Implement cudnnRNNForward (7.2.36) and the checks that the calls of all generations share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...operations.specs import DOUBLE
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
 TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
-STATE_RANK = 3  # pseudo-layer, sequence, element
+STATE_RANK = 3  # dimensions: pseudo-layer, sequence, element
 
 
 def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: str, ragged: str, double: str) -> None:
-    """x and y hold the inputs and outputs of the network, sequence by sequence, in a layout that it takes."""
+    """Raise an error unless x and y hold matching inputs and outputs of the network, in a supported layout."""
     expect(
         x.data_type == network.data_type,
         BAD_PARAM,
@@ -49,27 +49,28 @@ def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: st
 
 
 def state_of(spec: TensorSpec | None) -> TensorSpec | None:
-    """Return the descriptor of states without the dimensions of 1 behind its third (docs/errata.md, rnn-state-rank)."""
+    """Return the descriptor of states without trailing dimensions of 1 after its third (docs/errata.md,
+    rnn-state-rank)."""
     if spec is None or spec.rank <= STATE_RANK or max(spec.dims[STATE_RANK:]) > 1:
         return spec
     return TensorSpec(spec.data_type, spec.dims[:STATE_RANK], spec.strides[:STATE_RANK])
 
 
 def check_state(network: RNNSpec, batch: int, name: str, spec: TensorSpec | None, width: int, clause: str) -> None:
-    """The descriptor of states: (pseudo-layer, sequence, element) without gaps."""
+    """Raise an error unless a descriptor of states is packed (pseudo-layer, sequence, element)."""
     due = TensorSpec.packed(network.data_type, (network.pseudo_layers, batch, width))
     expect(state_of(spec) == due, BAD_PARAM, clause, f"{name} is {spec}, {due} is due")
 
 
 def check_space(name: str, given: int, needed: int, clause: str) -> None:
-    """A buffer of the caller is large enough."""
+    """Raise an error unless a buffer of the caller is large enough."""
     expect(given >= needed, BAD_PARAM, clause, f"{name} is {given}, {needed} bytes are needed")
 
 
 def states(
     network: RNNSpec, hidden: TensorSpec | None, cell: TensorSpec | None, **memory: Any
 ) -> dict[str, TensorSpec | None]:
-    """Return the specification of each state, by operand; None where its memory is NULL, or the cell has no such state."""
+    """Return the specification of each state by operand, or None if its memory is NULL or the cell has no such state."""
     described = {"h": state_of(hidden), "c": state_of(cell) if network.cell == LSTM else None}
     return {name: None if value is None else described[name.removeprefix("d")[0]] for name, value in memory.items()}
 
@@ -86,14 +87,17 @@ def cudnnRNNForward(
     handle, rnnDesc, fwdMode, devSeqLengths, xDesc, x, yDesc, y, hDesc, hx, hy, cDesc, cx, cy,
     weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
 ):  # fmt: skip
-    """Return the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+    """Compute the outputs y of the last layer, and the states hy and cy after the last step of each sequence.
 
-    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
-    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
-    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
-    reserveSpace is written in training only. Training with several layers and the dropout descriptor of rnnDesc drops elements
-    of what each layer passes to the next one, and its states, which must be set, advance.
-    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    x: vectors of inputSize. y: vectors of projSize, with both directions concatenated. Padding of y gets paddingFill if
+    it is set.
+    hx, hy: {numLayers * directions, batchSize, projSize}. cx, cy: the same with hiddenSize, for CUDNN_LSTM only. NULL
+    hx and cx are zeros; NULL hy and cy are not written. devSeqLengths is not read, because xDesc and yDesc hold the
+    lengths.
+    reserveSpace is written only in training. Training with several layers and the dropout descriptor of rnnDesc drops
+    elements between layers. The dropout states must be set, and they advance.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small
+    (c46);
     NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
     (c43).
     Source: 7.2.36.

@@ -1,4 +1,5 @@
-"""Implement what the calls before version 8 check alike: networks without a data type, sequences step by step, weights as filters."""
+"""Check what the calls before version 8 share: networks without a data type, sequences step by step, weights as
+filters."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
 
 @dataclass(frozen=True)
 class Section:
-    """The clauses of a call, by what they are about.
+    """Hold the clauses of a call by topic.
 
-    network, invalid: rnnDesc and the other descriptors, where they are wrong in themselves. shape: what does not fit. ragged,
-    double: what a persistent algorithm does not support. work, reserve: spaces that are too small. failed: of the device.
+    network, invalid: apply to rnnDesc and the other descriptors if they are invalid by themselves. shape: applies to
+    mismatches. ragged, double: apply to what a persistent algorithm does not support. work, reserve: apply to spaces
+    that are too small. failed: applies to device failures.
     """
 
     name: str
@@ -36,12 +38,12 @@ class Section:
     failed: str
 
     def clause(self, kind: str) -> str:
-        """Return the id of a clause; one with a slash is another section's."""
+        """Return the id of a clause; an id with a slash belongs to another section."""
         found = getattr(self, kind)
         return found if "/" in found else f"{self.name}/{found}"
 
     def refused_by(self, *parameters: str) -> dict[str, str]:
-        """Return the clauses of parameters that are wrong in themselves."""
+        """Return the clauses of parameters that are invalid by themselves."""
         return {"rnnDesc": self.network, **dict.fromkeys(parameters, self.invalid)}
 
     @property
@@ -52,7 +54,7 @@ class Section:
 
 
 def sequences(section: Section, name: str, length: int, steps: Sequence[TensorSpec]) -> RNNDataSpec:
-    """Packed sequences that tensors {batch, vector, 1} describe step by step."""
+    """Return the packed sequences that tensors {batch, vector, 1} describe step by step."""
     shape = section.clause("shape")
     check_steps(name, steps, length, shape, shape, shape, section.clause("ragged"))
     batches = [step.dims[0] for step in steps]
@@ -61,7 +63,7 @@ def sequences(section: Section, name: str, length: int, steps: Sequence[TensorSp
 
 
 def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w: FilterSpec) -> RNNSpec:
-    """Return the network that takes x and puts out y, with weights of this description."""
+    """Return the network with input x, output y and weights of this description."""
     shape = section.clause("shape")
     expect(rnn.layers > 0, BAD_PARAM, section.clause("network"), "rnnDesc has not been initialised")
     spec = completed(rnn, x.vector, x.data_type, shape, shape)
@@ -77,7 +79,7 @@ def network_of(section: Section, rnn: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, w
 
 
 def described(section: Section, spec: RNNSpec, batch: int, **descriptors: TensorSpec) -> dict[str, TensorSpec | None]:
-    """Return the descriptors of states, which fit the network; those of cells count for CUDNN_LSTM only."""
+    """Return the descriptors of states after checking that they fit the network; cell states count only for CUDNN_LSTM."""
     for name, state in descriptors.items():
         hidden = "h" in name[:2]
         if hidden or spec.cell == LSTM:
@@ -88,14 +90,14 @@ def described(section: Section, spec: RNNSpec, batch: int, **descriptors: Tensor
 
 
 def spaces(section: Section, work: tuple[int, TensorSpec], reserve: tuple[int, TensorSpec] | None = None) -> None:
-    """The sizes of the spaces are large enough: (given, needed) each."""
+    """Raise an error unless the spaces are large enough; each is (given, needed)."""
     check_space("workSpaceSizeInBytes", work[0], work[1].nbytes, section.clause("work"))
     if reserve is not None:
         check_space("reserveSpaceSizeInBytes", reserve[0], reserve[1].nbytes, section.clause("reserve"))
 
 
 def without_attention(section: Section, **reserved: Any) -> None:
-    """Arguments that are reserved are NULL."""
+    """Raise an error unless the reserved arguments are NULL."""
     for name, value in reserved.items():
         if value is not None:
             raise CudnnError(NOT_SUPPORTED, section.clause("invalid"), f"{name} is reserved, it must be NULL")

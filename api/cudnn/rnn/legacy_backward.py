@@ -1,4 +1,5 @@
-"""Implement the backward calls before version 8 (8.2.17, 8.2.19, 8.2.20, 8.2.22): the operations of the calls of version 8, described otherwise."""
+"""Implement the backward calls before version 8 (8.2.17, 8.2.19, 8.2.20, 8.2.22), which run the operations of version
+8."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def _spaces(section, spec, x, work_bytes, reserve_bytes):
 
 
 def data_operation(section, rnn, y, dy, dx, w, states, memory, work_bytes, reserve_bytes):
-    """Return the operation. states: descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: the same memory."""
+    """Return the operation. states: holds descriptors of hx, dhy, dhx, cx, dcy and dcx. memory: holds their memory."""
     expect(y == dy, BAD_PARAM, section.clause("shape"), f"yDesc is {y}, dyDesc {dy}")
     spec = network_of(section, rnn, dx, y, w)
     states = described(section, spec, dx.batch, **states)
@@ -51,7 +52,8 @@ def cudnnRNNBackwardData(
     handle, rnnDesc, seqLength, yDesc, y, dyDesc, dy, dhyDesc, dhy, dcyDesc, dcy, wDesc, w, hxDesc, hx, cxDesc, cx,
     dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNBackwardData_v8 behind cudnnRNNForwardTraining, of packed sequences that are described step by step.
+    """Do the same as cudnnRNNBackwardData_v8 after cudnnRNNForwardTraining, for packed sequences that are described
+    step by step.
 
     Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
@@ -71,9 +73,10 @@ def cudnnRNNBackwardDataEx(
     dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, dkDesc, dkeys, workSpace, workSpaceSizeInBytes, reserveSpace,
     reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNBackwardData of sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
+    """Do the same as cudnnRNNBackwardData for sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
     """
     without_attention(DATA_EX, dcDesc=dcDesc, dcAttn=dcAttn, dkDesc=dkDesc, dkeys=dkeys)
@@ -91,7 +94,8 @@ def cudnnRNNBackwardWeights(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, workspace, workspaceSizeInBytes, dwDesc, dw,
     reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNBackwardWeights_v8 behind cudnnRNNBackwardData, of packed sequences that are described step by step.
+    """Do the same as cudnnRNNBackwardWeights_v8 after cudnnRNNBackwardData, for packed sequences that are described
+    step by step.
 
     Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
@@ -109,7 +113,7 @@ def cudnnRNNBackwardWeightsEx(
     handle, rnnDesc, xDesc, x, hxDesc, hx, yDesc, y, workSpace, workSpaceSizeInBytes, dwDesc, dw,
     reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNBackwardWeights of sequences in any layout.
+    """Do the same as cudnnRNNBackwardWeights for sequences in any layout.
 
     Errors: BAD_PARAM for rnnDesc (c19), descriptors (c20), small spaces (c21, c22); NOT_SUPPORTED for what a persistent
     algorithm does not take (c18). Source: 8.2.22.

@@ -31,11 +31,13 @@ V6 = "cudnnSetRNNDescriptor_v6"
 def cudnnSetRNNDescriptor_v6(
     handle, rnnDesc, hiddenSize, numLayers, dropoutDesc, inputMode, direction, mode, algo, mathPrec
 ):
-    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+    """Describe a network whose calls' other arguments give its data type and input size; this replaces every earlier
+    setting.
 
-    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
-    dropout.
-    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
+    NULL disables dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
+    mathPrec
     is no type of the arithmetic (c09). Source: 7.2.48.
     """
     for name, size in {"hiddenSize": hiddenSize, "numLayers": numLayers}.items():
@@ -61,16 +63,20 @@ class RNNParametersV6(NamedTuple):
 
 @documented(invalid={"*": "c08"})
 def cudnnGetRNNDescriptor_v6(handle, rnnDesc):
-    """What either setter set, not checked. A fresh descriptor returns zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+    """Return what either setter set, without checks. A fresh descriptor returns zeros.
+
+    Errors: BAD_PARAM for NULL (c08). Source: 7.2.20.
+    """
     s = rnnDesc.spec
     return RNNParametersV6(s.hidden, s.layers, rnnDesc.dropout, s.input_mode, s.direction, s.cell, s.algo, s.precision)
 
 
 @documented(invalid={"rnnDesc": "c04", "biasMode": "c05"})
 def cudnnSetRNNBiasMode(rnnDesc, biasMode):
-    """Set which biases there are.
+    """Set which biases the network has.
 
-    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS
+    where the
     algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
     """
     bias_mode_is_supported("cudnnSetRNNBiasMode/c07", rnnDesc.spec.algo, biasMode)
@@ -79,13 +85,19 @@ def cudnnSetRNNBiasMode(rnnDesc, biasMode):
 
 @documented(invalid={"rnnDesc": "c04"})
 def cudnnGetRNNBiasMode(rnnDesc):
-    """Return the bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+    """Return the bias mode; a fresh descriptor has CUDNN_RNN_DOUBLE_BIAS.
+
+    Errors: BAD_PARAM for NULL (c04). Source: 7.2.18.
+    """
     return rnnDesc.spec.bias
 
 
 @documented(invalid={"rnnDesc": "c06", "paddingMode": "c07"})
 def cudnnSetRNNPaddingMode(rnnDesc, paddingMode):
-    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+    """Enable or disable padded input and output.
+
+    Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51.
+    """
     rnnDesc.change(padded=paddingMode == PADDED)
 
 
@@ -97,21 +109,25 @@ def cudnnGetRNNPaddingMode(rnnDesc):
 
 @documented(invalid={"*": "c07"})
 def cudnnSetRNNMatrixMathType(rnnDesc, mType):
-    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+    """Set the math type for matrix products, which is a hint.
+
+    Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50.
+    """
     rnnDesc.change(math_type=mType)
 
 
 @documented(invalid={"rnnDesc": "c04"})
 def cudnnGetRNNMatrixMathType(rnnDesc):
-    """Return the advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+    """Return the math type for matrix products. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
     return rnnDesc.spec.math_type
 
 
 @documented(invalid={"handle": "c12", "rnnDesc": "c12"})
 def cudnnSetRNNProjectionLayers(handle, rnnDesc, recProjSize, outProjSize):
-    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize disables the projection.
 
-    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another
+    algorithm
     than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
     (c10). Source: 7.2.52.
     """
@@ -137,15 +153,19 @@ class ProjectionParameters(NamedTuple):
 
 @documented(invalid={"handle": "c06", "rnnDesc": "c06"})
 def cudnnGetRNNProjectionLayers(handle, rnnDesc):
-    """Return (recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+    """Return (recProjSize, outProjSize), which is (hiddenSize, 0) without projection.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 7.2.29.
+    """
     return ProjectionParameters(rnnDesc.spec.projected, 0)
 
 
 @documented()
 def cudnnSetRNNAlgorithmDescriptor(handle, rnnDesc, algoDesc):
-    """Take the algorithm of an algorithm descriptor: a cudnnRNNAlgo_t, or its number (docs/errata.md, D366).
+    """Set the algorithm from an algorithm descriptor: a cudnnRNNAlgo_t or its number (docs/errata.md, D366).
 
-    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the projection of
+    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the
+    projection of
     the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
     """
     algorithm, spec = algoDesc.spec.algorithm, rnnDesc.spec

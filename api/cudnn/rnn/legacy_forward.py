@@ -1,4 +1,5 @@
-"""Implement the forward calls before version 8 (7.2.37, 7.2.38, 8.2.23, 8.2.24): the operation of cudnnRNNForward, described otherwise."""
+"""Implement the forward calls before version 8 (7.2.37, 7.2.38, 8.2.23, 8.2.24), which run the operation of
+cudnnRNNForward."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ DESCRIBED = ("xDesc", "hxDesc", "cxDesc", "wDesc", "yDesc", "hyDesc", "cyDesc")
 
 
 def forward_operation(section, rnn, x, y, w, states, memory, work_bytes, reserve_bytes=None):
-    """Return the operation. states: the descriptors hx, cx, hy and cy. memory: the same memory; reserve_bytes None is inference."""
+    """Return the operation. states: holds descriptors of hx, cx, hy and cy. memory: holds their memory. reserve_bytes:
+    is None in inference."""
     training = reserve_bytes is not None
     spec = network_of(section, rnn, x, y, w)
     states = described(section, spec, x.batch, **states)
@@ -39,9 +41,10 @@ def cudnnRNNForwardInference(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     workspace, workspaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNForward in inference, of packed sequences that xDesc and yDesc describe step by step as {batch, vector, 1}.
+    """Do the same as cudnnRNNForward in inference, for packed sequences; xDesc and yDesc describe each step as {batch,
+    vector, 1}.
 
-    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros, NULL hy and cy are not written.
+    wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros; NULL hy and cy are not written.
     Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
@@ -59,7 +62,7 @@ def cudnnRNNForwardTraining(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     workspace, workSpaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNForward in training, described as cudnnRNNForwardInference is.
+    """Do the same as cudnnRNNForward in training, with the descriptors of cudnnRNNForwardInference.
 
     Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
     NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
@@ -80,9 +83,10 @@ def cudnnRNNForwardInferenceEx(
     handle, rnnDesc, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workSpace, workspaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNForwardInference of sequences in any layout; kDesc to queries are reserved.
+    """Do the same as cudnnRNNForwardInference for sequences in any layout; kDesc to queries are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
     """
     without_attention(INFERENCE_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,
@@ -101,9 +105,10 @@ def cudnnRNNForwardTrainingEx(
     kDesc, keys, cDesc, cAttn, iDesc, iAttn, qDesc, queries, workspace, workspaceSizeInBytes,
     reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """cudnnRNNForwardTraining of sequences in any layout; kDesc to queries are reserved.
+    """Do the same as cudnnRNNForwardTraining for sequences in any layout; kDesc to queries are reserved.
 
-    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent algorithm
+    Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent
+    algorithm
     with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
     without_attention(TRAINING_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,

@@ -1,4 +1,5 @@
-"""Implement the weight space before version 8: the input size comes from a tensor, weights are described by filters (7.2.24, 7.2.25, 7.2.28)."""
+"""Implement the weight space before version 8 (7.2.24, 7.2.25, 7.2.28): a tensor gives the input size, filters describe
+weights."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ SIZE = "cudnnGetRNNParamsSize"
 
 @documented(invalid={"rnnDesc": "c06", "xDesc": "c07", "dataType": "c09"})
 def cudnnGetRNNParamsSize(handle, rnnDesc, xDesc, dataType):
-    """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+    """Return the bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one
+    step.
 
-    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
+    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED
+    for
     data types that the network does not take (c10). Source: 7.2.28.
     """
     x = xDesc.spec
@@ -30,7 +33,7 @@ def cudnnGetRNNParamsSize(handle, rnnDesc, xDesc, dataType):
 def _located(
     name, null, types, alignment, outside, handle, rnn, pseudo_layer, x, w, memory, weight_id, descriptor, find
 ):
-    """Return the part of the memory w that holds what ``find`` returns, and its description in a filter descriptor."""
+    """Return the part of the memory w that holds the result of ``find``, and describe it in a filter descriptor."""
     packed("xDesc", x, f"{name}/{null}")
     expect(w.data_type == x.data_type, BAD_PARAM, f"{name}/{types}",
            f"wDesc has data type {w.data_type.name}, xDesc {x.data_type.name}")  # fmt: skip
@@ -47,10 +50,11 @@ def _located(
 
 @documented(invalid={"*": "c18"})
 def cudnnGetRNNLinLayerMatrixParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, w, linLayerID, linLayerMatDesc):
-    """Return a matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+    """Return a matrix of a pseudo-layer inside w, as a slice of a buffer or as an address in other memory; wDesc gives
+    the bytes of w.
 
-    linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
-    network does not have.
+    linLayerMatDesc becomes {1, rows, columns}, row-major. For a matrix that the network does not have, the result is
+    None and linLayerMatDesc returns zeros.
     Errors: BAD_PARAM for NULL (c18), data types (c19), a w that does not begin at an element (c20), a pseudoLayer or
     linLayerID out of range (c21); INVALID_VALUE for elements outside wDesc (c22). Source: 7.2.25.
     """
@@ -62,7 +66,8 @@ def cudnnGetRNNLinLayerMatrixParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, 
 
 @documented(invalid={"*": "c20"})
 def cudnnGetRNNLinLayerBiasParams(handle, rnnDesc, pseudoLayer, xDesc, wDesc, w, linLayerID, linLayerBiasDesc):
-    """Return a bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+    """Return a bias of a pseudo-layer inside w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc
+    becomes {1, rows, 1}.
 
     Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
     linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.

@@ -1,4 +1,5 @@
-"""Implement plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC (7.2.2, 7.2.4, 7.2.9, 7.2.44): for one network and one number of sequences."""
+"""Implement plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC (7.2.2, 7.2.4, 7.2.9, 7.2.44). A plan fits one network and one
+batch size."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan"
 
 
 def planned(network: RNNSpec, batch: int, data_type: cudnnDataType_t) -> RNNSpec:
-    """Return the network with a plan for so many sequences, where its algorithm takes one."""
+    """Return the network with a plan for this batch size, if its algorithm uses plans."""
     return replace(network, plan=RNNPlanSpec(batch, data_type) if network.algo == PERSIST_DYNAMIC else None)
 
 
 def without_plan(network: RNNSpec) -> RNNSpec:
-    """What must be alike of a network and the one that a plan was made for."""
+    """Return the part of a network that must equal the network of a plan."""
     return replace(network, plan=None, dropout=0.0)
 
 
@@ -42,10 +43,13 @@ def _positive(name: str, batch: int) -> None:
 
 @documented()
 def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
-    """Return a plan for the network as it is now, of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of dataType.
+    """Return a plan for the current network of cudnnSetRNNDescriptor_v6, for batches of minibatch sequences of
+    dataType.
 
-    Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to configure
-    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not take and a
+    Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to
+    configure
+    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not
+    take and a
     dataType that the arithmetic does not (c10). Source: 7.2.4.
     """
     spec = rnnDesc.spec
@@ -62,13 +66,16 @@ def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
 
 @documented(fresh=["plan"])
 def cudnnDestroyPersistentRNNPlan(plan):
-    """Destroy the plan; networks that have it keep it. Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9."""
+    """Destroy the plan; networks that use it keep it.
+
+    Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9.
+    """
     plan.destroy()
 
 
 @documented()
 def cudnnSetPersistentRNNPlan(rnnDesc, plan):
-    """Let calls with rnnDesc run by the plan, until a setter changes rnnDesc.
+    """Run calls with rnnDesc by the plan until a setter changes rnnDesc.
 
     Errors: BAD_PARAM for NULL, another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c04), a plan of another network
     (cudnnRNNAlgo_t/c06). Source: 7.2.44.
@@ -82,9 +89,11 @@ def cudnnSetPersistentRNNPlan(rnnDesc, plan):
 
 @documented()
 def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
-    """Compile what calls with rnnDesc on batches of miniBatch sequences need, and let them run by it until a setter changes rnnDesc.
+    """Compile the kernels for calls with rnnDesc on batches of miniBatch sequences, and use them until a setter changes
+    rnnDesc.
 
-    Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc
+    Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure
+    rnnDesc
     (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c11);
     RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
     """
@@ -101,7 +110,7 @@ def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
 
 
 def _smallest(n: RNNSpec, batch: int) -> RNNForward:
-    """Return a forward call of one step, whose kernels are those of any number of steps."""
+    """Return a forward call of one step; its kernels serve any number of steps."""
     x, y = (RNNDataSpec(n.data_type, SEQ_MAJOR, 1, batch, size, (1,) * batch) for size in (n.input_size, n.output_size))
     return RNNForward(
         n, False, x, None, None, weights(n), y, None, None, workspace(n, 1, batch), reserve(n, 1, batch, False)

@@ -23,8 +23,8 @@ from .persistent import planned
 EVERY, REDUCED = (
     (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC),
     (STANDARD, PERSIST_STATIC),
-)  # the whole space of a search, and its usual winners
-QUICK = 3  # runs of a quick search, at most
+)  # The first value holds all algorithms; the second holds the usual winners.
+QUICK = 3  # runs per quick search, the maximum
 SUCCESS, UNMEASURED = cudnnStatus_t.CUDNN_STATUS_SUCCESS, -1.0
 NAMED = {"weightSpace": "w", "dweightSpace": "dw", "workSpace": "workspace"}
 INFERENCE = Section("cudnnFindRNNForwardInferenceAlgorithmEx", "c37", "c38", "c39", "c36", "c36", "c40", "", "c41")
@@ -38,19 +38,28 @@ WEIGHTS = Section("cudnnFindRNNBackwardWeightsAlgorithmEx", "c33", "c34", "c35",
 
 @documented()
 def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle, rnnDesc):
-    """Return how many results cudnnFindRNNForwardInferenceAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.22."""
+    """Return the maximum number of results of cudnnFindRNNForwardInferenceAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.22.
+    """
     return len(EVERY)
 
 
 @documented()
 def cudnnGetRNNForwardTrainingAlgorithmMaxCount(handle, rnnDesc):
-    """Return how many results cudnnFindRNNForwardTrainingAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.23."""
+    """Return the maximum number of results of cudnnFindRNNForwardTrainingAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.23.
+    """
     return len(EVERY)
 
 
 @documented()
 def cudnnGetRNNBackwardDataAlgorithmMaxCount(handle, rnnDesc):
-    """Return how many results cudnnFindRNNBackwardDataAlgorithmEx can have. Errors: BAD_PARAM for NULL. Source: 7.2.17."""
+    """Return the maximum number of results of cudnnFindRNNBackwardDataAlgorithmEx.
+
+    Errors: BAD_PARAM for NULL. Source: 7.2.17.
+    """
     return len(EVERY)
 
 
@@ -72,13 +81,15 @@ def _found(
     section: Section, handle: Any, rnn: Any, make: Callable[[RNNSpec], Operation], memory: Mapping[str, Any],
     intensity: float, count: int,
 ) -> RNNAlgorithmResults:  # fmt: skip
-    """At most ``count`` results, the fastest first, those of algorithms that do not take the network last.
+    """Return at most ``count`` results, ordered by speed, with algorithms that do not support the network last.
 
-    make: the operation of a network; memory: of its operands, by name.
+    make: returns the operation of a network. memory: maps operand names to memory.
     """
     expect(count > 0, BAD_PARAM, INCORRECT_PARAMETER, f"requestedAlgoCount is {count}, not positive")
     algorithms, spec = searched(intensity), rnn.spec
-    operation = make(replace(spec, algo=STANDARD, plan=None))  # which takes every network: what it refuses is wrong
+    operation = make(
+        replace(spec, algo=STANDARD, plan=None)
+    )  # STANDARD supports every network, so any error means invalid arguments.
     given = {**memory, "states": rnn.held("states")}
     operands = usable(section.name, handle, operation, given, NAMED, section.small)
     results = [_tried(handle, _by(make, spec, algorithm), operands) for algorithm in algorithms]
@@ -88,7 +99,8 @@ def _found(
 
 
 def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNNAlgo_t) -> Operation | CudnnError:
-    """Return the operation by an algorithm, with a plan where that needs one; the error where it does not take the network."""
+    """Return the operation by an algorithm, with a plan if it needs one, or the error if it does not support the
+    network."""
     try:
         bias_mode_is_supported("cudnnSetRNNBiasMode/c07", algorithm, spec.bias)
         projection_is_supported("cudnnSetRNNProjectionLayers/c14", algorithm, spec.cell, spec.hidden, spec.projected)
@@ -99,7 +111,7 @@ def _by(make: Callable[[RNNSpec], Operation], spec: RNNSpec, algorithm: cudnnRNN
 
 
 def _tried(handle: Any, operation: Operation | CudnnError, operands: list[Any]) -> tuple[cudnnStatus_t, float, int]:
-    """Return (status, milliseconds, bytes of workspace) of one run."""
+    """Run an operation and return (status, milliseconds, bytes of workspace)."""
     if isinstance(operation, CudnnError):
         return operation.status, UNMEASURED, 0
     nbytes = operation.nbytes("workSpace")
@@ -118,14 +130,14 @@ def _performance(algorithm: cudnnRNNAlgo_t, status: cudnnStatus_t, time: float, 
 
 
 def _specs(*descriptors: Any) -> tuple[Any, ...]:
-    """What the descriptors, or arrays of them, hold."""
+    """Return the specifications of descriptors or arrays of descriptors."""
     return tuple(
         tuple(part.spec for part in found) if isinstance(found, tuple) else found.spec for found in descriptors
     )
 
 
 def _forward(section, handle, rnnDesc, seqLength, described, memory, sizes, findIntensity, requestedAlgoCount):
-    """Return the search of either forward call. described: the descriptors of x, y, w, hx, cx, hy and cy."""
+    """Search the algorithms of either forward call. described: holds the descriptors of x, y, w, hx, cx, hy and cy."""
     x, y, w, *states = _specs(*described)
     data = [sequences(section, name, seqLength, steps) for name, steps in (("xDesc", x), ("yDesc", y))]
     named = dict(zip(("hx", "cx", "hy", "cy"), states, strict=True))
@@ -141,14 +153,18 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes,
 ):  # fmt: skip
-    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, each run once or a few times on the caller's
-    memory, as cudnnGetAlgorithmPerformance reads them: the fastest first, those that do not take the network last, with their
-    status and the time -1. cudnnSetRNNAlgorithmDescriptor takes what it found.
+    """Return (returnedAlgoCount, perfResults): the algorithms of cudnnRNNForwardInference, ordered by speed.
 
-    findIntensity: above 0 the share of all algorithms that is tried, below 0 that of CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC;
-    0 a quick search of three runs at most; beyond 1 as 1. y, hy and cy are overwritten.
-    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39), a small
-    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36). Source: 7.2.13.
+    Each algorithm runs one or a few times on the caller's memory, so y, hy and cy are overwritten.
+    cudnnGetAlgorithmPerformance reads the results, and cudnnSetRNNAlgorithmDescriptor accepts the algorithm found.
+    Unsupported algorithms come last, with their status and the time -1.
+    findIntensity: a positive value is the share of all algorithms to try. A negative value is the share of
+    CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC. 0 selects a quick search of at most three runs. Values are clamped to
+    -1 to 1.
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39),
+    a small
+    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36).
+    Source: 7.2.13.
     """
     memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
               "reserveSpace": None}  # fmt: skip
@@ -162,11 +178,11 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, cxDesc, cx, wDesc, w, yDesc, y, hyDesc, hy, cyDesc, cy,
     findIntensity, requestedAlgoCount, workspace, workspaceSizeInBytes, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNForwardTraining; reserveSpace holds that of the last run, and states
-    of dropout advance by each.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNForwardTraining.
 
-    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54), small
-    spaces (c55, c56). Source: 8.2.8.
+    reserveSpace holds the result of the last run. Each run advances the dropout states.
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54),
+    small spaces (c55, c56). Source: 8.2.8.
     """
     memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
               "reserveSpace": reserveSpace}  # fmt: skip
@@ -181,10 +197,12 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
     dxDesc, dx, dhxDesc, dhx, dcxDesc, dcx, findIntensity, requestedAlgoCount, workspace, workSpaceSizeInBytes,
     reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardData. What dx, dhx, dcx and reserveSpace hold behind several
-    runs is not determined: the forward call comes again before a gradient.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardData.
 
-    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69), small spaces
+    After several runs, the contents of dx, dhx, dcx and reserveSpace are undefined. Repeat the forward call before
+    computing a gradient.
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69),
+    small spaces
     (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
     """
     y_steps, dy_steps, dx_steps, described_w = _specs(yDesc, dyDesc, dxDesc, wDesc)
@@ -207,9 +225,10 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
     handle, rnnDesc, seqLength, xDesc, x, hxDesc, hx, yDesc, y, findIntensity, requestedAlgoCount, workspace,
     workspaceSizeInBytes, dwDesc, dw, reserveSpace, reserveSpaceSizeInBytes,
 ):  # fmt: skip
-    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx, of cudnnRNNBackwardWeights; each run adds to dw.
+    """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardWeights; each run adds to dw.
 
-    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35), small spaces
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35),
+    small spaces
     (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
     """
     x_steps, y_steps, described_w, state = _specs(xDesc, yDesc, dwDesc, hxDesc)

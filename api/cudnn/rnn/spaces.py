@@ -1,4 +1,4 @@
-"""Implement how much temporary memory a network needs (7.2.30, 7.2.33, 8.2.14)."""
+"""Compute how much temporary memory a network needs (7.2.30, 7.2.33, 8.2.14)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
 
 
 def _bytes(clause, space_of, network, steps, batch):
-    """Return the bytes of a network's space. Raises BAD_PARAM with this clause where no memory holds them."""
+    """Return the bytes of a network's space; raise BAD_PARAM with this clause if an address space cannot hold them."""
     nbytes = space_of(network, steps, batch).nbytes
     expect(
         nbytes <= LARGEST_SPACE,
@@ -50,7 +50,8 @@ def _bytes(clause, space_of, network, steps, batch):
 
 
 def _size(name, clauses, space_of, network, length, steps):
-    """Return the bytes that a network needs for sequences described step by step. clauses: rnnDesc, then those of ``check_steps``."""
+    """Return the bytes for sequences that are described step by step. clauses: holds the clause on rnnDesc, then those
+    of ``check_steps``."""
     network_clause, *others = (f"{name}/{clause}" for clause in clauses)
     specs = [descriptor.spec for descriptor in steps]
     check_steps("xDesc", specs, length, *others)
@@ -60,7 +61,8 @@ def _size(name, clauses, space_of, network, length, steps):
 
 @documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
 def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
-    """Return the bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of work space for seqLength steps; each entry {batch, input size, 1} of xDesc describes one
+    step.
 
     Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
     NOT_SUPPORTED for data types (c13). Source: 7.2.33.
@@ -71,7 +73,8 @@ def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
 
 @documented(invalid={"rnnDesc": "c10", "xDesc": "c11"})
 def cudnnGetRNNTrainingReserveSize(handle, rnnDesc, seqLength, xDesc):
-    """Return the bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+    """Return the bytes of reserve space for training with seqLength steps; each entry {batch, input size, 1} of xDesc
+    describes one step.
 
     Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.

@@ -1,4 +1,4 @@
-"""Implement arrays of tensor descriptors, one for each step of a batch of sequences, as the calls before version 8 take them."""
+"""Check arrays with one tensor descriptor per step, as the calls before version 8 take them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .descriptor import PRECISIONS
 
 
 def packed(name: str, spec: TensorSpec, clause: str) -> None:
-    """The descriptor of a step, {batch, vector, 1} without gaps."""
+    """Raise an error unless the descriptor of a step is packed {batch, vector, 1}."""
     expect(
         spec.dims[2:] == (1,),
         BAD_PARAM,
@@ -28,7 +28,8 @@ def packed(name: str, spec: TensorSpec, clause: str) -> None:
 def check_steps(
     name: str, steps: Sequence[TensorSpec], length: int, same: str, falling: str, gaps: str, types: str
 ) -> None:
-    """Descriptors of ``length`` steps: one vector length and data type, batches that do not grow, without gaps."""
+    """Raise an error unless there are ``length`` packed steps with one vector length and data type, and batches do not
+    grow."""
     expect(length > 0, BAD_PARAM, INCORRECT_PARAMETER, f"seqLength is {length}, not positive")
     expect(
         len(steps) == length,
@@ -56,7 +57,8 @@ def check_steps(
 def completed(
     spec: RNNSpec, vector: int, data_type: cudnnDataType_t, size_clause: str, type_clause: str, type_status=BAD_PARAM
 ) -> RNNSpec:
-    """Return the network with the input size and data type that the arguments say, which must be those that it may have already."""
+    """Return the network with the input size and data type of the arguments; raise an error if it already has different
+    ones."""
     expect(spec.layers > 0, BAD_PARAM, size_clause, "rnnDesc has not been initialised")
     known = spec.input_size
     expect(

@@ -1,4 +1,4 @@
-"""Implement the weight space of a network: its size, and where each matrix and bias lies in it (7.2.31, 7.2.32)."""
+"""Implement the weight space of a network: its size, and the position of each matrix and bias (7.2.31, 7.2.32)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...operations.specs import SCALAR_BYTES
 from ...status import BAD_PARAM, INVALID_VALUE, CudnnError, expect
 from .descriptor import configured_by_v8
 
-LARGEST_SPACE = 2**63 - 1  # bytes that an address space can hold
+LARGEST_SPACE = 2**63 - 1  # bytes, the limit of an address space
 PARAMS = "cudnnGetRNNWeightParams"
 
 
@@ -28,7 +28,7 @@ def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
 
 
 def weight_space_size(clause: str, spec: RNNSpec) -> int:
-    """Return the bytes of the weights of a network whose data type and input size are known."""
+    """Return the bytes of the weights of a network with known data type and input size."""
     expect(spec.weight_bytes <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} has {spec.weight_bytes} bytes of weights")
     return spec.weight_bytes
 
@@ -40,11 +40,14 @@ class WeightParameters(NamedTuple):
 
 @documented(invalid={"*": "c20"})
 def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weightSpace, linLayerID, mDesc, bDesc):
-    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+    """Return (mAddr, bAddr): a matrix and a bias of a pseudo-layer inside the first weightSpaceSize bytes of
+    weightSpace.
 
-    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed; NULL leaves the matrix, or the bias, out. A part of a buffer, or the address in other memory, is
-    returned; None, and a descriptor that reads as zeros, for what the network does not have.
-    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    Each is a slice of a buffer or an address in other memory. mDesc, bDesc: become packed {1, rows, columns} and {1,
+    rows, 1}; NULL omits that tensor. For a tensor that the network does not have, the result is None and the descriptor
+    returns zeros.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID
+    (c19) that
     the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
     """
@@ -68,7 +71,7 @@ def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weigh
 
 
 def in_network(spec: RNNSpec, pseudo_layer: int, weight_id: int, layer_clause: str, id_clause: str) -> None:
-    """The network has this pseudo-layer, its cell this linLayerID."""
+    """Raise an error unless the network has this pseudo-layer and its cell this linLayerID."""
     expect(0 <= pseudo_layer < spec.pseudo_layers, BAD_PARAM, layer_clause,
            f"pseudoLayer is {pseudo_layer}, the network has {spec.pseudo_layers}")  # fmt: skip
     expect(weight_id in spec.weight_ids, BAD_PARAM, id_clause,
@@ -76,19 +79,20 @@ def in_network(spec: RNNSpec, pseudo_layer: int, weight_id: int, layer_clause: s
 
 
 class HostCopy(NamedTuple):
-    """Weights that the host can read, of whose memory the address alone is known."""
+    """Refer to weights in host memory, of which only the address is known."""
 
     address: int
     nbytes: None = None
 
 
 def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause: str, on_host: bool = False) -> Any:
-    """Return the operand that the caller gave for the weights; it begins at an element. on_host: other addresses are those of a copy on the host."""
+    """Return the operand for the caller's weights, which begins at an element. on_host: treats plain addresses as host
+    memory."""
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
-    except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
+    except Exception as error:  # A foreign object may raise anything.
         if not (on_host and type(value) is int and value > 0):
             raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from error
         operand = HostCopy(value)
@@ -99,7 +103,8 @@ def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause:
 
 
 def part_of(value: Any, operand: Any, spec: RNNSpec, weights: Weights | None, nbytes: int, clause: str) -> Any:
-    """Return the part of the caller's memory that holds these weights: of a buffer a slice, of other memory the address."""
+    """Return the part of the caller's memory that holds these weights: a slice of a buffer, or an address in other
+    memory."""
     if weights is None:
         return None
     size = SCALAR_BYTES[spec.data_type]
