@@ -1,4 +1,4 @@
-"""arrayOfElements of cudnnBackendSetAttribute and cudnnBackendGetAttribute: memory of the C type that attributeType names."""
+"""Convert arrayOfElements of cudnnBackendSetAttribute and cudnnBackendGetAttribute; attributeType gives its C type."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..enumerations import cudnnBackendAttributeType_t as Type
 from ..status import BAD_PARAM, CudnnError
 from .objects import Objects
 
-MOST_ELEMENTS = 1 << 20  # a larger count is a mistake, and not followed
-# Table 41; the other types are enumerations.
+MOST_ELEMENTS = 1 << 20  # elements per attribute; a larger count is an error, and the array is not read
+# C_TYPES is table 41; the other types are enumerations.
 C_TYPES = {
     Type.CUDNN_TYPE_HANDLE: "uintptr_t",
     Type.CUDNN_TYPE_BOOLEAN: "unsigned char",
@@ -26,13 +26,14 @@ OBJECTS = (Type.CUDNN_TYPE_HANDLE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR)
 
 
 def _elements(function: Function, index: int, ffi: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """What makes the array behind the C argument of this index, of the type that the call names."""
+    """Return a function that maps the C arguments to the array at this index, with the element type that the call
+    names."""
     kind = [p.name for p in function.parameters].index("attributeType")
     return lambda c: ffi.cast(f"{C_TYPES.get(c[kind], 'int')} *", c[index])
 
 
 def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
-    """Return the rule that reads as many elements as elementCount says."""
+    """Return the rule that reads elementCount elements."""
     names = [p.name for p in function.parameters]
     kind, count, array = names.index("attributeType"), names.index("elementCount"), _elements(function, index, ffi)
 
@@ -48,7 +49,7 @@ def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callab
 
 
 def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
-    """Return the rule that stores elements; descriptors become what those that the caller has created, of the same type, are."""
+    """Return the rule that stores elements; the caller's own descriptors receive the contents of returned descriptors."""
     kind, array = [p.name for p in function.parameters].index("attributeType"), _elements(function, index, ffi)
 
     def write(c: tuple[Any, ...], values: Any) -> None:

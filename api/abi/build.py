@@ -1,4 +1,5 @@
-"""Builds ``libcudnn.so.8``, or another face, and ``include/cudnn.h``: seconds, once per version of Python and of this project."""
+"""Build ``libcudnn.so.8``, or another face, and ``include/cudnn.h``: this takes seconds, once per version of Python and
+of this project."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ CALLBACK = Path(__file__).with_name("callback.cpp")
 
 
 class BuildError(ValueError):
-    """The library could not be built; the message says what is missing."""
+    """Report that the library could not be built, and what is missing."""
 
 
 def build(out: Path, release: int = 8) -> Path:
-    """Write the library, its headers and its names below ``out``; returns the library's path.
+    """Write the library, its headers and its other names below ``out``, and return the library's path.
 
-    release: 8 or 9, the face of the library. Nothing is compiled where an equal one lies there.
+    release: is 8 or 9, the face of the library. An existing library with the same source is not compiled again.
     """
     chosen = face(release)
     text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.definitions(chosen)
@@ -53,9 +54,9 @@ def build(out: Path, release: int = 8) -> Path:
 
 
 def _compile_python() -> None:
-    """Write the bytecode of both packages: where Python itself writes none, every start would compile them anew.
+    """Write the bytecode of both packages; otherwise every start would compile them again if Python cannot write it.
 
-    Folders that nobody may write are passed over.
+    Read-only folders are skipped.
     """
     for part in ("api", "reference"):
         compileall.compile_dir(Path(__file__).parents[2] / part, quiet=2)
@@ -78,13 +79,16 @@ def _compile(text: str, told: str, library: Path, release: int) -> None:
             text,
             define_macros=[("DUALDNN_CATCHES", "1")] if caught else [],
             extra_objects=caught,
-            extra_compile_args=["-O1", "-g0"],  # half the time of Python's own -O3, and calls take as long
+            extra_compile_args=[
+                "-O1",
+                "-g0",
+            ],  # These flags halve the compile time of Python's default -O3, and calls are equally fast.
             extra_link_args=[
                 *(["-lstdc++"] if caught else []),
                 f"-Wl,-soname,{name}",
                 f"-Wl,--version-script={script}",
                 f"-Wl,-rpath,{sysconfig.get_config_var('LIBDIR')}",
-                "-Wl,-z,nodelete",  # an interpreter cannot be unloaded
+                "-Wl,-z,nodelete",  # A Python interpreter cannot be unloaded.
             ],
         )
         ffi.embedding_init_code(
@@ -92,22 +96,22 @@ def _compile(text: str, told: str, library: Path, release: int) -> None:
         )
         try:
             ffi.compile(tmpdir=folder, target=name)
-        except Exception as error:  # distutils has several kinds, none of which callers can import everywhere
+        except Exception as error:  # distutils raises several types, which callers cannot import everywhere.
             raise BuildError(
                 f"the library could not be compiled: {error}; a C compiler and Python's headers are needed (Debian: apt install gcc python3-dev)"
             ) from error
-        os.replace(Path(folder) / name, library)  # programs that run with the one before it keep that
+        os.replace(Path(folder) / name, library)  # Running programs keep the old file.
 
 
 def _cxx() -> str | None:
-    """Return the C++ compiler, where there is one."""
+    """Return the C++ compiler, or None."""
     return shutil.which(
         shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "g++")[0]
     ) or shutil.which("g++")
 
 
 def _callback(folder: Path) -> list[str]:
-    """Return the object that catches what a callback throws; nothing without a C++ compiler."""
+    """Return the object file that catches C++ exceptions of a callback, or an empty list without a C++ compiler."""
     compiler, made = _cxx(), folder / "callback.o"
     if compiler is None:
         return []
@@ -116,7 +120,7 @@ def _callback(folder: Path) -> list[str]:
 
 
 def _paths() -> str:
-    """Return a C string literal: the Python list of folders in which packages lie."""
+    """Return a C string literal with the Python list of folders that contain packages."""
     folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     return json.dumps(repr(folders))
 

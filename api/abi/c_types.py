@@ -1,4 +1,4 @@
-"""The C side of the function table: the type of every parameter as the border declares it, and as cudnn.h spells it."""
+"""Define the C types of the function table: each parameter's type at the border and its spelling in cudnn.h."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from ..document import Function, Parameter
 from ..enumerations import ENUMERATIONS
 
 NUMBERS = ("int", "unsigned", "int32_t", "uint32_t", "int64_t", "unsigned long long", "size_t", "float", "double")
-# What a function returns that does not return a status.
+# RESULTS maps a function to its return type if that is not a status.
 RESULTS = {"cudnnGetVersion": "size_t", "cudnnGetCudartVersion": "size_t", "cudnnGetErrorString": "const char *"}
 
-# Structures that cross the border, as the document lays them out (5.1.2.2, 3.1.1.2, cudnnAlgorithm_t's union of enumerators).
+# STRUCTURES declares the structures that cross the border, as the document lays them out (5.1.2.2, 3.1.1.2,
+# cudnnAlgorithm_t's union of enumerators).
 STRUCTURES = """
 typedef struct { int algo, status; float time; size_t memory; int determinism, mathType, reserved[3]; } perf_t;
 typedef struct { unsigned cudnn_version; int cudnnStatus; unsigned time_sec, time_usec, time_delta;
@@ -24,7 +25,8 @@ def depth(parameter: Parameter) -> int:
 
 
 def border_type(parameter: Parameter) -> str:
-    """Return the type that the border declares. A pointer that only travels is a uintptr_t: the same register, a number in Python."""
+    """Return the type that the border declares. A pointer that is only passed on is a uintptr_t: the same register, an
+    integer in Python."""
     base, pointers = parameter.base_type, depth(parameter)
     if base.endswith("AlgoPerf_t"):
         return "perf_t *"
@@ -33,21 +35,21 @@ def border_type(parameter: Parameter) -> str:
     element = "int" if base in ENUMERATIONS else base if base in NUMBERS else None
     if parameter.memory == "device":
         return "uintptr_t"
-    if parameter.typed_by is not None:  # alpha and beta, which are floats most often
+    if parameter.typed_by is not None:  # These are alpha and beta, which are usually floats.
         return "float *"
-    if element is None:  # an opaque type is one pointer itself, void is none
+    if element is None:  # An opaque type is itself one pointer, and void is no type.
         pointers -= base == "void"
         element = "uintptr_t"
     return element + " *" * pointers
 
 
 def result_type(function: Function) -> str:
-    """What the function returns: a status unless the document says otherwise."""
+    """Return the C type that the function returns: a status unless the document says otherwise."""
     return RESULTS.get(function.name, "int")
 
 
 def destroys(function: Function) -> bool:
-    """Return whether the function ends an object."""
+    """Return whether the function destroys an object."""
     return function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
 
 

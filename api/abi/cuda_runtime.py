@@ -1,5 +1,7 @@
-"""Builds a CUDA runtime and driver for machines without a GPU, whose device memory is memory of the host: for programs that allocate
-with cudaMalloc and compute with libcudnn.so.8 on the reference backend."""
+"""Build a CUDA runtime and driver for machines without a GPU, whose device memory is host memory.
+
+They serve programs that allocate with cudaMalloc and compute with libcudnn.so.8 on the reference backend.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,17 @@ RUNTIMES = {
     "libcudart.so.11.0": 11080,
     "libcudart.so.12": 12000,
     "libcudart.so.13": 13000,
-}  # file, soname and version node -> what cudaRuntimeGetVersion says
+}  # It maps (file, soname, version node) to the version that cudaRuntimeGetVersion returns.
 SOURCES = Path(__file__).parent / "cuda"
 PARTS = {
     "driver": ("objects.c", "devices.c", "memory.c", "copies.c", "streams.c"),
     "runtime": ("runtime.c", "runtime_memory.c", "runtime_streams.c"),
-}  # each is compiled as one file, in this order
+}  # Each list of sources is compiled as one file, in this order.
 
 
 def build_runtime(out: Path) -> list[Path]:
-    """Write the driver and the runtimes below ``out``; returns their paths. A program finds them by LD_LIBRARY_PATH."""
+    """Write the driver and the runtimes below ``out``, and return their paths. A program finds them through
+    LD_LIBRARY_PATH."""
     out.mkdir(parents=True, exist_ok=True)
     made = [_compiled(out, DRIVER, "driver", [])]
     for name, version in RUNTIMES.items():
@@ -40,10 +43,11 @@ def build_runtime(out: Path) -> list[Path]:
 
 
 def text_of(part: str) -> str:
-    """Return the source of the ``driver`` or the ``runtime``: the functions that work on memory of the host, and the other names.
+    """Return the source of the ``driver`` or the ``runtime``: functions on host memory, and the remaining names.
 
-    names.json has the names of CUDA 11.8, 12.0 and 13.0 that the sources lack: those of another function (``same``), those of programs
-    with a default stream for each thread (``per_thread``, the name with a suffix), and those that answer "not supported".
+    names.json lists the names of CUDA 11.8, 12.0 and 13.0 that the sources lack. They are aliases of another function
+    (``same``), variants for a default stream per thread (``per_thread``, the name with a suffix), and functions that
+    return "not supported".
     """
     names = json.loads((SOURCES / "names.json").read_text(encoding="utf-8"))[part]
     aliases = names["same"] | {name: name[: -len("_ptds")] for name in names["per_thread"]}
@@ -60,7 +64,7 @@ def _compiled(out: Path, name: str, part: str, options: list[str]) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         file, script = Path(folder) / f"{part}.c", Path(folder) / "exports.map"
         file.write_text(text_of(part), encoding="utf-8")
-        # The driver's names have no version.
+        # The driver's symbols have no version.
         node = "" if name == DRIVER else f"{name} "
         script.write_text(f"{node}{{ global: cu*; __cuda*; dualdnn_*; local: *; }};\n")
         command = [

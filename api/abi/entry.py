@@ -1,4 +1,4 @@
-"""The border between C and Python: one Python function behind every export, out of which no exception comes."""
+"""Implement the border between C and Python: one Python function behind every export, which never raises."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .pointers import pointer_backend
 
 
 class Border:
-    """Hold what the exports of one library call. is_replayed: whether the memo may answer in its stead."""
+    """Hold what the exports of one library call. is_replayed: says whether the memo may answer instead of Python."""
 
     is_replayed = True
 
@@ -35,7 +35,7 @@ class Border:
         self.memo = Memo(ffi, lib, self.objects, face.status)
         self.marshalling = Marshalling(ffi, self.objects, lib, face)
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
-        self.strings: dict[int, Any] = {}  # what C was given has to stay where it is
+        self.strings: dict[int, Any] = {}  # C keeps pointers to these strings.
         self.reported: set[str] = set()
         self.instead: dict[str, Callable[..., Any]] = {
             "cudnnCreate": create_handle,
@@ -43,14 +43,14 @@ class Border:
         }
 
     def refuse(self, status: int, text: str) -> int:
-        """Remember why a call of this thread is refused; returns the status."""
+        """Store the reason of an error for this thread, and return the status."""
         self.lib.dualdnn_say(text.encode())
         if self.shown:
             print(text, file=sys.stderr, flush=True)
         return self.face.status(status)
 
     def library_property(self, kind: Any) -> int:
-        """cudnnGetProperty, of the face: a part of the version."""
+        """Return a part of the face's version, for cudnnGetProperty."""
         cudnn.cudnnGetProperty(kind)
         return self.face.version[kind]
 
@@ -60,7 +60,8 @@ class Border:
         self.ffi.def_extern(name=f"py_{function.name}", error=error)(behind)
 
     def first(self, function: Function) -> Callable[..., Any]:
-        """Stand behind an export until its first call: a program pays for the functions that it calls."""
+        """Return a function for the first call of an export, which then installs the final one; a program pays only for
+        functions that it calls."""
 
         def call(*c: Any) -> Any:
             made = self.entry(function)
@@ -80,7 +81,8 @@ class Border:
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
         returned = [i for i, p in enumerate(parameters) if p.is_returned]
-        # (place of the value, of the argument, rule), the last first: arrays, which may be refused, before their counts.
+        # Each writer is (index of the value, index of the argument, rule). The last comes first: arrays may be refused,
+        # so they precede their counts.
         writers = tuple((k, i, rules.writer(function, i)) for k, i in reversed(list(enumerate(returned))))
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
         ends_objects = destroys(function)
@@ -127,7 +129,7 @@ class Border:
                 if keeper is not None:
                     keeper.refused(error.status, str(error))
                 return refuse(error.status, str(error))
-            except BaseException:  # a mistake of ours, or an interrupt: C must get a status
+            except BaseException:  # C must get a status for a bug or an interrupt too.
                 return refuse(INTERNAL_ERROR, f"{name}: CUDNN_STATUS_INTERNAL_ERROR: {traceback.format_exc()}")
             finally:
                 objects.end(outer)
@@ -135,7 +137,7 @@ class Border:
         return call
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        """Return a function that returns a value, and no status."""
+        """Return the function behind an export that returns a value and not a status."""
         if name == "cudnnGetVersion":
             return lambda: self.face.number
         if name != "cudnnGetErrorString":
@@ -152,7 +154,8 @@ class Border:
         return error_string
 
     def _missing(self, function: Function) -> Callable[..., int]:
-        """What answers for a function that does not exist yet: NOT_SUPPORTED, and a line of its own the first time."""
+        """Return the function behind an export that is not implemented: it returns NOT_SUPPORTED, and prints a line on
+        its first call."""
         text = f"{function.name}: CUDNN_STATUS_NOT_SUPPORTED: section {function.section} is not implemented yet"
 
         def call(*_: Any) -> int:
@@ -164,7 +167,7 @@ class Border:
         return call
 
     def finish(self) -> None:
-        """The program ends: with DUALDNN_MEMO=check say what was compared."""
+        """Print, at the end of a program with DUALDNN_MEMO=check, how many answers were compared."""
         counts = self.memo.counts()
         if counts["compared"]:
             print(
@@ -175,14 +178,15 @@ class Border:
 
 
 def create_handle() -> Handle:
-    """Return a handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated or crosscheck."""
+    """Return a handle of the backend that DUALDNN_BACKEND names: reference (the default, on host memory), accelerated
+    or crosscheck."""
     if os.environ.get("DUALDNN_BACKEND", "reference") == "reference":
         return Handle(pointer_backend(), release_named(None))
     return cudnn.cudnnCreate()
 
 
 def install(ffi: Any, lib: Any, release: int) -> None:
-    """Define every export of the face of a release; runs inside the library before its first call returns."""
+    """Define every export of a release's face; this runs inside the library before its first call returns."""
     chosen = face(release)
     releases.act_by_default_as(chosen.release)
     border = _border(ffi, lib, chosen)
@@ -199,15 +203,16 @@ def install(ffi: Any, lib: Any, release: int) -> None:
     if border.is_replayed:
         replay.listen(border.memo.refresh)
         border.memo.refresh()
-    if note := os.environ.get("DUALDNN_SERVED"):  # a file that says which processes called
+    if note := os.environ.get("DUALDNN_SERVED"):  # This file lists the processes that called the library.
         with open(note, "a", encoding="utf-8") as served:
             served.write(f"{os.getpid()}\n")
-    lib.dualdnn_state = 1  # from here on results count
+    lib.dualdnn_state = 1  # Exports return results from this point on.
     atexit.register(border.finish)
 
 
 def _border(ffi: Any, lib: Any, chosen: Face) -> Border:
-    """Our own functions, or with DUALDNN_BACKEND=observe:PATH those of another library, which the suite judges."""
+    """Return the border of this project's functions. With DUALDNN_BACKEND=observe:PATH, return the border of another
+    library that the suite judges."""
     kind, _, path = os.environ.get("DUALDNN_BACKEND", "").partition(":")
     if kind != "observe":
         return Border(ffi, lib, chosen)

@@ -1,4 +1,4 @@
-"""The C source of the library: what every export does before and after the Python function behind it."""
+"""Generate the C source of the library: what every export does before and after the Python function behind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ NOT_INITIALIZED = {"int": "DUALDNN_NOT_INITIALIZED", "size_t": "0"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
-# cffi returns 0, which is SUCCESS, where Python cannot be started, and crashes where it has ended: the state says which it is.
+# cffi returns 0, which is SUCCESS, if Python cannot be started, and crashes if it has ended. The state distinguishes
+# these cases.
 PREAMBLE = """
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -87,8 +88,8 @@ static void dualdnn_start(void)
 """
 
 
-# The interpreter of a program in C does not end with it: what has to be said at the end is said here, behind the program's own
-# functions of atexit.
+# The interpreter does not end with a C program. This function prints final messages after the program's own atexit
+# functions.
 FINISH = """
 __attribute__((destructor)) static void dualdnn_finished(void)
 {
@@ -97,7 +98,7 @@ __attribute__((destructor)) static void dualdnn_finished(void)
 """
 
 
-# Where there is no C++ compiler, nothing catches what a callback throws.
+# Without a C++ compiler, exceptions of a callback are not caught.
 CALL_BACK = """
 typedef void (*dualdnn_callback)(int, uintptr_t, const void *, const char *);
 #ifdef DUALDNN_CATCHES
@@ -117,7 +118,7 @@ static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, 
 
 
 def export(number: int, function: Function) -> str:
-    """Return the C function that clients link to. number: of the function, in keys of the memo."""
+    """Return the C function that clients link to. number: identifies the function in keys of the memo."""
     result, parameters, name = result_type(function), function.parameters, function.name
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
     passed = ", ".join(f"a{i}" for i in range(len(parameters)))
@@ -163,7 +164,7 @@ ask: __attribute__((unused));
 
 
 def absent(name: str, face: Face) -> str:
-    """Return the C function of a call that the release has and this edition does not: it says so once."""
+    """Return the C function for a call that the release has and this project lacks; it prints that once."""
     status = f"CUDNN_STATUS_NOT_SUPPORTED: release {face.major} has this call, this edition does not"
     return f"""
 int {name}(void)
@@ -176,7 +177,10 @@ int {name}(void)
 
 
 def source(paths: str, home: str, face: Face) -> str:
-    """Return the whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
+    """Return the whole source.
+
+    paths, home: are C string literals: a Python list of the folders with packages, and Python's own folder.
+    """
     table: Sequence[Function] = list(face.functions.values())
     declarations = [f"static {border_declaration(function)}" for function in table]
     return "\n".join(
@@ -204,7 +208,7 @@ def source(paths: str, home: str, face: Face) -> str:
 
 
 def definitions(face: Face) -> str:
-    """Return what cffi is told: the structures, the state, the functions of the memo, the Python functions."""
+    """Return the declarations for cffi: structures, the state, the memo's functions, the Python functions."""
     declarations = "\n".join(map(border_declaration, face.functions.values()))
     declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
     call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"

@@ -1,7 +1,8 @@
-"""The faces of the C library: the release whose name, numbers and calls a program links to. Behind each are the same functions.
+"""Define the faces of the C library: the release whose name, numbers and calls a program links to. All faces run the
+same functions.
 
-Face 8 has the document's own numbers. What each release has beside them is data beside the function table (``document/release_8.json``,
-``document/release_9.json``), each entry with its source.
+Face 8 has the document's own numbers. The files ``document/release_8.json`` and ``document/release_9.json`` hold what
+each release has in addition, each entry with its source.
 """
 
 from __future__ import annotations
@@ -21,13 +22,19 @@ from ..enumerations import cudnnStatus_t
 
 @dataclass(frozen=True)
 class Face:
-    """One face.
+    """Describe one face.
 
-    version: what cudnnGetProperty answers. release: as which the library answers unless DUALDNN_AS says otherwise. numbers: of statuses
-    whose number is another than the document's. read_as: numbers of the release -> the status that they stand for; families: the same
-    for the thousands. enumerators: type -> name -> number, that the document lacks. served: call of the release -> the documented call
-    that serves it. given: call of the release -> values of that call's parameters which it lacks. absent: calls that answer NOT_SUPPORTED. messages: declarations of the calls that give the text of a refusal.
-    sizes: call without arguments -> the number that it returns. parameters: of the calls that the document lacks, in C.
+    version: is the result of cudnnGetProperty.
+    release: is the release that the library emulates unless DUALDNN_AS names another one.
+    numbers: maps statuses to numbers that differ from the document's.
+    read_as: maps numbers of the release to statuses; families does the same for thousands.
+    enumerators: maps a type to the names and numbers that the document lacks.
+    served: maps a call of the release to the documented call that runs it.
+    given: maps a call of the release to values of that call's parameters which it lacks.
+    absent: lists calls that return NOT_SUPPORTED.
+    messages: declares the calls that return an error's text.
+    sizes: maps a call without arguments to the number that it returns.
+    parameters: holds the C parameters of calls that the document lacks.
     """
 
     version: tuple[int, int, int] = VERSION
@@ -50,17 +57,17 @@ class Face:
 
     @property
     def library(self) -> str:
-        """Return the file, the soname and the version node: clients import cudnnCreate@libcudnn.so.8."""
+        """Return the file name, soname and version node; clients import cudnnCreate@libcudnn.so.8."""
         return f"libcudnn.so.{self.major}"
 
     @property
     def formula(self) -> str:
-        """How the release counts CUDNN_VERSION, in C."""
+        """Return the release's formula for CUDNN_VERSION, in C."""
         return f"(CUDNN_MAJOR * {self._thousands} + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)"
 
     @property
     def number(self) -> int:
-        """Return what cudnnGetVersion answers."""
+        """Return the result of cudnnGetVersion."""
         return self.version[0] * self._thousands + self.version[1] * 100 + self.version[2]
 
     @property
@@ -72,7 +79,7 @@ class Face:
         return self.numbers.get(cudnnStatus_t(status), int(status)) if self.numbers else int(status)
 
     def documented(self, number: int) -> cudnnStatus_t:
-        """Return the documented status that a number of this release stands for, INTERNAL_ERROR where it is none."""
+        """Return the documented status for a number of this release, or INTERNAL_ERROR if it is unknown."""
         if number in self.read_as:
             return self.read_as[number]
         if number >= 1000 and self.families:
@@ -84,7 +91,7 @@ class Face:
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """Return every function that is served, by its name."""
+        """Return every function of the face by its name."""
         table = functions()
         return table | {name: self._later(name, table[by]) for name, by in self.served.items()}
 
@@ -93,7 +100,7 @@ class Face:
         return replace(by, name=name, parameters=kept)
 
     def body(self, name: str) -> Callable[..., Any] | None:
-        """Return the Python function that serves a call, of the parameters that the release has; None where nothing does."""
+        """Return the Python function for a call with the parameters of the release, or None if there is none."""
         by = self.served.get(name, name)
         called: Callable[..., Any] | None = getattr(cudnn, by, None)
         if called is None or name not in self.given:
@@ -109,13 +116,13 @@ class Face:
         return found | dict(self.enumerators.get(kind, {}))
 
     def names_of_statuses(self) -> dict[int, str]:
-        """Return the name of every status by its number; of two names of a number the document's."""
+        """Return the name of every status by its number; if two names share a number, the document's wins."""
         values = self.values("cudnnStatus_t")
         return {number: name for name, number in reversed(values.items())}
 
 
 def _without(called: Callable[..., Any], function: Function, given: Mapping[str, int]) -> Callable[..., Any]:
-    """Return a documented call without some parameters: the inputs among them have these values, the outputs are dropped."""
+    """Return a documented call without some parameters: inputs among them get the given values, outputs are dropped."""
     inputs = [(i, given[p.name]) for i, p in enumerate(function.arguments) if p.name in given]
     outputs = [p.name not in given for p in function.parameters if p.is_returned]
 
@@ -131,7 +138,7 @@ def _without(called: Callable[..., Any], function: Function, given: Mapping[str,
 
 @cache
 def face(major: int) -> Face:
-    """Return the face of a release; ValueError where there is none."""
+    """Return the face of a release; raise ValueError if there is none."""
     if major not in (8, 9):
         raise ValueError(f"face is {major}, there are 8 and 9")
     data: dict[str, Any] = json.loads(

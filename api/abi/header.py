@@ -1,4 +1,5 @@
-"""Writes ``cudnn.h`` and the headers beside it at the level of the document, from the function table and the enumerations.
+"""Write ``cudnn.h`` and its companion headers from the function table and the enumerations, at the level of the
+document.
 
 They compile as C and as C++.
 """
@@ -53,7 +54,7 @@ CLOSING = """
 #endif /* CUDNN_H_ */
 """
 
-# Opaque types whose structure has another name than the type with Struct in place of _t.
+# STRUCTURES lists the opaque types whose structure name is not the type name with Struct in place of _t.
 STRUCTURES = {
     "cudnnHandle_t": "struct cudnnContext *",
     "cudnnDropoutDescriptor_t": "struct cudnnDropoutStruct *",
@@ -109,14 +110,15 @@ PERFORMANCES = {
     "cudnnConvolutionBwdDataAlgoPerf_t": "cudnnConvolutionBwdDataAlgo_t",
     "cudnnConvolutionBwdFilterAlgoPerf_t": "cudnnConvolutionBwdFilterAlgo_t",
 }
-# Not in the document, but in NVIDIA's header, where programs that size arrays of rows find them.
+# The document lacks these, but NVIDIA's header defines them, and programs use them as array sizes.
 COUNTS = {
     "CUDNN_CONVOLUTION_FWD_ALGO_COUNT": enumerations.cudnnConvolutionFwdAlgo_t,
     "CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT": enumerations.cudnnConvolutionBwdDataAlgo_t,
     "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT": enumerations.cudnnConvolutionBwdFilterAlgo_t,
     "CUDNN_RNN_ALGO_COUNT": enumerations.cudnnRNNAlgo_t,
 }
-# Parameters for which NVIDIA's header and the document disagree about const, as the header has them: programs compile against it.
+# NVIDIA's header and the document disagree on const for these parameters. They follow the header, because programs
+# compile against it.
 HEADER_TYPES = {
     "cudnnBackendSetAttribute": {"arrayOfElements": "const void *"},
     "cudnnCTCLoss": {"gradients": "void *", "ctcLossDesc": "cudnnCTCLossDescriptor_t"},
@@ -128,12 +130,13 @@ NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t
 
 
 def headers(chosen: Face = DOCUMENT) -> dict[str, str]:
-    """Every header by its file name: ``cudnn.h``, the version, and one for each library and for the backend, which include it."""
+    """Return every header by its file name: ``cudnn.h``, the version, and one per library and for the backend, which
+    include it."""
     made = {"cudnn.h": header(chosen), "cudnn_version.h": _guarded("CUDNN_VERSION_H_", version_lines(chosen))}
     made["cudnn_backend.h"] = _guarded("CUDNN_BACKEND_H_", '#include "cudnn.h"\n')
     for part in dict.fromkeys(
         (*chosen.parts, *DOCUMENT.parts)
-    ):  # release 9 has fewer parts, which old sources do not name
+    ):  # Release 9 has fewer parts, and old sources do not name its new ones.
         name = f"CUDNN_{part.upper()}"
         levels = zip(("MAJOR", "MINOR", "PATCH"), chosen.version, strict=True)
         version = "".join(f"#define {name}_{level} {number}\n" for level, number in levels)
@@ -146,7 +149,8 @@ def _guarded(name: str, text: str) -> str:
 
 
 def version_lines(chosen: Face) -> str:
-    """Return the version in C. CMake modules read the first three lines by regular expressions, some in cudnn.h."""
+    """Return the version in C. CMake modules read the first three lines by regular expressions, some of them in
+    cudnn.h."""
     levels = zip(("MAJOR", "MINOR", "PATCHLEVEL"), chosen.version, strict=True)
     lines = [f"#define CUDNN_{level} {number}\n" for level, number in levels]
     return "".join([*lines, f"\n#define CUDNN_VERSION {chosen.formula}\n"])
@@ -210,7 +214,7 @@ def _functions() -> Iterator[str]:
 
 
 def _later(chosen: Face) -> Iterator[str]:
-    """The calls of the release that the document lacks."""
+    """Yield the calls of the release that the document lacks."""
     yield from chosen.messages
     for name, parameters in chosen.parameters.items():
         yield f"cudnnStatus_t CUDNNWINAPI {name}({parameters});"

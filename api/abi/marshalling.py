@@ -1,7 +1,7 @@
-"""The C arguments of every documented function as Python arguments, and its results back behind the caller's pointers.
+"""Convert the C arguments of documented functions to Python arguments, and store results behind the caller's pointers.
 
-One rule per parameter, chosen once from the function table: a reader makes a Python argument of the C arguments, a writer stores a
-result. What the table cannot say has a rule by its name (callbacks).
+The function table selects one rule per parameter: a reader makes a Python argument from the C arguments, and a writer
+stores a result. Callbacks have a rule by name, because the table cannot describe them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from .faces import Face, face
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-Write = Callable[[tuple[Any, ...], Any], None]  # of all C arguments and the value: it stores that behind one of them
+Write = Callable[
+    [tuple[Any, ...], Any], None
+]  # A Write takes all C arguments and a value, and stores the value behind one argument.
 MOST_ENTRIES = (
     1 << 20
-)  # of an array whose count is no number of dimensions: a larger count is a mistake, and not followed
+)  # entries per array that is not sized by a rank; a larger count is an error, and the array is not read
 DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_delta", "pid", "tid", "cudaDeviceId")
 
 
 class Marshalling:
-    """The rules of one library; ``ffi`` is its own."""
+    """Hold the rules of one library; ``ffi`` is its cffi object."""
 
     def __init__(self, ffi: Any, objects: Objects, lib: Any = None, chosen: Face | None = None) -> None:
         self.ffi, self.objects, self.lib, self.face = ffi, objects, lib, chosen or face(8)
@@ -67,12 +69,13 @@ class Marshalling:
             documented = self.face.documented
             return lambda c: documented(c[index])
         if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
-            members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
+            members = {member.value: member for member in ENUMERATIONS[base]}  # The log prints their names.
             return lambda c: members.get(c[index], c[index])
         return lambda c: c[index]
 
     def _scalar(self, function: Function, index: int) -> Read:
-        """alpha and beta: doubles where the written tensor is DOUBLE, else floats; cudnnSetTensor's value has the tensor's type."""
+        """Return the rule for alpha and beta, which are doubles for a DOUBLE result and floats otherwise.
+        cudnnSetTensor's value has the tensor's type."""
         parameter = function.parameters[index]
         place = [p.name for p in function.parameters].index(str(parameter.typed_by))
         own_type, ffi, get = parameter.name == "valuePtr", self.ffi, self.objects.get
@@ -92,7 +95,8 @@ class Marshalling:
         return read
 
     def _fill(self, function: Function, index: int) -> Read:
-        """paddingFill: a number of the data type that another argument says; the address itself where that is no such type."""
+        """Return the rule for paddingFill, a number of the data type in another argument. For an unknown data type the
+        value is the address."""
         place, ffi = [p.name for p in function.parameters].index("dataType"), self.ffi
 
         def read(c: tuple[Any, ...]) -> Any:
@@ -105,8 +109,11 @@ class Marshalling:
         return read
 
     def _windows(self, function: Function, index: int) -> Read:
-        """Attention windows: an entry for each time-step of the queries, of which a currIdx reads its own alone. More steps than the
-        descriptor of attention allows are refused later, and not read."""
+        """Return the rule for attention windows, with one entry per time-step of the queries; a call with currIdx reads
+        only its own entry.
+
+        More steps than the attention descriptor allows are not read, and the call refuses them later.
+        """
         names = [p.name for p in function.parameters]
         queries = names.index("qDesc" if "qDesc" in names else "dqDesc")
         current = names.index("currIdx") if "currIdx" in names else None
@@ -127,13 +134,14 @@ class Marshalling:
         return read
 
     def _host_memory(self, function: Function, index: int) -> Read:
-        """Host memory of as many bytes as another argument says."""
+        """Return the rule for host memory whose size in bytes is another argument."""
         size = [p.name for p in function.parameters].index(f"{function.parameters[index].name}SizeInBytes")
         ffi = self.ffi
         return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
 
     def _array(self, function: Function, index: int) -> Read:
-        """Return a host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
+        """Return the rule for a host array, sized by other arguments. An array with an impossible count is not read,
+        and the call refuses it later."""
         parameter, names = function.parameters[index], [p.name for p in function.parameters]
         assert parameter.length is not None
         less, count = parameter.length.less, self._count(function, parameter.length)
@@ -153,7 +161,7 @@ class Marshalling:
         return read
 
     def _count(self, function: Function, length: Length) -> Read:
-        """Return the number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
+        """Return the rule for a count: the parameter itself, the sum of an array, or a dimension of a tensor."""
         index = [p.name for p in function.parameters].index(length.count)
         if function.parameters[index].base_type in DESCRIPTORS:
             get, dimension = self.objects.get, length.dimension
@@ -164,7 +172,7 @@ class Marshalling:
         return lambda c: sum(entries(c) or ())
 
     def callback(self, address: int) -> Any:
-        """Return a C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
+        """Return a C log callback as a Python function; the function keeps the address for cudnnGetCallback."""
         if not address:
             return None
         ffi, call_back = self.ffi, self.lib.dualdnn_call_back
@@ -183,7 +191,7 @@ class Marshalling:
     # --- results ---
 
     def writer(self, function: Function, index: int) -> Write:
-        """Return the rule that stores a result behind the caller's pointer, the argument of this index."""
+        """Return the rule that stores a result behind the caller's pointer, the argument with this index."""
         if function.parameters[index].name == "arrayOfElements":
             return backend_attributes.writer(function, index, self.ffi, self.objects)
         if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
@@ -192,7 +200,7 @@ class Marshalling:
         return (lambda c, value: write(c[index], value)) if write else (lambda c, value: c[index].__setitem__(0, value))
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None] | None:
-        """Return the rule for a value that is not stored as it is."""
+        """Return the rule for a value that is not stored unchanged, or None."""
         base, objects = parameter.base_type, self.objects
         if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
             return self._fill_performances
@@ -205,7 +213,7 @@ class Marshalling:
         if parameter.name == "paddingFill":
             return (
                 self._write_fill
-            )  # its place has the data type of the container; that of sequence data cannot have been set
+            )  # The value has the container's data type; a sequence data descriptor never has one.
         if base.endswith("AlgoPerf_t"):
             return self._write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":
@@ -217,7 +225,7 @@ class Marshalling:
         return lambda place, value: place.__setitem__(0, value)
 
     def _write_rows(self, place: Any, rows: Any) -> None:
-        """Rows of a search for algorithms."""
+        """Store the rows of a search for algorithms."""
         for i, row in enumerate(rows):
             target = place[i]
             target.algo, target.status, target.time, target.memory = (
@@ -229,7 +237,7 @@ class Marshalling:
             target.determinism, target.mathType, target.reserved = row.determinism, row.mathType, row.reserved
 
     def _fill_performances(self, place: Any, values: Any) -> None:
-        """Results of a search, in the objects that the caller has made for them."""
+        """Store the results of a search in the objects that the caller created for them."""
         for i, value in enumerate(values):
             known = self.objects.get(int(self.ffi.cast("uintptr_t", place[i])))
             if isinstance(known, AlgorithmPerformance) and known.alive:

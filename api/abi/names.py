@@ -1,4 +1,4 @@
-"""The names by which build tools find the libraries: links for ``-lcudnn``, and ``cudnn.pc`` for pkg-config."""
+"""Write the names by which build tools find the libraries: links for ``-lcudnn``, and ``cudnn.pc`` for pkg-config."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .faces import Face, face
 
 
 def _of_parts(chosen: Face) -> tuple[str, ...]:
-    """Return the names of cuDNN's parts, each a library there, whose functions are all in ours."""
+    """Return the names of cuDNN's sub-libraries; this library contains the functions of all of them."""
     versions = ("", f".{chosen.major}")
     return tuple(f"libcudnn_{part}.so{version}" for part in chosen.parts for version in versions)
 
 
-# library -> its other names
+# LINKS maps a library to its other names.
 LINKS = {
     **{chosen.library: ("libcudnn.so", *_of_parts(chosen)) for chosen in (face(8), face(9))},
     "libcudart.so.12": ("libcudart.so",),
@@ -24,7 +24,7 @@ LINKS = {
 
 
 def link(out: Path, library: str) -> None:
-    """Make the other names of a library in this folder; each is replaced in one step."""
+    """Create the other names of a library in this folder; each is replaced atomically."""
     for name in LINKS.get(library, ()):
         temporary = out / f".{name}.{secrets.token_hex(4)}"
         temporary.symlink_to(library)
@@ -32,7 +32,7 @@ def link(out: Path, library: str) -> None:
 
 
 def pkg_config(chosen: Face) -> str:
-    """Return the text of cudnn.pc, which lies in a folder beside ``include`` and holds wherever both are moved."""
+    """Return the text of cudnn.pc, which lies in a folder beside ``include`` and stays valid if both are moved."""
     version = ".".join(map(str, chosen.version))
     return f"""prefix=${{pcfiledir}}/..
 includedir=${{prefix}}/include

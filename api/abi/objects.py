@@ -1,7 +1,8 @@
-"""Handles and descriptors by the pointer that C holds: C keeps the objects (memo/objects.c), Python what they are.
+"""Map the pointers that C holds to handles and descriptors: C stores the objects (memo/objects.c), Python their
+contents.
 
-A descriptor that is a value, a specification and options alone, is a number in C. Its Python object exists while a call has it. Handles and
-descriptors that hold more are kept here as long as they live.
+A descriptor that consists of a specification and options is a value, which C stores as a number. Its Python object
+exists only during a call. Handles and other descriptors are kept here until they are destroyed.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from ..operations.specs import DOUBLE
 from ..status import ALLOC_FAILED, CudnnError
 from .memo.keys import HANDLE_KIND, KINDS, NUMBERED
 
-LIVES, DESTROYED = 1, 2  # what C says of a pointer
-NAMING_KEPT = 16  # objects that name another one, at a time
+LIVES, DESTROYED = 1, 2  # C reports these states of a pointer.
+NAMING_KEPT = 16  # objects that name the same dropout descriptor, read at a time
 TYPES = {number: DESCRIPTORS[name] for name, number in KINDS.items()}
 
 
 class StrayPointer:
-    """Stands for a pointer that this library never gave out: it is of no documented type, so that every check refuses it."""
+    """Represent a pointer that this library never returned; it has no documented type, so every check refuses it."""
 
     def __repr__(self) -> str:
         return "a pointer that this library did not make"
@@ -36,34 +37,34 @@ class _Serving(threading.local):
     """Hold what one thread needs while it serves a call."""
 
     def __init__(self, ffi: Any) -> None:
-        self.seen: dict[int, Any] = {}  # objects by pointer
-        self.values: set[int] = set()  # numbers of values that the call meets
-        self.has_new = False  # whether one of them is new
+        self.seen: dict[int, Any] = {}  # It maps a pointer to its object.
+        self.values: set[int] = set()  # It holds the numbers of values that the call uses.
+        self.has_new = False  # It says whether one of these values is new.
         self.facts = ffi.new("unsigned long long[5]")
 
 
 class Objects:
-    """The objects of one library. ``lib`` is its C side.
+    """Hold the objects of one library. ``lib`` is its C side.
 
-    Between ``begin`` and ``end`` a pointer stands for one Python object, whose changes ``changes`` makes those of the object in C.
+    Between ``begin`` and ``end`` a pointer has one Python object, and ``changes`` copies the object's changes to C.
     """
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi, self.lib = ffi, lib
         self.kept: dict[int, Any] = {}
-        self.pointers: dict[int, int] = {}  # kept object's id() -> pointer
-        self.values: list[Any] = [None]  # by number; None: forgotten
+        self.pointers: dict[int, int] = {}  # It maps id() of a kept object to its pointer.
+        self.values: list[Any] = [None]  # It maps a number to a value; None means forgotten.
         self.numbers: dict[Any, int] = {}
-        self.met: set[int] = set()  # numbers of values that calls have met since values were forgotten last
-        self.meeting: dict[int, set[int]] = {}  # and those of calls that are being served, by id()
-        self.emptied = 0  # times that the memo was empty when values were forgotten
+        self.met: set[int] = set()  # It holds the numbers of values used since values were last forgotten.
+        self.meeting: dict[int, set[int]] = {}  # It holds the numbers of values that running calls use, by id().
+        self.emptied = 0  # how often the memo had been emptied when values were last forgotten
         self.lock = free_in_children(threading.Lock())
         self.serving = _Serving(ffi)
 
     # --- the scope of a call ---
 
     def begin(self) -> tuple[dict[int, Any], set[int]]:
-        """Begin to serve a call of this thread; returns what the call outside of it has, for ``end``."""
+        """Begin a call of this thread; return the state of an enclosing call, for ``end``."""
         serving = self.serving
         outer = serving.seen, serving.values
         serving.seen, serving.values = {}, set()
@@ -71,7 +72,7 @@ class Objects:
         return outer
 
     def end(self, outer: tuple[dict[int, Any], set[int]]) -> None:
-        """The call is served."""
+        """End the call and restore the state of the enclosing call."""
         serving = self.serving
         with self.lock:
             self.met |= serving.values
@@ -84,7 +85,7 @@ class Objects:
     # --- objects ---
 
     def get(self, pointer: int) -> Any:
-        """Return the object behind a pointer; None behind NULL."""
+        """Return the object behind a pointer, or None for NULL."""
         if not pointer:
             return None
         seen = self.serving.seen
@@ -93,7 +94,7 @@ class Objects:
         return seen[pointer]
 
     def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
-        """Return the rule that makes the object of the argument of this index."""
+        """Return the rule that makes the object of the argument with this index."""
         get = self.get
         return lambda c: get(c[index]) if c[index] else None
 
@@ -118,13 +119,13 @@ class Objects:
         return made
 
     def _current(self, kept: Any, stream: int) -> Any:
-        """Return a handle with the stream that C knows."""
+        """Return a handle with the stream that C stores."""
         if isinstance(kept, Handle) and (kept.user_stream or 0) != stream:
             kept.stream, kept.user_stream = kept.backend.stream(stream or None), stream or None
         return kept
 
     def add(self, value: Any) -> int:
-        """Return the pointer of an object, a new one where it has none yet; NULL of None."""
+        """Return the pointer of an object, a new one if it has none yet; NULL for None."""
         if value is None:
             return 0
         pointer = self.pointers.get(id(value)) or self._pointer(value)
@@ -138,11 +139,11 @@ class Objects:
         return int(pointer)
 
     def _pointer(self, value: Any) -> int:
-        """Return the pointer of an object that the call has met; 0 of another."""
+        """Return the pointer of an object that the call uses, or 0 for another object."""
         return next((pointer for pointer, met in self.serving.seen.items() if met is value), 0)
 
     def destroyed(self, pointer: int) -> None:
-        """Note that the object behind a pointer was destroyed. Those that name it have what it said last."""
+        """Record that the object behind a pointer was destroyed. Objects that refer to it keep its last state."""
         ended, found = self.serving.seen.get(pointer), self.ffi.new("uint64_t[]", NAMING_KEPT)
         if isinstance(ended, DropoutDescriptor):
             while count := self.lib.objects_naming(pointer, found, NAMING_KEPT):
@@ -153,7 +154,7 @@ class Objects:
         self.lib.object_free(pointer)
 
     def changes(self) -> set[int]:
-        """Make what the call gave to its descriptors theirs in C; returns the pointers of those that have changed."""
+        """Copy the call's changes of descriptors to C, and return the pointers of changed objects."""
         changed, facts = set(), self.serving.facts
         for pointer, value in self.serving.seen.items():
             if not (isinstance(value, Descriptor) and value.alive and value.type_name in NUMBERED):
@@ -168,7 +169,7 @@ class Objects:
     # --- values ---
 
     def number_of(self, value: Any) -> int:
-        """Return the number of what a descriptor is, or of a handle's backend; 0 of what no number says."""
+        """Return the number of a descriptor's value or of a handle's backend, or 0 if it has none."""
         key = _value(value)
         if key is None:
             return 0
@@ -193,7 +194,8 @@ class Objects:
         return made
 
     def forget(self) -> None:
-        """After the memo was emptied: forget values that no object has and that no call has met since it was emptied before."""
+        """Forget values after the memo was emptied: those that no object has and no call has used since the previous
+        time."""
         emptied = self.lib.memo_times_emptied()
         if emptied == self.emptied:
             return
@@ -209,7 +211,7 @@ class Objects:
 
 
 def _value(value: Any) -> Any:
-    """All that an object is, as a key; None where there is more to it."""
+    """Return an object's complete state as a key, or None if it has more state than a key can hold."""
     if isinstance(value, Handle):
         backend = value.backend
         return (backend.name, getattr(backend, "device", None), value.release) if backend.name != "crosscheck" else None
@@ -219,5 +221,5 @@ def _value(value: Any) -> Any:
 
 
 def _has_doubles(value: Any) -> bool:
-    """Return whether scaling factors beside a descriptor are doubles."""
+    """Return whether scaling factors for a descriptor are doubles."""
     return not isinstance(value, Handle) and getattr(value.spec, "data_type", None) is DOUBLE

@@ -1,4 +1,4 @@
-"""Attributes of the packs of fused operations behind a ``void *`` of C, whose type the label says (6.1.3.2, 6.1.3.4)."""
+"""Convert attributes of fused operations' packs behind a C ``void *``; the label gives the type (6.1.3.2, 6.1.3.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..status import BAD_PARAM, INCORRECT_PARAMETER, CudnnError
 from ..support.fused_ops import const_type, scalar_type
 from .objects import Objects
 
-LABEL = 1  # the parameter
+LABEL = 1  # the index of the label's parameter
 PLACES = {
     ("cudnnSetFusedOpsConstParamPackAttribute", "param"),
     ("cudnnGetFusedOpsConstParamPackAttribute", "param"),
@@ -22,7 +22,7 @@ PLACES = {
 
 
 def _type(function: Function, label: int) -> str | None:
-    """Return the type of an attribute; None for device memory, and for what is no label, which the call refuses."""
+    """Return the type of an attribute, or None for device memory and for an invalid label, which the call refuses."""
     try:
         if "Const" in function.name:
             return const_type(cudnnFusedOpsConstParamLabel_t(label))
@@ -32,7 +32,7 @@ def _type(function: Function, label: int) -> str | None:
 
 
 def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
-    """Return the rule of what a setter is given: a descriptor itself, a pointer to an enumerator or a scalar, device memory itself."""
+    """Return the rule for a setter's value: a descriptor, a pointer to an enumerator or scalar, or device memory."""
 
     def read(c: tuple[Any, ...]) -> Any:
         kind, address = _type(function, c[LABEL]), c[index]
@@ -46,7 +46,8 @@ def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callab
 
 
 def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
-    """Return the rule of what a getter returns: a descriptor's contents go into the caller's own, anything else behind its pointer."""
+    """Return the rule for a getter's result: a descriptor's contents go into the caller's descriptor, other values
+    behind its pointer."""
 
     def write(c: tuple[Any, ...], value: Any) -> None:
         kind, address = _type(function, c[LABEL]) or "uintptr_t", c[index]

@@ -1,4 +1,4 @@
-"""The reference backend for callers in C: operands are addresses of host memory, streams are addresses too."""
+"""Implement the reference backend for callers in C: operands and streams are host addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..operations import Operation
 
 @cache
 def _address_range() -> Any:
-    """Return the driver's function that knows allocations; None where there is no driver: the size of an operand is not known then."""
+    """Return the driver's function that looks up allocations, or None without a driver; operand sizes are then unknown."""
     try:
         return ctypes.CDLL("libcuda.so.1").cuMemGetAddressRange_v2
     except (OSError, AttributeError):
@@ -22,7 +22,8 @@ def _address_range() -> Any:
 
 
 def bytes_behind(address: int) -> int | None:
-    """Return the bytes from an address to the end of its allocation; None where nobody knows, ``ValueError`` outside of all allocations."""
+    """Return the bytes from an address to the end of its allocation, or None if unknown; raise ValueError outside all
+    allocations."""
     ask = _address_range()
     if ask is None:
         return None
@@ -34,12 +35,13 @@ def bytes_behind(address: int) -> int | None:
 
 @lru_cache(maxsize=1024)
 def memory_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
-    """Return a view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them. It owns nothing, and is used again."""
+    """Return a view of exactly these bytes, without a copy; NumPy refuses accesses outside it. The view owns nothing,
+    and is cached."""
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)  # type: ignore[call-overload]
 
 
 class Pointer:
-    """An operand whose size is known to the operation alone, or to the driver."""
+    """Represent an operand whose size only the operation or the driver knows."""
 
     __slots__ = ("address", "nbytes")
     writable = True
@@ -49,17 +51,17 @@ class Pointer:
 
 
 class Stream:
-    """A stream of the caller. The work has always been done when a call returns."""
+    """Represent a stream of the caller. All work is done when a call returns."""
 
     def __init__(self, address: int) -> None:
         self.address = address
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once, because no work is ever pending."""
 
 
 def pointer_backend() -> Any:
-    """Return the reference backend, to which an int is the address of as many bytes as the operation needs."""
+    """Return the reference backend in which an int is the address of as many bytes as the operation needs."""
     from dualdnn.reference import ReferenceBackend, run
 
     of_unknown_size = lru_cache(maxsize=1024)(partial(Pointer, nbytes=None))

@@ -1,1 +1,1 @@
-"""The sources of a CUDA driver and runtime on memory of the host; ``api.abi.cuda_runtime`` compiles them."""
+"""Hold the sources of a CUDA driver and runtime on host memory; ``api.abi.cuda_runtime`` compiles them."""

@@ -1,7 +1,8 @@
-"""The memo: C answers calls that it has seen, without Python and its lock.
+"""Implement the memo, in which C answers repeated calls without Python and its lock.
 
-``keys.py`` declares which functions it answers and generates what makes the key of a call; the C files keep objects (``objects.c``), threads
-(``threads.c``), keys, entries, launches and answers, and take from Python what a call did (``drafts.c``). ``keeping.py`` says that.
+``keys.py`` decides which functions it answers, and generates the code for a call's key. The C files store objects
+(``objects.c``), threads (``threads.c``), keys, entries, launches and answers. ``keeping.py`` records from Python what a
+call did (``drafts.c``).
 """
 
 from pathlib import Path
@@ -10,11 +11,11 @@ FILES = ("threads.c", "objects.c", "keys.c", "entries.c", "launches.c", "answers
 
 
 def source() -> str:
-    """Return the C source of the memo, in front of the exports."""
+    """Return the C source of the memo, which precedes the exports."""
     return "\n".join(Path(__file__).with_name(name).read_text() for name in FILES)
 
 
-# Python calls these; cffi reads the declarations.
+# Python calls these functions, and cffi reads their declarations.
 CALLED_BY_PYTHON = """
 static int memo_live;
 void dualdnn_say(const char *);
@@ -43,7 +44,7 @@ int driver_open(uintptr_t);
 int scratch_add(uint64_t, uint64_t, uint64_t);
 int scratch_is_known(uint64_t, uint64_t);
 """
-# C calls these, on a device that only Python knows.
+# C calls these functions for a device that only Python can access.
 CALLED_BY_C = """
 int py_memo_launch(uint64_t, uintptr_t, unsigned, uint64_t);
 uint64_t py_memo_scratch(uint64_t);

@@ -1,4 +1,4 @@
-"""Tells the memo about a call: the bytes of its outputs, what it made of objects, what it launches."""
+"""Record a call for the memo: the bytes of its outputs, its effects on objects, its launches."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from ..c_types import destroys
 from ..objects import Objects
 from .keys import DROPOUT, KINDS, NAMING, SIZED, is_answered, scalars_of
 
-SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # effects, as in entries.c
-LAUNCH = -7  # C makes the launches that were kept
-REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # statuses that depend on the arguments alone
+SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # These are the effects in entries.c.
+LAUNCH = -7  # This status tells C to run the recorded launches.
+REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
 LEAST_SCRATCH = 1 << 16
-Scalars = Mapping[str, tuple[int, Any]]  # name -> index of the argument, its value
+Scalars = Mapping[str, tuple[int, Any]]  # It maps a name to (index of the argument, its value).
 
 
 class Memo:
-    """The memo of one library, as Python sees it. number: of a status, as the face of the library counts."""
+    """Give Python access to the memo of one library. number: maps a status to the number of the library's face."""
 
     def __init__(self, ffi: Any, lib: Any, objects: Objects, number: Callable[[int], int]) -> None:
         self.ffi, self.lib, self.objects, self.number = ffi, lib, objects, number
         self.mode = replay.mode
-        if os.environ.get("DUALDNN_SHOW_ERRORS") == "1":  # every refusal is shown
+        if (
+            os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
+        ):  # This setting prints every error, so Python must see every call.
             self.mode = 0
         if entries := os.environ.get("DUALDNN_MEMO_ENTRIES"):
             if not (entries.isascii() and entries.isdecimal() and int(entries)):
@@ -43,22 +45,23 @@ class Memo:
         self.launches = Launches(ffi, lib)
 
     def refresh(self) -> None:
-        """Let the memo answer, or not: while the log is on, or somebody watches how calls are decided, each is Python's."""
+        """Enable the memo, unless the log or another observer needs Python to compute every call."""
         self.lib.memo_live = 0 if api_log.state.mask or replay.is_suspended() else self.mode
 
     def counts(self) -> dict[str, int]:
-        """Entries and their bytes; calls that Python was asked and calls that the memo answered; ..."""
+        """Return the counters of ``COUNTS``: entries, their bytes, calls that Python served, calls that the memo
+        answered, and so on."""
         found = self.ffi.new("unsigned long long[8]")
         self.lib.memo_counts(found)
         return dict(zip(COUNTS, found, strict=True))
 
     def keeper(self, function: Function) -> Keeper | None:
-        """Return what tells the memo about a function's calls; None where it never answers them."""
+        """Return the recorder of a function's calls, or None if the memo never answers them."""
         return Keeper(self, function) if is_answered(function) else None
 
 
 class Keeper:
-    """Tells the memo of the calls of one function."""
+    """Record the calls of one function for the memo."""
 
     def __init__(self, memo: Memo, function: Function) -> None:
         self.memo, self.ffi, self.lib, self.objects = memo, memo.ffi, memo.lib, memo.objects
@@ -76,7 +79,7 @@ class Keeper:
             [i for i, p in enumerate(self.parameters) if p.base_type == DROPOUT],
         )
         self.naming = (
-            [  # an object, which of its names, the argument that it is
+            [  # Each entry is (index of the object, index of its reference, index of the argument).
                 (i, k, j)
                 for i, p in enumerate(self.parameters)
                 if p.base_type in NAMING
@@ -86,22 +89,23 @@ class Keeper:
             else []
         )
         self.sized = [names.index(name) for name in SIZED.get(function.name, ())]
-        # the object that holds an address, or a handle its stream, and the argument that it is
+        # This is (index of the object, index of the argument) for an object that stores an address, or a handle that
+        # stores its stream.
         self.holding = {"cudnnSetStream": (0, 1), "cudnnRestoreDropoutDescriptor": (0, 3)}.get(function.name)
         self.scalars = scalars_of(function)
 
     def asks(self) -> bool:
-        """Return whether the memo wants to know of the call that this thread serves."""
+        """Return whether the memo wants a record of the call that this thread serves."""
         return bool(self.lib.memo_asks())
 
     def refused(self, status: int, text: str) -> None:
-        """Tell of a refusal, where it depends on the arguments alone: not on memory."""
+        """Record an error that depends only on the arguments, and not on memory."""
         if not self.computes and not self.sized and status in REFUSALS and self.asks() and self.lib.draft_begin():
             self.lib.draft_keep(self.memo.number(status), text.encode())
 
     def answered(self, c: tuple[Any, ...], results: Sequence[Any], changed: set[int]) -> None:
-        """Tell of a call that succeeded. results: of the outputs, which are behind the caller's pointers; changed: the descriptors
-        that are others now."""
+        """Record a call that succeeded. results: holds the outputs, already stored behind the caller's pointers.
+        changed: holds the pointers of changed descriptors."""
         if self.computes or not self.asks() or not self.lib.draft_begin():
             return
         lib = self.lib
@@ -111,7 +115,7 @@ class Keeper:
             if c[i] and not (self.sized and self._pointed(c, i, result)):
                 self._output(i, c[i], result)
         for i, is_set in self.described:
-            # Also one that is set to what it was: what it was before need not be in the key.
+            # A descriptor that keeps its value is recorded too, so the key need not contain the earlier value.
             if c[i] and not self.destroys and (is_set or c[i] in changed):
                 lib.draft_effect(i, SET, 0, self.objects.number_of(self.objects.get(c[i])))
         if self.destroys and c[0]:
@@ -123,7 +127,7 @@ class Keeper:
         lib.draft_keep(0, self.ffi.NULL)
 
     def _sized(self, c: tuple[Any, ...]) -> bool:
-        """Say how much memory there is behind the address that the call takes; whether C can see to it."""
+        """Record how much memory the call needs at its address; return whether C can check that."""
         handle = next(self.objects.get(c[i]) for i, p in enumerate(self.parameters) if p.base_type == HANDLE)
         device, (address, size) = getattr(handle.backend, "device", None), self.sized
         if device is None:
@@ -133,7 +137,7 @@ class Keeper:
         return self.memo.launches.serves(device)
 
     def _pointed(self, c: tuple[Any, ...], i: int, result: Any) -> bool:
-        """Say that an output is an address in the memory that the call takes, where it is."""
+        """Record an output that is an address inside the call's memory; return whether it is one."""
         delta = -1 if result is None else result - c[self.sized[0]]
         if 0 <= delta < 2**32:
             self.lib.draft_effect(i, POINT, self.sized[0], delta)
@@ -150,7 +154,9 @@ class Keeper:
             size = self.ffi.sizeof(self.ffi.typeof(place).item)
             is_array = parameter.length is not None or parameter.base_type.endswith("AlgoPerf_t")
             count = len(result) if is_array else 1
-        if parameter.base_type.endswith("AlgoPerf_t"):  # between whose fields the caller's memory has bytes of its own
+        if parameter.base_type.endswith(
+            "AlgoPerf_t"
+        ):  # The caller's structure has padding bytes with unknown contents.
             rows = self.ffi.new("perf_t[]", count)
             for k in range(count):
                 for field, _ in self.ffi.typeof("perf_t").fields:
@@ -160,12 +166,12 @@ class Keeper:
             self.lib.draft_output(i, self.ffi.cast("void *", place), count * size)
 
     def launching(self, arguments: Sequence[Any]) -> Launching:
-        """Return what launches a computing call with these arguments in the backend's stead."""
+        """Return the launcher that replaces the backend's for a computing call with these arguments."""
         return Launching(self, arguments)
 
 
 class Launching:
-    """Keeps the launches of a call where the memo wants them, else makes them. status: what the border says to C."""
+    """Record the launches of a call if possible, else run them. status: is what the border returns to C."""
 
     def __init__(self, keeper: Keeper, arguments: Sequence[Any]) -> None:
         self.keeper, self.status = keeper, 0
@@ -173,7 +179,7 @@ class Launching:
 
     def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
         keeper, is_kept = self.keeper, False
-        with suppress(Exception):  # the launch below says what is wrong with the device or the compiler
+        with suppress(Exception):  # The launch below reports any error.
             is_kept = keeper.memo.launches.say(self.scalars, handle, prepared, operands)
         if is_kept and keeper.lib.draft_keep(0, keeper.ffi.NULL):
             self.status = LAUNCH
@@ -182,20 +188,23 @@ class Launching:
 
 
 class Launches:
-    """Tells the memo of launches, and makes those that C cannot: on a device that only Python knows."""
+    """Record launches for the memo, and run the launches that C cannot, on a device that only Python can access."""
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi, self.lib = ffi, lib
-        self.device: Any = None  # all kept calls run on it
+        self.device: Any = None  # All recorded calls run on this device.
         self.by_driver = False
-        self.kernels: list[Any] = []  # functions and shapes of launches, by number
+        self.kernels: list[Any] = []  # It holds (function, shape) of a launch by number.
         self.numbers: dict[Any, int] = {}
-        self.scratch: list[Any] = []  # the driver's device memory, which C has addresses of
+        self.scratch: list[Any] = []  # It holds device memory of the driver, whose addresses C uses.
         self.lent = threading.local()
 
     def say(self, scalars: Scalars, handle: Any, prepared: Any, operands: list[Any]) -> bool:
-        """Say which pairs of operands were looked at, how much memory they need, and what is launched; whether C can repeat that.
-        scalars: by the names of fields of the operation, what launches may take from the call."""
+        """Record the checked pairs of operands, the memory that they need, and the launches; return whether C can
+        repeat the call.
+
+        scalars: maps fields of the operation to call arguments that a launch may use directly.
+        """
         recorded = getattr(prepared.launch, "recorded", None)
         arguments = [position for _, _, position, *_ in prepared.memory]
         if recorded is None or not self.serves(handle.backend.device):
@@ -219,7 +228,7 @@ class Launches:
         return all(self._say_step(step, arguments, scalars if any_value else {}) for step in steps)
 
     def serves(self, device: Any) -> bool:
-        """Return whether calls on a device are kept: those of one, which C has opened."""
+        """Return whether calls on a device are recorded: only one device is, and C must have opened it."""
         if self.device is None:
             self.by_driver = bool(device.native_context)
             if self.by_driver and not self.lib.driver_open(device.native_context):
@@ -228,7 +237,7 @@ class Launches:
         return self.device is device
 
     def _has_scratch(self, handle: Any, nbytes: int) -> bool:
-        """Give C scratch memory for the handle's stream, of its own: Python's launches have another piece."""
+        """Give C its own scratch memory for the handle's stream, separate from Python's; return whether C has it."""
         stream = handle.user_stream or 0
         if self.lib.scratch_is_known(stream, nbytes):
             return True
@@ -248,7 +257,7 @@ class Launches:
         self.lib.draft_step(kernel, shape, template, len(template))
         words = [(8 * i, operand, delta, 0) for i, (operand, delta) in enumerate(step.operands)]
         words += [(offset, where.operand, where.delta, 1) for offset, where, _ in step.maps]
-        for offset, operand, delta, is_map in words:  # the first word of a map is the tensor's address
+        for offset, operand, delta, is_map in words:  # The first word of a tensor map is the tensor's address.
             self.lib.draft_place(offset, arguments[operand] if operand >= 0 else operand, delta, is_map)
         for offset, kind, scalar in step.scalars:
             if scalar.name in scalars:
@@ -267,21 +276,21 @@ class Launches:
     # --- what C calls ---
 
     def launch(self, kernel: int, arguments: int, nbytes: int, stream: int) -> int:
-        """Launch on the device; not 0 where it refuses."""
+        """Launch on the device; return a nonzero value on failure."""
         function, shape = self.kernels[kernel]
         try:
             function.issue(bytes(self.ffi.buffer(self.ffi.cast("char *", arguments), nbytes)), shape, None)
-        except Exception:  # Python is asked for the whole call, and says what is wrong
+        except Exception:  # C then passes the whole call to Python, which reports the error.
             return 1
         return 0
 
     def scratch_of(self, nbytes: int) -> int:
-        """Return the address of memory that this thread has until it asks again."""
+        """Return the address of scratch memory, which this thread keeps until its next request."""
         self.lent.piece = self.device.allocate(nbytes)
         return int(self.lent.piece.address)
 
     def fits(self, addresses: Any, sizes: Any, count: int) -> int:
-        """Return whether the device has as many bytes at each address."""
+        """Return 1 if the device has enough bytes at each address, else 0."""
         for i in range(count):
             try:
                 extent = self.device.extent(addresses[i]) if addresses[i] else None
@@ -293,7 +302,8 @@ class Launches:
 
 
 def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:
-    """Return whether launches depend on scalars only by having them among their arguments. values: those that were written there."""
+    """Return whether the launches use scalars only as kernel arguments. values: are the scalars that the plan wrote
+    there."""
     if values is None or not scalars:
         return False
     kinds = {kind for step in steps for _, kind, _ in step.scalars}

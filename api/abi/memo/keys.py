@@ -1,7 +1,8 @@
-"""Decides which functions the memo answers, and writes the C statements that make the key of a call.
+"""Decide which functions the memo answers, and generate the C statements that build a call's key.
 
-A function is answered where every argument can be a part of the key: the value of a descriptor, a number, an array on the host, of device
-memory whether it is NULL and its low bits. What the rules cannot see is declared in ``answers.py``.
+The memo answers a function if every argument can be part of a key. Such arguments are a descriptor's value, a number, a
+host array, or a device address (whether it is NULL, and its low bits). ``answers.py`` declares the exceptions that the
+rules cannot detect.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ..c_types import NUMBERS, RESULTS, depth, destroys
 HANDLE_KIND = 31
 KINDS = {name: number for number, name in enumerate(sorted(DESCRIPTORS))}
 DROPOUT = "cudnnDropoutDescriptor_t"
-NAMING = ("cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t")  # they name dropout descriptors, which may change
-NUMBERED = VALUES | {DROPOUT, *NAMING}  # whose values C has by number
-# Functions that compute nothing, but take the address of memory: its parameter, and that of its bytes
+NAMING = ("cudnnRNNDescriptor_t", "cudnnAttnDescriptor_t")  # These refer to dropout descriptors, which may change.
+NUMBERED = VALUES | {DROPOUT, *NAMING}  # C stores their values by number.
+# SIZED maps a function that only takes the address of memory to the parameters of the address and of its size.
 SIZED = {
     "cudnnRestoreDropoutDescriptor": ("states", "stateSizeInBytes"),
     "cudnnGetRNNWeightParams": ("weightSpace", "weightSpaceSize"),
 }
-WRITES_STATES = "cudnnSetDropoutDescriptor"  # where it gets memory for them
+WRITES_STATES = "cudnnSetDropoutDescriptor"  # It writes states only if it gets memory for them.
 BYTES = {
     "int": 4,
     "unsigned": 4,
@@ -36,10 +37,12 @@ BYTES = {
     "float": 4,
     "double": 8,
 }
-MOST_ENTRIES = 1 << 20  # entries per array, as many as marshalling.py follows
-FILL_BYTES = "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # bytes of a padding value, by its cudnnDataType_t
-MOST_ARGUMENTS = 39  # one less than ARGUMENTS of keys.c: behind them is what a descriptor holds
-WEIGHTS = {"exponentialAverageFactor"}  # doubles that are equally good anywhere between 0 and 1
+MOST_ENTRIES = 1 << 20  # entries per array, the limit of marshalling.py
+FILL_BYTES = (
+    "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # It is the C expression for the bytes of a padding value, by cudnnDataType_t.
+)
+MOST_ARGUMENTS = 39  # arguments, one less than ARGUMENTS in keys.c, because a descriptor's memory follows them
+WEIGHTS = {"exponentialAverageFactor"}  # The memo treats all values between 0 and 1 of these doubles alike.
 
 
 def is_answered(function: Function) -> bool:
@@ -48,7 +51,7 @@ def is_answered(function: Function) -> bool:
 
 
 def key_of(function: Function) -> list[str] | None:
-    """Return the statements that make the key of a call; None where its answer may depend on more than a key says."""
+    """Return the statements that build a call's key, or None if its answer may depend on more than a key holds."""
     name = function.name
     if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
@@ -59,13 +62,14 @@ def key_of(function: Function) -> list[str] | None:
 
 
 def scalars_of(function: Function) -> dict[str, int]:
-    """Return the numbers that a launch may take from the call, where they are neither 0 nor 1: name -> index."""
+    """Return the scalars that a launch may take from the call if they are neither 0 nor 1: a map from name to argument
+    index."""
     found = {p.name: i for i, p in enumerate(function.parameters) if p.typed_by is not None or p.name in WEIGHTS}
     return found if computing_of(function.name) else {}
 
 
 def _part(function: Function, index: int) -> str | None:
-    """Return the statement for one argument: "" where the key needs none, None where there is none."""
+    """Return the statement for one argument, "" if the key does not need it, or None if no key can hold it."""
     parameter = function.parameters[index]
     base, pointers = parameter.base_type, depth(parameter)
     if parameter.memory == "device" and function.name == WRITES_STATES:
@@ -114,7 +118,7 @@ def _descriptor(function: Function, index: int) -> str | None:
 
 
 def _behind_a_pointer(function: Function, index: int) -> str | None:
-    """Host memory: outputs count by whether there is a place for them, inputs by what they hold."""
+    """Return the statement for host memory: the key holds an output's NULL state and an input's contents."""
     parameter, names = function.parameters[index], [p.name for p in function.parameters]
     if parameter.typed_by is not None:
         return f"key_scaling(&k, {index}, a{index}, a{names.index(parameter.typed_by)});"
@@ -130,7 +134,7 @@ def _behind_a_pointer(function: Function, index: int) -> str | None:
 
 
 def _is_copied(parameter: Parameter) -> bool:
-    """Return whether the bytes that a call writes behind the pointer say everything, whoever has made them, or an argument has the address."""
+    """Return whether the bytes that a call writes behind the pointer are its complete effect."""
     if parameter.base_type == "cudnnAlgorithm_t" or (parameter.base_type == "void" and parameter.name != "paddingFill"):
         return False
     return depth(parameter) == 1 or parameter.base_type == "cudaStream_t"

@@ -59,7 +59,7 @@ def _spec(descriptor):
 
 
 def added_types(cites: Clauses, ops: int, x) -> None:
-    """Raise NOT_SUPPORTED unless z is HALF, the only type that Table 11 allows for an addition."""
+    """Raise NOT_SUPPORTED if z is added (``ops`` is 2) and x is not HALF, as Table 11 requires."""
     clause = "c41" if x.data_type.name == "CUDNN_DATA_FLOAT" else "c42"
     clause = clause if cites is FORWARD else cites.unsupported
     expect(ops < 2 or x.data_type == HALF, NOT_SUPPORTED, cites.cite(clause),

@@ -23,7 +23,7 @@ from .persistent import planned
 EVERY, REDUCED = (
     (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC),
     (STANDARD, PERSIST_STATIC),
-)  # The first value holds all algorithms; the second holds the usual winners.
+)  # all algorithms, and the usual winners
 QUICK = 3  # runs per quick search, the maximum
 SUCCESS, UNMEASURED = cudnnStatus_t.CUDNN_STATUS_SUCCESS, -1.0
 NAMED = {"weightSpace": "w", "dweightSpace": "dw", "workSpace": "workspace"}
