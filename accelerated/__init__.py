@@ -1,4 +1,4 @@
-"""The production backend: CUDA kernels on GPUs, or compiled for the host and emulated."""
+"""Provides the production backend: CUDA kernels that run on GPUs, or compiled for the host on the emulated device."""
 
 from importlib import import_module
 
@@ -10,7 +10,7 @@ from .runtime.devices import gpu_is_usable
 from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.information import cuda_version, facts
 
-for family in FAMILIES:  # registers the plans of the family's operations
+for family in FAMILIES:  # Each import registers the solvers of the family's operations.
     import_module(f"{__name__}.{family}.plan")
 
 __all__ = [

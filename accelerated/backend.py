@@ -1,4 +1,4 @@
-"""The accelerated backend: device memory, cached plans, asynchronous launches."""
+"""Implements the accelerated backend: device memory, cached plans and asynchronous launches."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .scalars import ValueNeeded, without_values
 from .solver import is_forcing, possible_solvers
 
 _ADDRESS_LIMIT = 2**64
-TIMED_RUNS = 3
-PLANS_KEPT = 4096
-RECORDS_KEPT = 16  # records of a call, one for each alignment of the operands
+TIMED_RUNS = 3  # runs of which the shortest counts, on a GPU
+PLANS_KEPT = 4096  # plans kept per device
+RECORDS_KEPT = 16  # records kept per prepared call, one for each likeness of addresses
 _NONE: Any = object()
 
 
 class DeviceBuffer(SharedBuffer):
-    """Memory of a device."""
+    """Wrap a range of device memory."""
 
     def __init__(self, device: Any, memory: Any, offset: int, nbytes: int, is_slice: bool = False) -> None:
         super().__init__(memory, memory.address + offset, nbytes, is_slice)
@@ -58,7 +58,7 @@ class DeviceBuffer(SharedBuffer):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The bytes as a CUDA array, complete; other libraries must not use it after the buffer was freed."""
+        """Return the bytes as a CUDA array, after all work. It must not be used once the buffer is freed."""
         self._require_gpu(AttributeError)
         self.device.synchronize()
         address = self.address if self.nbytes else 0
@@ -69,7 +69,7 @@ class DeviceBuffer(SharedBuffer):
         return (dlpack.CUDA, 0)
 
     def __dlpack__(self, **_options: Any) -> Any:
-        """A capsule with the bytes, complete, whatever stream the consumer uses."""
+        """Return a capsule with the bytes after all work of the device, valid for any stream of the consumer."""
         self._require_gpu(BufferError)
         self.device.synchronize()
         return dlpack.exported(self.address, self.nbytes, (dlpack.CUDA, 0), self.memory)
@@ -81,7 +81,7 @@ class DeviceBuffer(SharedBuffer):
 
 
 def allocated(device: Any, nbytes: int) -> DeviceBuffer:
-    """A new buffer; ``MemoryError`` where it cannot be had."""
+    """Return a new buffer. Raises MemoryError where the allocation fails."""
     try:
         return DeviceBuffer(device, device.allocate(checked_size(nbytes)), 0, nbytes)
     except DeviceError as error:
@@ -90,7 +90,7 @@ def allocated(device: Any, nbytes: int) -> DeviceBuffer:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what a device or a compiler could not do into a ``BackendError``."""
+    """Convert errors of devices and compilers within the block to BackendError."""
     try:
         yield
     except (DeviceError, DeviceUnavailable) as error:
@@ -98,7 +98,7 @@ def failures() -> Iterator[None]:
 
 
 class DeviceOperand:
-    """Device memory that the caller owns."""
+    """Hold the address and the size (None if unknown) of device memory that the caller owns."""
 
     __slots__ = ("address", "nbytes", "writable")
 
@@ -122,7 +122,7 @@ class AcceleratedBackend:
     def to_device(self, array: Any) -> DeviceBuffer:
         buffer = allocated(self.device, array.nbytes)
         self.device.upload(buffer.address, array.reshape(-1).view(np.uint8))
-        self.device.default_stream.synchronize()  # the caller may change pinned memory from here on
+        self.device.default_stream.synchronize()  # The caller may change pinned memory afterwards.
         return buffer
 
     def zeros(self, nbytes: int) -> DeviceBuffer:
@@ -154,14 +154,14 @@ class AcceleratedBackend:
         return DeviceOperand(value, self.device.extent(value))
 
     def _bounded(self, address: int, nbytes: int | None, writable: bool) -> DeviceOperand:
-        """Return memory that somebody names by its address, held to what the device knows of it."""
+        """Return the operand at a caller's address. Raises ValueError where it exceeds the known allocation."""
         known = self.device.extent(address) if address else None
         if nbytes is not None and known is not None and nbytes > known:
             raise ValueError(f"says that it has {nbytes} bytes at {address:#x}, where the device has {known}")
         return DeviceOperand(address, known if nbytes is None else nbytes, writable)
 
     def contents(self, address: int, nbytes: int) -> bytearray:
-        """A copy of device memory."""
+        """Return a copy of device memory."""
         with failures():
             content: bytearray = self.device.download(address, nbytes)
             return content
@@ -170,8 +170,10 @@ class AcceleratedBackend:
         return _Launcher(self, operation)
 
     def plan(self, operation: Operation) -> Plan:
-        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``. Operations
-        that differ in scalars which their kernels take as arguments share one."""
+        """Return the plan of an operation, from the cache unless ``solver.forcing`` forces a solver.
+
+        Operations that differ only in scalars share a plan, where their kernels take the scalars as arguments.
+        """
         if is_forcing():
             return self._planned(operation)
         shared, values = without_values(operation)
@@ -185,19 +187,19 @@ class AcceleratedBackend:
         return self.plan_of_values(operation)
 
     def plan_of_values(self, operation: Operation) -> Plan:
-        """Return the plan of an operation that shares it with no other."""
+        """Return the plan of an operation that depends on the values of its scalars."""
         found = self._cached(operation)
         assert found is not None
         return found
 
     def _cached(self, operation: Operation) -> Plan | None:
-        """Return what the cache has for an operation: None for scalars on whose values the plans depend."""
+        """Return the cached plan of an operation, made if needed; None where plans depend on the scalars' values."""
         found = self.plans.pop(operation, _NONE)
         if found is _NONE:
             found = self._planned(operation)
         while len(self.plans) >= PLANS_KEPT:
             self.plans.pop(next(iter(tuple(self.plans)[:1]), operation), None)
-        self.plans[operation] = found  # the latest used is the last
+        self.plans[operation] = found  # The dictionary is ordered by last use.
         return found
 
     def _planned(self, operation: Operation) -> Plan:
@@ -205,23 +207,25 @@ class AcceleratedBackend:
             return plan(operation, self.device)
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
-        """Return the names of the solvers that can serve an operation, in the order of their room."""
+        """Return the names of the solvers that can serve an operation, in order of preference."""
         return possible_solvers(operation, self.device)
 
     def workspace_bytes(self, operation: Operation) -> int:
-        with failures():  # what a device holds of a kernel may decide
+        with failures():  # Selecting a solver may load a kernel to query its occupancy.
             return workspace_bytes(operation, self.device)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
         return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
 
     def graph_solvers(self, operation: Any) -> tuple[str, ...]:
-        """Return the solvers among which the knob of the engine of an operation graph chooses."""
+        """Return the names of the solvers that the engine knob of an operation graph selects from."""
         return () if operation.single is None else possible_solvers(operation.single.operation, self.device)
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
-        """The shortest of a few runs, by the device's clock; a run before them compiles and warms up. What was measured
-        on such a device before is not measured again."""
+        """Return the milliseconds of the fastest of a few runs, after a run for compiling and warming up.
+
+        A time that was measured on such a device before is returned without a run, unless the device measures anew.
+        """
         choices = None if self.device.measures_anew else self.device.choices
         known = choices.find(operation) if choices else None
         if known is not None:
@@ -248,7 +252,7 @@ class AcceleratedBackend:
             if value.device is not self.device:
                 raise ValueError(f"belongs to {value.device.name}, the handle's device is {self.device.name}")
             return value
-        handle = getattr(value, "handle", value)  # a PyCUDA stream, or the number of a cudaStream_t
+        handle = getattr(value, "handle", value)  # It is a PyCUDA stream, or the integer value of a cudaStream_t.
         if self.device.adopts_streams and isinstance(handle, int):
             return self.device.adopt_stream(handle)
         if hasattr(value, "synchronize"):
@@ -263,14 +267,14 @@ class AcceleratedBackend:
             (stream or self.device.default_stream).synchronize()
 
     def close(self) -> None:
-        """The device and its plans stay for other handles."""
+        """Do nothing: other handles share the device and its plans."""
 
 
 class _Launcher:
-    """Runs a plan; a failing launch is a ``BackendError``.
+    """Run a plan. Raises BackendError where a launch fails.
 
-    records: of the plan, by what it asks of addresses. latest: the addresses of the last call, and its record.
-    meanwhile: what serves until another kernel is compiled, as (finished compilations, likeness, record).
+    records: the plan's records by likeness of addresses. latest: the addresses of the last call and its record.
+    meanwhile: a temporary record while a kernel is compiled, as (finished compilations, likeness, record).
     """
 
     __slots__ = ("backend", "latest", "meanwhile", "operation", "plan", "records")
@@ -292,7 +296,7 @@ class _Launcher:
             raise BackendError(str(error)) from error
 
     def recorded(self, addresses: list[int]) -> Record:
-        """Return what is launched on operands at these addresses."""
+        """Return the record for operands at these addresses."""
         like, finished = likeness(addresses), self.backend.device.background.finished
         if self.meanwhile is not None and self.meanwhile[:2] == (finished, like):
             return self.meanwhile[2]
@@ -307,20 +311,20 @@ class _Launcher:
     def _made(self, addresses: Sequence[int]) -> Record:
         try:
             return Record.of(self.plan, addresses)
-        except ValueNeeded:  # by the fallback of a plan
+        except ValueNeeded:  # The fallback of the plan depends on the scalars' values.
             self.plan = self.backend.plan_of_values(self.operation)
             return Record.of(self.plan, addresses)
 
 
 def _is_address(value: Any) -> bool:
-    """Whether a value is meant as an address: an integer that is nothing else, or an allocation of PyCUDA."""
+    """Return whether a value stands for an address: a NumPy integer or an object of PyCUDA."""
     if isinstance(value, np.integer):
         return True
     return any(kind.__module__.partition(".")[0] == "pycuda" for kind in type(value).__mro__)
 
 
 def _from_interface(interface: Any) -> tuple[int, int, bool]:
-    """(address, bytes, whether they may be written) of a __cuda_array_interface__."""
+    """Return (address, bytes, whether it is writable) of a __cuda_array_interface__. Raises ValueError if invalid."""
     try:
         address, read_only = interface["data"]
         address, sizes = operator.index(address), [operator.index(size) for size in interface["shape"]]

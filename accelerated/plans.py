@@ -1,7 +1,7 @@
-"""Plans: the kernel launches of an operation, with arguments that are packed once.
+"""Defines plans: the kernel launches of an operation, with arguments that are packed once.
 
-An implementation is a function of (operation, device) that returns a ``Plan``; plans are cached by operation, so it
-may take its time. What a plan launches is a record (records.py), in which only addresses are missing.
+Plans are cached by operation, so making one may be slow. A plan makes records (records.py), in which only addresses
+are missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .scalars import Note, Scalar, fill, scalars_of, with_values
 
 Extent = tuple[int, int, int]
 
-# C++ names of the stored types, as types.cuh spells them
+# These are the C++ names of the stored types in types.cuh.
 ELEMENTS = {
     FLOAT: "float",
     DOUBLE: "double",
@@ -35,23 +35,23 @@ ELEMENTS = {
     INT32: "int32",
 }
 COMPUTES = {FLOAT: "float", DOUBLE: "double"}
-WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's workspace
+WORKSPACE_ALIGNMENT = 16  # bytes, alignment of a kernel's data in the caller's workspace
 
 
-SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
+SCRATCH = "scratch"  # name of the operand that is the library's own scratch memory
 
 
 class Launch:
-    """One kernel with its packed arguments.
+    """Describe the launch of one kernel with its packed arguments.
 
     arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose
-    addresses those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block.
-    cooperative: the blocks wait for each other, so that all of them run at the same time, one per multiprocessor.
-    scratch_bytes: of the operand SCRATCH.
+    addresses the pointers hold. grid, block: blocks and threads. shared_bytes: dynamic shared memory per block.
+    cooperative: whether blocks wait for each other, so that all run at the same time, one per SM. scratch_bytes: the
+    size of the operand SCRATCH.
     """
 
     scratch_bytes = 0
-    filled: Sequence[Note] = ()  # the scalars whose values ``with_scalars`` has written
+    filled: Sequence[Note] = ()  # scalars whose values ``with_scalars`` has written
 
     def __init__(
         self,
@@ -66,24 +66,24 @@ class Launch:
         self.function, self.operands = function, tuple(operands)
         self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
         self.template, self.scalars = bytes(arguments), scalars_of(arguments)
-        if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
+        if isinstance(function, Function):  # Kernels that are being compiled have no function yet.
             function.require_fields(type(arguments))
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses, asynchronously on the stream."""
+        """Launch asynchronously on the stream, with operands at these addresses."""
         Record.of(self, addresses).start(addresses, stream)
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands."""
+        """Append the launch on these operands to a record."""
         record.add(KernelStep(self.function, self.template, self.shape, operands, scalars=self.filled))
 
     @property
     def shape(self) -> LaunchShape:
-        """Blocks and threads, shared memory."""
+        """Return the grid, the block and the dynamic shared memory of the launch."""
         return LaunchShape(self.grid, self.block, self.shared_bytes, self.cooperative)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call among its arguments."""
+        """Return the launch with the scalars of a call written into its arguments."""
         if not self.scalars:
             return self
         made = copy(self)
@@ -91,16 +91,14 @@ class Launch:
         return made
 
     def wait_for_kernel(self) -> None:
-        """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
+        """Wait until the kernel is compiled, so that no fallback serves; a launch without a fallback is ready."""
 
 
 class BackgroundLaunch(Launch):
-    """A launch whose kernel is compiled while another launch serves, which serves, too, where an operand is not
-    aligned.
+    """Describe a launch with a fallback, which serves while the kernel is compiled or an operand is not aligned.
 
-    module: the source of the kernel and its definitions. launch: the launch as it is once there is the kernel.
-    fallback: the other one, of the first operands. alignment: of each operand, bytes of which its address must be a
-    multiple.
+    module: the kernel's source and its macro definitions. launch: the launch once the kernel is compiled. fallback: a
+    launch that takes the first operands. alignment: bytes by operand.
     """
 
     def __init__(
@@ -118,13 +116,16 @@ class BackgroundLaunch(Launch):
         self.refused = False  # whether the kernel cannot be compiled
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
+        """Append this launch to a record, or the fallback where an operand is not aligned or the kernel is missing."""
         if not self.falls_back(record, are_aligned(operands, self.masks), operands):
             super().record(record, operands)
 
     def falls_back(self, record: Record, aligned: bool, operands: Sequence[Where]) -> bool:
-        """Return whether the fallback serves, and add what it launches: where an operand is not aligned, where the
-        kernel is being compiled, or cannot be had. Without a fallback that is an error."""
+        """Return whether the fallback serves, and append its launches if so.
+
+        It serves where an operand is not aligned, or the kernel is being compiled or unavailable. Without a fallback,
+        a kernel that is unavailable raises DeviceUnavailable.
+        """
         if self.function is None and not self.refused:
             self._have(self.ready_kernel)
         if self.fallback is None or (self.function is not None and aligned):
@@ -134,7 +135,7 @@ class BackgroundLaunch(Launch):
         return True
 
     def _have(self, ask: Callable[[], Any]) -> None:
-        """Keep the kernel that is asked for, or note that it cannot be had."""
+        """Keep the kernel that ``ask`` returns. Where it is unavailable, note that the fallback serves for good."""
         try:
             self.function = ask()
         except DeviceUnavailable as error:
@@ -144,12 +145,12 @@ class BackgroundLaunch(Launch):
             fallbacks.note(self.kernel, getattr(self.fallback.function, "name", "another kernel"), str(error))
 
     def ready_kernel(self) -> Any:
-        """Return the kernel, None while it is being compiled."""
+        """Return the kernel, or None while it is being compiled."""
         source, definitions = self.module
         return self.device.function_when_ready(source, self.kernel, definitions)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the launch with the scalars of one call among its arguments and those of its fallback."""
+        """Return the launch and its fallback with the scalars of a call."""
         made = super().with_scalars(values)
         fallback = None if self.fallback is None else self.fallback.with_scalars(values)
         if fallback is self.fallback and made is self:
@@ -159,13 +160,13 @@ class BackgroundLaunch(Launch):
         return made
 
     def wait_for_kernel(self) -> None:
-        """Wait until the kernel is compiled, so that the fallback does not serve in its stead."""
+        """Wait until the kernel is compiled, so that the fallback does not replace it."""
         source, definitions = self.module
         self._have(lambda: self.device.function(source, self.kernel, definitions))
 
 
 class Launches(Launch):
-    """Launches of the same operands, one after another, where one is asked for."""
+    """Combine launches on the same operands, which run one after another, into one launch."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         vars(self).update(vars(launches[0]))
@@ -185,36 +186,37 @@ class Launches(Launch):
 
 
 class Upload:
-    """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read
-    them."""
+    """Copy bytes of the host into an operand, in stream order, before the launches that read them."""
 
     scratch_bytes = 0
-    function: Any = None  # no kernel
+    function: Any = None  # An upload launches no kernel.
 
     def __init__(self, device: Any, data: bytes, operand: str, offset: int = 0) -> None:
         self.device, self.data, self.operands, self.offset = device, data, (operand,), offset
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add the copy into the operand."""
+        """Append the copy into the operand to a record."""
         record.add(UploadStep(self.device, self.data, operands[0].behind(self.offset)))
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return itself: it has none."""
+        """Return the upload itself, which has no scalars."""
         return self
 
     def wait_for_kernel(self) -> None:
-        """There is none."""
+        """Return at once, because an upload has no kernel."""
 
 
 class Plan:
-    """The launches of one operation, in order, and the name of the solver that made them. values: of the scalars of one
-    of the calls that share the launches; None where calls do not share them."""
+    """Hold the launches of one operation in order, and the name of the solver that made them.
+
+    values: the scalars of this call, where calls with other scalars share the plan; None where the plan is not shared.
+    """
 
     values: Mapping[str, float] | None = None
 
     def __init__(self, operation: Operation, launches: Sequence[Launch | Upload], solver: str = "") -> None:
         self.solver = solver
-        # Where a launch finds its operands; one that the call does not have is the None behind them all.
+        # Each launch finds its operands by index. An operand that the call lacks has index -1, which is address 0.
         indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
         self.scratch_bytes = max((launch.scratch_bytes for launch in launches), default=0)
         self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
@@ -223,12 +225,14 @@ class Plan:
         self.start([0 if operand is None else operand.address for operand in operands], stream)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Run on the operands at these addresses, 0 where the call has none."""
+        """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
         Record.of(self, addresses).start(addresses, stream)
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands. Raises ``ValueNeeded`` where a fallback that is made for it cannot be
-        shared by calls with other scalars."""
+        """Append the launches on these operands to a record.
+
+        Raises ``ValueNeeded`` where a fallback must be made that calls with other scalars cannot share.
+        """
         if self.scratch_bytes:
             record.begin(self.scratch_bytes)
         known = [*operands, Where(records.SCRATCH, 0, 0), NULL]
@@ -236,7 +240,7 @@ class Plan:
             launch.record(record, [known[i] for i in positions])
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Return the plan of one of the calls that share it. Raises ``ValueNeeded`` where calls cannot share it."""
+        """Return the plan with the scalars of a call. Raises ``ValueNeeded`` where calls cannot share the plan."""
         made = copy(self)
         made.steps = [(launch.with_scalars(values), positions) for launch, positions in self.steps]
         made.values = values
@@ -244,10 +248,9 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves,
-    which is made when it is needed first.
+    """Run a plan that needs aligned, disjoint operands, or else a fallback, which is made when first needed.
 
-    alignment: bytes, by operand name. apart: pairs of operands that may not begin together.
+    alignment: bytes by operand name. apart: pairs of operands that may not begin at the same address.
     """
 
     def __init__(
@@ -259,7 +262,7 @@ class AlignedPlan(Plan):
         apart: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
-        self.scratch_bytes = 0  # the plans inside ask for their own
+        self.scratch_bytes = 0  # The inner plans request their own.
         self.masks = masks([alignment.get(name, 1) for name in operation.operands])
         indices = {name: i for i, name in enumerate(operation.operands)}
         self.apart = [(indices[first], indices[second]) for first, second in apart]
@@ -285,50 +288,50 @@ class AlignedPlan(Plan):
 
 
 def masks(alignment: Sequence[int]) -> list[int]:
-    """Return the bits of addresses that are 0 in multiples of so many bytes. Raises ``ValueError`` for more bytes than
-    addresses that are alike have in common."""
+    """Return, for each alignment, the mask of address bits that must be 0.
+
+    Raises ValueError for an alignment above records.ALIKE, which a record does not distinguish.
+    """
     if any(multiple > records.ALIKE for multiple in alignment):
         raise ValueError(f"alignment={alignment}: {records.ALIKE} bytes at most")
     return [multiple - 1 for multiple in alignment]
 
 
 def are_aligned(operands: Sequence[Where], masks: Sequence[int]) -> bool:
-    """Return whether no address has a bit of its mask."""
+    """Return whether every address is aligned, which means that it has no bit of its mask."""
     return not any(operand.value & mask for operand, mask in zip(operands, masks, strict=False))
 
 
 def workspace_aligned(value: int) -> int:
-    """Return an address, or bytes from the beginning of what is used of a workspace, up to the next multiple of
-    WORKSPACE_ALIGNMENT."""
+    """Return an address or an offset, rounded up to a multiple of WORKSPACE_ALIGNMENT."""
     return value + -value % WORKSPACE_ALIGNMENT
 
 
 def with_alignment(used: int) -> int:
-    """Return the bytes of a workspace that may begin anywhere, of which ``used`` are used from its first multiple of
-    WORKSPACE_ALIGNMENT on."""
+    """Return the workspace in bytes that holds ``used`` aligned bytes, whatever the address of the workspace."""
     return used + WORKSPACE_ALIGNMENT - 1 if used else 0
 
 
 class WorkspacePlan(Plan):
-    """A plan whose workspace is the last operand."""
+    """Hold a plan whose last operand is a workspace, which is used from its first aligned address on."""
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         super().record(record, [*operands[:-1], operands[-1].aligned(WORKSPACE_ALIGNMENT)])
 
 
 class PlacedPlan(Plan):
-    """Launches and plans, one after the other, on the operands of a call and on parts of them.
+    """Run launches and plans one after the other, on the operands of a call and on slices of them.
 
-    workspace: which operand counts from its first multiple of WORKSPACE_ALIGNMENT on. slices: of each part its operand
-    and offset. steps: with the positions of their operands, of which parts are behind those of the call; -1: what a
-    step does not have.
+    workspace: index of the operand that is used from its first aligned address on. slices: operand index and byte
+    offset of each slice. steps: launches or plans with the indices of their operands; slices are numbered behind the
+    operands of the call, and -1 is a missing operand.
     """
 
     def __init__(
         self, workspace: int, slices: Sequence[tuple[int, int]], steps: Sequence[tuple[Any, Sequence[int]]], solver: str
     ) -> None:
         self.workspace, self.slices, self.solver = workspace, tuple(slices), solver
-        self.scratch_bytes = 0  # plans inside ask for their own
+        self.scratch_bytes = 0  # The inner plans request their own.
         self.steps = [
             inner for step, used in steps for inner in (step.steps if isinstance(step, Plan) else [(step, tuple(used))])
         ]
@@ -336,7 +339,7 @@ class PlacedPlan(Plan):
 
     @staticmethod
     def _flat(step: Any, used: Sequence[int]) -> list[tuple[Any, Sequence[int]]]:
-        """Return the launches of a plan that does nothing else, any other step as it is."""
+        """Return the launches of a plain plan without scratch memory; return any other step unchanged."""
         if type(step) is not Plan or step.scratch_bytes:
             return [(step, used)]
         return [(launch, [(*used, -1)[i] for i in positions]) for launch, positions in step.steps]
@@ -354,22 +357,22 @@ class PlacedPlan(Plan):
         return made
 
 
-ROOMS: dict[type[Operation], Any] = {}  # what serves an operation, a Room (solver.py)
+ROOMS: dict[type[Operation], Any] = {}  # Room (solver.py) that serves each type of operation
 
 
 def workspace_bytes(operation: Operation, device: Any) -> int:
-    """Return the bytes of workspace that the plan of an operation uses."""
+    """Return the workspace in bytes that the plan of an operation uses."""
     room = ROOMS.get(type(operation))
     return room.workspace_bytes(operation, device) if room else 0
 
 
 def estimated_seconds(operation: Operation, device: Any) -> float:
-    """Return about how many seconds an operation takes on a device, to rank algorithms."""
+    """Return the estimated seconds of an operation on a device, to rank algorithms."""
     return ROOMS[type(operation)].estimated_seconds(operation, device)
 
 
 def implemented() -> tuple[type[Operation], ...]:
-    """Return the operations that are served."""
+    """Return the types of operations that have solvers."""
     return tuple(ROOMS)
 
 
@@ -379,7 +382,7 @@ def plan(operation: Operation, device: Any) -> Plan:
 
 
 def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:
-    """Return the preprocessor definitions of a kernel: the stored type, the arithmetic type, and further ones."""
+    """Return the macro definitions of a kernel: the stored type, the arithmetic type, and ``others``."""
     chosen = {"ELEMENT": ELEMENTS[element], "COMPUTE": COMPUTES[operation.compute_type], **others}
     return tuple(sorted(chosen.items()))
 
@@ -390,7 +393,7 @@ def _structure_type(fields: tuple[tuple[str, Any], ...]) -> type[ctypes.Structur
 
 
 def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
-    """Return an argument structure with the given (name, ctypes value) in order, laid out as C++ does."""
+    """Return an argument structure of (name, ctypes value) fields in order, with the layout of C++."""
     kind = _structure_type(
         tuple((name, value.kind if isinstance(value, Unknown) else type(value)) for name, value in fields)
     )
@@ -398,21 +401,23 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
-    """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several
-    additions."""
+    """Return fields for scalars in the arithmetic type of the operation.
+
+    A conversion in the kernel would cost each thread as much as several additions.
+    """
     kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
     return [scalar_field(name, kind, value) for name, value in values.items()]
 
 
 class Unknown(NamedTuple):
-    """A field of a type for a scalar whose value comes with the call."""
+    """Hold the ctypes type of a field and the scalar whose value the call will provide."""
 
     kind: Any
     scalar: Scalar
 
 
 def scalar_field(name: str, kind: Any, value: Any) -> tuple[str, Any]:
-    """Return a field of a scalar of the operation."""
+    """Return the field for a scalar of the operation, with its value or as an ``Unknown``."""
     return (name, Unknown(kind, value) if isinstance(value, Scalar) else kind(value))
 
 

@@ -1,8 +1,8 @@
-"""Describes what a plan launches: kernels with packed arguments in which addresses are missing.
+"""Describes the launches of a plan: kernels with packed arguments, in which only addresses are missing.
 
-A plan makes a record when it runs first, and again for operands whose addresses differ in what planners ask of them:
-alignment up to ALIKE bytes, and which begin together. A record runs at any addresses that are alike. It names each
-address as bytes behind an operand, so that whoever launches it, here or in C, needs no plan.
+A plan makes a record at its first run. It makes another one for operands with another ``likeness``: the alignment of
+addresses up to ALIKE bytes, and which operands begin at the same address. A record serves all addresses of one
+likeness. It stores each address as an operand and an offset in bytes, so that launching, in Python or C, needs no plan.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .runtime.device import Function, LaunchShape
 from .runtime.tensor_map import MAP_BYTES, TensorMap
 from .scalars import Note
 
-ALIKE = 256  # bytes, the largest alignment of which planners ask
-SCRATCH, NOTHING = -2, -1  # operands that no caller passes: memory of the library's own, and address 0
-ENCODINGS_KEPT = 16  # encoded tensor maps per step, by address
+ALIKE = 256  # bytes, largest alignment that a plan may depend on
+SCRATCH, NOTHING = -2, -1  # indices of operands that no caller passes: scratch memory and address 0
+ENCODINGS_KEPT = 16  # encoded tensor maps kept per step, by address
 
 
 class Launched(set[str]):
-    """The names of kernels that were launched.
+    """Collect the names of launched kernels.
 
-    modules: the sources that they are compiled from, each with its definitions.
+    modules: their sources with the macro definitions, as text.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Launched(set[str]):
         self.modules.add(function.module)
 
 
-# Kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
+# Launched kernels are noted within ``noting_launches``, so that the suite can list which case launches which kernel.
 _launched: Launched | None = None
 
 
 @contextmanager
 def noting_launches() -> Iterator[Launched]:
-    """Note the kernels that are launched in this scope."""
+    """Note the kernels that are launched within the block."""
     global _launched
     before, _launched = _launched, Launched()
     try:
@@ -57,18 +57,18 @@ def noting_launches() -> Iterator[Launched]:
 
 
 class Where(NamedTuple):
-    """An address: ``delta`` bytes behind that of an operand, by its index. value: what it is in the call at hand."""
+    """Hold an address: ``delta`` bytes behind the operand with an index. value: the address in the current call."""
 
     operand: int
     delta: int
     value: int
 
     def behind(self, offset: int) -> Where:
-        """Return the address so many bytes behind."""
+        """Return the address ``offset`` bytes behind this one."""
         return Where(self.operand, self.delta + offset, self.value + offset)
 
     def aligned(self, multiple: int) -> Where:
-        """Return the first multiple of so many bytes from here on."""
+        """Return the first address from here on that is a multiple of ``multiple`` bytes."""
         return self.behind(-self.value % multiple)
 
 
@@ -76,17 +76,17 @@ NULL = Where(NOTHING, 0, 0)
 
 
 class Recordable(Protocol):
-    """A plan or a launch."""
+    """Describe a plan or a launch that can be recorded."""
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands."""
+        """Append the steps for these operands to a record."""
 
 
 class KernelStep:
-    """The launch of a kernel.
+    """Launch a kernel.
 
-    template: its arguments, but for addresses. operands: the addresses that are its first words. maps: of each tensor
-    map its offset in bytes, the tensor's address and the map. scalars: which of the arguments are those of the call.
+    template: the argument structure without addresses. operands: the addresses that are its first words. maps: for each
+    tensor map its offset in bytes, the tensor's address and the map. scalars: arguments that are scalars of the call.
     """
 
     def __init__(
@@ -106,20 +106,20 @@ class KernelStep:
         self._issue = function.in_shape(shape)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch; behind the operands' addresses are those of SCRATCH and NOTHING."""
+        """Launch the kernel. The last two addresses are those of SCRATCH and NOTHING."""
         if _launched is not None:
             _launched.note(self.function)
         rest = self._with_maps(addresses) if self.maps else self._rest
         self._issue(self._pack(*[addresses[operand] + delta for operand, delta in self.operands]) + rest, stream)
 
     def _with_maps(self, addresses: Sequence[int]) -> bytes:
-        """Return what is behind the operands, with the tensor maps of these addresses."""
+        """Return the argument bytes behind the operands, with tensor maps encoded for these addresses."""
         begins = tuple(addresses[where.operand] + where.delta for _, where, _ in self.maps)
         encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins)[8 * len(self.operands) :])
         return encoded
 
     def encoded(self, begins: Sequence[int]) -> bytes:
-        """Return the template with the tensor maps of tensors that begin at these addresses."""
+        """Return the template with tensor maps encoded for tensors that begin at these addresses."""
         arguments = bytearray(self.template)
         for (offset, _, wanted), begin in zip(self.maps, begins, strict=True):
             arguments[offset : offset + MAP_BYTES] = self.function.device.tensor_map(wanted, begin)
@@ -127,26 +127,29 @@ class KernelStep:
 
 
 class UploadStep:
-    """A copy of bytes of the host to an address, in the order of the stream."""
+    """Copy bytes of the host to an address, in stream order."""
 
     def __init__(self, device: Any, data: bytes, where: Where) -> None:
         self.device, self.data, self.where = device, data, where
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Copy. The bytes are not pinned memory: they may go when this returns."""
+        """Copy the bytes. They are not pinned memory, so they may be freed when this returns."""
         self.device.upload(addresses[self.where.operand] + self.where.delta, self.data, stream)
 
 
 class Part(NamedTuple):
-    """Steps that share scratch memory of so many bytes, or need none."""
+    """Hold steps that share scratch memory of ``scratch_bytes``, which may be 0."""
 
     scratch_bytes: int
     steps: list[KernelStep | UploadStep]
 
 
 class Record:
-    """The steps of a plan in order. final: the plan would launch the same another time; it would not while a kernel is
-    being compiled for which another one serves."""
+    """Hold the steps of a plan in order.
+
+    final: whether another run of the plan would give the same steps. It is False while a fallback replaces a kernel
+    that is being compiled.
+    """
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -154,13 +157,13 @@ class Record:
 
     @classmethod
     def of(cls, recordable: Recordable, addresses: Sequence[int]) -> Record:
-        """Return what a plan or a launch does with operands at these addresses."""
+        """Return the record of a plan or a launch for operands at these addresses."""
         made = cls()
         recordable.record(made, [Where(i, 0, address) for i, address in enumerate(addresses)])
         return made
 
     def begin(self, scratch_bytes: int) -> None:
-        """Let the steps that follow have scratch memory of their own."""
+        """Begin a part: the steps that follow share scratch memory of their own."""
         self.parts.append(Part(scratch_bytes, []))
 
     def add(self, step: KernelStep | UploadStep) -> None:
@@ -170,7 +173,7 @@ class Record:
         self.parts[-1].steps.append(step)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Run on the operands at these addresses, 0 where the call has none, asynchronously on the stream."""
+        """Run asynchronously on the stream, on operands at these addresses; 0 stands for a missing operand."""
         for scratch_bytes, steps in self.parts:
             if not scratch_bytes:
                 known = [*addresses, 0, 0]
@@ -185,7 +188,7 @@ class Record:
 
 
 def likeness(addresses: Sequence[int]) -> tuple[int, ...]:
-    """Return what plans ask of addresses: equal for two calls means that one record serves both."""
+    """Return the properties of addresses that plans depend on. One record serves all calls of equal likeness."""
     low = [address % ALIKE for address in addresses]
     if len({*addresses}) == len(low):
         return tuple(low)

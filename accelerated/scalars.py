@@ -1,8 +1,8 @@
-"""Scalars of an operation as arguments of its kernels, so that calls that differ in alpha alone share a plan.
+"""Passes scalars of an operation as kernel arguments, so that calls that differ only in alpha share a plan.
 
 A plan is made for an operation whose scalars are placeholders. A planner may ask whether one is 0 or 1, which is part
-of the plan's key, and divide it; ``fill`` notes where the arguments of a kernel hold it. Whatever else needs the
-number, a conversion, a comparison, a text, raises ``ValueNeeded``: that operation gets a plan for each of its scalars.
+of the plan's key, and may divide it. ``fill`` notes the offsets at which kernel arguments hold it. Any other use of the
+number (a conversion, a comparison, a text) raises ``ValueNeeded``, and the operation gets a plan for each value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ S = TypeVar("S", bound=ctypes.Structure)
 
 
 class ValueNeeded(Exception):
-    """The plan depends on the value of a scalar."""
+    """Report that a plan depends on the value of a scalar."""
 
 
 class Scalar:
-    """Stands for the field ``name`` of an operation, divided by some numbers. known: its value where that is 0 or 1."""
+    """Represent the field ``name`` of an operation, divided by ``divisors``. known: its absolute value if 0 or 1."""
 
     __slots__ = ("divisors", "known", "name")
 
@@ -33,11 +33,11 @@ class Scalar:
 
     @property
     def shown(self) -> float:
-        """What stands in the arguments until the value comes; a NaN would be seen in the results."""
+        """Return the value that arguments hold until the call's value is known; NaN would show in the results."""
         return nan if self.known is None else self.known
 
     def of(self, values: Mapping[str, float]) -> float:
-        """Return the number for these values of the operation's scalars."""
+        """Return the number for the given values of the operation's scalars."""
         value = values[self.name]
         for divisor in self.divisors:
             value = value / divisor
@@ -73,11 +73,11 @@ class Scalar:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __rtruediv__ = __pow__ = __rpow__ = _needed
 
 
-Note = tuple[int, Any, Scalar]  # where the arguments hold a scalar: offset in bytes, ctypes type, which
+Note = tuple[int, Any, Scalar]  # offset in bytes in the arguments, ctypes type, and the scalar
 
 
 def fill(target: S, /, **values: Any) -> S:
-    """Set fields of an argument structure, and note where it holds scalars that are not known yet. Return it."""
+    """Set fields of an argument structure, note the offsets of scalars that are not known yet, and return it."""
     notes, kind = [*scalars_of(target)], type(target)
     for name, value in values.items():
         if isinstance(value, Scalar):
@@ -91,12 +91,12 @@ def fill(target: S, /, **values: Any) -> S:
 
 
 def scalars_of(arguments: Any) -> Sequence[Note]:
-    """Return what ``fill`` noted of an argument structure."""
+    """Return the notes that ``fill`` made about an argument structure."""
     return getattr(arguments, "scalars", ())
 
 
 def with_values(template: bytes, notes: Sequence[Note], values: Mapping[str, float]) -> bytes:
-    """Return packed arguments with the values of their scalars."""
+    """Return packed arguments with the values of the noted scalars written into them."""
     packed = bytearray(template)
     for offset, kind, scalar in notes:
         packed[offset : offset + ctypes.sizeof(kind)] = bytes(kind(scalar.of(values)))
@@ -109,7 +109,7 @@ def _scalar_fields(operation_type: Any) -> tuple[str, ...]:
 
 
 def without_values(operation: Operation) -> tuple[Operation, dict[str, float]]:
-    """Return the operation with placeholders for its scalars, and their values; itself where it has none."""
+    """Return the operation with placeholders for its scalars, and their values by name."""
     kind: Any = type(operation)
     names = _scalar_fields(kind)
     if not names:

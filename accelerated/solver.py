@@ -1,9 +1,9 @@
-"""Solvers: each is one way to serve the calls of a room, all under one protocol.
+"""Defines solvers, each of which implements the operations of a family with certain kernels, and selects among them.
 
-A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they
-read. The first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go
-before the order: ``DUALDNN_SOLVER=pooling.max_backward``, or several with commas between them; a named solver that
-cannot serve a call is passed over.
+A family's ``plan.py`` registers an ordered tuple of solvers for its operations, and the problem class that they read.
+The first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that take
+precedence, separated by commas: ``DUALDNN_SOLVER=pooling.max_backward``. A named solver that cannot serve a call is
+skipped.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .runtime.errors import NotBuilt
 from .runtime.listing import Listing, Module
 from .substitutes import MeanwhilePlan
 
-LAUNCH_SECONDS = 2e-6  # a kernel in a stream that does nothing, with its latency
-BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
+LAUNCH_SECONDS = 2e-6  # time of an empty kernel in a stream, latency included
+BYTES_PER_SECOND = 3.5e12  # bandwidth of memory-bound kernels, measured on an H200
 
 
 class Problem:
-    """One call as the solvers of a room read it: the operation, the device, and what several solvers derive from them.
+    """Hold the operation and the device of a call, and properties that several solvers of a family derive from them.
 
-    aligned: whether every operand begins at a multiple of 16 bytes and has memory of its own; the problem of a fallback
-    plan is not, whichever of the two its operands fail.
+    aligned: whether solvers may assume that every operand is 16-byte-aligned and shares no memory with another one. It
+    is False for the problem of a fallback plan.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that the call must read and write at least once, from which its roofline bound follows."""
+        """Return the bytes of all operands, each counted once, which give the roofline bound."""
         return sum(self.operation.nbytes(name) for name in self.operation.operands)
 
 
@@ -51,27 +51,27 @@ P = TypeVar("P", bound=Problem)
 
 
 class Solver(Generic[P]):
-    """One way to serve a call. ``name`` is ``<room>.<its files, and their folder where they name it>``, unique in the
-    house."""
+    """Serve the calls of a family with certain kernels.
+
+    name: ``<family>.<file stem>``, with the folder where the stem needs it; it is unique in the project.
+    """
 
     name = ""
 
     def serves(self, problem: P) -> bool:
-        """Return whether the launches of this solver would be right for the problem, however slow: every problem of
-        its room, where a solver says nothing else."""
+        """Return whether the launches of this solver compute the problem correctly, however slowly; True by default."""
         return True
 
     def applies(self, problem: P) -> bool:
-        """Return whether this solver serves the problem and is expected to do it faster than those after it."""
+        """Return whether this solver serves the problem and is expected to be faster than the solvers after it."""
         return self.serves(problem)
 
     def workspace_bytes(self, problem: P) -> int:
-        """Return the bytes of the caller's workspace that the launches use."""
+        """Return the bytes of the caller's workspace that the launches need."""
         return 0
 
     def estimated_seconds(self, problem: P) -> float:
-        """Return about how many seconds the launches take; memory traffic at the measured bandwidth unless a solver
-        knows better."""
+        """Return the estimated seconds of the launches; by default the time of the memory traffic."""
         return LAUNCH_SECONDS + problem.moved_bytes / BYTES_PER_SECOND
 
     def launches(self, problem: P) -> Sequence[Launch]:
@@ -83,25 +83,32 @@ class Solver(Generic[P]):
         return Plan(problem.operation, self.launches(problem), self.name)
 
     def alignment(self, problem: P) -> Mapping[str, int]:
-        """Return, by operand, the bytes at a multiple of which it must begin; elsewhere a fallback serves (the first
-        solver that applies to the problem with ``aligned`` False)."""
+        """Return the required address alignment in bytes, by operand name.
+
+        Other addresses are served by a fallback: the first solver that applies to the problem with ``aligned`` False.
+        """
         return {}
 
     def apart(self, problem: P) -> Sequence[tuple[str, str]]:
-        """Return the pairs of operands that may be the same memory by the document, but not for these launches: there
-        the fallback serves, too."""
+        """Return the pairs of operands that the document allows to be the same memory, but these launches do not.
+
+        The fallback serves such calls, too.
+        """
         return ()
 
 
 @dataclass(frozen=True)
 class Room(Generic[P]):
-    """What serves some operations: the class of their problem and the solvers in order of preference."""
+    """Hold the problem class of some operations and their solvers in order of preference."""
 
     problem: Callable[..., P]
     solvers: tuple[Solver[P], ...]
 
     def solver(self, problem: P, only: str | None = None) -> Solver[P]:
-        """Return the solver that serves. only: the name of the one that must."""
+        """Return the solver that serves a problem. only: the name of a required solver.
+
+        Raises ValueError where the required solver is unknown or cannot serve the problem, or where no solver applies.
+        """
         if only is not None:
             found = next((solver for solver in self.solvers if solver.name == only), None)
             if found is None or not found.serves(problem):
@@ -119,8 +126,11 @@ class Room(Generic[P]):
         raise ValueError(f"no solver applies to {problem.operation}")
 
     def plan(self, problem: P, only: str | None = None) -> Plan:
-        """Return the plan of the solver that serves; of another one where its modules are not there and, of a solver
-        that must serve, cannot be had."""
+        """Return the plan of the solver that serves.
+
+        Return another solver's plan where modules are missing. A required or forced solver is replaced only where its
+        modules cannot be compiled here.
+        """
         chosen = self.solver(problem, only)
         waits = (only is not None or chosen.name in forced_solvers()) and not problem.device.obstacle()
         try:
@@ -128,13 +138,15 @@ class Room(Generic[P]):
                 return self._plan_by(chosen, problem)
         except NotBuilt as missing:
             if is_only_built() and not problem.device.obstacle():
-                raise  # the room of an outer operation sees to it
+                raise  # The plan of the enclosing operation handles it.
             return self._plan_of_missing(chosen, problem, missing)
 
     def _plan_of_missing(self, chosen: Solver[P], problem: P, missing: NotBuilt) -> Plan:
-        """Return a plan where a module of the chosen solver has to be compiled first: one of another solver whose
-        modules are there, meanwhile or, without a compiler, for good. Where there is none, or calls wait for kernels,
-        all modules of the chosen one are compiled together."""
+        """Return a plan although a module of the chosen solver is not compiled.
+
+        It is the plan of another solver whose modules exist: permanently without a compiler, else until the chosen
+        modules are compiled. Where no such solver exists, or calls wait for kernels, compile all chosen modules first.
+        """
         device = problem.device
         if obstacle := device.obstacle():
             missing = NotBuilt(f"{missing}: {obstacle}")
@@ -154,14 +166,17 @@ class Room(Generic[P]):
         return self._plan_by(chosen, problem)
 
     def _modules(self, chosen: Solver[P], problem: P) -> list[Module]:
-        """Return the modules of a solver's plan that are not there."""
+        """Return the modules of a solver's plan that are not compiled."""
         listing = Listing(problem.device)
         self._plan_by(chosen, self.problem(problem.operation, listing, aligned=problem.aligned))
         return [each for each in listing.modules if not is_built(module(*each), problem.device.architecture)]
 
     def _others(self, chosen: Solver[P], problem: P) -> Iterator[tuple[Solver[P], P]]:
-        """Yield what may serve instead of a solver, and which problem it gets. Those that apply come before those that
-        only serve, and all for aligned operands before all for operands that are not: their modules are the fewest."""
+        """Yield the solvers that may replace a solver, each with its problem.
+
+        Solvers for aligned operands come first, then solvers for unaligned operands, which need the fewest modules.
+        Within each group, solvers that apply come before solvers that only serve.
+        """
         unaligned = self._unaligned(problem)
         for known in (problem, unaligned) if problem.aligned else (problem,):
             others = [solver for solver in self._taking(known) if solver is not chosen or known is unaligned]
@@ -170,8 +185,10 @@ class Room(Generic[P]):
     def _first_built(
         self, candidates: Iterable[tuple[Solver[P], P]], missing: NotBuilt | None = None
     ) -> tuple[Plan, int]:
-        """Return the first plan whose modules are there, and the bytes of workspace that it uses. Raises NotBuilt where
-        there is none, with what was missing first."""
+        """Return the first plan whose modules are compiled, and its workspace in bytes.
+
+        Raises NotBuilt, with the module that was missing first, where there is no such plan.
+        """
         for solver, known in candidates:
             try:
                 with only_built():
@@ -184,20 +201,19 @@ class Room(Generic[P]):
         return self.problem(problem.operation, problem.device, aligned=False)
 
     def _taking(self, problem: P) -> list[Solver[P]]:
-        """Return the solvers that serve a problem, but for those that need alignment where it has none."""
+        """Return the solvers that serve a problem, without those that need alignment if the problem is unaligned."""
         serving = [solver for solver in self.solvers if holds(solver.serves, problem)]
         if problem.aligned:
             return serving
         return [solver for solver in serving if not (solver.alignment(problem) or solver.apart(problem))]
 
     def generic_plan(self, operation: Operation, device: Any) -> Plan:
-        """Return the plan of the last solver of an operation whose operands need not be aligned: what serves where no
-        other solver's modules are there."""
+        """Return the plan of the last solver for unaligned operands, the final fallback of an operation."""
         problem = self.problem(operation, device, aligned=False)
         return self._plan_by(self._taking(problem)[-1], problem)
 
     def _plan_by(self, chosen: Solver[P], problem: P) -> Plan:
-        """Return the plan of a solver, with a fallback where it needs alignment."""
+        """Return the plan of a solver, with a fallback where it needs alignment. Raises TypeError if unaligned."""
         plan = chosen.plan(problem)
         alignment, apart = chosen.alignment(problem), chosen.apart(problem)
         if not alignment and not apart:
@@ -215,8 +231,11 @@ class Room(Generic[P]):
         return self.plan(self.problem(operation, device))
 
     def workspace_bytes(self, operation: Operation, device: Any) -> int:
-        """Return the bytes of workspace that an operation needs: those of the solver that serves. Where nothing can be
-        compiled, that is one whose modules are there, for operands that are aligned and for others."""
+        """Return the workspace in bytes that the solver of an operation needs.
+
+        Where nothing can be compiled, return the maximum for aligned and unaligned operands, each served by a solver
+        whose modules are compiled.
+        """
         problem = self.problem(operation, device)
         chosen = self.solver(problem)
         if not device.obstacle():
@@ -228,28 +247,31 @@ class Room(Generic[P]):
         return self._first_built(itertools.chain([(chosen, problem)], self._others(chosen, problem)))[1]
 
     def estimated_seconds(self, operation: Operation, device: Any) -> float:
-        """Return about how many seconds the solver of an operation takes."""
+        """Return the estimated seconds of an operation by the solver that serves it."""
         problem = self.problem(operation, device)
         return self.solver(problem).estimated_seconds(problem)
 
 
 def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_types: type[Operation]) -> Room[P]:
-    """Register the solvers of some operations, the preferred first. The last one applies to every problem."""
+    """Register the solvers of some operations in order of preference. The last one must apply to every problem."""
     room = Room(problem, tuple(solvers))
     ROOMS.update(dict.fromkeys(operation_types, room))
     return room
 
 
 def seconds_otherwise(solver: Solver[P], problem: P) -> float:
-    """Return about how many seconds the solver takes that would serve if this one did not apply."""
+    """Return the estimated seconds of the next solver that applies after this one."""
     solvers = ROOMS[type(problem.operation)].solvers
     other = next(each for each in solvers[solvers.index(solver) + 1 :] if each.applies(problem))
     return other.estimated_seconds(problem)
 
 
 def holds(asked: Callable[[P], bool], problem: P) -> bool:
-    """Return what a solver answers. Where that depends on a kernel that is not there: False if it cannot be had; True
-    while others may serve meanwhile; otherwise it is compiled first."""
+    """Return a solver's answer about a problem.
+
+    If the answer depends on a kernel that is not compiled: False where it cannot be compiled, True where another kernel
+    serves meanwhile. Else compile it first.
+    """
     try:
         with only_built():
             return asked(problem)
@@ -261,14 +283,17 @@ def holds(asked: Callable[[P], bool], problem: P) -> bool:
 
 
 def plan_by(operation: Operation, device: Any, only: str) -> Plan:
-    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot
-    serve it. Where its modules cannot be had another one serves, as the plan says."""
+    """Return the plan that the solver with a name makes of an operation.
+
+    Raises ValueError where it cannot serve the operation. Where its modules are unavailable, ``plan.solver`` names the
+    solver that serves.
+    """
     room = ROOMS[type(operation)]
     return room.plan(room.problem(operation, device), only)
 
 
 def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
-    """Return the names of the solvers that can serve an operation, in the order of their room."""
+    """Return the names of the solvers that can serve an operation, in order of preference."""
     room = ROOMS.get(type(operation))
     if room is None:
         return ()
@@ -277,7 +302,7 @@ def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
 
 
 def solver_names() -> tuple[str, ...]:
-    """Return the names of all solvers of the house."""
+    """Return the names of all solvers."""
     return tuple(dict.fromkeys(solver.name for room in ROOMS.values() for solver in room.solvers))
 
 
@@ -285,10 +310,13 @@ _FORCED: ContextVar[frozenset[str]] = ContextVar("forced solvers", default=froze
 
 
 def forced_solvers() -> frozenset[str]:
-    """Return the names that ``forcing`` or DUALDNN_SOLVER put before the order of their rooms."""
+    """Return the names of the solvers that ``forcing`` and DUALDNN_SOLVER force.
+
+    Raises ValueError where DUALDNN_SOLVER names an unknown solver.
+    """
     wanted = os.environ.get("DUALDNN_SOLVER", "")
     named = frozenset(filter(None, (name.strip() for name in wanted.split(","))))
-    if not named:  # every plan asks, and looking up all names is slow
+    if not named:  # Every plan calls this, and collecting all names is slow.
         return _FORCED.get()
     if unknown := named - set(solver_names()):
         raise ValueError(f"DUALDNN_SOLVER names {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
@@ -296,13 +324,13 @@ def forced_solvers() -> frozenset[str]:
 
 
 def is_forcing() -> bool:
-    """Return whether a scope of ``forcing`` is open, so that plans are not those of the cache."""
+    """Return whether the caller is inside a block of ``forcing``, where cached plans are not used."""
     return bool(_FORCED.get())
 
 
 @contextmanager
 def forcing(*names: str) -> Iterator[None]:
-    """Plans that are made in this scope take these solvers wherever they can serve."""
+    """Force the solvers with these names, wherever they can serve, for plans made within the block."""
     if unknown := set(names) - set(solver_names()):
         raise ValueError(f"there is no solver {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
     token = _FORCED.set(_FORCED.get() | frozenset(names))

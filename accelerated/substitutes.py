@@ -1,4 +1,4 @@
-"""Plans by other solvers while the modules of the preferred one are being compiled."""
+"""Runs another solver's plan while the modules of the preferred solver are being compiled."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .runtime.errors import DeviceError, DeviceUnavailable
 
 
 class MeanwhilePlan(Plan):
-    """The plan of a solver whose modules are there, until those of the preferred one are compiled.
+    """Run the plan of a solver whose modules are compiled, until those of the preferred solver are.
 
-    other: what serves meanwhile. prefer: makes the preferred plan. tasks: what is being compiled for it.
+    other: the temporary plan. prefer: a function that makes the preferred plan. tasks: the compilations it needs.
     """
 
     def __init__(self, other: Plan, prefer: Callable[[], Plan], tasks: Sequence[Task], preferred_solver: str) -> None:
         self.solver, self.scratch_bytes = other.solver, 0
         self.other, self.prefer, self.tasks, self.preferred_solver = other, prefer, tasks, preferred_solver
-        self.settled = False  # whether what serves will serve for good
+        self.settled = False  # whether the current plan is final
         self.steps = self._waiting()
         fallbacks.note(preferred_solver, other.solver, "its modules are being compiled", logging.INFO)
 
     def _waiting(self) -> list[Any]:
-        """Return the steps of the plan: itself, where whoever waits for kernels finds wait_for_kernel()."""
+        """Return the plan itself as its only step, so that callers of wait_for_kernel() reach it."""
         return [(self, ())]
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
@@ -37,7 +37,7 @@ class MeanwhilePlan(Plan):
         record.final &= self.settled
 
     def _settle(self) -> None:
-        """Once its modules are compiled let the preferred plan serve, or the other one for good where it cannot."""
+        """Switch to the preferred plan once its modules are compiled; keep the other plan if they cannot be."""
         if self.settled or any(task.is_alive() for task in self.tasks):
             return
         meanwhile = self.solver
@@ -53,7 +53,7 @@ class MeanwhilePlan(Plan):
         self.settled = True
 
     def wait_for_kernel(self) -> None:
-        """Wait until the preferred plan serves."""
+        """Wait until the preferred plan serves, or the other one for good."""
         for task in self.tasks:
             task.join()
         self._settle()

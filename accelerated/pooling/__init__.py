@@ -1,1 +1,1 @@
-"""Pooling, forward and backward."""
+"""Implements pooling, forward and backward."""

@@ -1,5 +1,5 @@
-// What is pooled: maxima, with or without NaN, or sums; one type for each, so that a kernel is compiled for all of
-// them.
+// These types define the reduction of a window: maximum without NaN, maximum with NaN, or sum. A kernel is compiled for
+// each.
 #pragma once
 #include <type_traits>
 
@@ -7,7 +7,7 @@
 
 enum Mode { MAX = 0, AVERAGE_INCLUDE = 1, AVERAGE_EXCLUDE = 2, MAX_DETERMINISTIC = 3 };  // cudnnPoolingMode_t
 
-// The lowest finite value: the maximum of a window that holds no value.
+// Returns the lowest finite value, which is the maximum of a window without a value.
 template <class T> __device__ __forceinline__ COMPUTE lowest();
 template <> __device__ __forceinline__ COMPUTE lowest<float>() { return COMPUTE(-3.40282346638528859812e+38); }
 template <> __device__ __forceinline__ COMPUTE lowest<double>() { return COMPUTE(-1.79769313486231570815e+308); }
@@ -16,14 +16,15 @@ template <> __device__ __forceinline__ COMPUTE lowest<bfloat16>() { return COMPU
 template <> __device__ __forceinline__ COMPUTE lowest<int8>() { return COMPUTE(-128); }
 
 template <class T> __device__ __forceinline__ T element(COMPUTE value) { return store<T>(value); }
-template <> __device__ __forceinline__ int8 element<int8>(COMPUTE) { return -128; }  // of a value below all others
+// int8 has neither NaN nor -infinity, with which element() is called; its lowest value replaces them.
+template <> __device__ __forceinline__ int8 element<int8>(COMPUTE) { return -128; }
 
-// What is pooled is held in the type of the arithmetic, but maxima of half as they are: two of them take one
-// instruction, and no conversion.
+// Partial results have the arithmetic type, except for maxima of half: one instruction then handles two of them,
+// without a conversion.
 constexpr bool PAIRS = std::is_same<ELEMENT, half>::value;
 using Number = std::conditional<PAIRS, half, COMPUTE>::type;
 
-// Passes over NaN: it is NaN until there is a number.
+// Ignores NaN; the partial result is NaN until there is a number.
 struct Numbers {
   static constexpr bool AVERAGE = false, PROPAGATES = false, IN_PAIRS = PAIRS;
   using Held = Number;
@@ -51,7 +52,7 @@ struct Sum {
   static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
 };
 
-// Calls call(pool) with a value of the type that pools.
+// Calls call(pool) with an object of the type that implements the mode.
 template <class Call> __device__ __forceinline__ void with_pool(int mode, int propagate, Call call) {
   if (mode == AVERAGE_INCLUDE || mode == AVERAGE_EXCLUDE) return call(Sum());
   propagate ? call(NumbersAndNan()) : call(Numbers());

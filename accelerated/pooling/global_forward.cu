@@ -1,10 +1,9 @@
-// Pooling forward (3.2.69) where one window covers a plane. Averages of up to some MB are reductions
-// (reduce_tensor/small.cu).
+// These kernels compute forward pooling (3.2.69) where one window covers a plane.
 //
-// Tiling: a team of threads takes a plane, or the threads of a block some packs of channels, eight accesses of each in
-// flight. Rows with gaps are read in packs too, gaps and all: single elements are too many accesses. Roofline bound:
-// bytes, x read once; one operation for every input. Measured on an H200: 64x256x56x56 half NCHW 25.4 us, 96 % of the
-// copy; with gaps 85 to 96 %.
+// Tiling: a team of threads takes a plane, or a block takes some vectors of channels; each thread has eight loads in
+// flight. Rows with gaps are read in vectors, gaps included, because single elements would need too many accesses.
+// Roofline bound: bytes, x is read once; one operation per input. On an H200, 64x256x56x56 half NCHW takes 25.4 us,
+// which is 96 % of a copy's throughput; with gaps it is 85 to 96 %.
 #include "pooling/functors.cuh"
 #include "pooling/global_window.cuh"
 
@@ -38,7 +37,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
   griddepcontrol_wait_before_access(from + member, a.y + y_offset);
   COMPUTE pooled = load<COMPUTE>(Pool::nothing());
   auto take = [&](ELEMENT met) { pooled = Pool::both(pooled, load<COMPUTE>(met)); };
-  // What lies beside the packs is in flight together with them.
+  // Elements outside of vectors are in flight together with the vectors.
   ELEMENT ends[Stretch::ENDS];
   auto has_end = [&](int u) { return stretch.end(member, team, u) < stretch.count; };
 #pragma unroll
@@ -57,7 +56,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
           unsigned column;
           planes.pitch.divide(stretch.head + (k + u * team) * WIDTH, column);
           int left = int(planes.columns) - int(column),
-              next = planes.pitch.divisor - column;  // until the gap, and the next line
+              next = planes.pitch.divisor - column;  // elements until the gap, and until the next row
 #pragma unroll
           for (int i = 0; i < WIDTH; i++)
             if (i < left || i >= next) take(taken[u].item[i]);
@@ -129,10 +128,10 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
       pooled.item[i] = Pool::both(pooled.item[i], __shfl_xor_sync(~0u, pooled.item[i], distance));
-  unsigned kept = min(block_packs, unsigned(WARP));  // packs of a warp
+  unsigned kept = min(block_packs, unsigned(WARP));  // vectors per warp
   if (threadIdx.x % WARP < kept) of_warps[threadIdx.x / WARP * kept + threadIdx.x % WARP] = pooled;
   __syncthreads();
-  // A thread of the first slice for every pack: what the warps have of it lies `block_packs` apart.
+  // One thread of the first slice merges each vector; the results of the warps are `block_packs` apart.
   if (threadIdx.x >= block_packs || !present) return;
   for (unsigned other = pack + block_packs; other < blockDim.x / WARP * kept; other += block_packs)
 #pragma unroll
@@ -145,7 +144,7 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
   *target = result;
 }
 
-// The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
+// Shared memory holds (threads / 32) * min(vectors per block, 32) vectors of COMPUTE.
 extern "C" __global__ void __launch_bounds__(512) pooling_global_forward_channels(const GlobalArguments a) {
   griddepcontrol_wait_deferred();
   with_pool(a.mode, a.propagate, [&](auto pool) {

@@ -1,4 +1,4 @@
-"""Forward global pooling (global_forward.cu)."""
+"""Plans forward global pooling (global_forward.cu)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from .global_window import BLOCK, MANY_LOADS, Work, channel_planes, configured, rows_of
 from .problem import FORWARD, PACK_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
-MAX_THREADS = 512  # of a block that has channels
-BLOCK_PACKS = 128 // PACK_BYTES  # of channels
+MAX_THREADS = 512  # threads per block of the channel kernel
+BLOCK_PACKS = 128 // PACK_BYTES  # vectors of channels per block, 128 bytes
 
 
 class GlobalForward(PoolingSolver):
-    """One window over every plane: a team of threads pools a plane, or the threads of a block some packs of
-    channels."""
+    """Serve pooling with one window over every plane.
+
+    A team of threads pools a plane; in NHWC a block pools some vectors of channels.
+    """
 
     name = "pooling.global_forward"
     kinds = (FORWARD,)
@@ -25,7 +27,7 @@ class GlobalForward(PoolingSolver):
         channels_last = problem.shape.channels_last
         work = _channels(problem) if channels_last else rows_of(problem.shape, WARP)
         if work is not None and not channels_last and work.planes.rows > 1 and not work.planes.over_gaps:
-            return None  # rows that are too short for packs, or too far apart
+            return None  # The rows are too short for vectors, or their pitch is too large.
         fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
         return configured(problem, "pooling/global_forward.cu", work, *fields)
 

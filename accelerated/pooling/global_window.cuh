@@ -1,27 +1,27 @@
-// Global pooling, where one window covers a plane: how threads share planes. x (dx) has planes, y (dy) one element for
-// each.
+// This header divides planes among threads in global pooling, where one window covers a plane. x (dx) has planes, and y
+// (dy) has one element per plane.
 //
-// Rows are contiguous: a team of threads takes a plane, in 16-byte accesses. Channels are contiguous: threads take
-// vectors of up to 16 bytes of channels; the threads of a vector share its positions.
+// Where rows are contiguous, a team of threads takes a plane, in 16-byte accesses. Where channels are contiguous,
+// threads take vectors of up to 16 bytes of channels, and several threads share the positions of a vector.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements of a vector access
-constexpr int MIN_TEAM = 8;        // threads of a plane, as in global_window.py
-constexpr int FLIGHT = 8;          // accesses of a thread in flight together
+constexpr int WIDTH = PACK_WIDTH;  // elements per vector access
+constexpr int MIN_TEAM = 8;        // minimum threads per plane, as in global_window.py
+constexpr int FLIGHT = 8;          // loads in flight per thread
 using Wide = Pack<ELEMENT, WIDTH>;
 
 struct GlobalPlanes {
-  unsigned count;          // or packs of channels of all images
-  unsigned rows, columns;  // of a plane; positions of a pack: lines
+  unsigned count;          // planes, or vectors of channels of all images
+  unsigned rows, columns;  // extents of a plane; `rows` are the positions of a vector of channels
   unsigned row_stride;
-  unsigned team_bits;    // threads of a plane; packs of a block
-  unsigned column_bits;  // threads along a line that is written
-  unsigned over_gaps;    // whether planes are read as one row, gaps and all, or written as one without them
-  FastDivmod pitch;      // of lines in that row
-  int outer_rank;        // what is not pooled: the fastest first
-  FastDivmod packs;      // packs of a position
+  unsigned team_bits;    // log2 of the threads per plane, or of the vectors per block
+  unsigned column_bits;  // log2 of the threads along a row that is written
+  unsigned over_gaps;    // whether a plane is read as one row with its gaps, or written element by element
+  FastDivmod pitch;      // elements from one row to the next
+  int outer_rank;        // number of dimensions that are not pooled, fastest first
+  FastDivmod packs;      // vectors per position
   FastDivmod extent[3];
   long long x_step[3], y_step[3];
 
@@ -34,7 +34,7 @@ struct GlobalPlanes {
       y += here * y_step[d];
     }
   }
-  // The first elements of a pack.
+  // Computes the offsets of the first elements of a vector of channels.
   __device__ __forceinline__ void pack_offsets(unsigned index, long long& x, long long& y) const {
     unsigned pack, image = packs.divide(index, pack);
     x = y = (long long)pack * WIDTH;
@@ -42,7 +42,7 @@ struct GlobalPlanes {
   }
 };
 
-// Neighbours: elements [0, head) and [tail, count) one by one, packs between them.
+// Divides contiguous elements into single elements [0, head) and [tail, count), and aligned vectors between them.
 struct Stretch {
   unsigned head, packs, tail, count;
   __device__ __forceinline__ Stretch(const ELEMENT* first, unsigned count) : count(count) {
@@ -50,13 +50,12 @@ struct Stretch {
     packs = (count - head) / WIDTH;
     tail = head + packs * WIDTH;
   }
-  // Calls visit(k) for the elements that are not in packs, as the member of a team.
+  // Calls visit(k) for this team member's elements outside of vectors.
   template <class Visit> __device__ __forceinline__ void visit_ends(unsigned member, unsigned team, Visit visit) const {
     for (unsigned k = member; k < head; k += team) visit(k);
     for (unsigned k = tail + member; k < count; k += team) visit(k);
   }
-  // The same in two parts, for who reads them with the packs: the elements of a member, ENDS of them; `count` where
-  // there is none.
+  // Returns the index of a member's element number `which` (of ENDS) outside of vectors; `count` where there is none.
   static constexpr int ENDS = 2 * WIDTH / MIN_TEAM > 1 ? 2 * WIDTH / MIN_TEAM : 1;
   __device__ __forceinline__ unsigned end(unsigned member, unsigned team, int which) const {
     unsigned k = member + which * team;

@@ -1,4 +1,4 @@
-"""Global pooling, where one window covers every plane: how threads share the planes (global_window.cuh)."""
+"""Plans how threads share planes in global pooling, where one window covers a plane (global_window.cuh)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod
 from .problem import WARP, Axis, Configuration, PoolingProblem, Shape, arguments
 
-MAX_OUTER = 3
-MAX_SPAN = 2**31  # of a plane, in elements
-BLOCK = 128
-MAX_BLOCK = 1024
-MIN_TEAM = 8  # threads of a plane
-FEW_LOADS = 4  # of a thread, from which more threads are of no use
-MANY_LOADS = 8
-MAX_PITCH = 2  # of rows, in their lengths, for gaps to be read too
-ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
+MAX_OUTER = 3  # dimensions that are not pooled
+MAX_SPAN = 2**31  # elements from the first to the last of a plane
+BLOCK = 128  # minimum threads per block
+MAX_BLOCK = 1024  # maximum threads per block
+MIN_TEAM = 8  # minimum threads per plane
+FEW_LOADS = 4  # loads per thread below which teams shrink
+MANY_LOADS = 8  # loads per thread above which teams grow
+MAX_PITCH = 2  # row pitch in row lengths, up to which gaps are read with the rows
+ENOUGH_THREADS = 2**16  # threads that keep a GPU busy, approximately
 
 
 class PlanesStruct(ctypes.Structure):
-    """The ``GlobalPlanes`` of the kernels."""
+    """Lay out the ``GlobalPlanes`` of the kernels."""
 
     _fields_ = [
         ("planes", c_uint),
@@ -45,26 +45,26 @@ class PlanesStruct(ctypes.Structure):
 
 @dataclass
 class Work:
-    """The variant of a kernel and how it shares the work."""
+    """Hold the variant of a kernel and how its threads share the work."""
 
     variant: str
     planes: PlanesStruct
     blocks: int
     threads: int
-    width: int  # elements of a vector access
+    width: int  # elements per vector access
     shared_bytes: int = 0
-    needs_alignment: bool = True  # whether vectors begin at the operands' addresses
+    needs_alignment: bool = True  # whether the kernel needs operands aligned to a vector
 
     @property
     def alignment(self) -> int:
-        """Return the elements at a multiple of which operands begin."""
+        """Return the alignment of operands in elements."""
         return self.width if self.needs_alignment else 1
 
 
 def configured(
     problem: PoolingProblem, source: str, work: Work | None, *fields: tuple[str, Any]
 ) -> Configuration | None:
-    """Return the launch of a kernel; ``fields`` are its arguments behind the factors."""
+    """Return the launch of a kernel, None without work. ``fields`` are its arguments behind the factors."""
     if work is None:
         return None
     operation = problem.operation
@@ -81,7 +81,7 @@ def configured(
 
 
 def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
-    """Return the planes (images, where ``outer`` leaves out channels) and where they are in memory."""
+    """Return the extents and strides of the first ``outer`` dimensions; None where the window is not global."""
     if not shape.is_global:
         return None
     value = PlanesStruct(packs=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
@@ -93,7 +93,7 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
 
 
 def rows_of(shape: Shape, usual_team: int) -> Work | None:
-    """Return how teams of threads share planes of contiguous rows; None where planes are others."""
+    """Return how teams of threads share planes of contiguous rows; None for other planes."""
     value = _planes(shape, len(shape.extents))
     rows, row = _single_axis(shape.axes[:2]), shape.axes[2]
     if value is None or rows is None or (row.x_stride != 1 and row.input > 1):
@@ -112,7 +112,7 @@ def rows_of(shape: Shape, usual_team: int) -> Work | None:
         team *= 2
     value.team_bits = team.bit_length() - 1
     value.pitch = FastDivmod.of(max(1, rows.x_stride))
-    # A pack reaches over one gap at most, and what lies beside packs is part of the first row, or of the last one.
+    # A vector spans at most one gap, and elements outside of vectors belong to the first or the last row.
     pitch_fits = shape.width - 1 <= row.input <= rows.x_stride <= MAX_PITCH * row.input
     value.over_gaps = rows.input > 1 and pitch_fits
     threads = max(team, BLOCK)
@@ -121,7 +121,7 @@ def rows_of(shape: Shape, usual_team: int) -> Work | None:
 
 
 def _single_axis(axes: list[Axis]) -> Axis | None:
-    """Return the axis that has more than one position, or one of a single position; None if there are two."""
+    """Return the only axis with more than one position; None if there are two, a single position if there is none."""
     longer = [axis for axis in axes if axis.input > 1]
     if len(longer) > 1:
         return None
@@ -129,9 +129,9 @@ def _single_axis(axes: list[Axis]) -> Axis | None:
 
 
 def channel_planes(problem: PoolingProblem) -> tuple[PlanesStruct, int] | None:
-    """Return planes of vectors of channels and a vector's elements; None where a plane is not one row of positions.
+    """Return the planes of channel vectors and the elements per vector; None where a plane is not one row.
 
-    Vectors have up to 16 bytes; their elements divide the channels and all strides.
+    Vectors have up to 16 bytes; their length divides the number of channels and all strides.
     """
     shape = problem.shape
     value = _planes(shape, len(shape.extents) - 1) if problem.aligned else None

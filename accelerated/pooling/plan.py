@@ -1,4 +1,4 @@
-"""Pooling, forward (3.2.69) and backward (4.1.18): the solvers of a call, the preferred first."""
+"""Registers the solvers of pooling, forward (3.2.69) and backward (4.1.18), in order of preference."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes
-of it."""
+"""Describes a pooling call for its solvers: three axes, the dimensions that are not pooled, and the kernel launch."""
 
 from __future__ import annotations
 
@@ -21,15 +20,15 @@ from ..solver import Problem, Solver
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 PACK_BYTES = 16
 WARP = 32
-L2_BYTES = 2**25  # of x, up to which most of it is in L2 already
+L2_BYTES = 2**25  # size of a tensor up to which most of it is in L2
 FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
 OPERANDS = {FORWARD: ("x", "y"), AVERAGE_BACKWARD: ("dy", "dx"), MAX_BACKWARD: ("dy", "x", "dx")}
-INDICES = SCRATCH  # of first maxima, which one launch finds and the next one uses
+INDICES = SCRATCH  # operand with the indices of first maxima, passed from one launch to the next
 
 
 @dataclass
 class Axis:
-    """One pooled dimension and its strides in x and y, in elements."""
+    """Describe one pooled dimension, with its strides in x and y in elements."""
 
     input: int
     output: int
@@ -41,16 +40,16 @@ class Axis:
 
     @property
     def is_global(self) -> bool:
-        """Whether one window covers all of the input and nothing else counts."""
+        """Return whether the only window covers the full input, without padding in front of it."""
         return self.output == 1 and self.padding == 0 and self.window >= self.input
 
     @property
     def is_single(self) -> bool:
-        """Whether nothing is pooled along the axis."""
+        """Return whether the axis has one position and nothing is pooled along it."""
         return (self.input, self.output, self.window, self.stride, self.padding) == (1, 1, 1, 1, 0)
 
     def divisor(self, mode: Mode) -> int:
-        """Return how many positions every window counts in an average; 0 where windows differ."""
+        """Return the number of positions that every average counts along the axis; 0 where windows differ."""
         last = (self.output - 1) * self.stride - self.padding + self.window
         exclude = mode == Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
         inside = last <= self.input + max(self.padding, 0) and not (exclude and self.padding > 0)
@@ -61,32 +60,31 @@ class Axis:
 
 @dataclass
 class Shape:
-    """A pooling call without its formats: three axes, and the dimensions that are not pooled, the slowest first."""
+    """Describe a pooling call as three axes and the dimensions that are not pooled, slowest first."""
 
     axes: list[Axis]
     extents: list[int]
     x_steps: list[int]
     y_steps: list[int]
-    width: int  # elements of 16 bytes
+    width: int  # elements per 16 bytes
 
     @property
     def covered(self) -> int:
-        """The most inputs that a window covers."""
+        """Return the maximum number of inputs that a window covers."""
         return prod(min(axis.window, axis.input) for axis in self.axes)
 
     @property
     def channels_last(self) -> bool:
-        """Whether neighbours in memory are channels of one position, in x and in y."""
+        """Return whether channels are contiguous in x and y (NHWC)."""
         return self.extents[-1] > 1 and self.x_steps[-1] == self.y_steps[-1] == 1
 
     @property
     def is_global(self) -> bool:
-        """Whether one window covers every plane."""
+        """Return whether one window covers every plane."""
         return all(axis.is_global for axis in self.axes)
 
     def packs(self, width: int) -> bool:
-        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and
-        in y."""
+        """Return whether vectors of ``width`` channels divide the channels and are aligned in x and y."""
         steps = [*self.x_steps[:-1], *self.y_steps[:-1]]
         for axis in self.axes:
             steps += [axis.x_stride] * (axis.input > 1) + [axis.y_stride] * (axis.output > 1)
@@ -94,8 +92,7 @@ class Shape:
 
 
 def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Shape:
-    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in
-    x."""
+    """Return the shape of a call. y_order: whether dimensions that are not pooled are sorted by their strides in y."""
     pooling = operation.pooling
     (x_dims, x_strides), (y_dims, y_strides) = x.scalar_layout(), y.scalar_layout()
     lead = len(x_dims) - len(pooling.window)
@@ -108,8 +105,7 @@ def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Sha
 
 
 def _joined(axes: list[Axis]) -> list[Axis]:
-    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a
-    row."""
+    """Return the axes, where globally pooled axes that are contiguous in x are joined into one."""
     for position, (outer, inner) in enumerate(pairwise(axes)):
         if outer.is_global and inner.is_global and outer.x_stride == inner.input * inner.x_stride:
             extent = outer.input * inner.input
@@ -119,7 +115,7 @@ def _joined(axes: list[Axis]) -> list[Axis]:
 
 
 def _three(axes: list[Axis]) -> list[Axis]:
-    """Return one to three axes as (axis 0, axis 1, axis 2); missing ones have one position."""
+    """Return one to three axes as (axis 0, axis 1, axis 2); a missing axis has one position."""
     missing = Axis(1, 1, 1, 1, 0, 0, 0)
     if len(axes) == 1:
         return [missing, missing, axes[0]]
@@ -128,11 +124,11 @@ def _three(axes: list[Axis]) -> list[Axis]:
 
 @dataclass
 class Configuration:
-    """What a solver makes of a problem: one kernel launch, before its kernel is compiled.
+    """Describe the kernel launch of a solver before its kernel is compiled.
 
-    alignment: bytes at multiples of which operands must begin, where that is more than one element.
-    operands: whose addresses the arguments begin with. scratch_bytes: of INDICES among them. before: the launch before
-    this one.
+    alignment: bytes by operand name, where more than an element is needed. operands: names of the operands whose
+    addresses begin the arguments; empty means the operands of the call. scratch_bytes: size of INDICES among them.
+    before: a launch that runs first.
     """
 
     source: str
@@ -148,7 +144,7 @@ class Configuration:
     before: Configuration | None = None
 
     def launch(self, problem: PoolingProblem) -> Launch:
-        """Return the launch, with its kernel compiled."""
+        """Return the launch with its compiled kernel."""
         function = problem.device.function(self.source, self.entry, self.definitions)
         operands = self.operands or problem.operands
         made = Launch(function, self.arguments, operands, self.grid, self.block, self.shared_bytes)
@@ -157,7 +153,7 @@ class Configuration:
 
 
 class PoolingProblem(Problem):
-    """A pooling forward (3.2.69), or the gradient (4.1.18) of an average or of a maximum."""
+    """Hold a pooling forward call (3.2.69), or the gradient (4.1.18) of an average or a maximum."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -169,29 +165,28 @@ class PoolingProblem(Problem):
 
     @cached_property
     def shape(self) -> Shape:
-        """The axes and the other dimensions; forward in the order of y, backward in that of x."""
+        """Return the shape of the call, sorted by the strides of y forward and of x backward."""
         return shape_of(self.operation, self.operation.x, self.operation.y, self.forward)
 
     @cached_property
     def divisor(self) -> int:
-        """How many positions every window counts in an average; 0 where windows differ."""
+        """Return the number of positions that every average counts; 0 where windows differ."""
         return prod(axis.divisor(self.operation.pooling.mode) for axis in self.shape.axes)
 
     @property
     def factors(self) -> list[tuple[str, Any]]:
-        """The arguments alpha and beta, for kernels that do not average."""
+        """Return the arguments alpha and beta, for kernels that do not average."""
         return factors(self.operation, alpha=self.operation.alpha, beta=self.operation.beta)
 
     @property
     def factors_and_reciprocal(self) -> list[tuple[str, Any]]:
-        """The arguments alpha, beta and the reciprocal of the divisor of every average, 0 where windows differ."""
+        """Return the arguments alpha, beta and the reciprocal of the common divisor, 0 where windows differ."""
         reciprocal = 1 / self.divisor if self.divisor else 0.0
         return self.factors + factors(self.operation, reciprocal=reciprocal)
 
 
 class PoolingSolver(Solver[PoolingProblem]):
-    """A solver of one launch or two. Subclasses say which kinds of call they are for and how they would configure the
-    launch."""
+    """Plan one launch or two. Subclasses define the kinds of calls they serve and the configuration of the launch."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
 
@@ -225,8 +220,7 @@ class PoolingSolver(Solver[PoolingProblem]):
 
 
 def arguments(problem: PoolingProblem, *fields: tuple[str, Any], operands: Sequence[str] = ()) -> Structure:
-    """Return an argument structure: the pointers to the operands, those of the call if no others are given, then
-    ``fields``."""
+    """Return an argument structure: pointers to ``operands`` (by default the call's), then ``fields``."""
     return structure(*pointers(len(operands or problem.operands)), *fields)
 
 

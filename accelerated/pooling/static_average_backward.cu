@@ -1,29 +1,29 @@
-// Pooling backward (4.1.18) of averages with a static window: see pooling/static_window.cuh.
+// These kernels compute the gradient (4.1.18) of averages with a static window (pooling/static_window.cuh).
 //
-// Tiling: a thread gathers what the windows over its inputs give, in the order of the windows, without atomics.
-// Roofline bound: bytes, dy read and dx written. One operation for every window over an input: an H200 issues 35
-// instructions for an input (3x3, stride 2) in the time of its bytes in float, 17 in half; these take 13 to 19.
-// Of volumes a thread has the planes between the starts of two windows. Measured on an H200: 64x256x56x56 half
-// NCHW 35.4 us, 86 % of the copy; volumes of half 72 to 79 %.
+// Tiling: each thread gathers the gradients of the windows over its inputs, in the order of the windows, without
+// atomics. In volumes it takes the planes between the starts of two windows. Roofline bound: bytes, dy is read and dx
+// written; one operation per window over an input. In the time of an input's bytes (3x3, stride 2) an H200 issues 35
+// instructions in float and 17 in half; these kernels take 13 to 19. 64x256x56x56 half NCHW takes 35.4 us on an H200,
+// which is 86 % of a copy's throughput; volumes of half reach 72 to 79 %.
 #include "pooling/static_window.cuh"
 
-constexpr bool IMAGE = K0 == 1 && S0 == 1;  // whose axis 0 is not pooled: its tiles all exist
+constexpr bool IMAGE = K0 == 1 && S0 == 1;  // Axis 0 of an image is not pooled, and all its tiles exist.
 
 struct AverageArguments {
   const ELEMENT* dy;
   ELEMENT* dx;
   Box box;
   COMPUTE alpha, beta;
-  COMPUTE reciprocal;  // of every average's divisor, 0 where they differ
+  COMPUTE reciprocal;  // reciprocal of the common divisor, 0 where divisors differ
   int mode;
-  unsigned tiles;       // of a block, at most as many as its threads: full rows of them where results are gathered
-  int gathers;          // whether results of a block are written together
-  int partial_sectors;  // whether rows with gaps leave sectors half written that L2 does not keep
+  unsigned tiles;       // tiles per block, at most its threads; full rows of tiles if `gathers`
+  int gathers;          // whether a block collects its results in shared memory
+  int partial_sectors;  // whether rows with gaps leave partly written sectors that L2 does not keep
 };
 
-// Rows whose length is no multiple of a sector (32 bytes) leave half of one to another store, which the memory answers
-// with up to 1.5 times the time (103 MB of rows of 112 bytes: 34 us, in one piece 23 us on an H200). Where all that a
-// block computes lies in one piece it gathers it in shared memory and writes it in memory's order.
+// Rows whose length is no multiple of a sector (32 bytes) write sectors in two parts, which takes up to 1.5 times as
+// long (103 MB in rows of 112 bytes take 34 us, in one piece 23 us on an H200). Where a block's results are contiguous,
+// it collects them in shared memory and writes them in the order of memory.
 template <class Access> struct Gathered {
   static constexpr int PACK = Access::X_PACK, LINES = Access::Axis1::INPUTS, COLUMNS = Access::Axis2::INPUTS,
                        SIZE = LINES * COLUMNS * Access::CHANNELS;
@@ -31,7 +31,7 @@ template <class Access> struct Gathered {
     __shared__ Pack<ELEMENT, PACK> packs[THREADS * SIZE / PACK];
     return packs[0].item;
   }
-  // A line of the thread's tile.
+  // Stores one row of the thread's tile in shared memory.
   static __device__ __forceinline__ void keep(const Box& box, int line,
                                               const COMPUTE (&sums)[COLUMNS][Access::CHANNELS], COMPUTE alpha) {
     unsigned column, row = box.tiles[2].divide(threadIdx.x, column),
@@ -39,7 +39,7 @@ template <class Access> struct Gathered {
     write_row<PACK>(results() + (row * LINES + line) * width + column * COLUMNS * Access::CHANNELS, Access::CHANNELS,
                     COLUMNS, sums, alpha, COMPUTE(0));
   }
-  // All threads: what `tiles` of all have computed.
+  // Writes the results of the block's `tiles` tiles, of `all` tiles, by all threads.
   static __device__ __forceinline__ void write(ELEMENT* dx, unsigned tiles, unsigned all) {
     __syncthreads();
     unsigned first = blockIdx.x * tiles, count = min(tiles, all - first) * SIZE;
@@ -49,7 +49,7 @@ template <class Access> struct Gathered {
   }
 };
 
-// SAME: every average has the same divisor. PACKED: dy is read in packs.
+// SAME: all averages have the same divisor. PACKED: dy is read in vectors.
 template <class Access, bool SAME, bool PACKED>
 __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& tile) {
   using Axis1 = typename Access::Axis1;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
                    i2 * Access::along(box.x_stride[2]));
   };
   const int left = box.input[2] - i2;
-  // Those cost the memory more than reading them does.
+  // Writing partial sectors costs more than prefetching them.
   if (Access::ROWS && Access::X_PACK == 1 && a.partial_sectors && (i2 == 0 || left <= COLUMNS)) {
 #pragma unroll
     for (int line = 0; line < PLANES * LINES; line++)
@@ -86,7 +86,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
 #pragma unroll
       for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
         share[w2] = a.reciprocal;
-        if (!SAME)  // at least 1: windows that do not exist scatter 0
+        if (!SAME)  // The divisor is at least 1, because windows that do not exist add 0.
           share[w2] =
               COMPUTE(1) /
               COMPUTE(max(1, counted<Axis0>(o0, box.input[0], exclude) * counted<Axis1>(o1, box.input[1], exclude) *

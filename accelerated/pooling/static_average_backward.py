@@ -1,4 +1,4 @@
-"""The gradient of an average with a static window (static_average_backward.cu)."""
+"""Plans the gradient of average pooling with a static window (static_average_backward.cu)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from math import prod
 from .problem import AVERAGE_BACKWARD, L2_BYTES, Configuration, PoolingProblem
 from .static_window import Access, Settings, StaticShape, StaticWindowSolver, access_of, box_of, static_shape
 
-SECTOR_BYTES = 32  # of memory, that a store should not leave half written
-MIN_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
+SECTOR_BYTES = 32  # bytes per memory sector, which a store should write completely
+MIN_GATHERED_BYTES = 2**20  # size of dx from which full sectors save more time than a barrier costs
 IMAGES = Settings(threads=128, blocks=6, channel_bytes=16)
 VOLUMES = Settings(threads=128, blocks=5, channel_bytes=16)
 GATHERED_IMAGES = Settings(threads=128, blocks=16, channel_bytes=16)
 
 
 class StaticAverageBackward(StaticWindowSolver):
-    """Windows of WINDOWS: a thread gathers what the windows over its inputs give them."""
+    """Serve the windows in WINDOWS. Each thread gathers the gradients of the windows over its inputs."""
 
     name, source = "pooling.static_average_backward", "pooling/static_average_backward.cu"
     kinds = (AVERAGE_BACKWARD,)
@@ -48,8 +48,9 @@ class StaticAverageBackward(StaticWindowSolver):
 
 
 def gathered_tiles(static: StaticShape, access: Access) -> int:
-    """Return of how many tiles a block writes the results together: full rows of images that are one contiguous piece
-    of dx. 0: where they are not, or rows are full sectors already.
+    """Return the number of tiles whose results a block collects in shared memory before it writes them; 0 for none.
+
+    The tiles form full rows, which must be contiguous in dx. Rows that consist of full sectors need no collecting.
     """
     a0, a1, a2 = static.axes
     columns, threads = access.tile * a2.stride, GATHERED_IMAGES.threads
@@ -66,4 +67,4 @@ def gathered_tiles(static: StaticShape, access: Access) -> int:
         if step != piece:
             return 0
         piece *= extent
-    return threads // tiles * tiles  # 0 of rows that are too long for a block
+    return threads // tiles * tiles  # It is 0 where a row is too long for a block.

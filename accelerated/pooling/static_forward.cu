@@ -1,10 +1,10 @@
-// Pooling forward (3.2.69) with a static window: see pooling/static_window.cuh.
+// These kernels compute forward pooling (3.2.69) with a static window (pooling/static_window.cuh).
 //
-// Tiling: a thread pools a column once for the outputs that share it, maxima of half as fp16x2; in volumes it slides
-// along axis 0, so that a plane that windows share is read once. Roofline bound: bytes, x read and y written once. One
-// operation for every input of every window: an H200 issues 142 instructions for an output of a 3x3 window with stride
-// 2 in the time of its bytes in float, 70 in half; these take 31 to 78. Measured on an H200: 64x256x56x56 half
-// NCHW 32.1 us, 95 % of the copy; volumes 80 to 94 %.
+// Tiling: each thread pools a column once for all outputs that share it, with fp16x2 for maxima of half. In volumes it
+// slides along axis 0, so that a plane shared by windows is read once. Roofline bound: bytes, x is read and y written
+// once; one operation per input of every window. In the time of an output's bytes (3x3, stride 2) an H200 issues 142
+// instructions in float and 70 in half; these kernels take 31 to 78. 64x256x56x56 half NCHW takes 32.1 us on an H200,
+// which is 95 % of a copy's throughput; volumes reach 80 to 94 %.
 #include "pooling/static_window.cuh"
 
 struct ForwardArguments {
@@ -12,15 +12,15 @@ struct ForwardArguments {
   ELEMENT* y;
   Box box;
   COMPUTE alpha, beta;
-  COMPUTE reciprocal;  // of every average's divisor, 0 where they differ
+  COMPUTE reciprocal;  // reciprocal of the common divisor, 0 where divisors differ
   int mode, propagate;
-  int depth;  // windows of a thread along axis 0, one after the other
+  int depth;  // windows per thread along axis 0, one after the other
 };
 
 static_assert(K0 <= S0 + 1, "windows share a plane at most");
 constexpr bool SHARES = K0 > S0;
 
-// Pools the lines of a plane for every row of windows of a tile, column by column. FIRST: there was no plane before.
+// Pools the rows of a plane for every row of windows of a tile, column by column. FIRST: this is the first plane.
 template <class Access, class Pool, bool FIRST, class Columns>
 __device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int i1, int i2, bool exists,
                                            Columns& pooled) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int
   }
 }
 
-// SAME: every average has the same divisor.
+// SAME: all averages have the same divisor.
 template <class Access, class Pool, bool SAME>
 __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
   using Axis1 = typename Access::Axis1;
@@ -51,7 +51,7 @@ __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& t
   const ELEMENT* x = a.x + (tile.x + i1 * box.x_stride[1] + i2 * Access::along(box.x_stride[2]));
   using Held = typename Pool::Held;
   using Columns = Held[TILE1][Axis2::COUNT][CHANNELS];
-  Columns shared;  // of the plane that the next window has, too
+  Columns shared;  // pooled columns of the plane that the next window shares
   auto plane = [&](auto first, int i0, Columns& pooled) {
     bool exists = K0 == 1 || unsigned(i0) < unsigned(box.input[0]);
     pool_plane<Access, Pool, decltype(first)::value>(box, x + i0 * box.x_stride[0], i1, i2, exists, pooled);

@@ -1,4 +1,4 @@
-"""Forward pooling with a static window (static_forward.cu)."""
+"""Plans forward pooling with a static window (static_forward.cu)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .static_window import (
     thread_count,
 )
 
-# Of a multiprocessor: that slide along axis 0, half of those that run (twice as many, of half the depth, would wait for
-# each other); that images would have, where more of smaller tiles take less time
+# Volumes slide along axis 0 with at least ENOUGH_THREADS threads per SM, about half of the resident ones. Images with
+# fewer than FEW_THREADS threads per SM use smaller tiles.
 ENOUGH_THREADS, FEW_THREADS = 448, 128
-MAX_SMALL_WINDOW = 3
+MAX_SMALL_WINDOW = 3  # positions per axis, above which the settings LARGE are used
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
 SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)
 LARGE = Settings(threads=128, blocks=8)
@@ -30,7 +30,7 @@ VOLUMES = Settings(threads=128, blocks=6, depth=8)
 
 
 class StaticForward(StaticWindowSolver):
-    """Windows of WINDOWS, and LARGE_WINDOWS of images: a thread takes a tile of windows along axes 1 and 2."""
+    """Serve WINDOWS, and LARGE_WINDOWS of images. Each thread takes a tile of windows along axes 1 and 2."""
 
     name, source = "pooling.static_forward", "pooling/static_forward.cu"
     kinds = (FORWARD,)
@@ -41,7 +41,7 @@ class StaticForward(StaticWindowSolver):
         if static is None or (large and not static.is_image):
             return None
         settings = LARGE if large else IMAGES if static.is_image else VOLUMES
-        if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
+        if static.axes[1].window <= static.axes[1].stride:  # Rows of windows share no input.
             settings = replace(settings, rows=1)
         access = access_of(problem, static, settings)
         threads = thread_count(static, access, _tiles(static, access, settings))
@@ -67,6 +67,6 @@ class StaticForward(StaticWindowSolver):
 
 
 def _tiles(static: StaticShape, access: Access, settings: Settings) -> list[int]:
-    """Return how many tiles of each axis threads take."""
+    """Return the number of thread tiles along each axis."""
     o0, o1, o2 = (axis.output for axis in static.axes)
     return [-(-o0 // settings.depth), -(-o1 // settings.rows), -(-o2 // access.tile)]

@@ -1,12 +1,12 @@
-// Pooling with a static window: what forward and backward kernels share.
+// This header holds the shared parts of forward and backward kernels with a static window.
 //
-// Tiling: a thread takes a box of neighbours: TILE1 rows of TILE2 windows (and the inputs between their starts), of
-// CHANNELS channels that are neighbours in memory. All its reads can be in flight together, what windows share is read
-// once, and the comparisons and sums of windows that overlap are shared too. Which element a register holds is known at
-// compile time.
+// Tiling: each thread takes a box of TILE1 rows of TILE2 windows (and the inputs between their starts) of CHANNELS
+// contiguous channels. All its loads can be in flight together. Overlapping windows share loads, comparisons and sums.
+// The element in each register is known at compile time.
 //
-// Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
-// THREADS and BLOCKS (of an SM), TILE1, ROW_CHANNELS (of a position of rows in packs), CHANNEL_BYTES (of a thread).
+// Macros: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; axis 0 of an image has one position),
+// THREADS per block, BLOCKS per SM, TILE1, ROW_CHANNELS (channels per position of rows in vectors), CHANNEL_BYTES per
+// thread.
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -14,22 +14,21 @@
 #include "primitives/elementwise.cuh"
 #include "pooling/functors.cuh"
 
-// Lets the next kernel in, of large grids: before the reads, as measured.
+// Launches dependents of large grids; measurements favour doing so before the loads.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_if_many() {
   griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }
 
 constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
 
-// One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first
-// window, in windows: which windows cover the inputs of the tile.
+// Describes one axis of a tile. Inputs are counted from the tile's first input, and windows from its first window.
 template <int K, int S, int P, int TILE> struct StaticAxis {
   static constexpr int WINDOW = K, STRIDE = S, PADDING = P, OUTPUTS = TILE, INPUTS = TILE * S;
-  static constexpr int BEGIN = -P, COUNT = (TILE - 1) * S + K;  // read by the windows of the tile
+  static constexpr int BEGIN = -P, COUNT = (TILE - 1) * S + K;  // inputs of the tile's windows
   static constexpr int FIRST = floor_divided(P - K, S) + 1,
-                       WINDOWS = (INPUTS - 1 + P) / S + 1 - FIRST;            // that cover it
-  static constexpr int AROUND = FIRST * S - P, READ = (WINDOWS - 1) * S + K;  // read by those windows
-  // Whether window `w` of those covers input `i` of the tile.
+                       WINDOWS = (INPUTS - 1 + P) / S + 1 - FIRST;            // windows that cover the tile's inputs
+  static constexpr int AROUND = FIRST * S - P, READ = (WINDOWS - 1) * S + K;  // inputs of those windows
+  // Returns whether window `w`, counted from FIRST, covers input `i` of the tile.
   static constexpr __host__ __device__ bool covers(int w, int i) {
     int start = AROUND + w * S;
     return start <= i && i < start + K;
@@ -37,47 +36,47 @@ template <int K, int S, int P, int TILE> struct StaticAxis {
 };
 using Axis0 = StaticAxis<K0, S0, P0, 1>;
 
-// How a kernel accesses memory: along rows (ROWS) in packs, whose positions may be some channels (CHANNELS), or packs
-// of channels; and how many windows a thread takes.
+// Describes accesses to memory: along rows (ROWS) in vectors, where a position may have a few CHANNELS, or in vectors
+// of channels. TILE2 is the number of windows per thread along axis 2.
 template <bool ROWS_, int TILE2_, int CHANNELS_, int X_PACK_> struct Access {
   static constexpr bool ROWS = ROWS_;
   static constexpr int TILE2 = TILE2_, CHANNELS = CHANNELS_, X_PACK = X_PACK_;
-  // From one position along axis 2 to the next.
+  // Returns the elements from one position along axis 2 to the next.
   static __device__ __forceinline__ int along(int stride) { return ROWS ? CHANNELS : stride; }
   using Axis1 = StaticAxis<K1, S1, P1, TILE1>;
   using Axis2 = StaticAxis<K2, S2, P2, TILE2>;
 };
-constexpr int MAX_PACK = 8;  // elements of rows
-constexpr int MAX_TILE = 4;  // windows of a thread
+constexpr int MAX_PACK = 8;  // elements per access along a row
+constexpr int MAX_TILE = 4;  // windows per thread along a row
 constexpr int row_pack(int bytes) {
   return bytes / int(sizeof(ELEMENT)) < MAX_PACK ? bytes / int(sizeof(ELEMENT)) : MAX_PACK;
 }
-constexpr int divisor_of(int a, int b) { return b == 0 ? a : divisor_of(b, a % b); }  // the greatest of both
-// As many windows as begin where packs do; 1 where they are too many, and packs are not used.
+constexpr int divisor_of(int a, int b) { return b == 0 ? a : divisor_of(b, a % b); }  // greatest common divisor
+// Returns the number of windows after which a window begins at a vector again; 1 where it exceeds MAX_TILE.
 constexpr int row_tile(int bytes) {
   int windows = row_pack(bytes) / divisor_of(row_pack(bytes), S2);
   return windows <= MAX_TILE ? windows : 1;
 }
 constexpr int CHANNELS_OF_BYTES = CHANNEL_BYTES / sizeof(ELEMENT);
-using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in packs of 16 bytes
-using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // of 8 bytes
-using Loose = Access<true, 1, 1, 1>;                                  // element by element
+using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in vectors of 16 bytes
+using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // rows in vectors of 8 bytes
+using Loose = Access<true, 1, 1, 1>;                                  // rows element by element
 using Channels = Access<false, 1, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
 using Scattered = Access<false, 1, 1, 1>;  // channels, one by one
-// A kernel for each way of access. KERNEL(name, type)
+// Defines a kernel for each kind of access by KERNEL(name, type).
 #define FOR_EVERY_ACCESS(KERNEL) \
   KERNEL(wide, Wide) KERNEL(narrow, Narrow) KERNEL(loose, Loose) KERNEL(channels, Channels) KERNEL(scattered, Scattered)
 
-// Where everything is.
+// Holds extents and strides of all dimensions.
 struct Layout {
-  int outer_rank;  // what is not pooled: the fastest first
+  int outer_rank;  // number of dimensions that are not pooled, fastest first
   FastDivmod outer[3];
   int x_outer[3], y_outer[3];
   int input[3], output[3];
   int x_stride[3], y_stride[3];
-  int y_packed;  // whether the windows of a thread lie in one access
+  int y_packed;  // whether a thread's windows along a row of y are one access
 
-  // Adds the distances of a plane.
+  // Adds the offsets of a plane to x and y.
   __device__ __forceinline__ void add_plane(unsigned plane, int& x, int& y) const {
     for (int d = 0; d < outer_rank - 1; d++) {
       unsigned here;
@@ -91,11 +90,11 @@ struct Layout {
 };
 
 struct Box : Layout {
-  unsigned threads;            // that have something to do
-  FastDivmod packs, tiles[3];  // how many packs of channels, and tiles of each axis, there are
+  unsigned threads;            // threads with work
+  FastDivmod packs, tiles[3];  // numbers of channel vectors, and of tiles along each axis
 };
 
-// The tile of a thread along each axis, and the offsets of its channels.
+// Locates the tile of a thread along each axis, and the offsets of its channels.
 struct Tile {
   bool exists;
   int tile[3];
@@ -116,11 +115,12 @@ struct Tile {
   }
 };
 
-// Positions [BEGIN, BEGIN + COUNT) along axis 2, of CHANNELS channels, counted from a tile of INSIDE positions.
+// Holds positions [BEGIN, BEGIN + COUNT) along axis 2 with CHANNELS channels, counted from a tile's first position.
 template <int CHANNELS, int BEGIN, int COUNT> struct Line {
   ELEMENT item[COUNT][CHANNELS];
 
-  // `line`: the tile's first position; `at`: that of the tile in a line of `extent`; where nothing is, `nothing`.
+  // Reads the positions of a row. line: address of the tile's first position. at: index of that position in a row of
+  // `extent`. Positions outside of the row get `nothing`. INSIDE: positions of the tile.
   template <int INSIDE, int PACK>
   __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present,
                                        ELEMENT nothing) {
@@ -144,7 +144,7 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
   }
 
  private:
-  // Moved and selected as words: elements are taken apart afterwards, not in either case.
+  // Returns a vector, or `nothing` if not present. It is selected as words, so that the compiler unpacks elements once.
   template <int N>
   static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
     constexpr int BYTES = N * sizeof(ELEMENT), WORD = sizeof(ELEMENT) >= 4 ? sizeof(ELEMENT) : BYTES < 4 ? BYTES : 4;
@@ -162,7 +162,7 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
   }
 };
 
-// Writes alpha * values, blended, to COUNT positions along axis 2, of which `left` exist. PLAIN: alpha is 1, beta 0.
+// Writes alpha * values, blended, to the first `left` of COUNT positions along axis 2. PLAIN: alpha is 1 and beta 0.
 template <bool PLAIN, int PACK, int COUNT, int CHANNELS>
 __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
                                             const COMPUTE (&values)[COUNT][CHANNELS], COMPUTE alpha, COMPUTE beta) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
     *target = pack;
   }
 }
-// The plain case apart: the compiler would compute the blended values for it, too, and drop them.
+// Writes a row. The plain case has its own code, because the compiler would compute unused blended values for it.
 template <int PACK, int COUNT, int CHANNELS>
 __device__ __forceinline__ void write_row(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][CHANNELS],
                                           COMPUTE alpha, COMPUTE beta) {
@@ -197,7 +197,7 @@ __device__ __forceinline__ void write_row(ELEMENT* line, int stride, int left, c
                                             : write_packs<false, PACK>(line, stride, left, values, alpha, beta);
 }
 
-// How many positions of a window an average counts, along one axis.
+// Returns the number of positions of a window that an average counts along one axis.
 template <class Axis> __device__ __forceinline__ int counted(int output, int input, bool exclude) {
   int start = output * Axis::STRIDE - Axis::PADDING, end = start + Axis::WINDOW;
   return exclude ? min(end, input) - max(start, 0) : min(end, input + Axis::PADDING) - start;
@@ -210,12 +210,12 @@ template <class Held> __device__ __forceinline__ Held held(ELEMENT value) {
   else return load<Held>(value);
 }
 
-// Pools a line with those above it, column by column.
+// Pools a row into the partial results of the rows above it, column by column.
 template <class Pool, int CHANNELS, int BEGIN, int COUNT>
 __device__ __forceinline__ void pool_row(typename Pool::Held (&pooled)[COUNT][CHANNELS],
                                          const Line<CHANNELS, BEGIN, COUNT>& line, bool first) {
   using Held = typename Pool::Held;
-  constexpr int N = COUNT * CHANNELS, ODD = CHANNELS == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
+  constexpr int N = COUNT * CHANNELS, ODD = CHANNELS == 1 ? (BEGIN & 1) : 0;  // index of the first pair as it was read
 #pragma unroll
   for (int k = 0; k < N; k++) {
     Held &one = pooled[k / CHANNELS][k % CHANNELS], value = held<Held>(line.item[k / CHANNELS][k % CHANNELS]);

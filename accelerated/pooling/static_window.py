@@ -1,4 +1,4 @@
-"""Pooling whose window is static, a constant of the kernel: what its solvers share (static_window.cuh)."""
+"""Provides the shared parts of solvers whose window is a compile-time constant of the kernel (static_window.cuh)."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod, Grid
 from .problem import PACK_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
 
-# (window, stride, padding), the same of every axis: what networks use.
+# Each entry is (window, stride, padding) of every pooled axis. Networks use these.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
-LARGE_WINDOWS = {(7, 7, 0)}  # of images, forward
-MAX_SPAN = 2**31 - 2**24  # elements: distances below this stay 32-bit numbers, those of the padding around them too
-MAX_OUTER = 3
-ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
-MAX_PACK = 8  # elements of rows
-NUMBERS = ("K", "window"), ("S", "stride"), ("P", "padding")  # of an axis, in the kernels
-MAX_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
+LARGE_WINDOWS = {(7, 7, 0)}  # windows for images only, forward
+MAX_SPAN = 2**31 - 2**24  # elements; offsets below it, with padding around them, fit 32 bits
+MAX_OUTER = 3  # dimensions that are not pooled
+ROW_BYTES = {"wide": 16, "narrow": 8}  # bytes per access along rows, by kind of access
+MAX_PACK = 8  # elements per access along a row
+NUMBERS = ("K", "window"), ("S", "stride"), ("P", "padding")  # macro prefix and field of each axis
+MAX_TILE = 4  # windows per thread along a row
 
 
 @dataclass
 class Settings:
-    """What is tuned by measuring."""
+    """Hold parameters that were tuned by measurement."""
 
-    threads: int  # of a block
-    blocks: int  # that an SM should hold, which limits the registers of a thread
-    rows: int = 1  # windows of a thread along axis 1, where they overlap
-    channel_bytes: int = 8  # of the channels of a thread
-    row_channels: int = 1  # channels of a position of rows in packs
-    group_bytes: int = 32  # of the channels of a block, for gradients of maxima
-    depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
-    stages: int = 0  # steps whose reads are in flight while windows are scanned
+    threads: int  # threads per block
+    blocks: int  # blocks per SM, which limits the registers per thread
+    rows: int = 1  # windows per thread along axis 1, where windows overlap
+    channel_bytes: int = 8  # bytes of channels per thread, NHWC
+    row_channels: int = 1  # channels per position, for rows that are read in vectors
+    group_bytes: int = 32  # bytes of channels per block, for gradients of maxima
+    depth: int = 1  # windows per thread along axis 0, forward, where there are enough threads
+    stages: int = 0  # steps whose loads are in flight while windows are scanned
 
     def definitions(self) -> dict[str, int]:
-        """Return the definitions of the kernels."""
+        """Return the macro definitions of the kernels."""
         return {
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
@@ -51,23 +51,22 @@ class Settings:
 
 @dataclass
 class StaticShape:
-    """The part of a call that is not static: sizes and strides of three axes, and of what is not pooled."""
+    """Describe the part of a call that is not compiled in: extents and strides of all dimensions."""
 
     axes: list[Axis]
     extents: list[int]
     x_steps: list[int]
     y_steps: list[int]
-    channels: int  # that are neighbours in memory, of which there are no planes; or 1
+    channels: int  # number of contiguous channels (NHWC), else 1
     scalar_bytes: int
 
     @property
     def is_image(self) -> bool:
-        """Whether axis 0 is not pooled."""
+        """Return whether axis 0 is not pooled."""
         return self.axes[0].window == 1
 
     def divided_by(self, pack: int, channels: bool) -> tuple[bool, bool]:
-        """Return whether packs of x, and of y, begin at multiples of themselves and leave nothing over, along rows or
-        channels."""
+        """Return whether vectors of ``pack`` elements divide and are aligned in x, and in y, along rows or channels."""
         along = self.axes[2]
         rows = self.axes if channels else self.axes[:2]
         x = [self.channels if channels else along.input, *self.x_steps, *(a.x_stride for a in rows if a.input > 1)]
@@ -77,29 +76,31 @@ class StaticShape:
 
 @dataclass
 class Access:
-    """How a thread accesses memory; the kernel's name ends with ``kind``."""
+    """Describe how a thread accesses memory; the kernel's name ends with ``kind``."""
 
     kind: str
-    tile: int  # windows along axis 2
-    channels: int  # of a thread
-    x_pack: int  # elements along a row of x
-    y_packed: bool  # whether those of y lie in one access
-    packs: int  # of channels in all
+    tile: int  # windows per thread along axis 2
+    channels: int  # channels per thread
+    x_pack: int  # elements per access along a row of x
+    y_packed: bool  # whether a thread's windows along a row of y are one access
+    packs: int  # total number of channel vectors
 
     @property
     def x_elements(self) -> int:
-        """Elements of an access to x."""
+        """Return the elements per access to x."""
         return self.channels if self.x_pack == 1 else self.x_pack
 
     @property
     def y_elements(self) -> int:
-        """Elements of an access to y."""
+        """Return the elements per access to y."""
         return self.tile if self.y_packed else self.channels if self.x_pack == 1 else 1
 
 
 def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> StaticShape | None:
-    """Return three axes with one of the ``windows``, rows of images in axis 1; None where windows are others, or
-    empty."""
+    """Return the shape of a call with one of the ``windows``; None for other windows, or where a window is empty.
+
+    The rows of an image are axis 1.
+    """
     a0, a1, a2 = shape.axes
     image = a1.is_single
     axes = [a1, a0, a2] if image else [a0, a1, a2]
@@ -121,7 +122,7 @@ def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> 
 
 
 def _span(static: StaticShape) -> int:
-    """Return about how far the elements of a tensor lie apart, those around a tile included."""
+    """Return an upper bound of the element offsets in x and y, with a margin for the halo of a tile."""
     x = sum((extent - 1) * step for extent, step in zip(static.extents, static.x_steps, strict=True))
     y = sum((extent - 1) * step for extent, step in zip(static.extents, static.y_steps, strict=True))
     x += sum((axis.input + 16) * axis.x_stride for axis in static.axes)
@@ -132,8 +133,10 @@ def _span(static: StaticShape) -> int:
 def access_of(
     problem: PoolingProblem, static: StaticShape, settings: Settings, row_bytes: Mapping[str, int] = ROW_BYTES
 ) -> Access:
-    """Return the widest access that both tensors allow, along rows one of ``row_bytes``; that of y may be narrower
-    there."""
+    """Return the widest access that both tensors allow.
+
+    Along rows it has one of ``row_bytes``, and accesses to y may be narrower.
+    """
     if static.channels > 1:
         channels = settings.channel_bytes // static.scalar_bytes
         if channels > 1 and problem.aligned and all(static.divided_by(channels, True)):
@@ -151,12 +154,12 @@ def access_of(
 
 
 def begins_in_the_end(axis: Axis) -> bool:
-    """Return whether there is a window, more than advised, that lies over the last input alone, and else behind it."""
+    """Return whether an extra window begins at the last input and extends beyond it."""
     return axis.output > -(-axis.input // axis.stride)
 
 
 class StaticWindowSolver(PoolingSolver):
-    """A solver whose kernel is compiled for one window. source: has a kernel for each kind of access."""
+    """Plan a kernel that is compiled for one window. source: file with one kernel per kind of access."""
 
     source: ClassVar[str]
 
@@ -169,8 +172,7 @@ class StaticWindowSolver(PoolingSolver):
         *fields: tuple[str, Any],
         shared_bytes: int = 0,
     ) -> Configuration:
-        """Return the launch of a kernel whose arguments end with ``fields``. window: with the settings that the kernel
-        is compiled for."""
+        """Return the launch of a kernel whose arguments end with ``fields``. window: shape, access and settings."""
         static, access, settings = window
         numbers = {f"{name}{d}": getattr(axis, field) for d, axis in enumerate(static.axes) for name, field in NUMBERS}
         compiled = {name: str(value) for name, value in (numbers | settings.definitions()).items()}
@@ -189,7 +191,7 @@ class StaticWindowSolver(PoolingSolver):
 
 
 class LayoutStruct(ctypes.Structure):
-    """The ``Layout`` of static_window.cuh; what a kernel divides follows."""
+    """Lay out the ``Layout`` of static_window.cuh. Derived structures append the divisors of their kernel."""
 
     _fields_ = [
         ("outer_rank", c_int),
@@ -214,15 +216,16 @@ class LayoutStruct(ctypes.Structure):
 
 
 class BoxStruct(LayoutStruct):
-    """The ``Box`` of static_window.cuh."""
+    """Lay out the ``Box`` of static_window.cuh."""
 
     _fields_ = [("threads", c_uint), ("packs", FastDivmod), ("tiles", FastDivmod * 3)]
 
 
 def steps_of_blocks(steps: int, blocks: int, at_once: int, start_steps: int) -> int:
-    """Return how many of ``steps`` a block does: few enough that all SMs have as much to do as each other.
+    """Return the number of steps per block that balances the load of the SMs.
 
-    at_once: of ``blocks`` and others beside them, how many run. start_steps: that a block could do while it starts.
+    blocks: blocks if each does all ``steps``. at_once: resident blocks of the device. start_steps: cost of starting a
+    block, in steps.
     """
 
     def cost(segments: int) -> tuple[int, int]:
@@ -232,12 +235,12 @@ def steps_of_blocks(steps: int, blocks: int, at_once: int, start_steps: int) -> 
 
 
 def thread_count(static: StaticShape, access: Access, tiles: list[int]) -> int:
-    """Return how many threads take a tile of each axis and a pack of channels."""
+    """Return the number of threads, each with a tile along every axis and a vector of channels."""
     return access.packs * prod(tiles) * prod(static.extents)
 
 
 def box_of(static: StaticShape, access: Access, tiles: list[int]) -> BoxStruct:
-    """Return how threads share ``tiles`` of each axis."""
+    """Return the ``Box`` in which threads share ``tiles`` of each axis."""
     threads = thread_count(static, access, tiles)
     box = BoxStruct(static, access, threads=threads, packs=FastDivmod.of(access.packs))
     for d, count in enumerate(tiles):

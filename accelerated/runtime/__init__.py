@@ -1,1 +1,1 @@
-"""Devices, compilers and the kernel cache: what runs kernels, on a GPU or emulated on the CPU."""
+"""Provides devices, compilers and the kernel cache, which run kernels on a GPU or emulated on the CPU."""

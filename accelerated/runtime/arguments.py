@@ -1,9 +1,9 @@
-"""Argument structures, field by field: those of a kernel's source beside those that the host packs.
+"""Compares the argument structure of a kernel with the one that the host packs, field by field.
 
-The fields of a kernel's structure are found in its preprocessed source; the compiler says where they lie. The host's
-are those of the ctypes structure. A field that both name must have the same offset and size, and wherever a field of
-the kernel begins or ends, one of the host's must, too: a field that is missing, or of another size, shows although the
-structures have one size.
+The names of a kernel's fields come from its preprocessed source, and their offsets and sizes from the compiler. The
+host's fields come from the ctypes structure. A field that both sides name must have one offset and one size.
+Wherever a field of the kernel begins or ends, a field of the host must begin or end, too. This finds a missing field,
+and a field of the wrong size, even when both structures have the same total size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-DEEPEST = 4  # structures within structures
+DEEPEST = 4  # levels of nested structures, limits the recursion of paths()
 _SKIPPED = re.compile(r"^(static|using|typedef|template|friend|struct|class|union|enum|public|private)\b|\(|^$")
 _ATTRIBUTES = re.compile(r"\balignas\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\([^()]*\)|\[\[[^\]]*\]\]")
 _DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\])*)\s*(?:=.*)?$")
@@ -23,14 +23,14 @@ _HEAD = re.compile(r"\b(?:struct|class)\s+(?:alignas\([^;{]*?\)\s*)?(\w+)\s*(?::
 
 
 class Field(NamedTuple):
-    """Offset and size in bytes."""
+    """Hold the offset and the size of a field, both in bytes."""
 
     offset: int
     size: int
 
 
 def _body(source: str, opening: int) -> str:
-    """Return what stands between the brace at ``opening`` and its partner, inner blocks left out."""
+    """Return the text between the brace at ``opening`` and its matching brace, without the inner blocks."""
     depth, kept = 0, []
     for character in source[opening:]:
         if character == "{":
@@ -47,15 +47,18 @@ def _body(source: str, opening: int) -> str:
 
 @lru_cache(maxsize=4)
 def _definitions(source: str) -> tuple[dict[str, str], dict[str, re.Match[str]]]:
-    """Return what other types stand for, and where structures begin; the first of a name counts."""
+    """Return the aliased type of each ``using`` and the head of each structure; the first definition of a name wins."""
     aliases, heads = ([*pattern.finditer(source)][::-1] for pattern in (_ALIAS, _HEAD))
     return {alias[1]: alias[2] for alias in aliases}, {head[1]: head for head in heads}
 
 
-@lru_cache(maxsize=256)  # structures of one source stand in each other
+@lru_cache(maxsize=256)  # The structures of one source contain each other.
 def members(source: str, name: str) -> list[tuple[str, str, bool]]:
-    """Return the data members of a structure, bases first, as (type without template arguments, name, whether an
-    array); a pointer's type is empty. Return none of a type that the source does not define as a structure."""
+    """Return the data members of a structure, bases first, as (type, name, whether it is an array).
+
+    Types have no template arguments, and a pointer's type is empty. The list is empty for a type that the source does
+    not define as a structure.
+    """
     aliases, heads = _definitions(source)
     if name in aliases:
         return members(source, aliases[name])
@@ -87,8 +90,10 @@ def members(source: str, name: str) -> list[tuple[str, str, bool]]:
 
 
 def paths(source: str, name: str, depth: int = 0) -> list[str]:
-    """Return the fields of a structure as C++ designators, those of nested structures included: ``geometry.packs``; of
-    an array of structures those of the first element, and the array."""
+    """Return the fields of a structure, nested ones included, as C++ designators such as ``geometry.packs``.
+
+    An array of structures gives its own name and the fields of its first element.
+    """
     found = []
     for kind, member, array in members(source, name):
         inner = paths(source, kind, depth + 1) if kind and depth < DEEPEST else []
@@ -100,14 +105,14 @@ def paths(source: str, name: str, depth: int = 0) -> list[str]:
 
 
 def parameter(source: str, kernel: str) -> str:
-    """Return the type of a kernel's parameter without template arguments, empty where it has none."""
+    """Return the type of a kernel's parameter without template arguments; empty where the kernel has no parameter."""
     found = re.search(rf"\b{kernel}\s*\(\s*([^)]*)\)\s*\{{", source)
     words = re.sub(r"\b(const|__grid_constant__)\b", "", found[1] if found else "").split()
     return re.split(r"\W", words[0])[0] if words else ""
 
 
 def host_fields(kind: Any, prefix: str = "", offset: int = 0) -> dict[str, Field]:
-    """Return the fields of a ctypes structure with the names that ``paths`` gives; every element of arrays has one."""
+    """Return the fields of a ctypes structure under the names that ``paths`` gives, with one for each array element."""
     found: dict[str, Field] = {}
     for base in reversed(kind.__mro__):
         for name, inner, *_ in vars(base).get("_fields_", ()):
@@ -127,7 +132,7 @@ def _host_field(kind: Any, name: str, start: int) -> dict[str, Field]:
 
 
 def difference(kernel: Mapping[str, Field], host: Mapping[str, Field]) -> str | None:
-    """Return what differs between the fields of a kernel's structure and the host's; None where nothing does."""
+    """Return the first difference between the fields of the kernel and the host as text; None where they match."""
     starts, ends = {field.offset for field in host.values()}, {field.offset + field.size for field in host.values()}
     for name, field in kernel.items():
         has = f"{name}: the kernel has {field.size} bytes at {field.offset}"

@@ -1,7 +1,6 @@
-"""Compiles modules in threads while calls go on, each once, as many at a time as there are cores.
+"""Compiles each module once, in threads that run beside the calls; there is at most one thread per core.
 
-The threads end with the process: nobody waits for what is being compiled. A child of fork has none of them, and starts
-its own.
+The threads are daemons: a process ends without waiting for a compilation. A forked child starts its own threads.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dualdnn.api.operations.forks import free_in_children
 
 
 class Task:
-    """A module that is being compiled. error: why it could not be."""
+    """Run the compilation of one module. ``error`` holds the exception of a failed compilation."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work, self._done, self._process = work, threading.Event(), os.getpid()
@@ -30,35 +29,35 @@ class Task:
             self._done.set()
 
     def is_alive(self) -> bool:
-        """Return whether it is being compiled, or will be: not in a child of the process that began it."""
+        """Return whether the module is queued or being compiled; False in a forked child of the process that began."""
         return self._process == os.getpid() and not self._done.is_set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it is done, or for so many seconds."""
+        """Wait until the task is done, or until ``timeout`` seconds have passed."""
         if self.is_alive():
             self._done.wait(timeout)
 
 
 class Background:
-    """The threads and what they compile, by key."""
+    """Hold the compiler threads and their tasks, by key."""
 
     def __init__(self) -> None:
         self._lock = free_in_children(threading.Lock())
         self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._tasks: dict[Hashable, Task] = {}
         self._threads, self._process = 0, os.getpid()
-        self.finished = 0  # tasks that ended: what was planned while others ran holds until this changes
+        self.finished = 0  # number of ended tasks; a plan made while tasks ran is valid until this changes
 
     def find(self, key: Hashable) -> Task | None:
-        """Return what was begun under a key."""
+        """Return the task that was begun under a key, or None."""
         return self._tasks.get(key)
 
     def tasks(self) -> list[Task]:
-        """Return all that was begun."""
+        """Return all tasks that were begun."""
         return [*self._tasks.values()]
 
     def begin(self, key: Hashable, work: Callable[[], object]) -> Task:
-        """Return the task of a key, which is begun unless it was."""
+        """Return the task of a key, and queue it unless it was queued before."""
         with self._lock:
             if self._process != os.getpid():
                 self._queue, self._threads, self._process = queue.SimpleQueue(), 0, os.getpid()

@@ -1,7 +1,7 @@
-"""Files that several processes share: each ends with a checksum, and is written under a lock.
+"""Keeps files that several processes share; each file ends with a checksum and is written under a lock.
 
-Where the cache cannot be used (no home, read-only, full, no execution of its files), a private folder among the
-temporary files serves instead, with one warning. What a folder that is only read-only holds still serves.
+The cache cannot be used where there is no home folder, or where its folder is read-only, full or mounted noexec. A
+private temporary folder then takes new files, after one warning. Files in a read-only or full folder are still read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def cache_folder() -> Path:
 
 
 LEAST_FREE_BYTES = 2**24
-_problems: dict[Path, str] = {}  # folders that were found unusable while they were used
+_problems: dict[Path, str] = {}  # reason by folder, for folders that failed during a write
 
 
 def problem_of(folder: Path) -> str | None:
-    """Return why kernels cannot be written to a folder and loaded from it; the folder is made where it is missing."""
+    """Return why a folder cannot hold kernels, or None. Create the folder where it is missing."""
     return _problems.get(folder) or _examined(folder)
 
 
@@ -53,13 +53,16 @@ def _examined(folder: Path) -> str | None:
 
 
 def private_folder() -> Path:
-    """A folder among the temporary files that only this user can reach, the same for all processes of the user."""
+    """Return a temporary folder that only this user can access; all processes of the user share it.
+
+    Raises DeviceUnavailable where no such folder can be written.
+    """
     roots = dict.fromkeys(Path(root) for root in (tempfile.gettempdir(), "/dev/shm", "/var/tmp"))
     for root in roots:
         folder = root / f"dualdnn-cache-{os.getuid()}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            facts = folder.lstat()  # whoever made it before us must not be somebody else
+            facts = folder.lstat()  # An existing folder must belong to this user.
             private = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o077
             if private and problem_of(folder) is None:
                 return folder
@@ -70,7 +73,7 @@ def private_folder() -> Path:
 
 
 def writable_folder() -> Path:
-    """The cache's folder, or where that cannot be used the private one, with one warning."""
+    """Return the folder of the cache; where it cannot be used, warn once and return the private folder."""
     folder = cache_folder()
     if problem := problem_of(folder):
         private = private_folder()
@@ -87,20 +90,22 @@ def _warn(text: str) -> None:
 
 
 def readable_folders() -> list[Path]:
-    """Return where compiled kernels may be found: one that is only read-only or full still serves."""
+    """Return the folders in which compiled kernels may be found, read-only and full ones included."""
     folder = cache_folder()
     private = [Path(tempfile.gettempdir()) / f"dualdnn-cache-{os.getuid()}"] if problem_of(folder) else []
     return [each for each in (folder, *private) if each.is_dir() and not os.statvfs(each).f_flag & os.ST_NOEXEC]
 
 
 def given_up(folder: Path, error: OSError) -> None:
-    """Use a folder no more, which failed while it was written."""
+    """Record a folder whose write failed, so that no more files are written to it."""
     _problems[folder] = error.strerror or str(error)
 
 
 def remembered(name: str, find: Callable[[], str]) -> str:
-    """Return what ``find`` returns; where a program is missing that it needs, what it returned when the cache was
-    filled."""
+    """Return the result of ``find``, and keep it in the cache under ``name``.
+
+    Where ``find`` misses a program, return the kept result instead. Raises DeviceUnavailable where there is none.
+    """
     try:
         found = find()
     except DeviceUnavailable:
@@ -119,7 +124,7 @@ def remembered(name: str, find: Callable[[], str]) -> str:
 
 
 def verified(path: Path) -> bytes | None:
-    """The content of a cached file without its checksum; None if the file is missing, damaged or not readable."""
+    """Return the content of a cached file without its checksum; None if it is missing, damaged or not readable."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -130,14 +135,14 @@ def verified(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock, dropped by the system when its holder dies. Its file is removed at the end."""
+    """Hold an exclusive lock within the block, then remove its file. The system drops the lock of a dead process."""
     while True:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                 break
-        os.close(descriptor)  # the holder before us removed the file: this one locks nothing
+        os.close(descriptor)  # The previous holder removed the file, so this descriptor locks nothing.
     try:
         yield
     finally:

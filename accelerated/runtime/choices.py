@@ -1,8 +1,8 @@
 """Keeps the times of algorithms that searches measured on a GPU, so that no other process measures them again.
 
-Each device has a text file beside the compiled kernels, and installed packages may have one. A line is a checksum, the
-hash of a release and an operation, and milliseconds. Several processes append complete lines; the newest one of an
-operation counts, and those that are damaged count nothing.
+Each device has a text file beside the compiled kernels, and installed packages may contain one. A line holds a
+checksum, the hash of a release and an operation, and milliseconds. Several processes append complete lines. The newest
+line of an operation counts, and damaged lines are skipped.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .errors import DeviceUnavailable
 from .shipped import package_folders
 
 FOLDER = "choices"
-MOST = 8192  # lines that are kept of a device, the newest ones
-LINE_BYTES = 64  # of a line, at most
+MOST = 8192  # lines kept per device; older lines are dropped
+LINE_BYTES = 64  # upper bound of the bytes per line
 
 
 def key_of(operation: Operation) -> str:
-    """Return what stands for an operation of this release in a line."""
+    """Return the hash by which lines name an operation of this release, 24 hexadecimal digits."""
     return hashlib.sha256(f"{__version__} {operation}".encode()).hexdigest()[:24]
 
 
 def lines_of(text: str) -> Iterator[tuple[str, float]]:
-    """Yield the key and the milliseconds of each line that is not damaged."""
+    """Yield the key and the milliseconds of each line whose checksum is right."""
     for line in text.splitlines():
         checksum, _, content = line.partition(" ")
         with contextlib.suppress(ValueError):
@@ -44,14 +44,14 @@ def lines_of(text: str) -> Iterator[tuple[str, float]]:
 
 
 class Choices:
-    """The times that were measured on one kind of device, by its name."""
+    """Hold the times that were measured on devices of one name."""
 
     def __init__(self, device: str) -> None:
         self.name = re.sub(r"\W+", "-", device) + ".txt"
 
     @cached_property
     def _known(self) -> dict[str, float]:
-        """The times of packages, and those of the cache, which are newer."""
+        """Return milliseconds by key; the times in the cache replace the times in packages."""
         found: dict[str, float] = {}
         for folder in (*package_folders(), *readable_folders()):
             with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -59,11 +59,11 @@ class Choices:
         return found
 
     def find(self, operation: Operation) -> float | None:
-        """Return the milliseconds of an operation; None where it was not measured."""
+        """Return the milliseconds of an operation, or None where no search measured it."""
         return self._known.get(key_of(operation))
 
     def keep(self, operation: Operation, milliseconds: float) -> None:
-        """Add the time of an operation, where there is a folder that takes it."""
+        """Append the time of an operation to the device's file. Do nothing where no folder can be written."""
         key = key_of(operation)
         self._known[key] = milliseconds
         content = f"{key} {milliseconds:.6g}"
@@ -77,7 +77,7 @@ class Choices:
 
 
 def _shorten(path: Path) -> None:
-    """Leave the newest lines of a file."""
+    """Rewrite a file with its newest MOST lines only."""
     with locked(path.with_suffix(".lock")):
         kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[-MOST:]
         temporary = path.with_suffix(f".{os.getpid()}.tmp")

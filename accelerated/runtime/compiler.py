@@ -1,8 +1,7 @@
-"""Compiles kernels, once: a cache on disk that several processes share.
+"""Compiles kernels once, into a cache on disk that several processes share.
 
-A module is one kernel source compiled under one set of definitions of macros for one architecture. Its key is a hash
-of everything that goes in: the source and the project's headers it includes, the definitions, the compiler's version
-and its options.
+A module is one kernel source, compiled with one set of macro definitions for one architecture. Its key hashes the
+source, the project headers that it includes, the definitions, the compiler's version and the compiler's options.
 """
 
 from __future__ import annotations
@@ -32,30 +31,31 @@ GPU_COMPILERS: dict[str, type[Nvcc]] = {"nvcc": Nvcc, "nvrtc": Nvrtc}
 
 
 class Toolchain(Protocol):
-    """A compiler for one architecture."""
+    """Describe a compiler for one architecture."""
 
     architecture: str
     suffix: str
 
     @property
     def identity(self) -> str:
-        """Everything beside the module that decides the result: version, options, headers."""
+        """Return all that decides the binary beside the module: the compiler's version, options and headers."""
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
-        """The translation unit: the source and what the loader needs to know about its kernels."""
+        """Return the translation unit: the source, and the variables that describe its kernels to the loader."""
 
     def require(self) -> None:
-        """Raises DeviceUnavailable, which says how to get it, unless the compiler can run here."""
+        """Raise DeviceUnavailable, with advice on what to install, unless the compiler can run here."""
 
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
-        """Compiles a translation unit, a file in the cache's folder."""
+        """Compile the translation unit in a file of the cache's folder."""
 
 
 @cache
 def toolchain(architecture: str) -> Toolchain:
-    """The compiler for an architecture: `emulated`, the same with races reported, or a GPU's (sm_90).
+    """Return the compiler for an architecture: `emulated` with or without race reports, or a GPU's such as sm_90.
 
-    A GPU's is nvcc, or else NVRTC; DUALDNN_COMPILER names one of them.
+    For a GPU it is nvcc, or NVRTC where nvcc cannot run. DUALDNN_COMPILER overrides the choice. Raises ValueError for
+    another value of DUALDNN_COMPILER.
     """
     if architecture in ARCHITECTURES:
         return EmulatedToolchain(architecture)
@@ -75,7 +75,7 @@ def _can_run(tools: Toolchain) -> bool:
 
 
 def _name(module: Module, architecture: str, flat_source: str) -> str:
-    """The compiled module's file in the cache."""
+    """Return the name of a compiled module's file in the cache."""
     tools = toolchain(architecture)
     parts = [tools.identity, flat_source, module.name, module.preamble]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -83,24 +83,27 @@ def _name(module: Module, architecture: str, flat_source: str) -> str:
 
 
 def is_built(module: Module, architecture: str) -> bool:
-    """Whether build() will not have to compile."""
+    """Return whether build() finds the module without compiling it."""
     return existing(module, architecture) is not None
 
 
 def existing(module: Module, architecture: str) -> tuple[Path, bytes] | None:
-    """Return the compiled module of a package or the cache: its file and its content; None where neither has it."""
+    """Return the file and the content of a compiled module from a package or the cache; None where neither has it."""
     flat_source = flatten(module.source)
     if found := shipped(module, architecture, flat_source):
         return found
     try:
         return _cached(_name(module, architecture, flat_source))
-    except DeviceUnavailable:  # without any compiler the names in the cache are not known
+    except DeviceUnavailable:  # The names in the cache depend on the compiler, and there is no compiler.
         return None
 
 
 def policy() -> str:
-    """Return what DUALDNN_JIT says: ``off``, nothing is compiled; ``wait``, calls wait until it is; empty, other
-    kernels serve until it is. Raises ValueError where it says something else."""
+    """Return the value of DUALDNN_JIT. Raises ValueError for a value that is not listed here.
+
+    off: nothing is compiled. wait: calls wait for the compiler. empty: fallback kernels serve until the compiler is
+    done.
+    """
     wanted = os.environ.get("DUALDNN_JIT", "")
     if wanted not in POLICIES:
         raise ValueError(f"DUALDNN_JIT={wanted!r}: expected off or wait, or nothing")
@@ -108,7 +111,7 @@ def policy() -> str:
 
 
 def obstacle(architecture: str) -> str:
-    """Return why modules cannot be compiled here; empty where they can."""
+    """Return why modules for an architecture cannot be compiled here; empty where they can."""
     if policy() == "off":
         return "DUALDNN_JIT=off"
     try:
@@ -124,9 +127,10 @@ def _cached(name: str) -> tuple[Path, bytes] | None:
 
 
 def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
-    """The compiled module, from a package, the cache or the compiler: its file and its content.
+    """Return the file and the content of a compiled module, from a package, the cache or the compiler.
 
-    The file ends with a checksum. `rebuild` ignores what packages and the cache have.
+    The file ends with a checksum. `rebuild` compiles even where a package or the cache has the module. Raises NotBuilt
+    where DUALDNN_JIT=off forbids compiling, and CompileError where the compiler refuses the source.
     """
     flat_source = flatten(module.source)
     if not rebuild and (found := shipped(module, architecture, flat_source)):
@@ -139,13 +143,13 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
     folder = writable_folder()
     try:
         return folder / name, built_at(folder / name, toolchain(architecture), module, flat_source, rebuild=rebuild)
-    except OSError as error:  # full in the meantime, say
+    except OSError as error:  # The file system may have filled up since writable_folder() looked at it.
         given_up(folder, error)
-        return build(module, architecture, rebuild=rebuild)  # in another folder, as long as there is one
+        return build(module, architecture, rebuild=rebuild)  # This uses another folder, or raises without one.
 
 
 def built_at(path: Path, tools: Toolchain, module: Module, flat_source: str, *, rebuild: bool = False) -> bytes:
-    """Return what a file has of a module, which is compiled into it where it is missing, damaged or to be rebuilt."""
+    """Return the content of a module's file. Compile it first where the file is missing, damaged or to be rebuilt."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
         if not rebuild and (content := verified(path)):
@@ -154,7 +158,7 @@ def built_at(path: Path, tools: Toolchain, module: Module, flat_source: str, *, 
 
 
 def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> bytes:
-    for leftover in path.parent.glob(f"{path.stem}.*.tmp.*"):  # of a process that died; we hold the lock
+    for leftover in path.parent.glob(f"{path.stem}.*.tmp.*"):  # A process that died left it; we hold the lock.
         leftover.unlink(missing_ok=True)
     temporary = path.with_name(f"{path.stem}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     unit, output = temporary.with_suffix(".tmp.cu"), temporary.with_suffix(f".tmp{path.suffix}")
@@ -183,9 +187,9 @@ def compile_all(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Compiles modules ahead of their use, `jobs` at a time; calls progress(module, done, total) after each.
+    """Compile modules ahead of their use, `jobs` at a time, and call progress(module, done, total) after each.
 
-    Every module is tried; the first error is raised at the end.
+    Return their files. Every module is tried; the first error is raised at the end.
     """
     wanted = [module(source, definitions) for source, definitions in modules]
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
@@ -195,11 +199,11 @@ def compile_all(
                 if progress and not future.exception():
                     progress(futures[future], done, len(futures))
         finally:
-            pool.shutdown(cancel_futures=True)  # of an interrupted run what has not begun
+            pool.shutdown(cancel_futures=True)  # An interrupted run drops the modules that have not begun.
     return [future.result()[0] for future in futures]
 
 
 def build_together(modules: Iterable[tuple[str | Path, Definitions]], device: Any) -> None:
-    """Compile the modules of a plan for a device, as many at a time as there are cores."""
+    """Compile the modules of a plan for a device, one per core at a time."""
     if wanted := list(modules):
         compile_all(wanted, device.architecture, min(len(wanted), os.cpu_count() or 1))

@@ -1,12 +1,12 @@
-"""The GPUs of this machine and the context in which the device works, by PyCUDA or by the driver alone.
+"""Finds a GPU of this machine and the CUDA context that the device works in, through PyCUDA or the driver alone.
 
-PyCUDA describes the GPU where it can be imported, and keeps its context alive. Elsewhere the driver says the same,
-through ctypes. Both adopt the context that the calling thread uses on that GPU, so that its allocations fit; without
-one they retain the primary context, which the CUDA runtime uses, too.
+PyCUDA describes the GPU and keeps its context alive where it can be imported. Elsewhere ctypes asks the driver. Both
+adopt the context that the calling thread uses on that GPU, so that the thread's allocations are valid in it. Without
+such a context they retain the primary context, which the CUDA runtime uses, too.
 
-No context is pushed on PyCUDA's stacks: PyCUDA aborts the process where a thread ends while its stack has one, and
-only that thread can pop it. A program that calls PyCUDA itself therefore needs a context of its own
-(``pycuda.autoprimaryctx``), made before the device is opened.
+No context is pushed on PyCUDA's stacks, because PyCUDA aborts the process when a thread ends with a context on its
+stack. Only that thread could pop it. A program that calls PyCUDA itself therefore needs its own context
+(``pycuda.autoprimaryctx``), made before it opens the device.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from typing import Any
 from .driver import Driver, DriverError
 from .errors import DeviceUnavailable
 
-# CUdevice_attribute
+# These are values of the enumeration CUdevice_attribute.
 MULTIPROCESSOR_COUNT, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = 16, 75, 76
 MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
 NAME_BYTES = 256
-# Results of calls in a thread whose current context is none, or is not that of what is called
+# A launch returns one of these where the thread has no context, or another context than the kernel's.
 FOREIGN = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU and a context on it.
+    """Hold the properties of a GPU and a context on it.
 
-    layer: who described it. context: the driver's handle. owner: keeps the context alive.
+    layer: the software that described the GPU. context: the driver's handle. owner: the object that keeps the context
+    alive.
     """
 
     layer: str
@@ -45,7 +46,7 @@ class Gpu:
 
 
 def find_gpu(driver: Driver, index: int) -> Gpu:
-    """Return the GPU with this number. Raises DeviceUnavailable where there is none."""
+    """Return the GPU with number ``index``. Raises DeviceUnavailable where there is none."""
     try:
         import pycuda  # type: ignore[import-not-found, import-untyped, unused-ignore]
         import pycuda.driver as cuda  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -88,7 +89,7 @@ def _described_by_driver(driver: Driver, index: int, layer: str) -> Gpu:
 
         context = driver.current_context()
         if not context or driver.number("cuCtxGetDevice") != gpu:
-            retained = ctypes.c_void_p()  # until the process ends, as the device is
+            retained = ctypes.c_void_p()  # The context is retained until the process ends, as the device is.
             driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(retained), gpu)
             context = retained.value or 0
         return Gpu(
@@ -112,7 +113,7 @@ def _require_index(index: int, count: int) -> None:
 def entered(driver: Driver, context: int) -> Iterator[None]:
     """Make a context current in the calling thread while the block runs.
 
-    A thread that has none keeps it afterwards; a thread that has another one gets that back.
+    A thread without a context keeps this one afterwards; a thread with another context gets that one back.
     """
     current = driver.current_context()
     if current and current != context:

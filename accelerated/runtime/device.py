@@ -1,4 +1,4 @@
-"""What a device is, whichever it is: memory, streams, kernels. gpu.py and emulated/ are the two there are."""
+"""Defines the interface of a device: its memory, streams and kernels. gpu.py and emulated/ implement it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,28 @@ Dimensions = tuple[int, ...]
 
 
 def reaches(device: Any, capability: int) -> bool:
-    """Return whether a device has what GPUs of a compute capability have (90: 9.0); the emulated device has all."""
+    """Return whether a device has a compute capability (90 means 9.0); the emulated device has every one."""
     return device.kind != "gpu" or int(device.architecture.removeprefix("sm_")) >= capability
 
 
 def concurrent_multiprocessors(device: Any) -> int:
-    """Return on how many multiprocessors blocks run at the same time, so that they may wait for each other: one on the
-    emulated device, which runs one block after the other however many it divides work among."""
+    """Return the number of SMs whose blocks run at the same time and may therefore wait for each other.
+
+    It is 1 on the emulated device, which runs its blocks one after the other whatever ``multiprocessors`` says.
+    """
     return int(device.multiprocessors) if device.kind == "gpu" else 1
 
 
 def bytes_of_lone_block(device: Any) -> int:
-    """Return so many bytes of shared memory that a multiprocessor has no room for another block of as many."""
+    """Return the dynamic shared memory, in bytes per block, that limits the occupancy to one block per SM."""
     return -(-int(device.shared_bytes_per_block) // 2)
 
 
 def bytes_to_spread(device: Any, blocks: int) -> int:
-    """Return the bytes of shared memory with which so many blocks go to a multiprocessor each, 0 where they are too
-    many: a launch that begins early puts its first blocks where the kernel before leaves room, which may be few."""
+    """Return the shared memory, in bytes per block, that puts each block on an SM of its own; 0 for too many blocks.
+
+    Without it, a dependent launch that starts early crowds its blocks on the few SMs that the previous kernel has left.
+    """
     return bytes_of_lone_block(device) if blocks <= device.multiprocessors else 0
 
 
@@ -56,7 +60,7 @@ _ONLY_BUILT: ContextVar[bool] = ContextVar("only built", default=False)
 
 @contextlib.contextmanager
 def only_built() -> Iterator[None]:
-    """Kernels that are asked for in this scope are not compiled: NotBuilt is raised where a module is not there."""
+    """Forbid compiling within the block: a kernel whose module is not compiled raises NotBuilt."""
     token = _ONLY_BUILT.set(True)
     try:
         yield
@@ -65,13 +69,15 @@ def only_built() -> Iterator[None]:
 
 
 def is_only_built() -> bool:
-    """Return whether a scope of ``only_built`` is open."""
+    """Return whether the caller is inside a block of ``only_built``."""
     return _ONLY_BUILT.get()
 
 
 class LaunchShape(NamedTuple):
-    """Blocks and threads of a launch, bytes of dynamic shared memory of a block. cooperative: all blocks run at the
-    same time, or the launch fails."""
+    """Hold the shape of a launch: blocks per grid, threads per block, and bytes of dynamic shared memory per block.
+
+    cooperative: all blocks run at the same time, or the launch fails.
+    """
 
     grid: Dimensions
     block: Dimensions
@@ -80,7 +86,7 @@ class LaunchShape(NamedTuple):
 
 
 class Memory(ABC):
-    """Device memory; freed with its last reference, or before that by free()."""
+    """Own device memory, which is freed with its last reference or earlier by free()."""
 
     address: int
     nbytes: int
@@ -102,27 +108,26 @@ class Memory(ABC):
 
 
 class Stream(ABC):
-    """A queue of work, done in order."""
+    """Represent a queue of work that the device does in order."""
 
     handle: int
     device: Device
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Waits for all work of the stream."""
+        """Wait until all work of the stream has finished."""
 
     @abstractmethod
     def done(self) -> bool:
-        """Whether all work of the stream has finished."""
+        """Return whether all work of the stream has finished."""
 
     def capture(self) -> int:
-        """Return the number of the capture of the stream, 0 where its work is done."""
+        """Return the number of the graph capture of the stream; 0 where the stream is not capturing."""
         return 0
 
 
 class NativeLaunch(NamedTuple):
-    """A kernel as the driver's launches take it: its handle, three sizes each, bytes of shared memory, and which
-    attributes the launch has."""
+    """Hold the arguments of a driver launch: the handle, three sizes of grid and block, shared bytes and attributes."""
 
     handle: int
     grid: Dimensions
@@ -133,15 +138,15 @@ class NativeLaunch(NamedTuple):
 
 
 class Function(ABC):
-    """A compiled kernel. It takes one structure, passed as its bytes."""
+    """Represent a compiled kernel, which takes one structure, passed as its bytes."""
 
     name: str
-    module = ""  # the source that it is compiled from, with the definitions
+    module = ""  # source file and macro definitions of the kernel, as text
     device: Device
     argument_bytes: int
     maximum_threads: int
     static_shared_bytes: int
-    fields: dict[str, Field]  # of the structure
+    fields: dict[str, Field]  # fields of the argument structure by name
 
     def __init__(self) -> None:
         self._matching: weakref.WeakSet[type[ctypes.Structure]] = weakref.WeakSet()
@@ -155,13 +160,13 @@ class Function(ABC):
         stream: Stream | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch with a structure of arguments, in a shape as LaunchShape has it."""
+        """Launch the kernel with the bytes of its argument structure. LaunchShape describes the other parameters."""
         shape = LaunchShape(grid, block, shared_bytes, cooperative)
         self.check(len(arguments), shape)
         self.issue(arguments, shape, stream)
 
     def check(self, argument_bytes: int, shape: LaunchShape) -> None:
-        """Raise TypeError or ValueError unless the kernel takes so many bytes of arguments and such a shape."""
+        """Raise TypeError for a wrong number of argument bytes, and ValueError for a shape that cannot be launched."""
         if argument_bytes != self.argument_bytes:
             raise TypeError(
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {argument_bytes}"
@@ -184,12 +189,12 @@ class Function(ABC):
 
     @staticmethod
     def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:
-        """Return the fields of the structure by name. numbers: the offset and the size of each, in bytes."""
+        """Return the fields of the structure by name. numbers: offset and size of each field in bytes, alternately."""
         pairs = zip(numbers[::2], numbers[1::2], strict=False)
         return {name: Field(*pair) for name, pair in zip(names.split(","), pairs, strict=False) if name}
 
     def require_fields(self, structure: type[ctypes.Structure]) -> None:
-        """Raise TypeError unless the host's structure has its fields where the kernel's has them."""
+        """Raise TypeError unless the fields of the host's structure match the kernel's in offset and size."""
         if structure in self._matching:
             return
         if self.fields and (found := difference(self.fields, host_fields(structure))):
@@ -197,28 +202,27 @@ class Function(ABC):
         self._matching.add(structure)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
-        """Whether the device has room for so many clusters of this kernel at a time, which may be larger than every GPU
-        allows.
+        """Return whether the device can run so many clusters of this kernel at a time.
 
-        They can be launched from then on.
+        The call also allows cluster sizes that are not portable, so that they can be launched afterwards.
         """
         return False
 
     @abstractmethod
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
-        """Launch with arguments and in a shape that were checked."""
+        """Launch with arguments and a shape that check() has accepted."""
 
     def in_shape(self, shape: LaunchShape) -> Callable[[bytes, Stream | None], None]:
-        """Return what launches the kernel in a shape with arguments on a stream, many times."""
+        """Return a function of arguments and stream that launches the kernel in a fixed shape."""
         return lambda arguments, stream: self.issue(arguments, shape, stream)
 
     def native(self, shape: LaunchShape) -> NativeLaunch | None:
-        """Return how C launches the kernel in a shape; None where Python alone can."""
+        """Return the driver's arguments for launching from C; None where only Python can launch the kernel."""
         return None
 
 
 class Device(ABC):
-    """Where memory lies and kernels run."""
+    """Define what a device offers: memory, streams, copies, and kernels that are compiled when first used."""
 
     name: str
     kind: str
@@ -226,72 +230,75 @@ class Device(ABC):
     multiprocessors: int
     shared_bytes_per_block: int
     default_stream: Stream
-    adopts_streams = True  # the device takes streams that others made, by their numbers
-    knows_extents = False  # the device cannot say how large the memory behind an address is
-    native_context = 0  # the driver's context in which C launches kernels; 0: Python alone launches
-    compiles_in_background = True  # for whoever has another kernel meanwhile
-    choices: Choices | None = None  # times that searches measured, where those of other processes count
-    measures_anew = False  # searches measure whatever is known, for whoever judges or reports times
+    adopts_streams = True  # whether adopt_stream() accepts the handles of foreign streams
+    knows_extents = False  # whether extent() knows the size of allocations
+    native_context = 0  # driver context in which C launches kernels; 0 where only Python launches
+    compiles_in_background = True  # whether a fallback kernel serves while a module is compiled
+    choices: Choices | None = None  # times that searches of other processes measured; None where they are not used
+    measures_anew = False  # whether searches ignore known times, as benchmarks need
 
     def __init__(self) -> None:
         self.background = Background()
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
-        self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
+        self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # errors of modules, never retried
         self._finding = free_in_children(threading.Lock())
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
         self.scratch = Scratch(self)
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
-        """New memory, of undefined content."""
+        """Return new memory of undefined content. Raises DeviceError where the allocation fails."""
 
     def extent(self, address: int) -> int | None:
-        """Bytes from an address to the end of its allocation; None where the device does not know.
+        """Return the bytes from an address to the end of its allocation; None where the device does not know.
 
-        ``ValueError`` where the address is in no allocation of the device.
+        Raises ValueError where the address is in no allocation of the device.
         """
         return None
 
     @abstractmethod
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
-        """Copies bytes-like data to the device. Pinned memory must stay unchanged until the stream has come by."""
+        """Copy bytes-like data to the device. Pinned memory must stay unchanged until the stream has copied it."""
 
     @abstractmethod
     def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
-        """A copy of device memory, after the work of the stream."""
+        """Return a copy of device memory, made after the earlier work of the stream."""
 
     @abstractmethod
     def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None: ...
 
     @abstractmethod
     def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
-        """Copies within the device; the ranges do not overlap."""
+        """Copy within the device; the ranges must not overlap."""
 
     @abstractmethod
     def new_stream(self) -> Stream: ...
 
     @abstractmethod
     def adopt_stream(self, handle: int) -> Stream:
-        """A stream that somebody else made and destroys."""
+        """Return a stream for the handle of one that the caller made and will destroy."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Waits for all work of all streams."""
+        """Wait until all work of all streams has finished."""
 
     @abstractmethod
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
-        """The description of a tensor at an address for TMA (compute capability 9.0)."""
+        """Return the encoded TMA tensor map of a tensor at an address (compute capability 9.0)."""
 
     def function(self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()) -> Function:
-        """A kernel of a source, a file name in accelerated/kernels or an absolute path, under definitions of macros."""
+        """Return a kernel compiled with macro definitions. source_name: a path below accelerated/, or an absolute one.
+
+        Raises CompileError where the compiler refuses the source, and DeviceUnavailable where it cannot be compiled.
+        """
         key = (source_name, kernel_name, definitions)
         if found := self._functions.get(key):
             return found
         wanted = (source_name, self.module_definitions(source_name, kernel_name, definitions))
         with self._finding:
             compiling = self._compiling.setdefault(wanted, free_in_children(threading.Lock()))
-        with compiling:  # whoever needs another module does not wait
+        with compiling:  # Threads that need other modules do not wait.
             if refused := self._refused.get(wanted):
                 raise CompileError(refused.source, refused.definitions, refused.output)
             if wanted not in self._modules:
@@ -307,13 +314,16 @@ class Device(ABC):
         return self._functions[key]
 
     def module_definitions(self, source_name: str | Path, kernel_name: str, definitions: Definitions) -> Definitions:
-        """The definitions of the module that a kernel is in."""
+        """Return the macro definitions of the module that contains a kernel."""
         return definitions
 
     def function_when_ready(
         self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
     ) -> Function | None:
-        """As function(), but None while its module is compiled in the background, which the first call begins."""
+        """Return function(), or None while its module is compiled in the background; the first call begins that.
+
+        Raises NotBuilt where the module is missing and cannot be compiled.
+        """
         wanted = (source_name, self.module_definitions(source_name, kernel_name, definitions))
         compiling = self.background.find(wanted)
         if compiling is None and self.compiles_in_background and wanted not in self._modules:
@@ -330,12 +340,12 @@ class Device(ABC):
     def optional_function(
         self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
     ) -> Function | None:
-        """As function_when_ready(), but None, too, where the module cannot be had: for whoever has another kernel."""
+        """Return function_when_ready(), or None where the module is unavailable, for callers that have a fallback."""
         try:
             return self.function_when_ready(source_name, kernel_name, definitions)
         except DeviceUnavailable as error:
             if isinstance(error, NotBuilt) and is_only_built() and not self.obstacle():
-                raise  # the room has all modules of its plan compiled together
+                raise  # The caller then compiles all modules of its plan together.
             return None
 
     def obstacle(self) -> str:
@@ -344,17 +354,19 @@ class Device(ABC):
 
     @property
     def waits_for_kernels(self) -> bool:
-        """Whether a call waits for kernels that have to be compiled, though others might serve meanwhile."""
+        """Return whether a call waits for the compiler although fallback kernels could serve."""
         return not self.compiles_in_background or policy() == "wait"
 
     def compile_in_background(self, wanted: tuple[str | Path, Definitions]) -> Task:
-        """Begin to compile a module, unless that was begun; function() reports its errors."""
+        """Begin to compile a module unless that was begun before. function() reports the errors."""
         item = module(*wanted)
         return self.background.begin(wanted, lambda: build(item, self.architecture))
 
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
-        """Builds and loads a module; a file that does not load is compiled again, once. Raises NotBuilt within
-        ``only_built`` where it is not there."""
+        """Build and load a module; compile it again, once, where its file does not load.
+
+        Raises NotBuilt within ``only_built`` where the module is not compiled.
+        """
         wanted = module(source_name, definitions)
         found = existing(wanted, self.architecture)
         if found is None and is_only_built():
@@ -373,7 +385,7 @@ class Device(ABC):
 
 
 def bytes_of(data: Any) -> memoryview:
-    """The bytes of a bytes-like object."""
+    """Return the bytes of a bytes-like object. Raises ValueError unless it is C-contiguous."""
     view = memoryview(data)
     if not view.nbytes:
         return memoryview(b"")

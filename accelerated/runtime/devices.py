@@ -1,4 +1,4 @@
-"""The devices there are: a GPU, or the emulated device on the CPU."""
+"""Opens devices: a GPU, or the emulated device on the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _devices: dict[tuple[str, int], Device] = {}
 
 
 def open_device(kind: str, index: int = 0) -> Device:
-    """The device, the same object each time. DeviceUnavailable says what is missing."""
+    """Return the device, the same object each time. Raises DeviceUnavailable, which says what is missing."""
     if kind not in ("gpu", "emulated"):
         raise ValueError(f"kind={kind!r}: expected 'gpu' or 'emulated'")
     with _opening:
@@ -26,7 +26,7 @@ def open_device(kind: str, index: int = 0) -> Device:
 
 
 def gpu_is_usable() -> bool:
-    """Whether open_device("gpu") works here."""
+    """Return whether open_device("gpu") works here."""
     try:
         open_device("gpu")
     except DeviceUnavailable:

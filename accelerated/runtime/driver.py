@@ -1,5 +1,7 @@
-"""The CUDA driver's library by ctypes: contexts, streams, memory, modules and launches. PyCUDA, where it is there,
-describes the GPU (contexts.py); it lacks launches with attributes, and keeps Python's lock while it allocates."""
+"""Calls the CUDA driver through ctypes: contexts, streams, memory, modules and launches.
+
+PyCUDA only describes the GPU (contexts.py), because it lacks launch attributes and holds the GIL while it allocates.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 SUCCESS, NOT_READY = 0, 600
-# Attributes of functions and of launches
+# These are values of CUfunction_attribute (the first four) and CUlaunchAttributeID.
 MAX_THREADS_PER_BLOCK, SHARED_SIZE_BYTES = 0, 1
 MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14
 COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
-NON_BLOCKING = 1  # flag of a stream that waits for none and for which none waits
-CAPTURE_RELAXED = 2  # mode of a thread whose calls end no capture on streams that they do not touch
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING, a stream without implicit synchronization with the default stream
+CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED, the thread's calls end no capture of other streams
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {
@@ -55,7 +57,7 @@ _SIGNATURES = {
 
 
 class DriverError(RuntimeError):
-    """The driver refused a call, or reports what failed before it. code: the driver's result."""
+    """Report that the driver refused a call, or that earlier work failed. code: the driver's result."""
 
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
@@ -63,7 +65,7 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """The CUDA driver's library; it acts in the context that is current."""
+    """Load the CUDA driver's library and call it in the current context."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -71,8 +73,7 @@ class Driver:
         self.require(_SIGNATURES)
 
     def require(self, signatures: Mapping[str, tuple[Any, ...]]) -> None:
-        """Make functions callable: name -> types of the arguments. An AttributeError names one that the driver
-        lacks."""
+        """Make functions callable. signatures: argument types by name. Raises AttributeError for a missing function."""
         for name, types in signatures.items():
             if name not in self.functions:
                 function = getattr(self.library, name)
@@ -96,7 +97,7 @@ class Driver:
         return handle.value or 0
 
     def allocate(self, nbytes: int) -> int:
-        """The address of new memory."""
+        """Return the address of new device memory of ``nbytes`` bytes."""
         address = _ADDRESS()
         self.call("cuMemAlloc_v2", ctypes.byref(address), nbytes)
         return address.value
@@ -108,14 +109,14 @@ class Driver:
         return bool(code == SUCCESS)
 
     def capture(self, stream: int) -> int:
-        """Return the number of the capture that makes a graph of a stream's work; 0 where the work is done instead."""
+        """Return the number of a stream's graph capture; 0 where the stream is not capturing."""
         status, number = _INT(), ctypes.c_uint64()
         self.call("cuStreamGetCaptureInfo_v2", stream, ctypes.byref(status), ctypes.byref(number), None, None, None)
         return number.value if status.value else 0
 
     @contextlib.contextmanager
     def relaxed(self) -> Iterator[None]:
-        """While the block runs, the calling thread may allocate, free and load modules though a stream is capturing."""
+        """Let the calling thread allocate, free and load modules within the block although a stream is capturing."""
         mode = _INT(CAPTURE_RELAXED)
         self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
@@ -124,8 +125,10 @@ class Driver:
             self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def read(self, address: int, nbytes: int) -> bytearray:
-        """Return bytes of the device's memory, by a stream of its own: the default stream may have to wait for one that
-        is capturing, which is an error."""
+        """Return bytes of device memory, copied on a new non-blocking stream.
+
+        The default stream would wait for other streams, and waiting for a capturing stream is an error.
+        """
         data, stream = bytearray(nbytes), _POINTER()
         self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
         try:
@@ -137,7 +140,7 @@ class Driver:
         return data
 
     def error(self, name: str, code: int) -> DriverError:
-        """Return what a function's result means."""
+        """Return the exception that describes a function's result code."""
         texts = ctypes.c_char_p(), ctypes.c_char_p()
         for describe, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
             self.functions[describe](code, ctypes.byref(text))
@@ -146,13 +149,13 @@ class Driver:
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute, of those whose value is an integer."""
+    """Lay out a CUlaunchAttribute whose value is an integer."""
 
     _fields_ = [("name", _INT), ("padding", _INT), ("value", _INT), ("rest", _INT * 15)]
 
 
 class _Configuration(ctypes.Structure):
-    """CUlaunchConfig."""
+    """Lay out a CUlaunchConfig."""
 
     _fields_ = [
         ("grid", _UINT * 3),
@@ -165,7 +168,7 @@ class _Configuration(ctypes.Structure):
 
 
 class Configuration(NamedTuple):
-    """How a kernel is launched, laid out for the driver, which is given the address."""
+    """Hold the address of a launch configuration, and keep the memory behind it alive."""
 
     address: int
     kept: tuple[Any, ...]
@@ -174,7 +177,7 @@ class Configuration(NamedTuple):
 def configuration(
     grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, stream: int = 0, attributes: tuple[int, ...] = ()
 ) -> Configuration:
-    """attributes: those that hold."""
+    """Return a launch configuration. attributes: the numbers of the launch attributes that are set to 1."""
     sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
     listed = (_Attribute * len(attributes))(*(_Attribute(name, 0, 1) for name in attributes))
     where = ctypes.addressof(listed) if attributes else None
@@ -183,7 +186,7 @@ def configuration(
 
 
 class LoadedModule:
-    """A compiled module in the current context; it stays there."""
+    """Load a compiled module into the current context; it is never unloaded."""
 
     def __init__(self, driver: Driver, image: bytes) -> None:
         self.driver, self._handle = driver, ctypes.c_void_p()
@@ -195,7 +198,7 @@ class LoadedModule:
         return LoadedKernel(self.driver, handle)
 
     def content(self, name: str) -> bytearray:
-        """Return the bytes of a variable in the device's memory."""
+        """Return the bytes of a global variable of the module."""
         address, nbytes = _ADDRESS(), _SIZE()
         self.driver.call(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(nbytes), self._handle, name.encode()
@@ -204,7 +207,7 @@ class LoadedModule:
 
 
 class LoadedKernel:
-    """A kernel of a loaded module."""
+    """Represent a kernel of a loaded module."""
 
     def __init__(self, driver: Driver, handle: ctypes.c_void_p) -> None:
         self.driver, self.handle = driver, handle.value
@@ -219,12 +222,12 @@ class LoadedKernel:
         self.driver.call("cuFuncSetAttribute", self.handle, number, value)
 
     def active_clusters(self, how: Configuration) -> int:
-        """Return how many of the kernel's clusters the device holds at a time."""
+        """Return the number of the kernel's clusters that the device can run at a time."""
         count = ctypes.c_int()
         self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self.handle, how.address)
         return count.value
 
     def launch(self, how: Configuration, parameters: Any) -> None:
-        """parameters: a pointer to the pointer to the kernel's one argument."""
+        """Launch the kernel. parameters: a pointer to the pointer to its one argument. Raises DriverError."""
         if code := self._launch(how.address, self.handle, parameters, None):
             raise self.driver.error("cuLaunchKernelEx", code)

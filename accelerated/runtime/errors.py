@@ -1,4 +1,4 @@
-"""What can go wrong on a device, and before one is there."""
+"""Defines the errors of devices, compilers and the kernel cache."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 
 class DeviceError(RuntimeError):
-    """A kernel, a copy or an allocation failed on the device."""
+    """Report that a kernel, a copy or an allocation failed on the device."""
 
 
 class DeviceUnavailable(RuntimeError):
-    """A device, or a kernel for it, cannot be had: a driver, package, compiler or header is missing."""
+    """Report that a device or its kernels are unavailable: a driver, package, compiler or header is missing."""
 
 
 class NotBuilt(DeviceUnavailable):
-    """A module is neither in a package nor in the cache, and is not compiled at once."""
+    """Report a module that is neither in a package nor in the cache, and may not be compiled."""
 
 
 class CompileError(DeviceUnavailable):
-    """The compiler refused a kernel source."""
+    """Report that the compiler refused a kernel source."""
 
     def __init__(self, source: Path, definitions: tuple[tuple[str, str], ...], output: str) -> None:
         variant = "".join(f" -D{name}={value}" for name, value in definitions)

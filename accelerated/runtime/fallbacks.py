@@ -1,4 +1,4 @@
-"""Notes beside the cache: which solver served in the preferred one's stead, because its modules were not there."""
+"""Keeps notes beside the cache about solvers that replaced a preferred solver whose modules were missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _noted: dict[tuple[str, str], str] = {}
 
 
 def note(preferred: str, served: str, reason: str, level: int = logging.WARNING) -> None:
-    """Log, once in a process, that a solver serves in another one's stead, and keep it for other processes."""
+    """Log, once per process, that a solver replaces the preferred one, and keep the note for other processes."""
     reason = " ".join(reason.split())[:REASON_CHARACTERS]
     if _noted.get((preferred, served)) == reason:
         return
@@ -30,7 +30,7 @@ def note(preferred: str, served: str, reason: str, level: int = logging.WARNING)
 
 
 def forget(preferred: str, served: str) -> None:
-    """Remove the note of a solver whose modules have come."""
+    """Remove the note about a preferred solver whose modules are available again."""
     with contextlib.suppress(OSError, DeviceUnavailable):
         (writable_folder() / FOLDER / _name(preferred, served)).unlink(missing_ok=True)
 

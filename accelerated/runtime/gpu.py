@@ -1,12 +1,12 @@
-"""A GPU as a device: contexts.py finds it and its context, the driver (driver.py) does the rest.
+"""Implements a device on a GPU: contexts.py finds the GPU and its context, driver.py calls the driver.
 
 Work on a stream is asynchronous; its errors surface as DeviceError in a later synchronize or download.
 
-Every call enters the device's context (``entered``) and leaves the thread with the one it had. A launch does so only
-after it failed because the thread has another context: asking before each would cost as much as a launch.
+Every call enters the device's context (``entered``) and restores the thread's own context afterwards. A launch enters
+it only after the driver has refused the thread's context, because asking first would cost as much as a launch.
 
-A stream may be capturing. What a launch needs is then allocated, loaded and described beside the graph, and stays;
-whoever would have to wait for such a stream gets a DeviceError before the driver ends the capture.
+A stream may be capturing. Allocations, modules and tensor maps that a launch needs are then made outside of the graph,
+and stay alive. Waiting for a capturing stream raises DeviceError before the driver would end the capture.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .driver import (
 from .errors import DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
 
-STREAMS_KEPT = 16  # configurations of a kernel in one shape, by stream
+STREAMS_KEPT = 16  # launch configurations kept per kernel and shape, one per stream
 
 
 class GpuMemory(Memory):
@@ -64,17 +64,17 @@ class GpuMemory(Memory):
             self.address = device.driver.allocate(max(nbytes, 1))
 
     def _release(self) -> None:
-        if self._device.closed:  # the process ends, and its memory with it
+        if self._device.closed:  # The process ends, and the driver frees its memory.
             return
         with (
             contextlib.suppress(DeviceError),
             self._device.errors("freeing memory"),
-        ):  # after a fault nothing can be freed
+        ):  # After a fault the driver cannot free memory.
             self._device.driver.call("cuMemFree_v2", self.address)
 
 
 class GpuStream(Stream):
-    """A stream by its handle, whoever made it; 0 is the default stream."""
+    """Wrap the handle of a stream, whoever made it; 0 is the default stream."""
 
     device: GpuDevice
 
@@ -85,8 +85,7 @@ class GpuStream(Stream):
         return self.device.driver.capture(self.handle)
 
     def require_waiting(self, action: str) -> None:
-        """Raise DeviceError where nobody can wait for the stream because it is capturing: the driver would end the
-        capture."""
+        """Raise DeviceError if the stream is capturing, because waiting for it would end the capture."""
         with self.device.errors(action):
             if self.capture():
                 raise DeviceError(f"{action}: stream {self.handle:#x} is capturing, and nobody can wait for it")
@@ -104,7 +103,7 @@ class GpuStream(Stream):
     def upload(self, address: int, data: memoryview) -> None:
         if self.capture():
             self.device.captured.append(data)
-        host = numpy.frombuffer(data, numpy.uint8).__array_interface__["data"][0]  # ctypes refuses read-only memory
+        host = numpy.frombuffer(data, numpy.uint8).__array_interface__["data"][0]  # ctypes rejects read-only memory.
         self.device.driver.call("cuMemcpyHtoDAsync_v2", address, host, len(data), self.handle)
 
     def download(self, data: bytearray, address: int) -> None:
@@ -119,7 +118,7 @@ class GpuStream(Stream):
 
 
 class OwnStream(GpuStream):
-    """A stream that the device made; it is destroyed with its last reference."""
+    """Own a stream that the device made; it is destroyed with its last reference."""
 
     def __init__(self, device: GpuDevice) -> None:
         made = ctypes.c_void_p()
@@ -133,9 +132,9 @@ class OwnStream(GpuStream):
 
 
 class GpuFunction(Function):
-    """A kernel of a module."""
+    """Launch a kernel of a loaded module."""
 
-    OVERLAPPING_ARCHITECTURE = 90  # from which on kernels begin before earlier ones have finished
+    OVERLAPPING_ARCHITECTURE = 90  # lowest compute capability with programmatic dependent launch, times 10
 
     device: GpuDevice
 
@@ -156,7 +155,7 @@ class GpuFunction(Function):
         self._kernel.set_attribute(
             MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
         )
-        self._shapes = Answers()  # what launches the kernel, by shape
+        self._shapes = Answers()  # launching functions by shape
 
     def issue(self, arguments: bytes | bytearray, shape: LaunchShape, stream: Stream | None) -> None:
         self.in_shape(shape)(bytes(arguments), stream)
@@ -180,7 +179,7 @@ class GpuFunction(Function):
         return issue
 
     def _launch_entered(self, error: DriverError, how: Configuration, parameters: Any, shape: LaunchShape) -> None:
-        """Launch in the device's context what failed in the thread's, which may be another or none."""
+        """Repeat a launch in the device's context after it failed in the thread's. Raises DeviceError."""
         if error.code not in contexts.FOREIGN:
             raise self._not_launched(error, shape) from error
         try:
@@ -200,7 +199,10 @@ class GpuFunction(Function):
         )
 
     def _bytes_of_block(self, shape: LaunchShape) -> int:
-        """Blocks that wait for each other do so through memory that belongs to one launch at a time."""
+        """Return the dynamic shared memory in bytes per block. A cooperative launch gets one block per SM.
+
+        Its blocks synchronize through memory that only one launch at a time may use.
+        """
         lone = bytes_of_lone_block(self.device) if shape.cooperative else 0
         return max(shape.shared_bytes, lone)
 
@@ -235,14 +237,13 @@ class GpuDevice(Device):
         self.multiprocessors, self.shared_bytes_per_block = self.gpu.multiprocessors, self.gpu.shared_bytes_per_block
         self.choices = Choices(self.name)
         self.closed = False
-        self.captured: list[memoryview] = []  # memory of the host that graphs read each time they run
+        self.captured: list[memoryview] = []  # host memory that captured graphs read at each run, kept alive
         self.default_stream: GpuStream = GpuStream(self, 0)
         atexit.register(self._close)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The device's context is current in the calling thread while the block runs, and no call in it ends a capture
-        on streams that it does not touch."""
+        """Make the device's context current while the block runs; its calls end no capture of other streams."""
         with contexts.entered(self.driver, self.gpu.context), self.driver.relaxed():
             yield
 
@@ -251,7 +252,7 @@ class GpuDevice(Device):
 
     @contextlib.contextmanager
     def errors(self, action: str) -> Iterator[None]:
-        """Enters the device's context; the driver's errors in the block become DeviceError."""
+        """Enter the device's context, and convert the driver's errors in the block to DeviceError."""
         try:
             with self.entered():
                 yield
@@ -260,7 +261,7 @@ class GpuDevice(Device):
 
     def allocate(self, nbytes: int) -> GpuMemory:
         check_range(1, nbytes)
-        if nbytes >= 2**63:  # the driver would take the number modulo 2**64
+        if nbytes >= 2**63:  # ctypes would pass the number modulo 2**64.
             raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         return GpuMemory(self, nbytes)
 

@@ -1,4 +1,4 @@
-"""What the accelerated backend has to work with on this machine."""
+"""Describes what the accelerated backend finds on this machine: GPUs, compilers, headers and caches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cuda_version() -> int:
 
 
 def compilers() -> dict[str, str]:
-    """The compilers, or what is missing and how to get it, by name."""
+    """Return each compiler's version by name, or the text that says what is missing and how to get it."""
     return {
         "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
         "NVRTC": _tried(lambda: f"{(found := find_nvrtc()).version} in {found.path}"),
@@ -42,7 +42,7 @@ def compilers() -> dict[str, str]:
 
 
 def facts() -> dict[str, str]:
-    """Return what is there, or what is missing and how to get it, by name."""
+    """Return a description of each component by name, or the text that says what is missing and how to get it."""
     return {
         "GPU": _tried(_gpu),
         "emulated device": _tried(lambda: open_device("emulated").name),

@@ -1,15 +1,15 @@
-"""Stands for a device while operations are planned, and notes which modules their kernels are in."""
+"""Replaces a device while operations are planned, and records the modules of their kernels."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-Module = tuple[str, tuple[tuple[str, str], ...]]  # a source and its preprocessor definitions
+Module = tuple[str, tuple[tuple[str, str], ...]]  # source file and macro definitions
 
 
 class Listing:
-    """A device whose kernels are never compiled."""
+    """Act as a device that compiles nothing and lists the modules it is asked for."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -23,11 +23,11 @@ class Listing:
         return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
 
     def function_when_ready(self, source: str, kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
-        """Return what stands for a kernel, as function() does: none is ever being compiled."""
+        """Return the result of function(): a listed module is never being compiled."""
         return self.function(source, kernel, definitions)
 
     optional_function = function_when_ready
 
     def obstacle(self) -> str:
-        """Return nothing: no module is missed."""
+        """Return an empty text: every module counts as available."""
         return ""

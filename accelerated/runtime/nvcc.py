@@ -1,4 +1,4 @@
-"""Compiles kernels for a GPU."""
+"""Compiles kernels for a GPU with nvcc."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ template <class Arguments> struct ArgumentBytes<void(Arguments)> {
 """
 
 
-FORMAT = "1"  # version of what wrap() appends to a source; another version finds no module of an installed package
+FORMAT = "1"  # version of the text that wrap() appends; packages of another version are not used
 
 
 class Nvcc:
-    """CUDA's compiler, to a binary for one GPU architecture, sm_90 say."""
+    """Compile with nvcc to a binary for one GPU architecture, such as sm_90."""
 
     suffix = ".cubin"
     options: tuple[str, ...] = (
@@ -40,12 +40,12 @@ class Nvcc:
             raise ValueError(f"architecture={architecture!r}: expected emulated or sm_ and digits, sm_90 say")
         self.architecture = architecture
         number = architecture.removeprefix("sm_")
-        # The instructions of one generation (wgmma, setmaxnreg) need its own target; the binary is for that GPU anyway.
+        # wgmma and setmaxnreg need the architecture-specific target sm_90a. The binary runs on that GPU only anyway.
         target = number + "a" if int(number) >= 90 else number
         self._aim(target)
 
     def _aim(self, target: str) -> None:
-        """Compile for a target, 90a say."""
+        """Set the target, such as 90a."""
         self.target = f"-gencode=arch=compute_{target},code=sm_{target}"
 
     @property
@@ -65,7 +65,7 @@ class Nvcc:
         return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{about}'
 
     def _about(self, kernel: Kernel) -> str:
-        """Return the variables from which gpu.py reads a kernel's argument bytes, whether it waits, and its fields."""
+        """Return the variables from which gpu.py reads a kernel's argument size, whether it waits, and its fields."""
         arguments, variable = f"ArgumentBytes<decltype({kernel.name})>", 'extern "C" __device__ __attribute__((used))'
         fields = "".join(
             f"__builtin_offsetof({arguments}::type, {path}), sizeof((({arguments}::type*)nullptr)->{path}), "
@@ -83,8 +83,10 @@ class Nvcc:
 
 
 class ShippingNvcc(Nvcc):
-    """The compiler of modules for packages: without line information, which is three quarters of a binary and names
-    folders of this machine."""
+    """Compile modules for packages, without line information.
+
+    Line information is three quarters of a binary, and it names folders of this machine.
+    """
 
     options = tuple(option for option in Nvcc.options if option != "-lineinfo")
 

@@ -1,6 +1,6 @@
-"""Compiles kernels for a GPU by NVRTC, NVIDIA's compiler as a library, where there is no nvcc and no C++ compiler.
+"""Compiles kernels for a GPU with the library NVRTC, where there is no nvcc and no C++ compiler.
 
-One package for Python is all it needs: from 13.5 on it carries CUDA's headers, which are unpacked into the cache once.
+It needs one Python package. NVRTC 13.5 and later contain CUDA's headers, which are unpacked into the cache once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .programs import toolkits
 from .sources import KERNELS, require_preprocessor
 
 NVRTC_WHEEL = "nvidia-cuda-nvrtc"
-# Where NVIDIA's packages for Python, and those of PyTorch, have the library
+# NVIDIA's Python packages, also as PyTorch installs them, put the library into these folders.
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 PRELUDE = """#include <cuda/std/climits>
 #define __builtin_offsetof(T, M) ((unsigned long long)((char*)&((T*)0)->M - (char*)0))
@@ -30,7 +30,7 @@ PRELUDE = """#include <cuda/std/climits>
 
 
 def find_nvrtc() -> Library:
-    """Return NVRTC of NVIDIA's package for Python, or of a toolkit. Raises DeviceUnavailable where there is none."""
+    """Return NVRTC from NVIDIA's Python package or from a toolkit. Raises DeviceUnavailable where there is none."""
     folders = [*(Path(entry, folder) for entry in sys.path for folder in FOLDERS), *(t / "lib64" for t in toolkits())]
     for folder in folders:
         for path in sorted(folder.glob("libnvrtc.so.*[0-9]"), key=lambda path: len(path.name)):
@@ -47,7 +47,7 @@ def _loaded(path: Path) -> Library:
 
 
 class Nvrtc(Nvcc):
-    """NVRTC, to a binary for one GPU architecture, sm_90 say."""
+    """Compile with NVRTC to a binary for one GPU architecture, such as sm_90."""
 
     options = ("-std=c++17", "-default-device", "--diag-suppress=177")
 
@@ -76,7 +76,7 @@ class Nvrtc(Nvcc):
 
 
 def _headers(library: Library) -> list[Path]:
-    """Return the folders of CUDA's headers: those that the library carries, or else those of this machine."""
+    """Return the folders of CUDA's headers, which the library contains or else this machine has installed."""
     folder = writable_folder() / "headers" / library.version.replace(" ", "-")
     try:
         return library.unpack_headers(folder) or cuda_headers()
@@ -85,6 +85,6 @@ def _headers(library: Library) -> list[Path]:
 
 
 def _interpreter() -> str | None:
-    """Return Python's program, None where a program in C has Python inside and there is none."""
+    """Return the path of the Python interpreter; None where a C program embeds Python without an interpreter."""
     candidates = [sys.executable or "", str(Path(sys.prefix, "bin", "python3"))]
     return next((path for path in candidates if Path(path).name.startswith("python") and Path(path).is_file()), None)

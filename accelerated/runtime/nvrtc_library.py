@@ -1,7 +1,7 @@
-"""Binds NVRTC's shared library, and compiles one translation unit by it as a program.
+"""Binds NVRTC's shared library, and compiles one translation unit with it when run as a program.
 
-nvrtc.py runs this file in a process of its own, so that compilations run side by side, and a process that ends does not
-end in the middle of one. It therefore imports nothing of this project.
+nvrtc.py runs this file in a separate process: compilations then run in parallel, and the caller can exit at any time.
+The file therefore imports nothing from this project.
 
 usage: nvrtc_library.py LIBRARY UNIT OUTPUT OPTION...
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# NVRTC has no headers of the C++ standard library: CUDA's stand for those that kernels include.
+# NVRTC has no C++ standard library, so CUDA's headers replace the standard headers that kernels include.
 STANDARD_HEADERS = {
     name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
     for name in ("type_traits", "cstdint", "cstring")
@@ -36,7 +36,7 @@ class Library:
     """Binds NVRTC's shared library."""
 
     def __init__(self, path: Path) -> None:
-        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # NVRTC does not find them by itself
+        for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # NVRTC does not find them itself.
             ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
         self.path, self._library = path, ctypes.CDLL(str(path))
         for name, types in _SIGNATURES.items():
@@ -51,8 +51,10 @@ class Library:
             raise OSError(f"{name}: {self._library.nvrtcGetErrorString(code).decode()} ({self.path})")
 
     def unpack_headers(self, folder: Path) -> list[Path]:
-        """Unpack CUDA's headers, which the library carries from 13.5 on, into a folder, unless it has them. Return the
-        folders to include; none where the library carries no headers."""
+        """Unpack the CUDA headers that NVRTC 13.5 and later contain into a folder, unless it has them.
+
+        Return the folders to include, an empty list where the library contains no headers.
+        """
         if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
             return []
         folder.parent.mkdir(exist_ok=True)
@@ -60,7 +62,7 @@ class Library:
         return [folder, folder / "cccl"]
 
     def compile(self, text: str, options: list[str]) -> tuple[bytes | None, str]:
-        """Return the binary of a translation unit, None where it is refused, and what the compiler says."""
+        """Return the binary of a translation unit (None where NVRTC refuses it) and the compiler's log."""
         program = ctypes.c_void_p()
         count = len(STANDARD_HEADERS)
         texts = (ctypes.c_char_p * count)(*(header.encode() for header in STANDARD_HEADERS.values()))
@@ -83,7 +85,7 @@ class Library:
 
 
 def main(library: str, unit: str, output: str, *options: str) -> int:
-    """Compile a file. What the compiler says goes to the standard error output."""
+    """Compile a file, print the log to the standard error output, and return the exit status."""
     content, log = Library(Path(library)).compile(Path(unit).read_text(), list(options))
     print(log, file=sys.stderr)
     if content is None:

@@ -1,4 +1,4 @@
-"""The compilers that this machine has."""
+"""Finds the compilers of this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from .errors import DeviceUnavailable
 
-TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installer puts it
+TOOLKIT = Path("/usr/local/cuda")  # folder of NVIDIA's installer
 NVCC_WHEELS = "nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl"
-WHEEL_TOOLKIT = "nvidia/cu13"  # where NVIDIA's packages for Python put their parts of a toolkit
+WHEEL_TOOLKIT = "nvidia/cu13"  # folder below sys.path into which NVIDIA's Python packages install a toolkit
 
 
 @cache
@@ -22,7 +22,7 @@ def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
 
 
 def host_compiler() -> str:
-    """Return the path of g++, or of what CXX names."""
+    """Return the path of the compiler that CXX names, by default g++. Raises DeviceUnavailable where it is missing."""
     wanted = os.environ.get("CXX") or "g++"
     if found := _find_program((wanted,), os.environ.get("PATH")):
         return found
@@ -32,12 +32,12 @@ def host_compiler() -> str:
 
 
 def toolkits() -> list[Path]:
-    """Return where a CUDA toolkit may be."""
+    """Return the folders that may hold a CUDA toolkit."""
     return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
 
 
 def find_nvcc() -> str:
-    """Return the path of nvcc: on PATH, of a toolkit, or of NVIDIA's packages for Python."""
+    """Return the path of nvcc from PATH, a toolkit or NVIDIA's Python packages. Raises DeviceUnavailable."""
     folders = [*toolkits(), *(Path(entry, WHEEL_TOOLKIT) for entry in sys.path)]
     candidates = ("nvcc", *(str(folder / "bin" / "nvcc") for folder in folders))
     if found := _find_program(candidates, os.environ.get("PATH")):
@@ -57,7 +57,9 @@ def compiler_version(program: str) -> str:
 
 
 def require_finished(result: subprocess.CompletedProcess[str]) -> None:
-    """Raise DeviceUnavailable where a signal stopped a compiler (an interrupt, too little memory), which says nothing
-    of the source."""
+    """Raise DeviceUnavailable where a signal (an interrupt, too little memory) stopped the compiler.
+
+    The source itself may then be correct, so this is no CompileError.
+    """
     if result.returncode < 0 or "signal terminated program" in result.stderr:
         raise DeviceUnavailable(f"a signal stopped the compiler: {result.args[0]} {result.stderr.strip()}".strip())

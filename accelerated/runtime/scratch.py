@@ -1,4 +1,4 @@
-"""Memory of the library's own, for launches whose call has no workspace in the document."""
+"""Provides scratch memory for launches whose documented call has no workspace argument."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEAST_BYTES = 1 << 16
 
 
 class Scratch:
-    """Scratch memory of a device, one piece for each stream: its launches follow each other, so that they share it.
+    """Own one scratch buffer per stream, which the stream's launches share because they run one after the other.
 
-    It grows as calls need it. What was outgrown is kept, because launches may still use it. What a graph captures from
-    a stream has a piece of its own, which stays: the graph may run on any stream, beside whatever that stream does.
+    A larger buffer is allocated when a call needs it. Smaller ones are kept, because launches may still use them. Each
+    graph capture has its own buffer, which is kept: the graph may run on any stream, beside that stream's other work.
     """
 
     def __init__(self, device: Device) -> None:
@@ -29,8 +29,7 @@ class Scratch:
 
     @contextmanager
     def of(self, stream: Stream | None, nbytes: int) -> Iterator[Memory]:
-        """Yield memory of at least ``nbytes`` bytes. Launches on the stream that are issued in this scope have it to
-        themselves."""
+        """Yield memory of at least ``nbytes`` bytes, for the launches that the block issues on the stream only."""
         stream = stream or self._device.default_stream
         key = stream.handle, stream.capture()
         with self._finding:
@@ -40,14 +39,16 @@ class Scratch:
             yield pieces[-1]
 
     def _provide(self, pieces: list[Memory], nbytes: int) -> None:
-        """Make the last one of a stream's pieces one of at least ``nbytes`` bytes."""
+        """Ensure that the last buffer of a stream's list has at least ``nbytes`` bytes."""
         if not pieces or pieces[-1].nbytes < nbytes:
             pieces.append(self._device.allocate(max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())))
 
 
 class ExactScratch(Scratch):
-    """Scratch memory of a device whose work is done when a call returns: new for each call, and no larger than it asks
-    for, so that an access behind it, and a read of what no launch has written, are noticed."""
+    """Own scratch memory of a device whose work is done when a call returns.
+
+    Each call gets a new buffer of the exact size, so that accesses past its end and reads before writes are found.
+    """
 
     def _provide(self, pieces: list[Memory], nbytes: int) -> None:
         pieces[:] = [self._device.allocate(nbytes)]

@@ -1,11 +1,11 @@
-"""Compiled kernels of installed packages: wheels put archives into the namespace folder ``dualdnn_kernels``.
+"""Loads compiled kernels from installed packages: wheels install archives into the folder ``dualdnn_kernels``.
 
-An archive is a zip file named after its target, sm_90a.zip say. Its entries are compiled modules with a checksum behind
-them, each compressed by xz. The name of an entry is the hash of what the module is: its source with the project's
-headers, its name and its definitions. The compiler that made it is no part of that, so that it is found where there is
-none. A source that was edited finds nothing, and is compiled.
+An archive is a zip file named after its target, such as sm_90a.zip. Each entry is a compiled module with a checksum
+behind it, compressed with xz. The entry's name hashes the source with the project's headers, the module's name and its
+definitions. The compiler is not part of the hash, so that machines without a compiler find the entry. An edited source
+has another hash, and is compiled.
 
-The checksum covers the target and the name, too, so that a file or an entry that was renamed is not loaded.
+The checksum also covers the target and the entry's name, so that renamed files and entries are not loaded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .cache import DIGEST_BYTES
 from .nvcc import FORMAT
 from .sources import Module
 
-PACKAGE = "dualdnn_kernels"  # a namespace: each wheel has a part of it
+PACKAGE = "dualdnn_kernels"  # namespace package, to which each wheel adds a folder
 # Reading a damaged archive raises one of these.
 DAMAGE = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error)
 
 
 def targets(architecture: str) -> list[str]:
-    """Return the targets whose binaries run on a GPU, the best first: sm_90 -> sm_90a, sm_90; sm_86 -> sm_86, sm_80."""
+    """Return the targets whose binaries run on a GPU, best first, such as sm_90a and sm_90 for sm_90."""
     number = int(architecture.removeprefix("sm_"))
     generation = number // 10 * 10
     special = [f"sm_{number}a", f"sm_{number}f"] if number >= 90 else []
@@ -50,32 +50,32 @@ def _digest(target: str, key: str, content: bytes) -> bytes:
 
 
 def sealed(target: str, key: str, content: bytes) -> bytes:
-    """Return a compiled module as an archive has it."""
+    """Return the compressed entry of an archive for a compiled module."""
     return lzma.compress(content + _digest(target, key, content))
 
 
 def unsealed(target: str, key: str, data: bytes) -> bytes | None:
-    """Return the compiled module; None where it was made for another target or module. Raises one of DAMAGE."""
+    """Return the compiled module of an entry; None where it belongs to another target or key. Raises one of DAMAGE."""
     data = lzma.decompress(data)
     content, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
     return content if content and _digest(target, key, content) == digest else None
 
 
 def package_folders() -> list[Path]:
-    """Return the folders that installed wheels put their files into."""
+    """Return the folders into which installed wheels put archives."""
     spec = importlib.util.find_spec(PACKAGE)
     return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
 
 
 def archives() -> dict[Path, int]:
-    """Return the installed archives that can be read, of every target, with the number of modules in each."""
+    """Return the number of modules in each readable archive of any target."""
     targets = sorted({path.stem for folder in package_folders() for path in folder.glob("sm_*.zip")})
     return {path: len(names) for target in targets for path, _, names in _opened(target, os.getpid())}
 
 
 @cache
 def _opened(target: str, process: int) -> list[tuple[Path, zipfile.ZipFile, frozenset[str]]]:
-    """Return the archives of a target, open in one process: its children would share the offsets of the files."""
+    """Return the archives of a target, opened once per process, because forked children would share file offsets."""
     found = []
     for path in (folder / f"{target}.zip" for folder in package_folders()):
         with contextlib.suppress(*DAMAGE):
@@ -85,7 +85,7 @@ def _opened(target: str, process: int) -> list[tuple[Path, zipfile.ZipFile, froz
 
 
 def shipped(module: Module, architecture: str, flat_source: str) -> tuple[Path, bytes] | None:
-    """Return a module that a package has: a path that names it, and its content. Return None where none has it."""
+    """Return a path that names a module's entry in a package, and its content; None where no package has it."""
     if not architecture.startswith("sm_"):
         return None
     key = key_of(module, flat_source)

@@ -1,4 +1,4 @@
-"""Kernel sources: which module a file and its definitions make, and which kernels are in it."""
+"""Reads kernel sources: expands their headers, and finds modules, kernels and entry points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .arguments import parameter, paths
 from .errors import CompileError, DeviceUnavailable
 from .programs import host_compiler, require_finished
 
-# Kernels lie in the rooms of their families; they include headers by paths from here.
+# Sources include headers by paths below this folder.
 KERNELS = Path(__file__).parent.parent
 
 Definitions = tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ Definitions = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Module:
-    """A kernel source with the preprocessor definitions that choose its variant."""
+    """Name a kernel source and the macro definitions that select its variant."""
 
     source: Path
     definitions: Definitions = ()
@@ -37,13 +37,13 @@ class Module:
 
     @property
     def name(self) -> str:
-        """The source below accelerated/, or the file's name of a source that lies elsewhere."""
+        """Return the path of the source below accelerated/, or the file name of a source outside of it."""
         inside = self.source.is_relative_to(KERNELS)
         return str(self.source.relative_to(KERNELS)) if inside else self.source.name
 
     @property
     def preamble(self) -> str:
-        """The definitions, as the first lines of a translation unit."""
+        """Return the definitions as #define lines that open the translation unit."""
         return "".join(f"#define {name} {value}\n" for name, value in self.definitions)
 
 
@@ -56,14 +56,16 @@ def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
 
 
 class Kernel(NamedTuple):
-    """A kernel's name, the arguments of its __launch_bounds__ (empty without it), and whether its first statement is
-    griddepcontrol_wait() or griddepcontrol_wait_deferred(), so that it may be launched as a programmatic dependent
-    launch."""
+    """Hold a kernel's name, the arguments of its __launch_bounds__ (empty without it) and its argument fields.
+
+    waits: whether its first statement is griddepcontrol_wait() or griddepcontrol_wait_deferred(), which allows a
+    programmatic dependent launch.
+    """
 
     name: str
     launch_bounds: str
     waits: bool
-    fields: tuple[str, ...] = ()  # of its argument structure, as arguments.paths() finds them
+    fields: tuple[str, ...] = ()  # fields of the argument structure, named by arguments.paths()
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
@@ -75,7 +77,7 @@ KERNEL = re.compile(
 
 
 def flatten(source: Path) -> str:
-    """Return the source with the project's headers in place (each once) and without the includes of system headers."""
+    """Return the source with each project header expanded once, and without the includes of system headers."""
     seen: set[Path] = set()
 
     def expand(path: Path) -> str:
@@ -95,7 +97,7 @@ def flatten(source: Path) -> str:
 
 
 def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
-    """Return the kernels that are left after preprocessing. Raises CompileError where there is none."""
+    """Return the kernels of the preprocessed module. Raises CompileError where there is none."""
     text, matches = _preprocessed(module, flat_source, options)
     return [
         Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
@@ -104,7 +106,7 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
 
 
 def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> tuple[str, list[Any]]:
-    """Return what the preprocessor leaves of a module, and its kernels as KERNEL finds them."""
+    """Return the preprocessed text of a module and its matches of KERNEL. Raises CompileError without a match."""
     text, error = require_preprocessor()(module.preamble + flat_source, list(options))
     if error:
         raise CompileError(module.source, module.definitions, error)
@@ -116,9 +118,9 @@ def _preprocessed(module: Module, flat_source: str, options: Iterable[str]) -> t
 
 
 def require_preprocessor() -> Callable[[str, list[str]], tuple[str, str]]:
-    """Return a function of a text and options that returns the preprocessed text, and the error where there is one.
+    """Return a function that maps a text and options to the preprocessed text and the error, empty without one.
 
-    It is that of the C++ compiler, or else pcpp, a package in Python. Raises DeviceUnavailable without both.
+    It calls the C++ compiler, or the Python package pcpp where there is none. Raises DeviceUnavailable without both.
     """
     try:
         return partial(_preprocessed_by_compiler, host_compiler())
@@ -141,7 +143,7 @@ def _preprocessed_by_python(text: str, options: list[str]) -> tuple[str, str]:
     errors: list[str] = []
 
     class Preprocessor(pcpp.Preprocessor):  # type: ignore[misc, unused-ignore]
-        """Keeps errors, and #error, from the standard error output."""
+        """Collect errors, including #error, instead of printing them."""
 
         def on_error(self, file: str, line: int, message: str) -> None:
             errors.append(f"{line}: {message}")
@@ -163,8 +165,10 @@ def _preprocessed_by_python(text: str, options: list[str]) -> tuple[str, str]:
 
 
 def declared_entry_points(source: Path) -> list[str]:
-    """Return the names of the kernels in a source as it stands; of one that a macro names the part before what it
-    pastes."""
+    """Return the names of the kernels in a source that is not preprocessed.
+
+    For a name that a macro pastes together, return its part before the first ``##``.
+    """
     text = source.read_text().replace("\\\n", " ")
     text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
     text = re.sub(r"\b(CLUSTER_DIMS_[XY]|ACROSS_CLUSTER)\b", "", text)
@@ -172,11 +176,11 @@ def declared_entry_points(source: Path) -> list[str]:
 
 
 TESTED = re.compile(r"^[ \t]*#[ \t]*(?:if|elif)\b(.*)$", re.MULTILINE)
-OF_DEVICES = {"EMULATED_CUDA", "WGMMA_INSTRUCTIONS"}  # whether a device has instructions: no variant of a source
+OF_DEVICES = {"EMULATED_CUDA", "WGMMA_INSTRUCTIONS"}  # macros that describe the device, not a variant of the source
 
 
 def variants(source: Path) -> list[Module]:
-    """The modules of a source with each value that its conditions distinguish, of each macro that they test."""
+    """Return the modules of a source, one for each combination of the macro values that its conditions test."""
     conditions = " ".join(TESTED.findall(source.read_text()))
     names = sorted(set(re.findall(r"\b[A-Z]\w+", conditions)) - OF_DEVICES)
     values = sorted({"0", "1", *re.findall(r"\b\d+\b", conditions)})
@@ -184,20 +188,22 @@ def variants(source: Path) -> list[Module]:
 
 
 def entry_points() -> set[str]:
-    """Return the names of the kernels of all sources. Where macros make them of parts, the host compiler says which
-    names each variant of the source has."""
+    """Return the names of the kernels of all sources.
+
+    Where a macro pastes names together, the host compiler preprocesses each variant of the source to find them.
+    """
     declared = {source: declared_entry_points(source) for source in KERNELS.rglob("*.cu")}
     parts = {name for names in declared.values() for name in names if name.endswith("_")}
 
     def named(wanted: Module) -> set[str]:
         try:
             _, matches = _preprocessed(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"])
-        except CompileError:  # no variant that somebody asks for
+        except CompileError:  # No solver asks for this combination of values.
             return set()
         return {name for _, _, name, _ in matches}
 
     wanted = [module for source, names in declared.items() if parts.intersection(names) for module in variants(source)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a preprocessor
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Each thread waits for a preprocessor.
         made: set[str] = set().union(*pool.map(named, wanted))
     found = made.union(*declared.values())
     return found - {part for part in parts if any(name.startswith(part) for name in made)}

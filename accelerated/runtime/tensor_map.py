@@ -1,5 +1,8 @@
-"""Tensor maps: what TMA (compute capability 9.0) reads of a tensor's layout when it copies tiles between global and
-shared memory (primitives/tma.cuh). A map holds the address, so that it is encoded when a kernel is launched."""
+"""Describes and encodes tensor maps, which TMA reads to copy tiles between global and shared memory.
+
+TMA needs compute capability 9.0; primitives/tma.cuh issues the copies. A map contains the tensor's address, so it is
+encoded when a kernel is launched.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from typing import Any
 from .errors import DeviceError
 
 MAP_BYTES = 128
-ALIGNMENT = 16  # bytes, of the tensor's address and of its strides
-ROW_BYTES = 128  # of a tile's innermost dimension, which is what the 128-byte swizzle permutes
-# Of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col).
+ALIGNMENT = 16  # bytes, alignment of the tensor's address and strides
+ROW_BYTES = 128  # bytes per row of a tile, the unit that the 128-byte swizzle permutes
+# cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col have these limits.
 _LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "step": 8, "box": 256, "pixels": 1024}
-_CORNER_BITS = {4: 8, 5: 5}  # of a corner of a map of that rank, and of an offset in the instruction
+_CORNER_BITS = {4: 8, 5: 5}  # bits per corner coordinate and per offset of the instruction, by rank of the map
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor, innermost dimension first, and the tiles that are copied.
+    """Describe a tensor, innermost dimension first, and the tiles that are copied.
 
-    element: half, bfloat16, float, or tf32 for floats that the copy rounds to TF32. extent: elements. strides: bytes,
-    of all dimensions but the innermost.
+    element: half, bfloat16, float, or tf32 for floats that the copy rounds to TF32. extent: elements per dimension.
+    strides: bytes per dimension, without the innermost one.
     """
 
     element: str
@@ -35,7 +38,7 @@ class TensorMap:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the driver encodes it; the address must be a multiple of ALIGNMENT, too."""
+        """Return whether the driver encodes the map, for an address that is a multiple of ALIGNMENT."""
         fits = all(0 < extent <= _LIMITS["extent"] for extent in self.extent)
         fits = fits and 3 <= len(self.extent) <= 5 and len(self.strides) == len(self.extent) - 1
         return fits and all(0 < s <= _LIMITS["stride"] and s % ALIGNMENT == 0 for s in self.strides)
@@ -43,12 +46,11 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Im2colMap(TensorMap):
-    """The im2col mode: pixels of images (channels, columns, rows, planes of volumes, images) in the order of a
-    convolution's output pixels.
+    """Describe an im2col map, which reads input pixels in the order of a convolution's output pixels.
 
-    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns, rows and planes:
-    lower from the first pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a
-    tap. pixels: rows of a tile.
+    Its dimensions are channels, columns, rows, depth (of volumes) and images. lower, upper: corners of the bounding
+    box of the pixels under the first tap, along columns, rows and depth. lower counts from the first pixel, upper from
+    the last. step: distance of neighbouring pixels. taps: largest offset of a tap. pixels: rows of a tile.
     """
 
     lower: tuple[int, ...]
@@ -71,8 +73,7 @@ class Im2colMap(TensorMap):
 
 @dataclass(frozen=True)
 class BoxMap(TensorMap):
-    """The tiled mode: boxes, of which ``box`` counts elements of each dimension; those of the innermost are a multiple
-    of 16 bytes."""
+    """Describe a map of the tiled mode. box: elements per dimension; the innermost extent is a multiple of 16 bytes."""
 
     box: tuple[int, ...]
 
@@ -84,13 +85,15 @@ class BoxMap(TensorMap):
 
 @dataclass(frozen=True)
 class UnswizzledTiledMap(BoxMap):
-    """Boxes of a tensor of four dimensions without a swizzle, dense in shared memory."""
+    """Describe boxes of a four-dimensional tensor that lie dense, without a swizzle, in shared memory."""
 
 
 @dataclass(frozen=True)
 class TiledMap(BoxMap):
-    """Boxes of a tensor of three or five dimensions with the 128-byte swizzle, whose rows have 128 bytes; of the fourth
-    and fifth one they have one element."""
+    """Describe boxes with rows of 128 bytes and the 128-byte swizzle, of a tensor of three or five dimensions.
+
+    The fourth and fifth dimensions of a box have one element.
+    """
 
     @property
     def is_possible(self) -> bool:
@@ -98,7 +101,7 @@ class TiledMap(BoxMap):
 
 
 class EmulatedMap(ctypes.Structure):
-    """The map as the emulated device encodes it: ``Map`` in primitives/tma.cuh, field by field."""
+    """Lay out a map of the emulated device, field by field like ``Map`` in primitives/tma.cuh."""
 
     _fields_ = [
         ("base", ctypes.c_uint64),
@@ -118,7 +121,7 @@ class EmulatedMap(ctypes.Structure):
 
 
 def emulated_map(wanted: TensorMap, address: int) -> bytes:
-    """Return the MAP_BYTES of a map for the emulated device. Raises DeviceError for what the driver refuses."""
+    """Return the MAP_BYTES of a map for the emulated device. Raises DeviceError where the driver would refuse it."""
     if address % ALIGNMENT or not wanted.is_possible:
         raise DeviceError(f"TMA cannot read {wanted} at {address:#x}")
     made = EmulatedMap(base=address, rank=len(wanted.extent), element_bytes=wanted.element_bytes)
@@ -135,7 +138,7 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     return bytes(made).ljust(MAP_BYTES, b"\0")
 
 
-# Names and numbers of cuda.h
+# These numbers are enumerators of cuda.h.
 _DATA_TYPES = {"half": 6, "float": 7, "bfloat16": 9, "tf32": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and so on
 _NOT_INTERLEAVED, _NOT_SWIZZLED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 0, 3, 3, 0
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
@@ -145,7 +148,7 @@ SIGNATURES = {_TILED: (*_FRONT, _POINTER, *_BACK), _IM2COL: (*_FRONT, _POINTER, 
 
 
 def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
-    """Return the MAP_BYTES of a map as the driver encodes it. Raises DeviceError where it refuses."""
+    """Return the MAP_BYTES of a map that the driver encodes. Raises DeviceError where the driver refuses it."""
     memory = (ctypes.c_uint64 * (2 * MAP_BYTES // 8))()
     start = -ctypes.addressof(memory) % 64
     rank = len(wanted.extent)

@@ -1,6 +1,6 @@
-"""Device time of work on a stream: graphs of repeated launches between events, so that the host does not count.
+"""Measures device time on a stream, with graphs of repeated launches between events, so that host time is excluded.
 
-On the emulated device the host's clock counts, because the work runs there.
+On the emulated device the host's clock is used, because the work runs on the host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from .driver import CAPTURE_RELAXED, Driver
 from .errors import DeviceError
 
-HELD_SECONDS = (1e-4, 4e-4, 1.6e-3)  # that a stream is held: tried in turns until what is measured was queued in time
+HELD_SECONDS = (1e-4, 4e-4, 1.6e-3)  # seconds a stream is held, tried in order until the work was queued in time
 _POINTER = ctypes.c_void_p
 _SIGNATURES = {
     "cuEventCreate": (_POINTER, ctypes.c_uint),
@@ -34,10 +34,10 @@ Work = Callable[[], None]
 
 
 class Clock:
-    """Measures work that ``work()`` puts on ``stream``.
+    """Measure the work that ``work()`` puts on ``stream``.
 
-    hold: puts work on the stream that takes so many seconds, so that what is measured has been queued before it begins;
-    without it, the host's way from the first event to the last launch counts where that is longer than the work.
+    hold: a function that occupies the stream for a number of seconds, so that the measured work is queued before it
+    begins. Without it the result includes the host's time for launching, where that is longer than the work.
     """
 
     def __init__(self, device: Any, stream: Any, hold: Callable[[float], None] | None = None) -> None:
@@ -51,17 +51,18 @@ class Clock:
                 self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
 
     def now(self) -> float:
-        """Return seconds of the work spent so far: a clock that runs while work that is measured does, for who reads it
-        before and after."""
+        """Return the seconds that spend() has measured so far, as a clock to be read before and after some work."""
         return self.elapsed
 
     def spend(self, work: Work) -> None:
-        """Let the clock run for one ``work()``."""
+        """Run ``work()`` once and add its device time to the clock."""
         self.elapsed += self.seconds(work)
 
     def seconds(self, work: Work) -> float:
-        """Return the device time of one ``work()``. Where the stream was not held until it was queued, it is done and
-        measured again."""
+        """Return the device time of one ``work()`` in seconds.
+
+        The work runs again, with a longer hold, where it was not queued before the stream was released.
+        """
         if self.driver is None:
             begun = time.perf_counter()
             work()
@@ -84,26 +85,26 @@ class Clock:
         return seconds
 
     def median(self, work: Work, repetitions: int = 10, rounds: int = 9) -> float:
-        """Return seconds of one ``work()``: the median of ``rounds``, each of ``repetitions`` in one graph."""
+        """Return the seconds of one ``work()``: the median of ``rounds`` graphs with ``repetitions`` each."""
         with self.repeated(work, repetitions) as graph:
             graph()
             return statistics.median(self.seconds(graph) for _ in range(rounds)) / repetitions
 
     def repeated(self, work: Work, repetitions: int) -> Graph:
-        """``work()`` as many times as one launch."""
+        """Return a graph that repeats ``work()``, after one run for warming up."""
         work()
         self.stream.synchronize()
         return Graph(self.driver, self.stream, work, repetitions)
 
     def _record(self, work: Work) -> None:
-        """``work()`` between the two events."""
+        """Run ``work()`` between the two events."""
         assert self.driver is not None
         self.driver.call("cuEventRecord", self.events[0], self.stream.handle)
         work()
         self.driver.call("cuEventRecord", self.events[1], self.stream.handle)
 
     def _recorded(self) -> float:
-        """Return seconds between the events, once the second has come."""
+        """Wait for the second event and return the seconds between the two."""
         assert self.driver is not None
         milliseconds = ctypes.c_float()
         self.driver.call("cuEventSynchronize", self.events[1])
@@ -112,7 +113,7 @@ class Clock:
 
 
 class Graph:
-    """Launches captured from a stream, replayed by calling; on the emulated device they are simply made again."""
+    """Capture repeated launches from a stream and replay them when called; the emulated device runs them again."""
 
     def __init__(self, driver: Driver | None, stream: Any, work: Work, repetitions: int) -> None:
         self.driver, self.stream, self.work, self.repetitions = driver, stream, work, repetitions
@@ -145,7 +146,7 @@ class Graph:
 
 
 def made(driver: Driver, name: str, *arguments: Any, before: tuple[Any, ...] = ()) -> Any:
-    """Return what a driver function stores through its pointer argument."""
+    """Return the handle that a driver function stores through its pointer argument."""
     stored = ctypes.c_void_p()
     driver.call(name, *before, ctypes.byref(stored), *arguments)
     return stored

@@ -1,1 +1,1 @@
-"""Solvers of any window, stride and layout."""
+"""Implements pooling with any window, stride and layout."""

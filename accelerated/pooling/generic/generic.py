@@ -1,4 +1,4 @@
-"""Pooling with any window, in any layout: the structures of generic.cuh."""
+"""Builds the structures of generic.cuh, for pooling with any window in any layout."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...primitives.geometry import FastDivmod, blocks
 from ...scalars import fill
 from ..problem import INDICES, PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
-MAX_WALKED = 6
-INDEX_BYTES = 4  # of an input in its plane
-VECTOR = 4  # elements of INT8x4
+MAX_WALKED = 6  # dimensions of a ``Walk``
+INDEX_BYTES = 4  # bytes per index of an input in its plane
+VECTOR = 4  # elements per INT8x4
 
 
 class AxisStruct(ctypes.Structure):
-    """The ``Axis`` of the kernels."""
+    """Lay out the ``Axis`` of the kernels."""
 
     _fields_ = [(name, c_int) for name in ("input", "output", "window", "stride", "padding")] + [
         ("by_stride", FastDivmod)
@@ -48,7 +48,7 @@ def _pooling_type(real: Any) -> type[ctypes.Structure]:
 
 
 class WalkStruct(ctypes.Structure):
-    """The ``Walk`` of the kernels."""
+    """Lay out the ``Walk`` of the kernels."""
 
     _fields_ = [
         ("packs", c_uint),
@@ -63,8 +63,7 @@ class WalkStruct(ctypes.Structure):
 
 
 def index_shape(shape: Shape) -> Shape:
-    """Return the shape with the indices of the windows' first maxima in place of y: packed, channels last where x has
-    them so."""
+    """Return the shape whose y is the packed tensor with the indices of first maxima; it is NHWC where x is."""
     sizes = [*shape.extents, *(axis.output for axis in shape.axes)]
     order = [d for d in range(len(sizes)) if not (shape.channels_last and d == len(shape.extents) - 1)]
     order += [d for d in range(len(sizes)) if d not in order]
@@ -74,7 +73,7 @@ def index_shape(shape: Shape) -> Shape:
 
 
 def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
-    """Return the ``Pooling`` of a call. shape: that of the problem, or with indices in place of y."""
+    """Return the ``Pooling`` of a call. shape: the shape of the problem, or its index_shape()."""
     operation = problem.operation
     value: Any = _pooling_type(ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float)()
     for d, axis in enumerate(shape.axes):
@@ -86,15 +85,14 @@ def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
 
 
 def pack_width(problem: PoolingProblem) -> int:
-    """Return how many channels a pack has: as many as take 16 bytes, or those of a vector, or 1 where packs do not
-    fit."""
+    """Return the channels per vector: 16 bytes, or the 4 of INT8x4, or 1 where vectors do not fit."""
     shape = problem.shape
     widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
     return next((width for width in widths if problem.aligned and shape.packs(width)), 1)
 
 
 def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:
-    """Return the ``Walk`` over y, backward over dx, in packs of ``width`` channels."""
+    """Return the ``Walk`` over y (forward) or dx (backward), in vectors of ``width`` channels."""
     extents, walked, other = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     if forward:
         walked, other = other, walked
@@ -128,9 +126,9 @@ def configured(
     operands: tuple[str, ...] = (),
     before: Configuration | None = None,
 ) -> Configuration:
-    """Return the launch of a variant of a kernel, whose packs have ``width`` elements.
+    """Return the launch of a variant of a kernel whose vectors have ``width`` elements.
 
-    shape: with indices in place of y, for the launch that finds those. operands, before: see ``Configuration``.
+    shape: the index_shape() of the launch that finds indices, else None. operands, before: see ``Configuration``.
     """
     operation, windows = problem.operation, prod(axis.output for axis in problem.shape.axes)
     return Configuration(
@@ -149,5 +147,5 @@ def configured(
 
 
 def thread_blocks(walk: WalkStruct) -> int:
-    """Return how many blocks have a thread for every pack."""
+    """Return the number of blocks that give every vector a thread."""
     return blocks(walk.packs)[0]

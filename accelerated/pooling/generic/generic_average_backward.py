@@ -1,4 +1,4 @@
-"""The gradient of an average with any window (generic_average_backward.cu)."""
+"""Plans the gradient of average pooling with any window (generic_average_backward.cu)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ SOURCE = "pooling/generic/generic_average_backward.cu"
 
 
 class GenericAverageBackward(PoolingSolver):
-    """Any gradient of an average: blocks keep what the windows over a tile give, or a thread for a pack of inputs
-    gathers it."""
+    """Serve any gradient of an average.
+
+    Blocks keep the gradients of the windows over a tile in shared memory, or each thread gathers for a vector of dx.
+    """
 
     name = "pooling.generic_average_backward"
     kinds = (AVERAGE_BACKWARD,)

@@ -1,4 +1,4 @@
-"""Forward pooling with any window (generic_forward.cu)."""
+"""Plans forward pooling with any window (generic_forward.cu)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_forward.cu"
-HIGH_WINDOW, LARGE_WINDOW = 8, 1024  # rows from which bands are pooled by rows first; positions, where bands overlap
-MAX_BANDS = 2  # over a row of inputs, else tiles take less time
-MANY_THREADS = 2**16  # about what keeps a GPU busy
-MOST_ROWS = 40  # of a band, about, for a thread
-SUMMANDS = 4  # of a thread that pools columns
-POSITION_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # of a band; of a block
-OVERLAP = 4  # windows over an input, from which blocks keep channels for all of them
+# HIGH_WINDOW is the minimum of rows per window for bands. Overlapping bands need LARGE_WINDOW positions per window.
+HIGH_WINDOW, LARGE_WINDOW = 8, 1024
+MAX_BANDS = 2  # bands over an input row up to which small windows use bands
+MANY_THREADS = 2**16  # threads that keep a GPU busy, approximately
+MOST_ROWS = 40  # rows of a band per thread, approximately
+SUMMANDS = 4  # minimum of columns that a thread pools
+POSITION_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # shared memory for a band's position, and per block
+OVERLAP = 4  # windows over an input, from which NHWC uses tiles
 
 
 class GenericForward(PoolingSolver):
-    """Any forward call: blocks have bands of high windows, or tiles of outputs; a thread has a pack of channels where
-    windows overlap little."""
+    """Serve any forward call.
+
+    Blocks pool bands of high windows or tiles of outputs. In NHWC, where windows overlap little, each thread pools a
+    vector of channels.
+    """
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)
@@ -45,8 +49,10 @@ class GenericForward(PoolingSolver):
 
 
 def _bands(problem: PoolingProblem) -> Configuration | None:
-    """Return the launch for bands of high windows; None where windows are low, or rows are no neighbours in memory, or
-    too long."""
+    """Return the launch for bands of high windows.
+
+    Return None where windows have few rows, where neither rows nor channels are contiguous, or where rows are too long.
+    """
     shape = problem.shape
     high, deep, row = shape.axes
     rows = min(high.window, high.input)

@@ -1,4 +1,4 @@
-"""The gradient of a maximum with any window (generic_max_backward.cu)."""
+"""Plans the gradient of max pooling with any window (generic_max_backward.cu)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from .generic import configured, index_shape, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_max_backward.cu"
-TILE_WINDOW = 256  # positions up to which threads of tiles scan windows alone
-SMALL_WINDOW = 32  # positions that one thread scans
-LOADS = 8  # of a thread of a team
+TILE_WINDOW = 256  # positions per window up to which blocks use tiles, where one thread scans a window
+SMALL_WINDOW = 32  # positions per window up to which one thread scans it without a team
+LOADS = 8  # minimum loads per thread of a team
 
 
 class GenericMaxBackward(PoolingSolver):
-    """Any gradient of a maximum: blocks keep the first maxima over a tile, or one launch finds those of large windows
-    for the next."""
+    """Serve any gradient of a maximum.
+
+    Blocks find the first maxima for a tile of inputs. For large windows one launch finds them and the next one gathers.
+    """
 
     name = "pooling.generic_max_backward"
     kinds = (MAX_BACKWARD,)
@@ -29,7 +31,7 @@ class GenericMaxBackward(PoolingSolver):
 
 
 def _of_large_windows(problem: PoolingProblem) -> Configuration:
-    """Return the launch that gathers by indices, behind the one that finds them."""
+    """Return the launch that gathers by indices; its ``before`` is the launch that finds them."""
     shape, width = problem.shape, pack_width(problem)
     indices = index_shape(shape)
     team = 1 if shape.covered < SMALL_WINDOW else min(WARP, power_of_two(shape.covered // LOADS))

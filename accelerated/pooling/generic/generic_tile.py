@@ -1,4 +1,4 @@
-"""Tiles of planes or channels that blocks pool from shared memory, with any window: the layout of generic_tile.cuh."""
+"""Plans the tiles of planes or channels that blocks pool from shared memory, with any window (generic_tile.cuh)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from ...primitives.geometry import FastDivmod
 from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, power_of_two
 from .generic import configured
 
-MAX_OUTER = 3
-ITEMS, HALF_ITEMS = 4, 8  # planes or channels of a pack; of elements of 16 bits
-MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
-OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
-INDEX_BYTES = 2
-# Of a block, several of which share an SM; more where tiles would be small. Indices of maxima, of which two say that
-# there is none, have 16 bits, and elements whose maxima have gradients as many or more.
+MAX_OUTER = 3  # dimensions that are not pooled
+ITEMS, HALF_ITEMS = 4, 8  # planes or channels per group, and the same for elements of 16 bits
+MAX_BLOCK_GROUPS = 32  # groups per block; generic_tile.cuh has the same
+OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS  # shared memory for the plane offsets of a block
+INDEX_BYTES = 2  # bytes per index of a maximum
+# SHARED_BYTES are the usual shared memory per block, several of which share an SM, and the one for tiles that would be
+# small. With at least 2 bytes per element, indices of 16 bits suffice for both, including the two reserved values.
 SHARED_BYTES = (40 * 1024, 100 * 1024)
-SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
-TINY_TILE = 8.0  # the same, from which maxima are found too often
-BANK_BYTES = 128  # of shared memory that one access reads without conflicts
-GROUP_BYTES = 32  # of neighbouring channels of a block
-BLOCK_TARGETS = 1024  # of planes that share a block
-BLOCKS_PER_SM = 4
-THREADS = 160  # of a block, eight of which share an SM
-MANY_WINDOWS_THREADS = 256  # of a block that has maxima of so many windows to find
+SMALL_TILE = 2.0  # redundancy of a tile from which more shared memory is used
+TINY_TILE = 8.0  # redundancy of a tile from which maxima are found by another launch
+BANK_BYTES = 128  # bytes of shared memory per conflict-free access
+GROUP_BYTES = 32  # bytes of contiguous channels per block
+BLOCK_TARGETS = 1024  # targets per block up to which planes share a block
+BLOCKS_PER_SM = 4  # blocks that keep an SM busy
+THREADS = 160  # threads per block, so that eight blocks share an SM
+MANY_WINDOWS_THREADS = 256  # threads per block with at least as many windows to scan for maxima
 LONG_ROW = 64  # positions from which rows are divided before the other axes
-MAX_ELEMENTS = 2**31 - 2**10
+MAX_ELEMENTS = 2**31 - 2**10  # upper bound of element offsets in a plane
 
 
 class TileStruct(ctypes.Structure):
-    """The ``TileLayout`` of the kernels."""
+    """Lay out the ``TileLayout`` of the kernels."""
 
     _fields_ = [
         ("outer_rank", c_int),
@@ -64,37 +64,38 @@ class TileStruct(ctypes.Structure):
 
 @dataclass
 class Tile:
-    """The outputs, or backward inputs, of a block along each axis, and what it keeps for them of groups of planes or
-    channels."""
+    """Describe a block's targets (outputs forward, inputs backward) and the data that it keeps in shared memory.
+
+    A group is a number of planes, or of contiguous channels, that a thread handles together.
+    """
 
     problem: PoolingProblem
-    items: int  # of a group
-    neighbours: int  # groups of channels that neighbouring threads have, the fewest of a block
-    targets: list[int]
-    shared_bytes: int  # that it may have
+    items: int  # planes or channels per group
+    neighbours: int  # groups of contiguous channels that neighbouring threads take, the minimum per block
+    targets: list[int]  # extents of the tile
+    shared_bytes: int  # upper bound of the shared memory per block
 
     @property
     def axes(self) -> list[Axis]:
-        """The three axes."""
+        """Return the three axes."""
         return self.problem.shape.axes
 
     @property
     def windows(self) -> list[int]:
-        """Along each axis, how many windows are over the inputs of the tile, those that do not exist counted."""
+        """Return the number of windows over the inputs of the tile along each axis, including ones out of range."""
         pairs = zip(self.axes, self.targets, strict=True)
         return [-(-(size - 1) // axis.stride) + covering(axis) for axis, size in pairs]
 
     @property
     def sources(self) -> list[int]:
-        """Along each axis, the extent of what the block keeps first: inputs, or windows for the gradient of
-        averages."""
+        """Return the extents of the sources in shared memory: inputs, or windows for gradients of averages."""
         if self.problem.kind not in (FORWARD, MAX_BACKWARD):
             return self.windows
         counts = self.targets if self.problem.kind == FORWARD else [self._existing(d) for d in range(3)]
         return [(count - 1) * axis.stride + axis.window for axis, count in zip(self.axes, counts, strict=True)]
 
     def _existing(self, d: int) -> int:
-        """Return how many windows of an axis that exist are over the inputs of a tile at most."""
+        """Return the maximum number of existing windows over the inputs of a tile along axis ``d``."""
         axis, windows = self.axes[d], self.windows[d]
         if self.parts[d] > 1:
             return min(windows, axis.output)
@@ -103,30 +104,28 @@ class Tile:
 
     @property
     def scalar_bytes(self) -> int:
-        """The bytes of an element of what the block keeps first."""
+        """Return the bytes per source element in shared memory."""
         operation = self.problem.operation
         kept = operation.x.scalar_bytes
         return kept if self.problem.kind in (FORWARD, MAX_BACKWARD) else SCALAR_BYTES[operation.compute_type]
 
     def pitch(self, positions: int) -> int:
-        """Return how many packs lie between groups in shared memory, for neighbouring threads to access different
-        banks."""
+        """Return the distance of groups in shared memory, in packs, at which neighbouring threads use other banks."""
         lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
         return positions if self.neighbours == 1 else positions + (lanes // self.neighbours - positions) % lanes
 
     @property
     def source_pitch(self) -> int:
-        """Packs of what the block keeps first from one group to the next."""
+        """Return the distance of the sources of two groups, in packs."""
         return self.pitch(prod(self.sources))
 
     @property
     def window_pitch(self) -> int:
-        """Windows from one group to the next."""
+        """Return the distance of the windows of two groups, in packs."""
         return self.pitch(prod(self.windows))
 
     def areas(self, groups: int) -> list[int]:
-        """Return where the indices of windows begin in shared memory, where their values do, and how many bytes there
-        are."""
+        """Return the byte offsets of indices and of values in shared memory, and its size in bytes."""
         areas = [OFFSET_BYTES + groups * self.source_pitch * self.items * self.scalar_bytes]
         windows = groups * self.window_pitch * self.items if self.problem.kind == MAX_BACKWARD else 0
         for nbytes in (INDEX_BYTES, self.scalar_bytes):
@@ -135,41 +134,43 @@ class Tile:
         return [indices, values, areas[2]]
 
     def fits(self, groups: int) -> bool:
-        """Return whether a block can have so many groups."""
+        """Return whether the shared memory of a block suffices for ``groups`` groups."""
         return self.areas(groups)[2] <= self.shared_bytes
 
     @property
     def threads(self) -> int:
-        """The threads of a block."""
+        """Return the threads per block."""
         many = self.problem.kind == MAX_BACKWARD and self.neighbours * prod(self.windows) >= MANY_WINDOWS_THREADS
         return MANY_WINDOWS_THREADS if many else THREADS
 
     @property
     def redundancy(self) -> float:
-        """How many times what the tile would need without others the block reads, or for maxima scans."""
+        """Return the work of the tile (inputs read, or windows scanned) relative to its share without a halo."""
         if self.problem.kind == FORWARD:
             return prod(self.sources) / prod(n * axis.stride for n, axis in zip(self.targets, self.axes, strict=True))
         return prod(self.windows) / prod(-(-n // axis.stride) for n, axis in zip(self.targets, self.axes, strict=True))
 
     @property
     def parts(self) -> list[int]:
-        """How many tiles there are along each axis."""
+        """Return the number of tiles along each axis."""
         return [-(-extent // size) for extent, size in zip(self.extents, self.targets, strict=True)]
 
     @property
     def extents(self) -> list[int]:
-        """The extents of the tensor that the tiles divide."""
+        """Return the extents of the tensor that is divided into tiles."""
         return [axis.output if self.problem.kind == FORWARD else axis.input for axis in self.axes]
 
 
 def covering(axis: Axis) -> int:
-    """Return how many windows cover an input at most."""
+    """Return the maximum number of windows that cover an input along an axis."""
     return -(-axis.window // axis.stride)
 
 
 def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -> Tile | None:
-    """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima
-    too small."""
+    """Return the tile of a block, with more shared memory where the halo is large.
+
+    Return None where one target exceeds shared memory, or where maxima would be found too often.
+    """
     room = (min(nbytes, problem.device.shared_bytes_per_block) for nbytes in SHARED_BYTES)
     tile, *larger = (_largest(Tile(problem, items, neighbours, [], nbytes), groups) for nbytes in room)
     for other in larger:
@@ -179,8 +180,10 @@ def tile_of(problem: PoolingProblem, items: int, neighbours: int, groups: int) -
 
 
 def _largest(tile: Tile, groups: int) -> Tile | None:
-    """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target
-    is too much."""
+    """Return the largest tile that fits a block, or a smaller one where there would be few blocks.
+
+    Return None where one target does not fit.
+    """
     tile.targets = tile.extents
     enough = BLOCKS_PER_SM * tile.problem.device.multiprocessors
     while True:
@@ -201,8 +204,10 @@ def _largest(tile: Tile, groups: int) -> Tile | None:
 
 
 def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
-    """Return the launch of a kernel of tiles; None where most of what a block would read is in no window, or one window
-    is too much for it."""
+    """Return the launch of a kernel with tiles.
+
+    Return None where most inputs of a tile are in no window, where offsets exceed 32 bits, or where no tile fits.
+    """
     shape = problem.shape
     if any(axis.stride > 2 * axis.window for axis in shape.axes) or _span(problem) >= MAX_ELEMENTS:
         return None
@@ -247,7 +252,7 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     for d, (axis, part, target, read, window) in enumerate(lists):
         value.parts[d], value.targets[d] = FastDivmod.of(part), FastDivmod.of(target)
         value.sources[d], value.windows[d] = FastDivmod.of(read), FastDivmod.of(window)
-        # floor((input + padding - window) / stride) + 1, of numbers that are not negative
+        # The kernel computes floor((input + padding - window) / stride) + 1 with numbers that are not negative.
         shift = axis.padding - axis.window + axis.stride
         before = max(0, -(shift // axis.stride))
         value.covering[d], value.shift[d], value.before[d] = covering(axis), shift + before * axis.stride, before
@@ -257,7 +262,7 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
 
 
 def _span(problem: PoolingProblem) -> int:
-    """Return about how far the elements of a plane lie apart at most."""
+    """Return an upper bound of the element offsets in a plane, halo included."""
     axes = problem.shape.axes
     x = sum((axis.input + axis.window) * axis.x_stride for axis in axes)
     return max(x, sum(axis.output * axis.y_stride for axis in axes), *(axis.input + axis.padding for axis in axes))

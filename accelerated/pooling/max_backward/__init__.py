@@ -1,1 +1,1 @@
-"""Gradients of maxima with static windows."""
+"""Implements gradients of max pooling with static windows."""

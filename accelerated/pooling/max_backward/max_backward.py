@@ -1,4 +1,4 @@
-"""The gradient of a maximum with a static window, by blocks of threads that exchange maxima (max_backward.cu)."""
+"""Plans the gradient of max pooling with a static window; threads of a block exchange maxima (max_backward.cu)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ..static_window import (
     steps_of_blocks,
 )
 
-MAX_ROW_CHANNELS = 4  # that are neighbours in memory, of rows that are read in packs
-ROW_CHANNELS_ACCESS = "narrow"
-MAX_SHARED_BYTES = 100 * 1024
-START_STEPS = 2  # about the steps that a block could do while it starts
+MAX_ROW_CHANNELS = 4  # contiguous channels up to which rows are read in vectors
+ROW_CHANNELS_ACCESS = "narrow"  # kind of access to such rows
+MAX_SHARED_BYTES = 100 * 1024  # dynamic shared memory per block
+START_STEPS = 2  # cost of starting a block, in steps
 
-# By what is pooled and how it lies in memory, and by whether elements take 4 bytes or more: as measured.
+# The keys are the kind of tensor with its layout, and whether elements have 4 bytes or more. The values were measured.
 SETTINGS = {
     ("volumes in rows", False): Settings(threads=128, blocks=4),
     ("volumes in rows", True): Settings(threads=192, blocks=3),
@@ -52,11 +52,11 @@ SETTINGS = {
     ("rows of channels", False): Settings(threads=128, blocks=4, stages=1),
     ("rows of channels", True): Settings(threads=128, blocks=6),
 }
-SINGLE = ("loose", "scattered")  # accesses to single elements
+SINGLE = ("loose", "scattered")  # kinds of access to single elements
 
 
 class MaxBackward(StaticWindowSolver):
-    """Windows of WINDOWS, in every layout with contiguous rows or channels."""
+    """Serve the windows in WINDOWS, in every layout with contiguous rows or channels."""
 
     name, source = "pooling.max_backward", "pooling/max_backward/max_backward.cu"
     kinds = (MAX_BACKWARD,)
@@ -66,9 +66,9 @@ class MaxBackward(StaticWindowSolver):
         if static is None:
             return None
         image = static.is_image
-        if image:  # the sliding-window loop goes down their height
+        if image:  # The sliding-window loop runs along the height.
             static = replace(static, axes=[static.axes[d] for d in (1, 0, 2)])
-        # Behind the last pack of a row there is none to read in place of what lies outside.
+        # The kernel replaces inputs outside of a row by the last vector inside, which needs one there.
         row_bytes = {} if begins_in_the_end(static.axes[2]) else ROW_BYTES
         row_access = _row_access(static) if problem.aligned and row_bytes else None
         channels, large = static.channels > 1, static.scalar_bytes >= 4
@@ -93,7 +93,7 @@ class MaxBackward(StaticWindowSolver):
 
 
 def _row_access(static: StaticShape) -> Access | None:
-    """Return the access to rows of a few neighbouring channels; None where they are many or packs do not fit."""
+    """Return the access to rows with a few contiguous channels; None for more channels or unaligned vectors."""
     along, channels = static.axes[2], static.channels
     if not 1 < channels <= MAX_ROW_CHANNELS or (along.x_stride, along.y_stride) != (channels, channels):
         return None
@@ -105,7 +105,7 @@ def _row_access(static: StaticShape) -> Access | None:
 
 
 class SlidingStruct(LayoutStruct):
-    """The ``Sliding`` of the kernel."""
+    """Lay out the ``Sliding`` of the kernel."""
 
     _fields_: ClassVar = [
         ("items", c_uint),
@@ -131,16 +131,16 @@ class SlidingStruct(LayoutStruct):
 
 @dataclass
 class Side:
-    """Tiles of an axis, and how blocks share them: those that a block writes, and those around it that it scans too."""
+    """Describe how blocks share the tiles of an axis: tiles that a block writes, and a halo that it only scans."""
 
-    before: int  # tiles whose windows reach into the next ones
-    after: int
-    parts: int
-    written: int  # of a block
+    before: int  # halo tiles in front of a block
+    after: int  # halo tiles behind a block
+    parts: int  # blocks along the axis
+    written: int  # tiles that a block writes
 
     @classmethod
     def of(cls, axis: Axis, tile: int, parts: int) -> Side:
-        """Return an axis in at most ``parts`` blocks of tiles of ``tile`` windows."""
+        """Return the division of an axis into at most ``parts`` blocks of tiles with ``tile`` windows."""
         first = (axis.padding - axis.window) // axis.stride + 1
         last = (tile * axis.stride - 1 + axis.padding) // axis.stride
         tiles = max(-(-axis.output // tile), -(-axis.input // (tile * axis.stride)))
@@ -149,22 +149,22 @@ class Side:
 
     @property
     def around(self) -> int:
-        """Tiles around a block."""
+        """Return the number of halo tiles around a block."""
         return self.before + self.after
 
     @property
     def scanned(self) -> int:
-        """Tiles that a block scans."""
+        """Return the number of tiles that a block scans."""
         return self.written + (self.around if self.parts > 1 else 0)
 
     @property
     def first(self) -> int:
-        """Tiles that a block scans before those that it writes."""
+        """Return the number of halo tiles in front of the tiles that a block writes."""
         return self.before if self.parts > 1 else 0
 
 
 def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side]:
-    """Return how blocks of at most ``room`` tiles share axes 1 and 2: with the fewest tiles that are scanned twice."""
+    """Return the division of axes 1 and 2 into blocks of at most ``room`` tiles with the smallest total halo."""
     _, a1, a2 = static.axes
     best: Any = None
     for parts2 in range(1, a2.input + 1):
@@ -184,8 +184,10 @@ def _sides(static: StaticShape, access: Access, room: int) -> tuple[Side, Side]:
 
 
 def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
-    """Return the bytes of shared memory that publish the maxima of a thread: indices and incoming gradients, of fp16x2
-    two in one."""
+    """Return the bytes of shared memory in which a thread publishes the indices and gradients of its windows.
+
+    With fp16x2 two indices, or two gradients, share 4 bytes.
+    """
     pairs = problem.operation.x.scalar_type == HALF and windows % 2 == 0
     return windows * (4 if pairs else 2 * SCALAR_BYTES[problem.operation.compute_type])
 
@@ -193,24 +195,24 @@ def _cell_bytes(problem: PoolingProblem, windows: int) -> int:
 def _sliding(
     problem: PoolingProblem, static: StaticShape, access: Access, settings: Settings, prefetches: bool
 ) -> tuple[SlidingStruct, int, int]:
-    """Return how blocks share the work, their number, and the bytes of shared memory of each."""
+    """Return how blocks share the work, the number of blocks, and the dynamic shared memory per block in bytes."""
     a0, planes = static.axes[0], prod(static.extents)
     groups = -(-access.packs // (settings.group_bytes // (access.channels * static.scalar_bytes)))
-    group_packs = -(-access.packs // groups)  # about the same of all groups
+    group_packs = -(-access.packs // groups)  # vectors of channels per block, about equal for all blocks
     groups = -(-access.packs // group_packs)
     rows, columns = _sides(static, access, settings.threads // group_packs)
     threads = rows.scanned * columns.scanned * group_packs
     at_once = settings.blocks * problem.device.multiprocessors
     cells = (rows.scanned + rows.around) * (columns.scanned + columns.around) * group_packs
     plane_bytes = 2 * cells * _cell_bytes(problem, access.tile * access.channels)
-    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
+    # Small planes share a block, which has at least a warp of threads; enough blocks must be left.
     wanted = max(WARP // threads, -(-planes // at_once))
     room = min(MAX_SHARED_BYTES, problem.device.shared_bytes_per_block)
     possible = min(settings.threads // threads, room // plane_bytes, planes)
     block_planes = min(possible, wanted) if rows.parts == columns.parts == 1 else 1
     blocks = groups * columns.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
-    # Of blocks with few threads more run, of many planes half as many as fit are enough.
+    # More blocks are resident where they have few threads. With many planes half of the resident ones are enough.
     fitting = settings.threads // (-(-threads * block_planes // WARP) * WARP)
     at_once *= max(1, fitting if 2 * blocks <= at_once else fitting // 2)
     block_steps = steps_of_blocks(steps, blocks, at_once, START_STEPS)

@@ -1,1 +1,1 @@
-"""The emulated device: runs the CUDA kernels on the CPU and finds their mistakes."""
+"""Emulates a device: runs the CUDA kernels on the CPU and finds their mistakes."""

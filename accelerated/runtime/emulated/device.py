@@ -1,4 +1,4 @@
-"""The emulated device: one CPU core that runs kernels compiled for the host, at once and in order."""
+"""Implements the emulated device: one CPU core runs kernels compiled for the host, synchronously and in order."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
-MOST_MULTIPROCESSORS = 1024
-# Beginnings of the names of sources with up to eight kernels, of which a set of definitions needs one or two: each
-# kernel is compiled by itself (docs/performance/emulated_device.md).
+MOST_MULTIPROCESSORS = 1024  # upper bound of DUALDNN_EMULATION_MULTIPROCESSORS
+# Sources whose path begins so have up to eight kernels, but a set of definitions needs only one or two of them. Each
+# kernel is compiled by itself there (docs/performance/emulated_device.md).
 BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
 
 
@@ -40,7 +40,7 @@ def _choice(name: str, choices: tuple[str, ...]) -> str:
 
 
 class EmulatedStream(Stream):
-    """Work is done when its call returns."""
+    """Represent a stream whose work is done when its call returns."""
 
     def __init__(self, device: EmulatedDevice, handle: int) -> None:
         self.device, self.handle = device, handle
@@ -84,7 +84,7 @@ class EmulatedFunction(Function):
             pages,
             len(memory),
         )
-        with launching:  # the launch of another thread may make memory that both read inaccessible
+        with launching:  # A launch of another thread could make shared operands inaccessible for a while.
             self._library.launch(launch)
             changed = [] if launch.failed else [(each, each.changed_padding()) for each in memory]
         if launch.failed:
@@ -107,26 +107,25 @@ class EmulatedFunction(Function):
         return f"{where}: {message}"
 
     def _memory_of(self, arguments: bytes | bytearray) -> list[Allocation]:
-        """The allocations that the arguments point into, or beside."""
+        """Return the allocations that the arguments point into, guard pages included."""
         pool = self.device.pool
         found = {pool.find(word) for word in set(self._words.unpack_from(arguments))}
         return [allocation for allocation in found if allocation]
 
 
 class EmulatedDevice(Device):
-    """A device whose mistakes are reported.
+    """Run kernels on the CPU and report their mistakes.
 
-    `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
-    barrier. `multiprocessors`: among so many planners divide the work; with those of a GPU they choose what they choose
-    there. DUALDNN_EMULATION_FOREIGN=1 lets it take memory of the process, as that of a program in C, whose size it does
-    not know. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
-    DUALDNN_EMULATION_RACES=1 accesses of memory that nothing orders are reported, whatever the order and the results
-    (races.h).
+    seed: order of the threads of a launch: 0 forward, 1 backward, other numbers shuffled. Results that depend on it
+    show a missing barrier. multiprocessors: number of SMs among which planners divide work; a GPU's number gives the
+    launches of that GPU. guard: the side of new memory ("end" or "start") that touches an inaccessible page.
+    DUALDNN_EMULATION_FOREIGN=1 accepts other memory of the process, whose size the device does not know.
+    DUALDNN_EMULATION_RACES=1 reports races, whatever the order of threads and the results (races.h).
     """
 
     kind = "emulated"
     knows_extents = True
-    compiles_in_background = False  # which kernel serves a call shall not depend on time
+    compiles_in_background = False  # The choice of a kernel must not depend on time.
     multiprocessors = 1
     shared_bytes_per_block = 227 * 1024
 
@@ -134,7 +133,7 @@ class EmulatedDevice(Device):
         super().__init__()
         if index != 0:
             raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
-        _ = EmulatedToolchain().identity  # says what is missing; a filled cache serves without a compiler
+        _ = EmulatedToolchain().identity  # This raises DeviceUnavailable unless the headers and a version are found.
         self.name = "emulated device"
         self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
         self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
@@ -190,7 +189,7 @@ class EmulatedDevice(Device):
         return memoryview(self._range(address, nbytes, action)).cast("B")
 
     def _range(self, address: int, nbytes: int, action: str) -> Any:
-        """These bytes, which are memory of the device or, where it takes any, of the process."""
+        """Return the bytes of a range. Raises DeviceError outside of device memory, unless foreign memory is taken."""
         check_range(address, nbytes)
         if not self.takes_foreign or self.pool.find(address):
             self.pool.check(address, nbytes, action)

@@ -1,5 +1,5 @@
-// Atomics, loads and stores with cache hints, bit operations, conversions and mathematics that CUDA has and the host
-// lacks.
+// This header defines CUDA functions that the host lacks: atomics, loads and stores with cache hints, bit operations,
+// conversions and mathematics.
 #pragma once
 #include <cmath>
 #include <ctime>
@@ -12,7 +12,7 @@
 // --- atomics: blocks run one after another and threads switch only where they wait, so plain code is atomic ---
 
 namespace emulated {
-template <class T> using Same = std::type_identity_t<T>;  // takes no part in deducing T
+template <class T> using Same = std::type_identity_t<T>;  // It excludes a parameter from the deduction of T.
 template <class T, class Update> EMULATED_INLINE T update(T* address, Update next) {
   races::atomic(address, sizeof(T));
   const races::Unseen unseen;
@@ -132,7 +132,7 @@ EMULATED_INLINE double __hiloint2double(int high, int low) {
   return __builtin_bit_cast(double, uint64_t(unsigned(high)) << 32 | unsigned(low));
 }
 
-// --- conversions to integers saturate; NaN becomes what the PTX instruction cvt makes of it ---
+// --- conversions to integers saturate, and convert NaN as the PTX instruction cvt does ---
 
 namespace emulated {
 template <class Integer, class Real> EMULATED_INLINE Integer saturate(Real rounded) {
@@ -159,7 +159,7 @@ EMULATED_TO_INTEGER(double, double2uint, unsigned)
 EMULATED_TO_INTEGER(double, double2ll, long long)
 EMULATED_TO_INTEGER(double, double2ull, unsigned long long)
 #undef EMULATED_TO_INTEGER
-// The CUDA headers have the conversions of half precision that round towards zero for the host too.
+// The CUDA headers define the half-precision conversions that round towards zero for the host, too.
 #define EMULATED_HALF_TO_INTEGER(Real, to_float, name, through, Integer)                \
   EMULATED_LAZY Integer __##name##_rn(Real x) { return __##through##_rn(to_float(x)); } \
   EMULATED_LAZY Integer __##name##_ru(Real x) { return __##through##_ru(to_float(x)); } \
@@ -228,12 +228,12 @@ EMULATED_INLINE float __tanhf(float x) { return std::tanh(x); }
 EMULATED_INLINE float __fdividef(float a, float b) { return a / b; }
 EMULATED_INLINE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 
-// Macros, because newer C libraries declare functions of these names.
+// Newer C libraries declare functions of these names, so macros replace the calls below.
 namespace emulated {
 EMULATED_INLINE float reciprocal_root(float x) { return float(1.0 / std::sqrt(double(x))); }
 EMULATED_INLINE double reciprocal_root(double x) { return 1.0 / std::sqrt(x); }
 template <class Real> EMULATED_INLINE Real sine_of_pi_times(Real x) {
-  const Real period = std::remainder(x, Real(2)), half = std::fabs(period);  // exact
+  const Real period = std::remainder(x, Real(2)), half = std::fabs(period);  // Both are exact.
   const Real folded = half > Real(0.5) ? 1 - half : half;
   return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : period);
 }
@@ -250,7 +250,7 @@ template <class Real> EMULATED_INLINE Real cosine_of_pi_times(Real x) {
 #define normcdff(x) float(0.5 * std::erfc(-double(x) * 0.70710678118654752440))
 #define normcdf(x) (0.5 * std::erfc(-double(x) * 0.70710678118654752440))
 
-// Of two floating-point numbers CUDA's min and max take the one that is no NaN.
+// If one operand is NaN, CUDA's floating-point min and max return the other one.
 template <class A, class B> EMULATED_INLINE auto min(A a, B b) -> std::common_type_t<A, B> {
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return std::fmin(T(a), T(b));
@@ -265,7 +265,7 @@ EMULATED_LAZY unsigned __vmaxu2(unsigned a, unsigned b) {
   return max(a >> 16, b >> 16) << 16 | max(a & 0xffff, b & 0xffff);
 }
 
-// What the CUDA headers have for the device only: computed in float (a fused multiply-add in double) and rounded once.
+// The CUDA headers define these for the device only. They compute in float (__hfma in double) and round once.
 #define EMULATED_HALF_FUNCTION(name, expression)            \
   EMULATED_INLINE __half name(__half value) {               \
     const float x = __half2float(value);                    \

@@ -1,4 +1,4 @@
-"""A module compiled for the host: its kernels by name, launched one at a time."""
+"""Loads modules compiled for the host, and launches their kernels one at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dualdnn.api.operations.forks import awaited_by_forks
 
 from ..errors import DeviceError
 
-# A module's scheduler runs one launch at a time, signal handlers belong to the process, and memory is inaccessible for
-# a while in a launch.
+# Only one launch runs at a time: the scheduler's state exists once per module, signal handlers belong to the process,
+# and a launch makes memory inaccessible for a while.
 launching = awaited_by_forks(threading.Lock())
 _KERNEL_SOURCES = (".cu", ".cuh")
 
@@ -39,7 +39,7 @@ class HostMappings(ctypes.Structure):
     _fields_ = (("stacks", ctypes.c_void_p * 1024), ("shared", ctypes.c_void_p * 3))
 
 
-_mappings = HostMappings()  # of this process
+_mappings = HostMappings()  # stacks and dynamic shared memory of all launches of this process
 
 
 class HostLaunch(ctypes.Structure):
@@ -79,12 +79,12 @@ class EmulatedLibrary:
             address += ctypes.sizeof(HostKernel)
 
     def launch(self, launch: HostLaunch) -> None:
-        """Run a launch; the caller holds ``launching``."""
+        """Run a launch. The caller must hold the lock ``launching``."""
         launch.mappings = ctypes.pointer(_mappings)
         self._launch(ctypes.byref(launch))
 
     def source_line(self, instruction: int) -> str | None:
-        """file:line of the kernel's source, of an instruction in it or in what was inlined there."""
+        """Return file:line of the kernel source for an instruction, inlined code included; None where it is unknown."""
         program = shutil.which("addr2line")
         if not program or not instruction:
             return None

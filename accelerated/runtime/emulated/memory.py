@@ -1,8 +1,8 @@
-"""Memory between inaccessible pages.
+"""Allocates memory between inaccessible pages.
 
-The end of an allocation (its size rounded up to 16) touches an inaccessible page, so that an access behind it faults at
-once. Between the inaccessible page in front and its start may lie up to a page of padding, which is checked after each
-launch. With `at_start` it is the start that touches an inaccessible page. New memory is poison: NaN in every
+The end of an allocation (its size rounded up to 16 bytes) touches an inaccessible page, so that an access behind it
+faults at once. In front of it there may be up to one page of padding, which is checked after each launch. With
+`at_start` the start touches an inaccessible page instead. New memory is filled with poison, which is NaN in every
 floating-point type. Freed memory stays inaccessible for a while.
 """
 
@@ -21,10 +21,10 @@ from dualdnn.api.operations.forks import awaited_by_forks
 from ..device import Memory
 from ..errors import DeviceError
 
-POISON = 0xFF
-ALIGNMENT = 16
-MOST_BYTES = 2**63 - 1
-QUARANTINED = 256
+POISON = 0xFF  # value of each byte of new memory
+ALIGNMENT = 16  # bytes to which sizes are rounded up
+MOST_BYTES = 2**63 - 1  # upper bound of the bytes of a mapping
+QUARANTINED = 256  # freed allocations whose addresses stay inaccessible
 PAGE = mmap.PAGESIZE
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,7 +42,7 @@ def _round_up(value: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The address of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
+    """Describe an allocation inside accessible pages (addresses first to last) between two inaccessible ones."""
 
     address: int
     nbytes: int
@@ -61,7 +61,7 @@ class Allocation:
         return self.address <= address and address + nbytes <= self.address + self.nbytes
 
     def describe(self, address: int) -> str:
-        """Where an address in the mapping lies."""
+        """Return the position of an address of the mapping relative to the allocation, as text."""
         allocation = f"of the {self.nbytes} bytes at {self.address:#x}"
         if address < self.address:
             return f"{self.address - address} bytes before the start {allocation}"
@@ -70,7 +70,7 @@ class Allocation:
         return f"at byte {address - self.address} {allocation}"
 
     def changed_padding(self) -> int | None:
-        """The address of a byte beside the allocation that was written, the nearest; the padding is restored."""
+        """Return the address of the nearest padding byte that was written, or None. Restore the padding."""
         for start, end in ((self.first, self.address), (self.address + self.nbytes, self.last)):
             content = ctypes.string_at(start, end - start)
             if content.count(POISON) == len(content):
@@ -91,17 +91,17 @@ class GuardedMemory(Memory):
 
 
 class GuardedPool:
-    """All allocations, found by address."""
+    """Hold all allocations and find them by address."""
 
     def __init__(self) -> None:
-        self._lock = awaited_by_forks(threading.RLock())  # the garbage collector may free while we hold it
+        self._lock = awaited_by_forks(threading.RLock())  # The garbage collector may free memory while it is held.
         self._bases: list[int] = []
         self._allocations: dict[int, Allocation] = {}
         self._freed: collections.deque[Allocation] = collections.deque()
 
     def allocate(self, nbytes: int, at_start: bool) -> GuardedMemory:
         usable = _round_up(nbytes, PAGE)
-        if usable + 2 * PAGE > MOST_BYTES:  # the C library would take the number modulo 2**64
+        if usable + 2 * PAGE > MOST_BYTES:  # ctypes would pass the number modulo 2**64.
             raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         base = _libc.mmap(None, usable + 2 * PAGE, 0, _PRIVATE, -1, 0)
         if base == _MAP_FAILED or _libc.mprotect(base + PAGE, usable, mmap.PROT_READ | mmap.PROT_WRITE):
@@ -118,7 +118,7 @@ class GuardedPool:
         return GuardedMemory(self, allocation)
 
     def release(self, allocation: Allocation) -> None:
-        # Mapped over rather than unmapped: the pages are given back, the addresses stay inaccessible.
+        # A new inaccessible mapping replaces the pages: their memory is released, and the addresses stay reserved.
         _libc.mmap(allocation.base, allocation.mapped_bytes, 0, _PRIVATE | _FIXED, -1, 0)
         with self._lock:
             del self._allocations[allocation.base]
@@ -129,14 +129,14 @@ class GuardedPool:
             _libc.munmap(oldest.base, oldest.mapped_bytes)
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation whose mapping, guard pages included, has the address."""
+        """Return the allocation whose mapping, guard pages included, contains the address; None without one."""
         with self._lock:
             i = bisect.bisect_right(self._bases, address) - 1
             found = self._allocations[self._bases[i]] if i >= 0 else None
         return found if found and address < found.base + found.mapped_bytes else None
 
     def check(self, address: int, nbytes: int, action: str) -> None:
-        """Raises DeviceError unless the range lies in one allocation."""
+        """Raise DeviceError unless the range lies in one allocation."""
         found = self.find(address)
         if not found or not found.contains(address, nbytes):
             raise DeviceError(f"{action}: {nbytes} bytes at {address:#x} are not allocated: {self.describe(address)}")

@@ -1,4 +1,4 @@
-// Compares each access with earlier ones (races.h).
+// This file compares each access with earlier ones (races.h).
 #include <algorithm>
 #include <cstdlib>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 namespace emulated::races {
 static bool is_ordered(const Access& earlier, const Acting& self, const Thread& thread, const Clock& past) {
   if (self.agent < maximum_objects)
-    return earlier.time <= self.since || earlier.agent == self.agent;  // until then: seen at the request
+    return earlier.time <= self.since || earlier.agent == self.agent;  // The request checked accesses before it.
   if (self.since && earlier.time > self.since) return false;
   if (earlier.time <= block_floor || earlier.agent == self.agent || earlier.time <= past.until[earlier.agent])
     return true;
@@ -17,7 +17,7 @@ static bool is_ordered(const Access& earlier, const Acting& self, const Thread& 
          earlier.time <= lane_floor[warp];
 }
 
-// Whether this block came through a gate behind the access, which is another's.
+// Returns whether an atomic variable (gate) orders an access of another block before this block.
 static bool is_known(const Access& earlier) {
   for (unsigned i = ordered_count; i-- > 0;) {
     const Past& past = pasts[ordered_pasts[i].past];
@@ -45,8 +45,8 @@ constexpr const char* names[] = {"read", "write", "atomic access"};
           names[int(kind)], names[int(earlier.kind)], who);
 }
 
-// Keeps the last of each agent, for each byte. (Of global memory one thread stands for those of the same rank in other
-// blocks: a later write that comes behind it alone would not be reported.)
+// Keeps the last access of each agent to each byte. Threads of equal rank in different blocks count as one agent, so
+// that a race with only the earlier one of two such threads is missed in global memory.
 static void compact(List& list) {
   static unsigned char later[agents];
   memset(later, 0, sizeof later);
@@ -92,8 +92,8 @@ struct Actor {
   const void* instruction;
 };
 
-// Compares an access with earlier ones, and forgets those that it stands for: what comes behind it comes behind them,
-// too.
+// Compares an access with earlier ones. It drops earlier accesses that are ordered before a write or between atomics,
+// because whatever is ordered behind the new access is ordered behind them, too.
 static void compare(List& list, const Access& access, const Actor& actor, const char* address) {
   unsigned kept = 0;
   for (unsigned i = 0; i < list.count; i++) {
@@ -126,7 +126,7 @@ void touch(const void* address, size_t bytes, Kind kind, const void* instruction
   if (!region) return;
   Actor actor{*region, *current, known(*current), acting[current->rank], instruction};
   if (!actor.self.since) actor.self.agent = first_thread + current->rank;
-  else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // what TMA reads is not followed
+  else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // TMA in global memory is not tracked.
   Access access{now, unsigned(static_cast<const char*>(instruction) - image.base),
                 static_cast<unsigned short>(actor.self.agent), 0, kind};
   const size_t begin = static_cast<const char*>(address) - region->first, end = std::min(begin + bytes, region->bytes);
@@ -138,7 +138,7 @@ void touch(const void* address, size_t bytes, Kind kind, const void* instruction
     List& reads = cell.reads;
     compare(cell.writes, access, actor, region->first + first);
     if (kind == Kind::read) {
-      // Before all that come, unless other blocks do not know.
+      // These reads precede all later accesses of this block; other blocks may still race with older ones.
       if (reads.count && reads.accesses[reads.count - 1].time <= block_floor &&
           (region->is_shared || reads.accesses[0].time > block_begin))
         reads.count = 0;

@@ -1,4 +1,4 @@
-// The calls that the compiler makes with -fsanitize=thread (races.h).
+// This file defines the functions that -fsanitize=thread calls for each access (races.h).
 #include "race_state.h"
 
 #define EMULATED_ACCESS(name, bytes, kind)                                              \

@@ -1,4 +1,5 @@
-// What orders accesses, and asynchronous accesses, which happen later than their instruction (races.h).
+// This file tracks the order of accesses, and asynchronous accesses, which happen later than their instruction
+// (races.h).
 #include <cstdlib>
 #include <sys/mman.h>
 
@@ -55,7 +56,7 @@ void order_block() {
   block_floor = now++;
   memset(apart, 0, sizeof apart);
 }
-// Some lanes of a warp wait for each other.
+// Orders the given lanes of a warp, which have waited for each other.
 void order_lanes(Thread* warp_threads, unsigned lanes) {
   const unsigned warp = warp_threads->rank / warp_lanes, size = block.threads - warp_threads->rank;
   const bool all = lanes == (size >= warp_lanes ? ~0u : (1u << size) - 1);
@@ -85,13 +86,13 @@ static unsigned number_of(const void* object) {
   fresh.address = object;
   return object_count++;
 }
-// A phase ends.
+// Ends a phase of a barrier object.
 void complete(const void* object) {
   Object& of = objects[number_of(object)];
   memcpy(&of.completed, &of.arrived, sizeof of.arrived);
 }
 
-// A barrier object is set up.
+// Sets up a barrier object.
 void begin_object(const void* object, const void* instruction) {
   touch(object, 8, Kind::write, instruction);
   Object& of = objects[number_of(object)];
@@ -102,13 +103,13 @@ void release(const void* object, const void* instruction) {
   join_past(objects[number_of(object)].arrived, *current);
   now++;
 }
-// Behind the wait.
+// Orders the current thread behind the last completed phase, after its wait.
 void acquire(const void* object, const void* instruction) {
   touch(object, 8, Kind::atomic, instruction);
   join(own(*current), objects[number_of(object)].completed);
 }
 
-// --- atomic accesses of global memory: who comes through behind another, which fenced what it knew, knows that ---
+// --- atomic accesses of global memory: a block inherits the order that earlier accessors of a variable have fenced ---
 
 void fence() { fenced[current->rank] = now++; }
 static Gate& gate_of(const void* address) {
@@ -147,17 +148,17 @@ void atomic(const void* address, size_t bytes) {
   if (current && !unseen && !(region && region->is_shared)) come_through(gate_of(address));
 }
 
-// --- what happens later ---
+// --- asynchronous accesses ---
 
-// A thread's writes so far can be seen by TMA and by products, by those who come behind it.
+// Makes a thread's writes so far visible to TMA and products that are ordered behind this call.
 void publish() { published[current->rank] = now++; }
 Request request_engine_read() { return {now++, true}; }
-// It may be written from now on.
+// Requests a write that may happen from this time on.
 Request request_write(const void* address, size_t bytes, const void* instruction) {
   touch(address, bytes, Kind::write, instruction);
   return {now++};
 }
-// Behind the wait for products.
+// Orders the current thread behind the products of its warp, after its wait for them.
 void acquire_products() { own(*current).until[first_warp + current->rank / warp_lanes] = now++; }
 void unsee(int more) { unseen += more; }
 

@@ -1,29 +1,29 @@
-// What is known of accesses, and of what each thread knows (races.h).
+// This header holds the race detector's state: accesses, and which of them each thread is ordered behind (races.h).
 #pragma once
 #include "races.h"
 
 namespace emulated::races {
 
-// Agents: barrier objects, for TMA; warps, for their asynchronous products; threads.
+// Agents perform accesses. They are barrier objects (for TMA), warps (for asynchronous products) and threads.
 constexpr unsigned maximum_objects = 512, first_warp = maximum_objects,
                    first_thread = first_warp + maximum_threads / warp_lanes;
 constexpr unsigned agents = first_thread + maximum_threads, cell_bytes = 4;
 
 enum class Kind : unsigned char { read, write, atomic };
 struct Access {
-  unsigned time, instruction;  // an offset into this library
+  unsigned time, instruction;  // The instruction is an offset into this library.
   unsigned short agent;
-  unsigned char bytes;  // of the cell, a bit each
+  unsigned char bytes;  // bit mask of the accessed bytes of the cell
   Kind kind;
 };
-struct List {  // the oldest first
+struct List {  // It is ordered by time, oldest first.
   Access* accesses;
   unsigned count, capacity;
 };
-struct Cell {          // what later accesses may be in a race with
-  List reads, writes;  // writes and atomic accesses
+struct Cell {          // It holds the accesses that later ones may race with.
+  List reads, writes;  // The writes include atomic accesses.
 };
-struct Region {  // of memory: the shared memory, or what an argument points into
+struct Region {  // It is tracked memory: shared memory, or an allocation that an argument points into.
   const char* first;
   size_t bytes;
   Cell* cells;
@@ -32,21 +32,21 @@ struct Region {  // of memory: the shared memory, or what an argument points int
 struct Clock {
   unsigned until[agents];
 };
-struct Object {  // a barrier object: what those who arrived knew
+struct Object {  // It is a barrier object with the joined clocks of the threads that arrived.
   const void* address;
-  Clock arrived, completed;  // until now; at the end of the last phase
+  Clock arrived, completed;  // `arrived` counts arrivals so far, `completed` those up to the end of the last phase.
 };
-struct Past {  // what other blocks may know of a block, from the time when it began: until the floor all, else what the
-               // clock says
+struct Past {  // It lists a block's accesses that other blocks may be ordered behind: all up to `floor`, later ones
+               // by the clock.
   unsigned begin, end, floor;
   const Clock* clock;
 };
-struct Gate {  // an atomic variable in global memory
+struct Gate {  // It is an atomic variable in global memory.
   const void* address;
   unsigned count, capacity;
-  unsigned* pasts;  // of those who came through
+  unsigned* pasts;  // indices of the pasts of blocks that accessed the variable
 };
-struct Acting {  // for whom a thread accesses memory
+struct Acting {  // It names the agent for which a thread accesses memory.
   unsigned agent, since;
   bool engine;
 };
@@ -54,25 +54,25 @@ struct Acting {  // for whom a thread accesses memory
 constexpr unsigned shared_regions = 2, maximum_regions = 64, gate_slots = 1u << 14, maximum_pasts = 1u << 16;
 constexpr size_t most_tracked_bytes = size_t(64) << 20, arena_bytes = size_t(16) << 30;
 
-inline Region regions[maximum_regions];  // the first two are the shared memory, that of variables and dynamic
+inline Region regions[maximum_regions];  // The first two are static and dynamic shared memory.
 inline unsigned region_count;
-inline char* arena;  // of the launch
+inline char* arena;  // memory for lists, reused by each launch
 inline size_t arena_used;
-inline unsigned now = 1, block_begin, block_floor;  // all threads know of everything until the floor
+inline unsigned now = 1, block_begin, block_floor;  // Every thread is ordered behind all accesses up to block_floor.
 inline Gate gates[gate_slots];
 inline Past pasts[maximum_pasts];
 struct Ordered {
   unsigned past, gate;
 };
-inline Ordered ordered_pasts[maximum_pasts];  // before what the block does next
+inline Ordered ordered_pasts[maximum_pasts];  // They precede what the block does next.
 inline unsigned past_count, ordered_count, fenced[maximum_threads];
-inline unsigned lane_floor[maximum_threads / warp_lanes];  // the lanes of a warp know of each other
+inline unsigned lane_floor[maximum_threads / warp_lanes];  // time of the last synchronization of all lanes of a warp
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];
-inline unsigned apart[maximum_threads / warp_lanes];  // lanes that know more than their warp
+inline unsigned apart[maximum_threads / warp_lanes];  // mask of lanes with a clock of their own
 inline Object objects[maximum_objects];
 inline unsigned object_count, unseen;
-inline Acting acting[maximum_threads];       // since 0: for itself
-inline unsigned published[maximum_threads];  // TMA and products see the thread's writes until then
+inline Acting acting[maximum_threads];       // `since` is 0 where a thread acts for itself.
+inline unsigned published[maximum_threads];  // time up to which TMA and products see the thread's writes
 
 inline void join(Clock& into, const Clock& from) {
   for (unsigned u = 0; u < object_count; u++)
@@ -89,7 +89,7 @@ inline Clock& own(const Thread& thread) {
   if (!(apart[warp] & bit)) memcpy(&of_thread[thread.rank], &of_warp[warp], sizeof(Clock)), apart[warp] |= bit;
   return of_thread[thread.rank];
 }
-// All that happens before what a thread does next, but for what the block is ordered behind.
+// Joins everything that precedes the thread's next access, except what atomic variables order before the block.
 inline void join_past(Clock& into, const Thread& thread) {
   join(into, known(thread));
   const unsigned warp = thread.rank / warp_lanes, first = first_thread + warp * warp_lanes;
@@ -98,7 +98,7 @@ inline void join_past(Clock& into, const Thread& thread) {
   into.until[first_thread + thread.rank] = now;
 }
 
-const Region* region_of(const void* address);  // null where it is not followed
+const Region* region_of(const void* address);  // It returns null where the address is not tracked.
 void touch(const void* address, size_t bytes, Kind kind, const void* instruction);
-void* from_arena(size_t bytes);  // memory until the end of the launch
+void* from_arena(size_t bytes);  // The memory is valid until the end of the launch.
 }  // namespace emulated::races

@@ -1,24 +1,24 @@
-// Races: two accesses of the same bytes of shared or global memory, one of them a write, that nothing orders.
+// The race detector reports two accesses to the same bytes, one of them a write, that no synchronization orders.
 //
-// Compiled with -fsanitize=thread, kernels report each access by a call; what the compiler calls is in race_calls.cpp.
-// What orders accesses is what the PTX manual says does, whatever the order in which fibers and blocks run: barriers of
-// the block, __syncwarp, an arrival at a barrier object (for its own thread alone) before the end of the wait for its
-// phase, and, between blocks, an atomic access behind a fence before another of the same variable. So a race is found
-// although the numbers are right. What TMA and asynchronous products read of shared memory must have been published by
-// those who wrote it. Not followed: global memory in what TMA reads, in variables of the module and in allocations of
-// more than 64 MB; flags in memory that are no atomic accesses; that a fence stands behind an atomic access, too.
+// Kernels compiled with -fsanitize=thread report each access by a call (race_calls.cpp). Only the synchronization of
+// the PTX manual orders accesses, whatever the order in which fibers and blocks run, so that a race is found even when
+// the results are right. It consists of barriers of the block, __syncwarp, and an arrival at a barrier object before
+// the wait for its phase. Between blocks it is an atomic access behind a fence, before another access to the same
+// variable. Shared memory that TMA or asynchronous products read must have been published by the threads that wrote
+// it. Not tracked are TMA reads of global memory, variables of the module, allocations of more than 64 MB, flags that
+// are not atomic, and whether a fence follows an atomic access.
 //
-// Time counts what may order something. An access has the time at which it happened; a thread knows of each other one
-// up to which time its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent
-// for each barrier object, those of asynchronous products to one for each warp; they may happen at any time from the
-// request on. Blocks run one after another, so that times distinguish them.
+// Time is a counter that synchronization increments. Each access has its time. Each thread has a vector clock: for each
+// agent, the time up to which the agent's accesses precede the thread's next one. TMA has one agent per barrier object,
+// and asynchronous products have one per warp; their accesses may happen at any time after the request. Blocks run one
+// after another, so that times distinguish them.
 #pragma once
 #include "scheduler.h"
 
 namespace emulated::races {
-struct Request {  // of accesses that happen later
+struct Request {  // It describes accesses that happen later.
   unsigned time = 0;
-  bool engine = false;  // which sees only what was published
+  bool engine = false;  // whether TMA or products access the memory, which see published writes only
 };
 }  // namespace emulated::races
 
@@ -68,37 +68,37 @@ void read(const void* address, size_t bytes);
 void write(const void* address, size_t bytes);
 void atomic(const void* address, size_t bytes);
 
-void order_block();                              // a barrier of the block
-void order_lanes(Thread* warp, unsigned lanes);  // some lanes of a warp wait for each other
-void fence();                                    // what comes before it is ordered before later atomic accesses
+void order_block();                              // All threads of the block have reached a barrier.
+void order_lanes(Thread* warp, unsigned lanes);  // The given lanes of a warp have waited for each other.
+void fence();                                    // It orders earlier accesses before later atomic accesses.
 
-// Barrier objects: one is set up; a thread arrives; a phase ends; a thread comes behind its wait.
+// These calls follow a barrier object: it is set up, a thread arrives, a phase ends, and a thread has waited.
 void begin_object(const void* object, const void* instruction);
 void release(const void* object, const void* instruction);
 void complete(const void* object);
 void acquire(const void* object, const void* instruction);
 
-void publish();           // a thread's writes so far can be seen by TMA and by products, by those who come behind it
-void acquire_products();  // behind the wait for products
+void publish();           // TMA and products that are ordered behind it see the thread's writes so far.
+void acquire_products();  // The thread has waited for its warp's products.
 Request request_engine_read();
-Request request_write(const void* address, size_t bytes, const void* instruction);  // it may be written from now on
+Request request_write(const void* address, size_t bytes, const void* instruction);  // The write may happen from now on.
 
-void unsee(int more);  // accesses are no kernel's while the sum is not 0
-struct Unseen {        // in its scope
+void unsee(int more);  // Accesses are ignored while the sum of its arguments is not 0.
+struct Unseen {        // Accesses in its scope are ignored.
   Unseen();
   ~Unseen();
 };
-struct Later {  // in its scope: the accesses that this thread requested
+struct Later {  // Accesses in its scope are those that this thread requested before.
   const unsigned rank;
   Later(Request request);
   ~Later();
 };
-struct ByWarp {  // in its scope: accesses of asynchronous products, which a warp requests and waits for together
+struct ByWarp {  // Accesses in its scope belong to asynchronous products, for which the warp waits together.
   const unsigned rank;
   ByWarp(Request request);
   ~ByWarp();
 };
-struct ByAgent {  // in its scope: accesses of TMA; those who wait for the object come behind them
+struct ByAgent {  // Accesses in its scope belong to TMA; threads that wait for the object are ordered behind them.
   const unsigned rank, number;
   ByAgent(const void* object, Request request);
   ~ByAgent();

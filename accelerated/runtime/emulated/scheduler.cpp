@@ -1,4 +1,4 @@
-// What runs a launch (scheduler.h): fibers and the order of threads, barriers and warp operations, what went wrong.
+// This file runs a launch (scheduler.h): fibers, the order of threads, barriers, warp operations and failures.
 #include <algorithm>
 #include <csignal>
 #include <cstdarg>
@@ -12,7 +12,7 @@
 
 namespace emulated {
 
-static Fiber *running, scheduler;  // the fiber started last; the stack of the launch itself
+static Fiber *running, scheduler;  // `running` is the fiber started last, `scheduler` the stack of the launch itself.
 static Fiber fibers[maximum_threads];
 static int fibers_made, fibers_idle;
 static Fiber* idle[maximum_threads];
@@ -79,8 +79,8 @@ void fail(const char* format, ...) {
   abandon();
 }
 
-// --- memory that earlier kernels may still write: inaccessible until a thread of the launch has waited for them, and
-// until one more has, which the seed chooses ---
+// --- memory that earlier kernels may still write is inaccessible until the first thread of the launch has waited for
+// them, and again until one more thread has, which the seed chooses ---
 
 static bool memory_held;
 static uint64_t watched_block;
@@ -128,13 +128,13 @@ static void release_barrier() {
   block.arrived = 0;
   block.vote_result = std::exchange(block.votes, 0u);
   for (int i = 0; block.follows && i < block.threads; i++) block.thread[i].follows = true;
-  for (int i = 0; i < block.threads; i++) {  // in the order of the seed, so that it matters after the barrier too
+  for (int i = 0; i < block.threads; i++) {  // The seed also orders threads after a barrier.
     Thread& thread = block.thread[block.order[i]];
     if (thread.wait == Wait::block && &thread != current) wake(thread);
   }
 }
 
-// Waits for every thread of the block; returns the number of threads whose predicate held.
+// Waits for every thread of the block and returns the number of threads whose predicate held.
 unsigned barrier(Site site, bool predicate) {
   Thread& self = *current;
   self.site = site;
@@ -156,7 +156,7 @@ unsigned barrier(Site site, bool predicate) {
   return block.vote_result;
 }
 
-// Hands out the results of a warp operation when every live lane of the mask has come.
+// Distributes the results of a warp operation when every live lane of the mask has arrived; returns whether it did.
 static bool complete_warp_operation(Thread* warp_threads, Warp& warp, const Thread& member) {
   const unsigned lanes = warp.live & member.mask;
   if ((warp.waiting & lanes) != lanes) return false;
@@ -180,7 +180,7 @@ static bool complete_warp_operation(Thread* warp_threads, Warp& warp, const Thre
   return true;
 }
 
-// A warp operation: each live lane of the mask deposits its value; the last to come exchanges them.
+// Performs a warp operation: each live lane of the mask deposits its value, and the last lane exchanges them.
 void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned)) {
   Thread& self = *current;
   const unsigned own = 1u << self.lane();
@@ -198,7 +198,7 @@ void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned
   suspend();
 }
 
-// The lanes that a finished thread leaves behind do not wait for it.
+// Ends a thread; the other lanes of its warp do not wait for it.
 static void finish_thread(Thread& thread) {
   thread.wait = Wait::finished;
   block.finished++;
@@ -212,14 +212,14 @@ static void finish_thread(Thread& thread) {
   }
 }
 
-// What a thread finds where its variables will be: not those of the thread before it.
+// Fills the stack where a thread's variables will be, so that it cannot read those of the previous thread.
 [[gnu::noinline]] static void poison_stack() {
   alignas(16) unsigned char below[512];
   fill_with_poison(below, sizeof below);
   asm volatile("" ::"r"(below) : "memory");
 }
 
-static void run_threads() {  // the body of every fiber
+static void run_threads() {  // Every fiber executes this function.
   for (;;) {
     Fiber* fiber = running;
     while (block.started < block.threads && !block.launch->failed) {
@@ -231,7 +231,7 @@ static void run_threads() {  // the body of every fiber
       poison_stack();
       block.launch->kernel->call(block.launch->arguments);
       finish_thread(thread);
-      if (block.ready_first != block.ready_last) break;  // threads that waited longer go first
+      if (block.ready_first != block.ready_last) break;  // Threads that waited longer run first.
     }
     idle[fibers_idle++] = fiber;
     switch_fiber(*fiber, scheduler);
@@ -239,18 +239,18 @@ static void run_threads() {  // the body of every fiber
 }
 
 static void prepare_fiber(Fiber& fiber) {
-  // Staggered, because stacks a power of two apart share the sets of the cache.
+  // The stacks are staggered, because stacks at a power-of-two distance share cache sets.
   const size_t stagger = (&fiber - fibers) % 32 * 128;
   void** top = reinterpret_cast<void**>(fiber.stack + page_bytes + stack_bytes - stagger);
-  *--top = nullptr;  // where a return address would be: keeps the alignment that a call gives
+  *--top = nullptr;  // This replaces a return address, which keeps the alignment of a call.
   *--top = reinterpret_cast<void*>(run_threads);
-  top -= 6;  // the registers that emulated_switch_stack restores
+  top -= 6;  // emulated_switch_stack restores six registers from here.
   memset(top, 0, 6 * sizeof *top);
   fiber.stack_pointer = top;
 }
 
-// The stack of this number; null where there is no memory. They stay: mapping them for each launch took a third of the
-// time of many.
+// Returns the stack with a number, null without memory. Stacks stay mapped: mapping them for each launch would take a
+// third of the time of many launches.
 static char* find_stack(int number) {
   char*& stack = block.launch->mappings->stacks[number];
   if (stack) return stack;
@@ -278,13 +278,11 @@ static bool start_fiber() {
   return true;
 }
 
-// --- the module's shared memory and code, as the dynamic linker placed them ---
-
-// --- shared memory: that of __shared__ variables is thread-local ---
+// --- shared memory and code of the module; __shared__ variables are thread-local ---
 
 extern "C" {
 alignas(16) thread_local unsigned char emulated_variable[16];
-extern const size_t emulated_variable_offset;  // in the module's block of such variables
+extern const size_t emulated_variable_offset;  // offset in the module's thread-local block
 }
 asm(R"(
 .pushsection .rodata
@@ -294,7 +292,8 @@ asm(R"(
 emulated_variable_offset: .quad emulated_variable@dtpoff
 .popsection
 )");
-static unsigned *variables_in_flight, dynamic_in_flight[dynamic_shared_bytes / 4];  // of each word, what requested it
+// Each word of shared memory has the offset of the instruction that requested a copy into it, 0 without one.
+static unsigned *variables_in_flight, dynamic_in_flight[dynamic_shared_bytes / 4];
 static size_t bytes_in_flight;
 
 static int find_image(dl_phdr_info* info, size_t, void*) {
@@ -317,10 +316,11 @@ static int find_image(dl_phdr_info* info, size_t, void*) {
 
 static void locate_image() {
   if (!image.base) dl_iterate_phdr(find_image, nullptr);
-  image.shared = reinterpret_cast<char*>(emulated_variable) - emulated_variable_offset;  // of this host thread
+  // Each host thread has its own copy of the variables.
+  image.shared = reinterpret_cast<char*>(emulated_variable) - emulated_variable_offset;
 }
 
-// Dynamic shared memory ends, or with odd seeds starts, at an inaccessible page.
+// Maps dynamic shared memory so that its end (with odd seeds its start) touches an inaccessible page.
 static void place_dynamic_shared_memory() {
   Mappings& of = *block.launch->mappings;
   constexpr size_t most = (dynamic_shared_bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -341,7 +341,7 @@ static void place_dynamic_shared_memory() {
   shared_memory = reinterpret_cast<unsigned char*>(at_start ? first : last - (wanted + 15) / 16 * 16);
 }
 
-constexpr unsigned char poison[] = {0xff, 0x7f};  // of bytes at even and at odd addresses
+constexpr unsigned char poison[] = {0xff, 0x7f};  // byte values at even and at odd addresses
 
 static unsigned char poison_at(const void* address) { return poison[reinterpret_cast<uintptr_t>(address) % 2]; }
 
@@ -360,7 +360,7 @@ static bool is_poison(const void* memory, size_t bytes) {
   return bytes < 3 || memcmp(first, first + 2, bytes - 2) == 0;
 }
 
-// All shared memory is poison before a block starts.
+// Fills all shared memory with poison before a block starts.
 static void poison_shared_memory() {
   const Mappings& of = *block.launch->mappings;
   fill_with_poison(image.shared, image.shared_bytes);
@@ -373,7 +373,7 @@ static void check_padding(const char* first, const char* last) {
   record_failure(nullptr, "dynamic shared memory was written at byte %td, the launch has %u bytes",
                  first - reinterpret_cast<char*>(shared_memory), block.launch->shared_bytes);
 }
-// Beside the dynamic shared memory of a block that has ended.
+// Reports writes beside the dynamic shared memory of a block that has ended.
 static void check_shared_padding() {
   const Mappings& of = *block.launch->mappings;
   const char* dynamic = reinterpret_cast<char*>(shared_memory);
@@ -383,7 +383,7 @@ static void check_shared_padding() {
 
 // --- copies in flight ---
 
-// The words of a range of the block's shared memory; null where it is in none.
+// Returns the request words of a range of the block's shared memory; null outside of it.
 static unsigned* requests_of(const void* address, size_t bytes) {
   const size_t dynamic = static_cast<const unsigned char*>(address) - shared_memory,
                variable = static_cast<const char*>(address) - image.shared;
@@ -394,7 +394,7 @@ static unsigned* requests_of(const void* address, size_t bytes) {
   return nullptr;
 }
 
-static unsigned first_request(const unsigned* requests, size_t bytes) {  // 0: no copy is in flight there
+static unsigned first_request(const unsigned* requests, size_t bytes) {  // It returns 0 where no copy is in flight.
   const size_t words = bytes / 4;
   if (!words || (!*requests && memcmp(requests, requests + 1, (words - 1) * sizeof *requests) == 0)) return 0;
   while (!*requests) requests++;
@@ -417,7 +417,7 @@ void begin_copy(void* to, size_t bytes, const void* instruction) {
 
 void end_copy(void* to, size_t bytes) {
   unsigned* const requests = requests_of(to, bytes);
-#ifndef EMULATED_RACES  // which has both lines
+#ifndef EMULATED_RACES  // The race detector reports both lines.
   if (!is_poison(to, bytes))
     fail_at(image.base + *requests, nullptr, "memory was written that a copy in flight writes to");
 #endif
@@ -436,12 +436,12 @@ void require_arrived(const void* from, size_t bytes, Site site) {
   fail("%s at %s:%d reads memory that a copy in flight writes to", site.operation, base_name(site.file), site.line);
 }
 
-static unsigned forget_copies(unsigned* requests, size_t bytes) {  // returns the first request
+static unsigned forget_copies(unsigned* requests, size_t bytes) {  // It returns the first request.
   const unsigned first = first_request(requests, bytes);
   memset(requests, 0, bytes / 4 * sizeof *requests);
   return first;
 }
-// Fails where a copy may still write to shared memory, which the next block has, when a block ends.
+// Fails if a copy is in flight when a block ends, because it would write to the shared memory of the next block.
 static void check_copies() {
   if (!bytes_in_flight) return;
   const bool is_failed = block.launch->failed;
@@ -463,12 +463,12 @@ void fail_at(const void* instruction, const void* address, const char* format, .
   abandon();
 }
 
-// --- signals: the host's memory protection finds what the compiler's checks do not ---
+// --- signals: the host's memory protection finds invalid accesses that the compiler's checks miss ---
 
 constexpr int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 
 static const void* caller_in_module(const void* instruction, const void* stack_pointer) {
-  // A fault inside the C library (a copy of a structure, say): look for the address it returns to.
+  // A fault inside the C library (a copy of a structure, for example) is blamed on the address it returns to.
   auto in_module = [](const void* p) { return p >= image.code && p < image.code_end; };
   if (in_module(instruction)) return instruction;
   const char* end = current->fiber->stack + page_bytes + stack_bytes - 64;
@@ -478,7 +478,7 @@ static const void* caller_in_module(const void* instruction, const void* stack_p
 }
 
 static void on_signal(int number, siginfo_t* info, void* context) {
-  if (!current) {  // not a kernel's fault
+  if (!current) {  // No kernel is running, so the process gets its usual signal.
     signal(number, SIG_DFL);
     raise(number);
     return;
@@ -503,7 +503,7 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
 }
 
-struct SignalGuard {  // handlers are ours during a launch only
+struct SignalGuard {  // It installs the handlers for the duration of a launch.
   struct sigaction previous[4];
   stack_t previous_stack;
   SignalGuard() {
@@ -546,7 +546,7 @@ static void report_deadlock() {
                    block.threads - waiting);
 }
 
-// The order of the threads: 0 forward, 1 backward, else shuffled differently for each block.
+// Orders the threads of a block: forward for seed 0, backward for 1, else shuffled differently for each block.
 static void order_threads(unsigned seed, uint64_t block_number) {
   if (seed < 2) {
     for (int i = 0; i < block.threads; i++) block.order[i] = seed ? block.threads - 1 - i : i;
@@ -593,7 +593,7 @@ static void launch(Launch& request) {
   SignalGuard guard;
   locate_image();
   block.launch = &request;
-  fibers_made = fibers_idle = 0;  // launches of other modules had the stacks
+  fibers_made = fibers_idle = 0;  // Launches of other modules may have used the stacks.
   block.size = {request.block[0], request.block[1], request.block[2]};
   block.grid = {request.grid[0], request.grid[1], request.grid[2]};
   block.threads = block.size.x * block.size.y * block.size.z;
@@ -626,7 +626,7 @@ static void launch(Launch& request) {
 
 extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* request) { emulated::launch(*request); }
 
-// --- the calls that the compiler's checks make (-fsanitize=bounds-strict,alignment,shift-exponent) ---
+// --- functions that the compiler's checks call (-fsanitize=bounds-strict,alignment,shift-exponent) ---
 
 namespace emulated::checks {
 struct Location {

@@ -1,7 +1,7 @@
-// One launch on the host: blocks run one after another; the threads of a block are fibers of the calling host thread.
-// A fiber runs one CUDA thread after another; only a thread that has to wait keeps its fiber, so a kernel without
-// barriers never switches stacks. Launches are serialised by the caller: the state below exists once per module, whose
-// kernels are compiled against this header and linked with scheduler.cpp, which is compiled once.
+// The scheduler runs one launch on the host: blocks run one after another, and the threads of a block are fibers of the
+// calling host thread. A fiber runs one CUDA thread after another. Only a thread that has to wait keeps its fiber, so a
+// kernel without barriers never switches stacks. The caller serialises launches, because the state below exists once
+// per module. Kernels are compiled against this header and linked with scheduler.cpp, which is compiled once.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +12,12 @@
 #include <vector_types.h>
 
 #undef __shared__
-#define __shared__ thread_local  // inside a function this implies static; after `extern` it stays a declaration
+#define __shared__ thread_local  // Inside a function it implies static; after `extern` it stays a declaration.
 #define EMULATED_EXPORT __attribute__((visibility("default")))
-#define EMULATED_CALL inline __attribute__((noinline))  // so that EMULATED_HERE is where it is called
+#define EMULATED_CALL inline __attribute__((noinline))  // EMULATED_HERE is then the caller's address.
 #define EMULATED_HERE (static_cast<const char*>(__builtin_return_address(0)) - 1)
 
-inline unsigned char* shared_memory;  // dynamic, of the launch
+inline unsigned char* shared_memory;  // dynamic shared memory of the launch
 
 namespace emulated {
 
@@ -30,9 +30,9 @@ struct Kernel {
   const char* name;
   void (*call)(const void* arguments);
   size_t argument_bytes;
-  unsigned maximum_block_threads, waits;  // waits: for earlier kernels, before it touches memory
-  const char* field_names;                // of the arguments, with commas between them
-  const unsigned long long* fields;       // offset and size of each
+  unsigned maximum_block_threads, waits;  // `waits`: whether it waits for earlier kernels before it touches memory
+  const char* field_names;                // argument fields, separated by commas
+  const unsigned long long* fields;       // offset and size of each field in bytes
 };
 
 struct Pages {
@@ -40,26 +40,26 @@ struct Pages {
   size_t bytes;
 };
 
-struct Mappings {  // of the process: all modules launch with the same ones. Null: not made yet
+struct Mappings {  // All modules of the process share them. A null pointer is not mapped yet.
   char* stacks[maximum_threads];
-  char *shared, *first_shared, *last_shared;  // what may be dynamic shared memory; the pages that are
+  char *shared, *first_shared, *last_shared;  // reserved range; accessible part of it
 };
 
-struct Launch {  // library.py has the same structures
+struct Launch {  // library.py declares the same structures.
   const Kernel* kernel;
   const void* arguments;
   unsigned grid[3], block[3], shared_bytes, seed;
-  const Pages* memory;  // what the arguments point into
+  const Pages* memory;  // pages of the allocations that the arguments point into
   size_t memory_count;
   Mappings* mappings;
-  // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not
-  // known.
+  // `failed` is 1 after a failure, or 2 if the thread is known. Instructions are offsets into this library, 0 if
+  // unknown.
   unsigned failed, block_index[3], thread_index[3];
   uint64_t instruction, other_instruction, address;
   char message[1024];
 };
 
-struct Site {  // where a thread waits
+struct Site {  // It names the operation and source line at which a thread waits.
   const char *operation, *file;
   int line;
 };
@@ -68,7 +68,7 @@ enum class Wait : unsigned char { nothing, block, warp, phase, finished };
 
 struct Fiber {
   void* stack_pointer;
-  char* stack;  // its lowest page is inaccessible
+  char* stack;  // The lowest page is inaccessible.
 };
 
 struct Thread {
@@ -76,18 +76,18 @@ struct Thread {
   int rank;
   Fiber* fiber;
   Wait wait;
-  bool follows;  // earlier kernels: it has waited for them, or is behind a thread that has
+  bool follows;  // whether it waited for earlier kernels, or is ordered behind a thread that did
   Site site;
-  unsigned mask;  // of the warp operation it waits in
+  unsigned mask;  // mask of the warp operation in which the thread waits
   int source;
   void (*exchange)(Thread* warp, unsigned lanes);
-  const void* awaited;  // the object whose phase it waits for
+  const void* awaited;  // barrier object whose phase the thread waits for
   unsigned char value[48], result[16];
   int lane() const { return rank % warp_lanes; }
 };
 
 struct Warp {
-  unsigned live, waiting;  // lanes
+  unsigned live, waiting;  // masks of lanes
 };
 
 struct Block {
@@ -97,7 +97,7 @@ struct Block {
   uint3 size, grid;
   int threads, started, finished, arrived;
   unsigned votes, vote_result;
-  bool follows;  // a thread has waited for earlier kernels
+  bool follows;  // whether a thread has waited for earlier kernels
   unsigned ready_first, ready_last;
   Thread thread[maximum_threads];
   Warp warp[maximum_threads / warp_lanes];
@@ -106,36 +106,37 @@ struct Block {
 };
 
 inline Block block;
-inline uint64_t blocks;  // that this module has run
-inline Thread* current;  // null outside kernels
+inline uint64_t blocks;  // number of blocks that this module has run
+inline Thread* current;  // The pointer is null outside kernels.
 
-// Ends the launch: with the thread that found something wrong, with an instruction of this module and an address.
+// Both end the launch and report the current thread; fail_at also reports an instruction of this module and an address.
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
 [[noreturn, gnu::format(printf, 3, 4)]] void fail_at(const void* instruction, const void* address, const char* format,
                                                      ...);
 const char* base_name(const char* path);
 
-// What nobody has written: NaN in every floating-point type, and as an integer no number that means "none".
+// Poison marks memory that nobody has written. It is NaN in every floating-point type, and differs from the integers
+// that kernels use for "none".
 void fill_with_poison(void* memory, size_t bytes);
-void suspend();  // until another thread wakes this one
+void suspend();  // It returns when another thread wakes this one.
 void wake(Thread& thread);
-// Memory is inaccessible until a thread has waited for earlier kernels: the first of the launch, and one more.
+// Waits for earlier kernels and makes memory accessible.
 void griddepcontrol_wait();
-inline void follow_others() { current->follows |= block.follows; }  // behind what orders it behind other threads
-void require_followed(const void* instruction);                     // before a request to access memory
-unsigned barrier(Site site, bool predicate);  // of the block; returns the number of threads whose predicate held
-// Each live lane of the mask deposits its value; the last to come exchanges them.
+inline void follow_others() { current->follows |= block.follows; }  // Call it after a synchronization.
+void require_followed(const void* instruction);                     // Call it before an asynchronous access.
+unsigned barrier(Site site, bool predicate);  // It returns the number of the block's threads whose predicate held.
+// Each live lane of the mask deposits its value; the last lane to arrive exchanges them.
 void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned));
 
-// Copies into shared memory, of multiples of 4 bytes: what they write is poison from the request until a thread has
-// waited, and nobody else's.
+// Copies into shared memory have multiples of 4 bytes. Their target is poison from the request until a thread has
+// waited, and no other access may touch it.
 void begin_copy(void* to, size_t bytes, const void* instruction);
 void end_copy(void* to, size_t bytes);
-void require_arrived(const void* from, size_t bytes, Site site);  // what is read of shared memory
+void require_arrived(const void* from, size_t bytes, Site site);  // It fails if a copy into the range is in flight.
 bool is_shared(const void* address, size_t bytes);
 
-// Items in the order in which they came. A launch that failed may have left some of its block. (Modules compile each
-// container of the C++ library for longer than many a kernel.)
+// A list keeps items in order of arrival and drops those of earlier blocks, which a failed launch may have left.
+// Containers of the C++ library would take longer to compile than many kernels.
 template <class T> struct List {
   T* items;
   size_t count, capacity;
@@ -158,7 +159,7 @@ template <class T> struct List {
   }
 };
 
-// Asynchronous requests of each thread of a block that it has not waited for, in groups.
+// Queues hold the asynchronous requests that each thread of a block has not waited for, in groups.
 template <class T> struct Queues {
   struct Entry {
     T request;
@@ -168,7 +169,7 @@ template <class T> struct Queues {
   List<Entry>& own() { return of[current->rank].of_this_block(); }
   void add(const T& request) { own().add({request, false}); }
   void end_group() { own().add({{}, true}); }
-  // The oldest first, until so many groups are pending.
+  // Finishes the oldest groups until only `pending` groups are left.
   template <class Finish> void finish(int pending, Finish finish_request) {
     List<Entry>& queue = own();
     int groups = -pending;
@@ -182,8 +183,8 @@ template <class T> struct Queues {
   }
 };
 
-struct Image {                            // this module, as the dynamic linker placed it
-  char *base, *code, *code_end, *shared;  // shared: this host thread's copy of the module's __shared__ variables
+struct Image {                            // It gives the addresses of this module in memory.
+  char *base, *code, *code_end, *shared;  // `shared` is this host thread's copy of the module's __shared__ variables.
   size_t shared_bytes;
 };
 inline Image image;

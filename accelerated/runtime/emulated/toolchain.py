@@ -1,4 +1,4 @@
-"""Compiles kernels for the host: g++, the CUDA headers and the emulation headers of this folder."""
+"""Compiles kernels for the host with g++, the CUDA headers and the emulation headers of this folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
 
 HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
-SCHEDULER = ("scheduler.cpp", "warp_operations.cpp")  # what every module is linked with
+SCHEDULER = ("scheduler.cpp", "warp_operations.cpp")  # sources that are linked with every module
 RACE_DETECTOR = ("race_accesses.cpp", "race_order.cpp", "race_calls.cpp")
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
 WHEEL_FOLDERS = (
@@ -26,17 +26,17 @@ WHEEL_FOLDERS = (
     "nvidia/cuda_cccl/include",
 )
 
-ONE_KERNEL = "EMULATED_KERNEL"  # the definition that names the one kernel of its source that a module has
+ONE_KERNEL = "EMULATED_KERNEL"  # macro that names the only kernel of its source to compile
 
 RACES = "emulated-races"
 ARCHITECTURES = ("emulated", RACES)
-# Accesses of memory call functions of race_calls.cpp, and copies, which would not be seen in the C library.
+# Memory accesses call race_calls.cpp. So do memcpy and memset, whose accesses inside the C library would be missed.
 RACE_OPTIONS = ["-DEMULATED_RACES=1", "-fno-builtin-memcpy", "-fno-builtin-memset"]
 RACE_CHECKS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 
 
 def _search(folders: list[Path]) -> list[Path] | None:
-    """The folders, with CCCL's beside them, if together they have what the emulation includes."""
+    """Return the folders and their CCCL folders, if together they have the needed headers; None if not."""
     folders = [path for folder in folders for path in (folder, folder / "cccl") if path.is_dir()]
     needed = ("cuda_fp16.h", "cuda_bf16.h", "vector_functions.h", "crt/host_defines.h", "nv/target")
     found = all(any((folder / header).is_file() for folder in folders) for header in needed)
@@ -44,7 +44,7 @@ def _search(folders: list[Path]) -> list[Path] | None:
 
 
 def cuda_headers() -> list[Path]:
-    """The include folders of a CUDA toolkit, or else of NVIDIA's packages for Python."""
+    """Return the include folders of a CUDA toolkit or of NVIDIA's Python packages. Raises DeviceUnavailable."""
     for toolkit in toolkits():
         if folders := _search([toolkit / "include"]):
             return folders
@@ -58,7 +58,7 @@ def cuda_headers() -> list[Path]:
 
 
 def _processor_option() -> str:
-    """With AVX2 and FMA where the processor has them: without, fmaf is a slow call into the C library."""
+    """Return the -march option, with AVX2 and FMA if available; without FMA, fmaf is a slow library call."""
     try:
         flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
     except OSError:
@@ -67,7 +67,7 @@ def _processor_option() -> str:
 
 
 class EmulatedToolchain:
-    """g++, to a shared library with the kernels and the scheduler that runs them, which is compiled once."""
+    """Compile with g++ to a shared library of the kernels, linked with the scheduler, which is compiled once."""
 
     suffix = ".so"
 
@@ -79,16 +79,16 @@ class EmulatedToolchain:
             )
         self.options = [
             "-std=c++20", "-g1", "-fPIC", _processor_option(),
-            "-mtls-dialect=gnu2",  # __shared__ is thread-local; other dialects make each access a slow call
-            "-fvisibility=hidden", "-fno-gnu-unique",  # every module has its own scheduler
-            "-fno-asynchronous-unwind-tables", "-gno-statement-frontiers",  # 4 % of the time, and nobody unwinds
+            "-mtls-dialect=gnu2",  # __shared__ is thread-local; other dialects make each access a slow call.
+            "-fvisibility=hidden", "-fno-gnu-unique",  # Every module has its own scheduler.
+            "-fno-asynchronous-unwind-tables", "-gno-statement-frontiers",  # They would take 4 % of the time, unused.
             "-fno-strict-aliasing", "-fno-exceptions", "-fno-stack-protector", "-U_FORTIFY_SOURCE",
             "-Wno-unknown-pragmas",
         ]  # fmt: skip
         self.kernel_options = [
-            "-Og",  # compiles in three quarters of the time of -O1, and kernels run as fast
+            "-Og",  # It compiles in three quarters of the time of -O1, and kernels run as fast.
             "-fsanitize=bounds-strict,alignment,shift-exponent", "-fno-sanitize-recover=all",
-            # No collection of the compiler's own garbage: what it needs for a kernel is small.
+            # The compiler's garbage collection is off, because a kernel needs little memory.
             "--param=ggc-min-expand=400", "--param=ggc-min-heapsize=400000",
         ]  # fmt: skip
         self.scheduler_sources: tuple[str, ...] = SCHEDULER
@@ -96,8 +96,8 @@ class EmulatedToolchain:
             self.options += RACE_OPTIONS
             self.kernel_options += RACE_CHECKS
             self.scheduler_sources += RACE_DETECTOR
-        # The checks call functions of scheduler.cpp; without default libraries the sanitizer's own library stays out,
-        # and that of C++, whose symbols take a third of the time of linking.
+        # The checks call functions of scheduler.cpp. Leaving out the default libraries excludes the sanitizer's own
+        # library, and the C++ library, whose symbols take a third of the link time.
         self.link_options = ["-shared", "-Wl,-z,defs", "-nodefaultlibs", "-lm", "-lc", "-lgcc"]
 
     @cached_property
@@ -121,7 +121,7 @@ class EmulatedToolchain:
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         only = dict(module.definitions).get(ONE_KERNEL)
         kernels = [kernel for kernel in kernels if only in (None, kernel.name)]
-        # Kernels that are inline, and never called, are not compiled.
+        # An inline kernel that is never called is not compiled.
         others = "#undef __global__\n#define __global__ inline\n" if only else ""
         table, fields = "", ""
         for name, bounds, waits, paths in kernels:
@@ -141,7 +141,7 @@ class EmulatedToolchain:
         scheduler = [str(folder / f"{Path(source).stem}.o") for source in self.scheduler_sources]
         outputs = ["-o", str(output), "-x", "c++", str(unit), "-x", "none", *scheduler, *self.link_options]
         result = self._compile([*self.kernel_options, f"-I{folder}"], outputs)
-        if result.returncode:  # whatever became of the precompiled header must not decide
+        if result.returncode:  # A damaged precompiled header must not fail the compilation.
             result = self._compile(self.kernel_options, outputs)
         return result
 
@@ -152,8 +152,10 @@ class EmulatedToolchain:
         )
 
     def _prepared(self, cache: Path) -> Path:
-        """The folder with what all modules share: the compiled scheduler, and the emulation header as g++ keeps it,
-        with which each compilation takes half the time."""
+        """Return the folder with the compiled scheduler and the precompiled emulation header, and fill it if needed.
+
+        With the precompiled header each compilation takes half the time.
+        """
         folder = cache / "headers" / hashlib.sha256(self.identity.encode()).hexdigest()[:32]
         if not (folder / "complete").exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -171,6 +173,6 @@ class EmulatedToolchain:
     def _made(self, target: Path, source: str, options: list[str]) -> bool:
         temporary = target.with_suffix(".tmp")
         result = self._compile(options, ["-o", str(temporary), str(HEADERS / source)])
-        if result.returncode == 0:  # else the compilation that follows has the message
+        if result.returncode == 0:  # After a failure, the compilation that follows reports the message.
             os.replace(temporary, target)
         return result.returncode == 0

@@ -1,4 +1,4 @@
-// Barriers, warp operations and the tensor-core instructions, as CUDA names them.
+// This header defines barriers, warp operations and tensor-core instructions under CUDA's names.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -6,14 +6,14 @@
 #include "races.h"
 
 #define EMULATED_INLINE inline __attribute__((always_inline))
-// A template, so that what it calls of templates is instantiated in modules that call it, and in no others.
+// A template function instantiates the templates that it calls only in modules that use it.
 #define EMULATED_LAZY template <int = 0> EMULATED_INLINE
 #define EMULATED_SITE_PARAMETERS const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define EMULATED_SITE(operation) (emulated::Site{operation, file, line})
 
 namespace emulated {
 
-// What the last lane to come does for all of them: warp_operations.cpp, which is compiled once.
+// The last lane to arrive calls one of these for all lanes. They are defined in warp_operations.cpp, compiled once.
 void exchange_values(Thread* warp, unsigned lanes);
 void exchange_votes(Thread* warp, unsigned lanes);
 template <class Element> void multiply(Thread* warp, unsigned lanes);
@@ -81,15 +81,15 @@ struct BitXor {
 };
 
 struct Tf32 {};
-struct Factors {  // of a thread, in the register layout of the PTX manual; of `tiles` products with the same left tile
+struct Factors {  // They are a thread's registers in the PTX manual's layout, for `tiles` products with one left tile.
   const unsigned *left, *right;
   float* sums;
   int tiles;
 };
 static_assert(sizeof(Factors) <= sizeof Thread::value);
 
-// mma.sync.m16n8k16.row.col (Element is __half or __nv_bfloat16) or mma.sync.m16n8k8 (Tf32, which drops the lower 13
-// bits): sums += left * right, in float. A warp of 32 lanes; products are exact.
+// Adds left * right to sums in float, as a warp of 32 lanes with exact products: mma.sync.m16n8k16.row.col for __half
+// and __nv_bfloat16, mma.sync.m16n8k8 for Tf32, which drops the lower 13 bits.
 template <class Element> inline void add_products(const Factors& factors, EMULATED_SITE_PARAMETERS) {
   memcpy(current->value, &factors, sizeof factors);
   warp_operation(EMULATED_SITE("mma"), ~0u, multiply<Element>);
@@ -104,7 +104,7 @@ EMULATED_LAZY void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const
   add_products<Tf32>({a, b, d, 1}, file, line);
 }
 
-// ldmatrix.sync.m8n8.xN(.trans).b16: lane 8 * m + r points at row r of matrix m.
+// Executes ldmatrix.sync.m8n8.xN(.trans).b16; lane 8 * m + r points at row r of matrix m.
 template <int matrices, bool transposed = false>
 inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_SITE_PARAMETERS) {
   static_assert(matrices == 1 || matrices == 2 || matrices == 4);
@@ -117,7 +117,7 @@ inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_
   memcpy(registers, self.result, sizeof registers);
 }
 
-// stmatrix.sync.m8n8.x4.b16: lane 8 * m + r points at row r of matrix m.
+// Executes stmatrix.sync.m8n8.x4.b16; lane 8 * m + r points at row r of matrix m.
 inline void stmatrix(const unsigned (&registers)[4], void* row, EMULATED_SITE_PARAMETERS) {
   Thread& self = *current;
   if (reinterpret_cast<uintptr_t>(row) % 16)
