@@ -26,8 +26,9 @@ def report(when: str, *results: dict[str, Any]) -> pytest.TestReport:
     )
 
 
-@pytest.mark.parametrize("passed_before", [False, True])
-def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, passed_before, listed=None):
+@pytest.fixture
+def session(monkeypatch):
+    """Returns a collector of a run without expected failures, and the lines that it shows."""
     monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
     shown: list[str] = []
     terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=shown.append)
@@ -35,9 +36,15 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
         SimpleNamespace(
             pluginmanager=SimpleNamespace(getplugin={"terminalreporter": terminal}.get),
             stash=pytest.Stash(),
-            getoption=lambda name: str(listed) if listed else None,
+            getoption=lambda name: None,
         )
     )
+    return collector, shown
+
+
+@pytest.mark.parametrize("passed_before", [False, True])
+def test_the_case_that_ended_a_worker_is_listed_once_as_failed(session, passed_before):
+    collector, shown = session
     other = {**PASSED, "id": "pooling/test_other"}
     for results in [[other], [PASSED]][: 1 + passed_before]:
         collector.pytest_runtest_logreport(report("call", *results))
@@ -48,6 +55,24 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
     ]
     command, message = shown  # at once, and of the case that failed only
     assert command.startswith("failed: dualdnn conformance") and PASSED["id"] in command and "process down" in message
+
+
+@pytest.mark.parametrize("when", ["teardown", "???"])
+@pytest.mark.parametrize("known", ["", "some difference"])
+def test_a_case_that_fails_twice_has_both_failures_in_one_entry(session, when, known):
+    """The failure of the call stays beside the one after it; together they are known only where both are."""
+    collector, _ = session
+    collector.pytest_runtest_logreport(
+        report("call", {**PASSED, "outcome": "failed", "message": "wrong", "known": known})
+    )
+    left = (
+        [{**PASSED, "outcome": "failed", "message": "not destroyed", "known": "another"}] if when == "teardown" else []
+    )
+    collector.pytest_runtest_logreport(report(when, *left))
+    (found,) = collector.results
+    said, judged = {"teardown": ("not destroyed", "another" * bool(known)), "???": ("took its process down", "")}[when]
+    assert found["outcome"] == "failed" and found["known"] == judged
+    assert found["message"].startswith("wrong\n") and said in found["message"]
 
 
 @pytest.mark.parametrize("said", ["pooling.py::test_formu", "poo", ""])

@@ -79,18 +79,23 @@ class Collector:
             if expected_of(self.config).lists(found["subject"], found["id"]):
                 found["known"] = EXPECTED_FAILURE
                 set_status(report, found)
-            # The worker may have died after the case passed. The case is listed once, as the one that ended the worker.
-            case = (found["id"], found["subject"])
-            self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
             results = [found]
         for result in results:
             self._announce(result)
-        if results and report.when == "teardown":  # The case has a result, but its teardown failed too.
-            told = {(result["id"], result["subject"]) for result in results}
-            self.results = [r for r in self.results if (r["id"], r["subject"]) not in told]
+            if report.when in ("teardown", "???"):  # The call may have a result already.
+                self._take_over(result)
         self.results.extend(results)
         self._keep(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
+
+    def _take_over(self, found: dict[str, Any]) -> None:
+        """Remove the earlier result of a case, which is listed once; its failure stays, in the message of the later result."""
+        case = (found["id"], found["subject"])
+        for before in self.results:
+            if (before["id"], before["subject"]) == case and before["outcome"] == "failed":
+                found["message"] = f"{before['message']}\n{found['message']}"
+                found["known"] = found["known"] if before["known"] else ""
+        self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
 
     def _keep(self, results: list[dict[str, Any]]) -> None:
         """Append results to the journal while it can be written: a full disk does not end the run."""

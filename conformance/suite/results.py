@@ -16,7 +16,7 @@ from ..report import CaseResult, Subject
 from ..subjects import foreign_path
 from .evidence import EVIDENCE, clauses_of
 from .items import OPENED, case_id, described, opened, without_subject
-from .workers import Ended
+from .workers import MISCONDUCT, Ended
 
 KNOWN_TEXT = 600  # characters of the message of a known failure in the report
 DIFFERENCE = "difference "  # prefix, before the difference's id, of the message of a declared difference
@@ -30,6 +30,9 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
     evidence = item.stash.get(EVIDENCE, None)
     clauses = clauses_of(item)
     subject_name = opened(parameters["subject"]).name
+    if misconduct := item.stash.get(MISCONDUCT, ""):
+        del item.stash[MISCONDUCT]
+        report.outcome, report.longrepr = "failed", f"{message_of(report)}\n{misconduct}".strip()
     result = {
         "id": case,
         "subject": subject_name,
@@ -56,6 +59,8 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
             result["suspect"] = explained(case, subject_name, result["suspect"])
         if evidence and evidence.contradiction:
             difference, contradiction = None, evidence.contradiction
+        if misconduct:  # no declared difference covers it
+            difference, contradiction = None, ""
         if difference is not None:
             result["known"] = difference.id
         if difference is not None and report.outcome == "failed":

@@ -11,6 +11,7 @@ from _pytest.runner import runtestprotocol
 from ..subjects import NotRunnable
 from .items import opened, subject_of
 from .results import add_result
+from .workers import MISCONDUCT
 
 GPU_ONLY = "this subject computes on a GPU only, and there is none"
 
@@ -56,6 +57,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             "skipped",
             (str(item.path), 0, f"not runnable on this subject: {call.excinfo.value}"),
         )
-    if report.when != "call" and report.outcome == "passed":
+    if report.when != "call" and report.outcome == "passed" and MISCONDUCT not in item.stash:
         return
     add_result(item, report)

@@ -44,6 +44,7 @@ class Ended:
 
 
 ENDED = pytest.StashKey[Ended]()  # the worker that ended last
+MISCONDUCT = pytest.StashKey[str]()  # what the subject did to its process in one phase of a case
 
 
 class Workers:
@@ -187,13 +188,16 @@ class Watched:
 
 
 def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
-    """Fail a case if its foreign subject forks, or closes standard output or error; reopen these."""
+    """Note that a foreign subject forked, or closed standard output or error; reopen these.
+
+    The result of the phase has this beside the case's own failure.
+    """
     name = subject_of(item)
     if name is None or opened(name).ours:
         yield
         return
     before = {number: (os.fstat(number), os.dup(number)) for number in (1, 2)}
-    outcome: Any = yield
+    yield
     changed = [str(number) for number, (status, _) in before.items() if not same_file(number, status)]
     for number, (_, copy) in before.items():
         if str(number) in changed:
@@ -207,7 +211,7 @@ def _descriptors_kept(item: pytest.Item) -> Iterator[None]:
             else "forked: a copy of its process came back from a call"
         )
     if said:
-        outcome.force_exception(pytest.fail.Exception(f"the subject {', and '.join(said)}", pytrace=False))
+        item.stash[MISCONDUCT] = f"the subject {', and '.join(said)}"
 
 
 # These hooks run innermost, after pytest has replaced the descriptors with its own files.
