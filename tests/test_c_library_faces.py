@@ -88,7 +88,8 @@ int main(void) {
   HOLDS(clip == CUDNN_RNN_CLIP_MINMAX && low == -2 && high == 3 && !cudnnRNNGetClip_v9(rnn, &clip, NULL, NULL));
   HOLDS(!cudnnRNNGetClip_v8(rnn, &clip, &nan, &low, &high) && nan == CUDNN_PROPAGATE_NAN && high == 3);
   HOLDS(cudnnRNNSetClip_v9(rnn, CUDNN_RNN_CLIP_MINMAX, 3, -2) == CUDNN_STATUS_BAD_PARAM);
-  HOLDS(!cudnnGraphVersionCheck() && !cudnnAdvVersionCheck());
+  HOLDS(!cudnnGraphVersionCheck() && !cudnnAdvVersionCheck() && !cudnnSubquadraticOpsVersionCheck());
+  HOLDS(cudnnCausalConv1dForward(0, 0, 0, 0, 0, 1, 1, 1, 1, CUDNN_DATA_FLOAT, CUDNN_CAUSAL_CONV1D_ACTIVATION_SILU) == CUDNN_STATUS_NOT_SUPPORTED);
   for (i = 0; i < 2; ++i) HOLDS(cudnnBackendPopulateCudaGraph(handle, NULL, NULL, NULL) == CUDNN_STATUS_NOT_SUPPORTED);
   HOLDS(!cudnnCreateConvolutionDescriptor(&c) && !cudnnCreateFilterDescriptor(&w));
   HOLDS(!cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 2, 5, 5));
