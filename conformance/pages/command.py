@@ -1,4 +1,4 @@
-"""`dualdnn show`: a function or type, a clause, or what was decided, by name."""
+"""Show a function or type, a clause, or a decision, by name: `dualdnn show`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print what is known of each name; raises ValueError where nothing is."""
+    """Print what is known of each name. Raises ValueError for an unknown name."""
     print("\n\n".join(said(name) for name in chosen.name))
     return 0
 
 
 def said(name: str) -> str:
-    """Return what is known of a function, type, clause or erratum; raises ValueError where nothing is."""
+    """Return what is known of a function, type, clause or erratum. Raises ValueError for an unknown name."""
     if name in subjects():
         return page(name).rstrip()
     if name in evidence():

@@ -1,4 +1,4 @@
-"""What shows each clause of the document: its cases, and whether one of them was seen to fail where the clause was broken."""
+"""Find what shows each clause of the document: its cases, and whether one fails when the clause is broken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPORT = Path(__file__).resolve().parents[2] / "reports/emulated/compliance.json
 
 @dataclass(frozen=True)
 class Evidence:
-    """A clause, the cases that name it, and its state: proven, shown or not applicable, as docs/evidence.md says; why, where it is not proven."""
+    """Hold a clause, the cases that name it, and its state (docs/evidence.md), with the reason if it is not proven."""
 
     clause: Clause
     cases: tuple[str, ...]
@@ -43,7 +43,7 @@ def evidence() -> dict[str, Evidence]:
 
 @cache
 def of_subject() -> dict[str, list[Evidence]]:
-    """Return the evidence by the function or type that the clauses belong to."""
+    """Return the evidence by the function or type of the clauses."""
     found = defaultdict(list)
     for one in evidence().values():
         found[one.clause.function].append(one)
@@ -56,7 +56,10 @@ def _read(package: str, name: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _cases() -> Mapping[str, set[str]]:
-    """The cases that name a clause, and those that the published run counts for it; the package alone has no report."""
+    """Return the cases that name each clause, or that the published run counts for it.
+
+    An installed package has no report.
+    """
     found = defaultdict(set)
     for case, named in _read("dualdnn.conformance.cases", "clauses.json").items():
         for clause in named:
@@ -68,7 +71,7 @@ def _cases() -> Mapping[str, set[str]]:
 
 
 def _unproven() -> dict[str, str]:
-    """Why a clause is shown and not proven."""
+    """Return for each clause why it is shown and not proven."""
     written = _read("dualdnn.conformance", "unproven.json")
     reasons: dict[str, str] = written["reasons"]  # type: ignore[assignment]
     classes: dict[str, list[str]] = written["unproven"]["reference"]  # type: ignore[assignment]

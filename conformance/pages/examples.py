@@ -1,4 +1,4 @@
-"""Calls to copy, from the programs under examples/ and from the guides."""
+"""Find calls to copy in the programs under examples/ and in the guides."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("examples/c/*.c", "examples/*/*.py", "docs/*.md")  # the first that has a call counts
-LINES = 12  # of an excerpt
+PLACES = ("examples/c/*.c", "examples/*/*.py", "docs/*.md")  # the first place with a call counts
+LINES = 12  # lines of an excerpt
 
 
 @cache
 def _texts() -> list[tuple[str, list[str]]]:
-    """Path and lines of every file that may have an example; none where the package is installed without them."""
+    """Return path and lines of every file that may have an example; none if the package is installed without them."""
     return [
         (path.relative_to(ROOT).as_posix(), path.read_text("utf-8").splitlines())
         for pattern in PLACES
@@ -22,7 +22,9 @@ def _texts() -> list[tuple[str, list[str]]]:
 
 
 def example_of(function: str) -> tuple[str, int, str] | None:
-    """Return the path, the number of the first line and the lines of a call of ``function``; None where no example has one."""
+    """Return the path, the number of the first line and the lines of a call of ``function``, or None without an
+    example.
+    """
     called = re.compile(rf"\b{function}\(")
     for path, lines in _texts():
         for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""The page of a function or type, as Markdown."""
+"""Write the page of a function or type, as Markdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = {
     "cnn_train": "Convolutions, training", "adv_infer": "Sequences and attention, inference",
     "adv_train": "Sequences and attention, training", "backend": "Backend graphs", "miopen": "MIOpen porting guide",
 }  # fmt: skip
-# Function -> rows of its support tables
+# function -> rows of its support tables
 SUPPORT = {
     "cudnnConvolutionForward": convolution.ROWS,
     "cudnnConvolutionBackwardData": convolution_gradients.DATA_ROWS,
@@ -38,7 +38,7 @@ def subjects() -> dict[str, str]:
 
 
 def page(name: str) -> str:
-    """Return the page of a function or type; raises KeyError where the documents have none of this name."""
+    """Return the page of a function or type. Raises KeyError if the documents have none of this name."""
     subjects()[name]
     parts = [f"# {name}", _heading(name), _signature(name), _formula(name), *_clauses(name)]
     parts += [_support(name), _errata(name), _differences(name), _speed(name), _example(name)]
@@ -46,7 +46,7 @@ def page(name: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return the text as it stands in a table."""
+    """Return the text escaped for a table cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
@@ -57,7 +57,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a section that is a table; "" where it has no row."""
+    """Return a section with a table, or "" without rows."""
     return f"## {title}\n\n{table(head, rows)}" if rows else ""
 
 
@@ -111,7 +111,7 @@ def _formula(name: str) -> str:
 
 
 def _clauses(name: str) -> Iterable[str]:
-    """Refusals in the order of the document's list, then what the call does."""
+    """Yield the refusals in the order of the document's list, then what the call does."""
     found = of_subject().get(name, [])
     kinds: dict[str, Callable[[Evidence], bool]] = {
         "Status rules": lambda one: one.clause.status is not None,

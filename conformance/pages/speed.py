@@ -1,4 +1,4 @@
-"""What benchmarks measured of each operation, from the published reports."""
+"""Read what benchmarks measured for each operation from the published reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ RIVALS = ("vendor_us", "graph_us", "torch_us")
 
 @cache
 def speeds() -> Mapping[str, Mapping[str, Any]]:
-    """Return, by operation, the solvers that served it: rows, and the geometric mean of the best rival's time over ours."""
+    """Return for each operation the solvers that served it.
+
+    Each has its number of rows, and the geometric mean of the best rival's time over ours.
+    """
     if not REPORT.exists():
         return {}
     report = json.loads(gzip.decompress(REPORT.read_bytes()))

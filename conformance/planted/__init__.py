@@ -1,11 +1,11 @@
-"""Planted bugs: which of them the suite notices, each in a throw-away copy of the project.
+"""Find which planted bugs the suite notices, each in a throw-away copy of the project.
 
     python -m dualdnn.conformance.planted [--jobs 2] [-k TEXT ...] [--out FILE]
 
-bugs.json says for each: file, old text (which occurs once), new text, what it breaks, and the files of cases (with an expression where
-they are many) that should notice it. Those run until one fails; in the end all cases that did must pass without the bugs. A bug in the reference is judged on
-the emulated device, since the reference judges: whoever is wrong, they disagree. The errors that the judge allows are
-no results: `tests/test_judge.py` and `faults.py` are about them.
+bugs.json gives for each bug its file, old text (which occurs once), new text, and what it breaks. It also gives the
+files of cases that should notice it, with an expression if they are many. Those run until one fails. In the end all
+failed cases must pass without the bugs. A bug in the reference is judged on the emulated device, because the reference
+judges: they disagree whichever is wrong. `tests/test_judge.py` and `faults.py` check the errors that the judge allows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ AGAIN = 4  # times as long a case that did not end has alone: it may have waited
 
 @dataclass(frozen=True)
 class Bug:
-    """One edit, and who should notice it."""
+    """Describe one edit, and the cases that should notice it."""
 
     file: str
     old: str
@@ -57,11 +57,11 @@ class Bug:
     breaks: str
     cases: tuple[str, ...]
     k: str = ""
-    subject: str = ""  # where the one of its floor cannot show it
+    subject: str = ""  # subject, if the default one of its layer cannot show it
     environment: tuple[
         str, ...
     ] = ()  # NAME=value, of the emulated device where one multiprocessor, or one order of threads, cannot
-    ordered: tuple[str, ...] = ()  # cases that run one after the other until one fails, instead of those of the files
+    ordered: tuple[str, ...] = ()  # cases that run in this order until one fails, instead of those of the files
     solvers: str = "all"
 
     @property
@@ -70,34 +70,36 @@ class Bug:
 
     @property
     def judged_on(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The subject with options of the suite, and the environment."""
+        """Return the subject with options of the suite, and the environment."""
         subject, *options = SUBJECTS[self.floor]
         options += [self.solvers] if options else []
         return (self.subject or subject, *options), self.environment
 
     @property
     def is_shared(self) -> bool:
-        """Whether several families have what it breaks."""
+        """Return whether several families use what it breaks."""
         return "/primitives/" in self.file
 
     def applies_to(self, text: str) -> bool:
-        """Whether the old text occurs, once."""
+        """Return whether the old text occurs exactly once."""
         return text.count(self.old) == 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a bug."""
+    """Hold the result for a bug."""
 
     bug: Bug
     state: str
     by: str = ""
     seconds: float = 0.0
-    ran: int = 0  # cases
+    ran: int = 0  # number of cases
 
 
 def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _file: ()) -> list[Bug]:
-    """The planted bugs, or others in the form of theirs, which may leave their cases to a function of their file."""
+    """Return the bugs of bugs.json, or of a text in the same form, whose cases may follow from a function of
+    the file.
+    """
     text = text or resources.files(__package__).joinpath("bugs.json").read_text(encoding="utf-8")
     found = []
     for entry in json.loads(text):
@@ -108,18 +110,18 @@ def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _fi
 
 
 def source_of(file: str) -> Path:
-    """Where a file of the project lies, api/status.py say."""
+    """Return the path of a project file, such as api/status.py."""
     floor, _, rest = file.partition("/")
     return Path(import_module(f"dualdnn.{floor}").__path__[0]) / rest
 
 
 class Copy:
-    """A copy of the project, for one bug at a time."""
+    """Hold a copy of the project, for one bug at a time."""
 
-    most_seconds = 120.0  # of a processor, for one case: the longest takes 12
+    most_seconds = 120.0  # processor seconds for one case; the longest takes 12
 
     def __init__(self, folder: Path, until: float = inf) -> None:
-        self.until = until  # of time.monotonic
+        self.until = until  # limit in time.monotonic()
         self.process: subprocess.Popen[bytes] | None = None
         self.package = folder / "dualdnn"
         self.folder = folder
@@ -132,14 +134,14 @@ class Copy:
             shutil.copytree(origin, self.package / floor, ignore=shutil.ignore_patterns("__pycache__", ".*"))
 
     def write(self, file: str, text: str) -> None:
-        """Replace a file; what Python has compiled of it goes, which it would know by its time and size alone."""
+        """Replace a file, and remove its compiled form, which Python validates only by time and size."""
         path = self.package / file
         path.write_text(text, encoding="utf-8")
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
 
     def read(self, file: str) -> str:
-        """The text of a file; nothing where there is none."""
+        """Return the text of a file, or an empty text if there is none."""
         path = self.package / file
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 
@@ -151,10 +153,10 @@ class Copy:
         seconds: float = 600,
         ordered: Sequence[str] = (),
     ) -> tuple[int | None, str]:
-        """Run cases of a subject: (exit status, None where they took too long; what was printed).
+        """Run cases of a subject, and return the exit status (None after a timeout) and what was printed.
 
-        judged_on: of a bug. selected: file of cases -> expression as of -k; of each file the cases until its first failure. cases: their ids, all of
-        them. ordered: ids of those that run in this order until the first failure.
+        judged_on: as a bug has it. selected: file of cases -> expression as for -k; each file runs until its first
+        failure. cases: ids of cases that all run. ordered: ids of cases that run in this order until the first failure.
         """
         (subject, settings), folder = judged_on, self.package / "conformance/cases"
         files = [str(path) for path in case_files(self.package / "conformance") if path.stem in selected]
@@ -163,7 +165,7 @@ class Copy:
         options += [part for case in cases for part in ("--case", case)]
         options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
         options += ["-x"] if ordered else []
-        place = Path(tempfile.mkdtemp(dir=self.folder))  # of this run
+        place = Path(tempfile.mkdtemp(dir=self.folder))  # folder of this run
         chosen = place / "selected.json"
         wanted = {"files": selected, "ordered": ordered, "most_seconds": self.most_seconds}
         chosen.write_text(json.dumps(wanted), encoding="utf-8")
@@ -179,20 +181,20 @@ class Copy:
             try:
                 status = process.wait(max(min(seconds, self.until - time.monotonic()), 0.0))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # compilers, too
+                os.killpg(process.pid, signal.SIGKILL)  # This kills compilers too.
                 status = None
-                with suppress(subprocess.TimeoutExpired):  # a device may keep a process for a while
+                with suppress(subprocess.TimeoutExpired):  # A device may keep a process for a while.
                     process.wait(KILLED_SECONDS)
         return status, printed.read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
-        """End what runs: it has a session of its own, so that no interrupt reaches it. Nothing goes on afterwards."""
+        """End the running process for good. It has its own session, so no interrupt reaches it."""
         self.until = 0.0
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
-        """Plant bugs that different files of cases should notice, run those files, and take the bugs out again."""
+        """Plant bugs that different files of cases should notice, run those files, and remove the bugs again."""
         texts = {bug.file: self.read(bug.file) for bug in wanted}
         planted = [bug for bug in wanted if bug.applies_to(texts[bug.file])]
         gone = [Outcome(bug, GONE) for bug in wanted if bug not in planted]
@@ -216,14 +218,15 @@ class Copy:
         failed = FAILED_CASE.findall(printed)
         ended = status is not None and (not 0 <= status <= 1 or (status == 1 and not failed))
         if ended and len(planted) > 1:
-            return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]  # whose is it?
+            # Each bug runs alone to find the guilty one.
+            return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]
         found = [outcome_of(bug, status, printed, failed, took) for bug in planted]
-        if endless and found[0].state == SURVIVED:  # the cases behind it have not run
+        if endless and found[0].state == SURVIVED:  # The cases after it have not run.
             found = [replace(found[0], state=UNDECIDED, by=f"{endless[1]} ended alone")]
         return gone + found
 
     def innocent(self, outcomes: Sequence[Outcome], jobs: int = 1) -> Iterable[Outcome]:
-        """The same outcomes, INVALID where the case that noticed a bug fails without it as well."""
+        """Yield the outcomes, marked INVALID where the case that noticed a bug also fails without it."""
         noticed: dict[tuple[tuple[str, ...], tuple[str, ...]], set[str]] = {}
         for one in outcomes:
             if one.state == NOTICED:
@@ -242,7 +245,7 @@ class Copy:
 
 
 def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str], took: float) -> Outcome:
-    """What a run says of a bug. failed: the cases that did."""
+    """Return what a run says about a bug. ``failed`` are the failed cases."""
     ran = len("".join(PROGRESS.findall(printed)))
     if status is None:
         return Outcome(bug, UNDECIDED, "no end", took, ran)
@@ -259,13 +262,15 @@ def outcome_of(bug: Bug, status: int | None, printed: str, failed: Sequence[str]
 
 
 def families_of(bug: Bug) -> set[str]:
-    """The families whose cases a bug may disturb: one is named by the first word of its files of cases."""
+    """Return the families whose cases a bug may affect; the first word of a file of cases names one."""
     return {stem.removeprefix("folded_").partition("_")[0] for stem in bug.cases}
 
 
 def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
-    """Bugs that can be tried at once: on one subject, in different files, of different families. What several families
-    share is tried alone."""
+    """Group bugs that can be tried together: on one subject, in different files, of different families.
+
+    A bug in shared code is tried alone.
+    """
     found: list[list[Bug]] = []
     for bug in wanted:
         for batch in found:
@@ -283,8 +288,11 @@ def batches(wanted: Sequence[Bug], most: int) -> list[list[Bug]]:
 def tried(
     wanted: Sequence[Bug], jobs: int, seconds: float, at_once: int = 1, all_seconds: float = inf
 ) -> Generator[Outcome, None, None]:
-    """Try every bug, of which none begins or goes on after ``all_seconds`` or once this is closed; what was noticed is
-    held against the project without bugs in the end (``verified``)."""
+    """Try every bug, and yield the outcomes.
+
+    No bug starts or continues after ``all_seconds``, or once this generator is closed. ``verified`` later checks
+    noticed bugs against the project without bugs.
+    """
     until = time.monotonic() + all_seconds
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
@@ -303,7 +311,7 @@ def tried(
         try:
             for done in as_completed(pending):
                 yield from done.result()
-        except BaseException:  # an interrupt, or whoever wants no more
+        except BaseException:  # This is an interrupt, or a consumer that stops.
             until = 0.0
             for copy in made:
                 copy.stop()
@@ -311,18 +319,18 @@ def tried(
 
 
 def verified(outcomes: Sequence[Outcome], jobs: int = 1) -> list[Outcome]:
-    """The outcomes, less those whose case fails without the bug as well."""
+    """Return the outcomes, marking cases that also fail without the bug."""
     with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder:
         return list(Copy(Path(folder)).innocent(outcomes, jobs))
 
 
 def family_of(bug: Bug) -> str:
-    """What the report counts a bug under."""
+    """Return the family under which the report counts a bug."""
     return min(families_of(bug))
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Counts as a table in Markdown."""
+    """Return the counts as a Markdown table."""
     lines = ["| | planted | noticed |", "|---|---|---|"]
     counted = [one for one in outcomes if one.state not in (GONE, INVALID)]
     groups = {floor: [o for o in counted if o.bug.floor == floor] for floor in FLOORS[:3]}
@@ -337,19 +345,19 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def row(one: Outcome) -> str:
-    """A line of the table of all bugs."""
+    """Return a row of the table of all bugs."""
     cells = (one.bug.file, one.bug.breaks, one.state, one.by.replace("\n", " ").replace("|", "\\|"))
     return "| " + " | ".join(cells) + " |"
 
 
 def line(one: Outcome) -> str:
-    """All that is known of an outcome, in JSON."""
+    """Return everything known of an outcome, as JSON."""
     return json.dumps(
         asdict(one) | {"bug": {name: getattr(one.bug, name) for name in ("file", "breaks", "old", "new", "cases")}}
     )
 
 
 def left(lines: str) -> list[Bug]:
-    """The bugs of such lines that nobody has noticed."""
+    """Return the bugs of such lines that no case has noticed."""
     found = [entry for entry in map(json.loads, lines.splitlines()) if entry["state"] in (SURVIVED, UNDECIDED)]
     return [Bug(**entry["bug"] | {"cases": tuple(entry["bug"]["cases"])}) for entry in found]

@@ -1,4 +1,4 @@
-"""``python -m dualdnn.conformance.planted``: which planted bugs, or mutants, the suite notices."""
+"""Find which planted bugs, or mutants, the suite notices: ``python -m dualdnn.conformance.planted``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, l
 from .mutants import cases_of, drawn
 from .reach import Reach
 
-GPU_SECONDS = 15.0  # of a processor, for one case: who waits for a kernel uses it
+GPU_SECONDS = 15.0  # processor seconds for one case; waiting for a kernel uses them too
 
 
 def main() -> int:
-    """Print a line for each bug and the counts; 1 where one was not noticed."""
+    """Print a line for each bug and the counts; return 1 if one was not noticed."""
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.planted", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(

@@ -1,9 +1,9 @@
-"""Mutants: bugs that nobody chose, drawn at random from the sources (``python -m dualdnn.conformance.planted --mutants 100 --seed 3``).
+"""Draw random bugs from the sources, as mutants (``python -m dualdnn.conformance.planted --mutants 100 --seed 3``).
 
-An edit has a kind (a comparison, a dropped statement, a field for its neighbour), a place in a file and the new text there. Files are drawn by
-their number of lines, then a kind that the file has, then one of its edits. What changes no result is left out where the source shows it:
-messages, estimates, the preference among solvers, and what only a GPU compiles. Whoever counts reads the survivors: some change no
-result either.
+An edit has a kind (a comparison, a dropped statement, a field for its neighbour), a place in a file, and new text.
+Files are drawn by their number of lines, then a kind that the file has, then one of its edits. Edits that visibly
+change no result are left out: messages, estimates, the preference among solvers, and code that only a GPU compiles.
+Read the survivors before counting them, because some change no result either.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from dualdnn.conformance.suite.files import case_files
 
 from . import FLOORS, Bug, source_of
 
-# What the suite does not judge: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's own interfaces.
+# The suite does not judge these: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's
+# own interfaces.
 APART = (
     "api/abi/", "api/enumerations.py", "api/document/", "api/crosscheck.py", "api/operations/dlpack.py", "accelerated/runtime/",
     "reference/judge.py", "reference/spread.py", "reference/formulas", "reference/spots.py",
 )  # fmt: skip
-PLANNING = {"applies", "estimated_seconds", "__repr__", "__str__"}  # functions
+PLANNING = {"applies", "estimated_seconds", "__repr__", "__str__"}  # functions that only plan or describe
 MESSAGES = {
     "expect": 3,
     "refuse": 1,
     "refuse_named": 1,
     "CudnnError": 2,
-}  # function -> its first argument that people read
-SHARED = ("every_call", "every_operation", "library", "tensor_descriptors")  # cases of what belongs to no family
-WORDS: dict[type[ast.AST], tuple[str, str]] = {  # operator -> how it is written, and what stands there instead
+}  # function -> number of its first argument that people read
+# cases for sources that belong to no family
+SHARED = ("every_call", "every_operation", "library", "tensor_descriptors")
+WORDS: dict[type[ast.AST], tuple[str, str]] = {  # operator -> its text, and the replacement
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="),
     ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.And: ("and", "or"),
     ast.Or: ("or", "and"), ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.FloorDiv: ("//", "*"), ast.Div: ("/", "*"),
@@ -46,7 +48,7 @@ CLAUSE = re.compile(r"(\w+/)?c(\d\d)")
 
 
 class Edit(NamedTuple):
-    """New text between two places of a source."""
+    """Hold new text between two positions of a source."""
 
     kind: str
     start: int
@@ -55,7 +57,7 @@ class Edit(NamedTuple):
 
 
 class PythonEdits(ast.NodeVisitor):
-    """The edits of a Python source."""
+    """Collect the edits of a Python source."""
 
     def __init__(self, text: str) -> None:
         self.found: list[Edit] = []
@@ -68,7 +70,7 @@ class PythonEdits(ast.NodeVisitor):
 
     @cached_property
     def fields(self) -> dict[str, set[str]]:
-        """A name -> the attributes that the file reads from it."""
+        """Return name -> attributes that the file reads from it."""
         found: dict[str, set[str]] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -77,14 +79,14 @@ class PythonEdits(ast.NodeVisitor):
 
     @cached_property
     def constants(self) -> set[str]:
-        """The names in capitals that the file reads."""
+        """Return the names in capitals that the file reads."""
         names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         return {name for name in names if re.fullmatch(r"[A-Z][A-Z0-9_x]{2,}", name)}
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node lies."""
+        """Return the start and end of a node."""
 
-        def place(line: int, column: int) -> int:  # the syntax tree counts bytes
+        def place(line: int, column: int) -> int:  # The syntax tree counts columns in bytes.
             return self.starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
 
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
@@ -97,7 +99,7 @@ class PythonEdits(ast.NodeVisitor):
         self.found.append(Edit(kind, *self.span(node), new))
 
     def operator(self, kind: str, left: ast.AST, operator: ast.AST, right: ast.AST) -> None:
-        """Another operator between two operands."""
+        """Add an edit that replaces the operator between two operands."""
         old, new = WORDS[type(operator)]
         start, end = self.span(left)[1], self.span(right)[0]
         where = re.search(rf"(?<![\w<>=!*/]){re.escape(old)}(?![\w<>=*/])", self.text[start:end])
@@ -114,7 +116,7 @@ class PythonEdits(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """A text for people."""
+        """Skip a text for people."""
 
     visit_Import = visit_ImportFrom = visit_Raise = visit_JoinedStr  # type: ignore[assignment]
 
@@ -200,7 +202,7 @@ class PythonEdits(ast.NodeVisitor):
 
 
 def alike(name: str, others: Iterable[str]) -> list[str]:
-    """Names that somebody may take for this one: statuses for each other, and those that share a word with it."""
+    """Return names that could be mistaken for this one: other statuses, and names that share a word with it."""
     if name in STATUSES:
         return sorted(STATUSES.intersection(others) - {name})
     words = set(name.lower().split("_"))
@@ -213,7 +215,8 @@ HIDDEN = re.compile(
 )
 TERM = r"(?:\w|\.|->|\[[^\[\]]*\]|\([^()]*\))+"
 NUMBER = r"(?<=[ (\[{-])%s(?=[;,)\]}\s])"
-# kind, a pattern, what stands instead of its first group. Formatted sources have spaces around operators, and none around < of a template.
+# Each entry has a kind, a pattern, and replacements of its first group. Formatted sources have spaces around operators,
+# but not around < of a template.
 TOKENS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("comparison", r" (<) ", ("<=",)), ("comparison", r" (<=) ", ("<",)), ("comparison", r" (>) ", (">=",)),
     ("comparison", r" (>=) ", (">",)), ("comparison", r" (==) ", ("!=",)), ("comparison", r" (!=) ", ("==",)),
@@ -237,13 +240,13 @@ FIELDS = re.compile(
 
 
 def cuda_edits(text: str, gpu: bool = False) -> list[Edit]:
-    """The edits of a kernel source as the emulated device compiles it, or a GPU."""
+    """Return the edits of a kernel source as compiled by the emulated device, or by a GPU."""
     hidden = [*not_compiled(text, gpu), *(match.span() for match in HIDDEN.finditer(text))]
     found = []
     for kind, pattern, replacements in TOKENS:
         for match in re.finditer(pattern, text):
             found += [Edit(kind, *match.span(1), new.format(match[1])) for new in replacements]
-    for names in FIELDS.findall(text):  # of one type: each for the one behind it
+    for names in FIELDS.findall(text):  # Each field is replaced by the next one of the same type.
         fields = re.findall(r"(?:^|, *)(\w+)", names)
         for one, other in zip(fields, fields[1:] + fields[:1], strict=True):
             found += [
@@ -254,8 +257,8 @@ def cuda_edits(text: str, gpu: bool = False) -> list[Edit]:
 
 
 def not_compiled(text: str, gpu: bool = False) -> Iterator[tuple[int, int]]:
-    """The lines that the compiler of the emulated device, or of a GPU, does not see: where each begins and ends."""
-    seen: list[bool | None] = []  # of each condition that a line lies under; None: as the definitions say
+    """Yield start and end of the lines that the compiler of the emulated device, or of a GPU, does not see."""
+    seen: list[bool | None] = []  # truth of each enclosing condition; None if the definitions decide
     start = 0
     for line in text.splitlines(keepends=True):
         word, _, condition = (
@@ -274,21 +277,21 @@ def not_compiled(text: str, gpu: bool = False) -> Iterator[tuple[int, int]]:
 
 
 def holds(word: str, condition: str, gpu: bool) -> bool | None:
-    """What a condition of the preprocessor is on the emulated device, or on a GPU; None where the definitions decide."""
+    """Return the value of a preprocessor condition on the emulated device or a GPU; None if the definitions decide."""
     if "EMULATED_CUDA" in condition:
         return (word == "ifndef") == gpu
     return gpu if "__CUDA_ARCH__" in condition else None
 
 
 def edits(file: str, gpu: bool = False) -> list[Edit]:
-    """All edits of a file."""
+    """Return all edits of a file."""
     text = source_of(file).read_text(encoding="utf-8")
     found = PythonEdits(text).found if file.endswith(".py") else cuda_edits(text, gpu)
     return list(dict.fromkeys(edit for edit in found if text[edit.start : edit.end] != edit.new))
 
 
 def files(floors: Sequence[str] = FLOORS[:3]) -> list[str]:
-    """The files of which mutants are drawn."""
+    """Return the files that mutants are drawn from."""
     found = []
     for floor in floors:
         top = source_of(f"{floor}/")
@@ -298,8 +301,10 @@ def files(floors: Sequence[str] = FLOORS[:3]) -> list[str]:
 
 
 def cases_of(file: str) -> tuple[str, ...]:
-    """The files of cases whose names, or whose folder's, begin with a part of a source's path, or it with the folder's; of what is
-    shared those of every family."""
+    """Return the files of cases for a source.
+
+    Their names, or their folders' names, match parts of the source's path. Shared sources have the cases in SHARED.
+    """
     parts = Path(file).with_suffix("").parts[1:]
     found = []
     for path in case_files():
@@ -310,7 +315,7 @@ def cases_of(file: str) -> tuple[str, ...]:
 
 
 def planted(file: str, edit: Edit) -> Bug:
-    """The bug that an edit is; its old text has as many lines as make it unique."""
+    """Return the bug of an edit; its old text has as many lines as make it unique."""
     text = source_of(file).read_text(encoding="utf-8")
     start, end = text.rfind("\n", 0, edit.start) + 1, text.index("\n", edit.end)
     while text.count(text[start:end]) > 1:
@@ -328,7 +333,10 @@ def planted(file: str, edit: Edit) -> Bug:
 
 
 def drawn(number: int, seed: int, floors: Sequence[str] = FLOORS[:3], gpu: bool = False) -> list[Bug]:
-    """So many mutants of some floors; of kernels what the emulated device compiles, or a GPU."""
+    """Return this many mutants of some layers.
+
+    Kernel mutants are in code that the emulated device, or a GPU, compiles.
+    """
     chance, found = random.Random(seed), dict[tuple[str, int], Bug]()
     names = files(floors)
     lines = [source_of(name).read_bytes().count(b"\n") for name in names]

@@ -1,5 +1,8 @@
-"""Which cases reach a source: those that launch the kernels that depend on it, in the order in which they are likely to notice a bug
-there for little time (kernels.json of a run of the suite by all solvers)."""
+"""Find the cases that reach a source, by the kernels.json of a run of the suite by all solvers.
+
+These cases launch the kernels that depend on the source. They are ordered so that a bug is likely noticed in little
+time.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ from dualdnn.conformance.solvers import ALL, covering
 
 from . import Bug
 
-SHARED_BY_ALL = ("primitives", "runtime")  # rooms whose Python every family plans with
+SHARED_BY_ALL = ("primitives", "runtime")  # folders whose Python all families plan with
 BOUNDS = r"__launch_bounds__\((?:[^()]|\([^()]*\))*\)"
-FUNCTION = re.compile(rf"__(?:device|global)__ (?:[^;{{}}()=]|{BOUNDS})*?\b(?!__launch)(\w+)\(")  # where one begins
+# beginning of a function
+FUNCTION = re.compile(rf"__(?:device|global)__ (?:[^;{{}}()=]|{BOUNDS})*?\b(?!__launch)(\w+)\(")
 
 
 class Reach:
-    """The cases of accelerated/, by source. Sources are named as in the project: accelerated/pooling/average.cu."""
+    """Find the cases of accelerated/ by source. Sources are named as in the project: accelerated/pooling/average.cu."""
 
     def __init__(self, kernels_file: Path) -> None:
         table = json.loads(kernels_file.read_text(encoding="utf-8"))
@@ -31,15 +35,19 @@ class Reach:
 
     @cached_property
     def sources(self) -> dict[str, set[Path]]:
-        """Kernel -> its source and the headers of the project that this includes."""
+        """Return kernel -> its source and the project headers that it includes."""
         declared = {name: path for path in KERNELS.rglob("*.cu") for name in declared_entry_points(path)}
         included = {name: closure(path) for name, path in declared.items()}
         names = {kernel: max(filter(kernel.startswith, declared), key=len, default="") for kernel in self.launching}
-        return {kernel: included[name] for kernel, name in names.items() if name}  # others are gone since that run
+        # Other kernels have been removed since that run.
+        return {kernel: included[name] for kernel, name in names.items() if name}
 
     def kernels(self, file: str) -> set[str]:
-        """The kernels that depend on a source: those that are compiled of it; of a solver's module those of its twin; of what else a
-        room plans with those of its folder, or of all rooms."""
+        """Return the kernels that depend on a source.
+
+        A kernel source has those compiled from it, and a solver's module those of its twin. Other Python files have
+        those of their folder, or all.
+        """
         path = KERNELS / Path(file).relative_to("accelerated")
         twin = path.with_suffix(".cu")
         if path.suffix != ".py" or twin.is_file():
@@ -48,28 +56,32 @@ class Reach:
         return self.neighbours(path.parent)
 
     def neighbours(self, room: Path) -> set[str]:
-        """The kernels of a room; of what all rooms plan with, or of one without kernels, all."""
+        """Return the kernels of a folder; all kernels for a shared folder, or one without kernels."""
         inside = {kernel for kernel, sources in self.sources.items() if any(room in s.parents for s in sources)}
         shared = room == KERNELS or room.name in SHARED_BY_ALL or not inside
         return set(self.sources) if shared else inside
 
     def cases(self, file: str) -> list[str]:
-        """The cases that launch these kernels. Of what plans them in turn with those of their family: what a solver refuses they do
-        not launch."""
+        """Return the cases that launch these kernels.
+
+        For Python files they alternate with those of the family, because a refusing solver launches nothing.
+        """
         own = self.launched_by(self.kernels(file))
         family = KERNELS / Path(file).parts[1]
         others = self.launched_by(self.neighbours(family)) if file.endswith(".py") else []
         return list(dict.fromkeys(case for pair in zip_longest(own, others) for case in pair if case))
 
     def launched_by(self, wanted: set[str]) -> list[str]:
-        """The cases that launch kernels: first few that launch each, then of each function of cases the cheapest, and so on."""
+        """Return the cases that launch kernels: first a few that launch each, then the cheapest of each
+        function of cases in rounds.
+        """
         kernels = {kernel: self.launching[kernel] for kernel in wanted & self.launching.keys()}
         first = covering({"kernels": kernels, "seconds": self.seconds})
         left = self.in_rounds({case for cases in kernels.values() for case in cases})
         return list(dict.fromkeys([*sorted(first, key=lambda case: self.seconds[case]), *left]))
 
     def in_rounds(self, cases: set[str]) -> list[str]:
-        """Cases in the order of rounds: of each function of cases the cheapest that is left."""
+        """Return cases in rounds: each round has the cheapest remaining case of each function of cases."""
         functions: dict[str, list[str]] = {}
         for case in sorted(cases, key=lambda case: (self.seconds[case], case)):
             functions.setdefault(case.partition("[")[0], []).append(case)
@@ -77,13 +89,15 @@ class Reach:
         return [case for one in rounds for case in sorted(filter(None, one), key=lambda case: self.seconds[case])]
 
     def of_files(self, stems: tuple[str, ...]) -> list[str]:
-        """The cases of these files that launch kernels: what the reference computes is compared with what they do."""
+        """Return the cases of these files that launch kernels, because the reference is compared with kernels."""
         every = self.seconds.keys() & {case for cases in self.launching.values() for case in cases}
         return self.in_rounds({case for case in every if case.partition("/")[0] in stems})
 
     def aimed(self, bug: Bug, most: int | None = None) -> Bug:
-        """The bug with the cases that reach it, so many at most, and the solvers that do: first those of the kernels that call its
-        function; of the reference those of its files."""
+        """Return the bug with at most ``most`` cases and the solvers that reach it.
+
+        Cases of kernels that call its function come first. A bug of the reference has the cases of its files.
+        """
         if bug.floor == "reference":
             return replace(bug, ordered=tuple(self.of_files(bug.cases)[:most]))
         ordered = self.cases(bug.file)
@@ -96,11 +110,13 @@ class Reach:
         return replace(bug, ordered=tuple(ordered[:most]), solvers=self.solvers(bug.file))
 
     def calls(self, kernel: str, source: Path, names: set[str]) -> bool:
-        """Whether a kernel is one of some functions of a source, or what it is compiled of, besides this, mentions one."""
+        """Return whether a kernel is one of these functions, or another of its sources mentions one."""
         return kernel.startswith(tuple(names)) or any(names & words(other) for other in self.sources[kernel] - {source})
 
     def solvers(self, file: str) -> str:
-        """Which solvers must run to launch them: those of a solver's module or of its twin, else all."""
+        """Return the solvers that must run to launch the kernels: those of the file's module or of its twin,
+        else all.
+        """
         path = Path("dualdnn", file).with_suffix("")
         module = ".".join(path.parts)
         names = {s.name for room in ROOMS.values() for s in room.solvers if type(s).__module__ == module}
@@ -109,12 +125,12 @@ class Reach:
 
 @cache
 def words(source: Path) -> frozenset[str]:
-    """The words of a source."""
+    """Return the words of a source."""
     return frozenset(re.findall(r"\w+", source.read_text(encoding="utf-8")))
 
 
 def functions_with(source: str, position: int) -> set[str]:
-    """The function of a source that lies at a position of its text, and those of the source that call it."""
+    """Return the function at a position of a source, and the functions of the source that call it."""
     begins = [*((match.start(), match[1]) for match in FUNCTION.finditer(source)), (len(source), "")]
     bodies = [(name, source[begin:end], begin <= position < end) for (begin, name), (end, _) in pairwise(begins)]
     found = {name for name, _, holds in bodies if holds}
@@ -124,7 +140,7 @@ def functions_with(source: str, position: int) -> set[str]:
 
 
 def closure(source: Path) -> set[Path]:
-    """A kernel source and the headers of the project that it includes."""
+    """Return a kernel source and the project headers that it includes."""
     found, left = {source}, [source]
     while left:
         path = left.pop()

@@ -1,5 +1,8 @@
-"""A pytest plugin: the cases that the file DUALDNN_PLANTED selects. In JSON, "files": file of cases -> expression as of -k; of each the
-cases until the file's first failure. Or "ordered": cases in their order, until the first failure or one that does not end."""
+"""Select the cases that the file DUALDNN_PLANTED names, as a pytest plugin.
+
+In its JSON, "files" maps files of cases to expressions as for -k; each file runs until its first failure. "ordered"
+lists cases that run in this order until the first failure, or until one does not end.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from dualdnn.conformance.suite.items import case_id
 
 WANTED: dict[str, Any] = json.loads(Path(os.environ["DUALDNN_PLANTED"]).read_text(encoding="utf-8"))
 _failed: set[str] = set()
-_printed = os.dup(1)  # pytest has not yet taken what is printed
+_printed = os.dup(1)  # This is opened before pytest captures the output.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def case_of(item: Any) -> str:
-    """The id of a case; of what has no subject nothing."""
+    """Return the id of a case, or an empty text without a subject."""
     subject = getattr(getattr(item, "callspec", None), "params", {}).get("subject")
     return case_id(item, subject) if isinstance(subject, str) else ""
 
@@ -54,7 +57,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """End the process where a case takes far longer than any: kernels run without Python's lock, so that a thread can tell."""
+    """End the process if a case takes far too long. Kernels run without Python's lock, so a thread can check this."""
     done, begin = threading.Event(), time.process_time()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Keeps what was seen of an observed program: counts by function and configuration, and what is wrong, each once."""
+"""Keep what was seen of an observed program: counts by function and configuration, and each mistake once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 @dataclass
 class Seen:
-    """The calls of one function with one configuration. worst: error in units of the bound, of all that was judged.
+    """Count the calls of one function with one configuration.
 
-    elements: of samples; squares, sums: of their errors, with their signs, in units of their bounds. errors: elements in each bin of the
-    picture.
+    worst: largest error in units of the bound. elements: number of sampled elements. squares, sums: of their signed
+    errors in units of their bounds. errors: elements in each bin of the picture.
     """
 
     calls: int = 0
@@ -48,18 +48,21 @@ class Seen:
 
     @property
     def rms(self) -> float:
-        """The root mean square of the errors of samples, in units of their bounds."""
+        """Return the root mean square of sampled errors, in units of their bounds."""
         return math.sqrt(self.squares / max(1, self.elements))
 
     @property
     def bias(self) -> float:
-        """The mean of the errors of samples, in units of their bounds."""
+        """Return the mean of sampled errors, in units of their bounds."""
         return self.sums / max(1, self.elements)
 
 
 class Findings:
-    """Hold what was seen of a run. calls: by function; rows: by function and operation; others: of a kind, by what makes
-    two of them the same, the first text and how often it came; a difference is a status that docs/errata.md declares of NVIDIA's library."""
+    """Hold what was seen of a run.
+
+    calls: by function. rows: by function and operation. others: for each kind, the first text and the count of each
+    distinct mistake. A difference is a status that docs/errata.md declares for NVIDIA's library.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.calls = path, Counter[str]()
@@ -68,11 +71,11 @@ class Findings:
         self.left = Counter[str]()
 
     def row(self, function: str, operation: Any) -> Seen:
-        """Return what is counted of a configuration."""
+        """Return the counts of a configuration."""
         return self.rows.setdefault((function, str(operation)), Seen())
 
     def note(self, kind: str, text: str, same: str = "") -> None:
-        """Count something that is wrong. same: what makes two of them one, else their text, in which addresses do not count."""
+        """Count a mistake. ``same`` identifies equal mistakes; the default is the text without addresses."""
         key = same or ADDRESS.sub("0x...", text)
         first, count = self.others[kind].get(key, (text, 0))
         self.others[kind][key] = first, count + 1
@@ -82,7 +85,7 @@ class Findings:
         return sum(row.judged for row in self.rows.values())
 
     def text(self) -> str:
-        """The summary."""
+        """Return the summary."""
         totals = {kind: sum(count for _, count in noted.values()) for kind, noted in self.others.items()}
         lines = [
             f"dualdnn observed {self.path}: {self.calls.total()} calls of {len(self.calls)} functions, {self.judged} judged,"
@@ -106,7 +109,9 @@ class Findings:
         return "\n".join(lines)
 
     def write(self, folder: Path) -> None:
-        """Write summary.txt, observed.json with a row for each function and configuration, and report.html with a picture of these."""
+        """Write summary.txt, observed.json with a row for each configuration, and report.html with a picture of
+        these.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         text = self.text()
         (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
@@ -132,14 +137,14 @@ class Findings:
 
 
 def replayed(operation: object) -> str:
-    """The command that makes such a call again, with seeded data."""
+    """Return the command that repeats such a call with seeded data."""
     return f'dualdnn replay "{operation}"'
 
 
 def erratum(function: str, ours: str, theirs: str, clause: str) -> str:
-    """The erratum of a declared difference that explains a status, in brackets; empty where there is none.
+    """Return the erratum of a declared difference that explains a status, in brackets, or an empty text.
 
-    Differences that hold under conditions on the call's values explain nothing here.
+    Differences with conditions on the call's values explain nothing here.
     """
     for difference in DIFFERENCES:
         for found in difference.recorded:

@@ -1,4 +1,4 @@
-"""`dualdnn abi`: the documented calls as a library for programs in C."""
+"""Build the documented calls as a library for programs in C: `dualdnn abi`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Build the C library, its header and, where it is wanted, what stands for CUDA."""
+    """Build the C library, its header and, if wanted, the replacement of CUDA."""
     library = build_c_library(chosen.out, chosen.face)
     made = [library, library.parent / "include" / "cudnn.h"]
     made += build_runtime(chosen.out) if chosen.runtime else []

@@ -1,4 +1,4 @@
-"""``dualdnn observe -- COMMAND``: an unmodified program on the library that it was written for, every call judged."""
+"""Run an unmodified program on its own library, and judge every call: ``dualdnn observe -- COMMAND``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import children, libraries
 from .portion import BUDGET, EVERY, MOST_SPOTS, SPOTS
 from .running import command_of
 
-# Where an interpreter has NVIDIA's wheel.
+# This program prints where an interpreter has NVIDIA's wheel.
 WHEEL = "import glob, sys; print(*sorted(sum((glob.glob(p + '/nvidia/cudnn/lib/libcudnn.so.[89]') for p in sys.path if p), []))[-1:])"
 
 
@@ -49,14 +49,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the command on NVIDIA's library and judge it; the command's exit status, or 1 where something is wrong."""
+    """Run the command on NVIDIA's library and judge it.
+
+    Return the command's exit status, or 1 if something is wrong.
+    """
     command = command_of(chosen)
     program = libraries.program_of(command)
     observed = chosen.library or loaded_by(program)
     if observed is None or not observed.is_file():
         raise ValueError(f"{observed or 'libcudnn.so.8 or .9'} is not found: name NVIDIA's library by --library PATH")
     release = release_of(observed)
-    # No LD_LIBRARY_PATH: the library that is observed looks for its own parts by names that ours has as well.
+    # LD_LIBRARY_PATH is not set: the observed library looks for its parts by names that ours has too.
     built = libraries.library(release)
     with tempfile.TemporaryDirectory(prefix="dualdnn-") as folder:
         out = chosen.out or Path(folder)
@@ -82,7 +85,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def loaded_by(program: Path) -> Path | None:
-    """Return the library that a program would load: of the wheel beside an interpreter, of the loader's folders, of our packages."""
+    """Return the library that a program would load: from the interpreter's wheel, the loader's folders, or our
+    packages.
+    """
     if program.name.startswith("python"):
         told = subprocess.run([str(program), "-c", WHEEL], capture_output=True, text=True)
         if told.returncode == 0 and told.stdout.strip():
@@ -98,7 +103,7 @@ def loaded_by(program: Path) -> Path | None:
 
 
 def release_of(path: Path) -> int:
-    """Return the release that a library's name says, 8 where it says none."""
+    """Return the release in a library's name, or 8 without one."""
     named = re.search(r"\.so\.(\d+)", path.name)
     return int(named[1]) if named and named[1] in ("8", "9") else 8
 

@@ -1,5 +1,8 @@
-"""Draws what was observed as a page: the distribution of errors in units of their bounds, of each configuration, by pass and in the order of
-the program's first calls, which is that of its layers."""
+"""Draw what was observed as a page: the distribution of errors for each configuration.
+
+Errors are in units of their bounds. Configurations are grouped by pass, in the order of the program's first calls,
+which is the order of its layers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-LEAST = -8  # power of two, below which errors share a bin
+LEAST = -8  # power of two; smaller errors share a bin
 LABELS = (f"up to 2^{LEAST} of the bound", *(f"up to 2^{power}" for power in range(LEAST + 1, 1)), "beyond the bound")
 BINS = len(LABELS)
 PASSES = (
@@ -24,7 +27,7 @@ svg{display:block}pre{background:#f4f4f4;padding:1em;white-space:pre-wrap}"""
 
 
 def bin_of(ratio: float) -> int:
-    """Return the bin of an error in units of its bound; the last is of what lies outside."""
+    """Return the bin of an error in units of its bound. The last bin is for errors beyond the bound."""
     if not abs(ratio) <= 1:
         return BINS - 1
     return max(0, math.ceil(math.log2(abs(ratio))) - LEAST) if ratio else 0
@@ -36,7 +39,7 @@ def pass_of(function: str) -> str:
 
 
 def page(summary: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page. rows: as in observed.json."""
+    """Return the page. ``rows`` are as in observed.json."""
     parts = [
         f"<!doctype html><meta charset=utf-8><title>dualdnn observe</title><style>{STYLE}</style><h1>Observed calls</h1>"
     ]
@@ -53,7 +56,7 @@ def page(summary: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    """One line of a table, with the text that replays it behind the name."""
+    """Return one line of a table, with the replay text as the name's title."""
     kind = " class=wrong" if row["wrong"] else ""
     numbers = [row["worst_error_in_bounds"], row["rms_error_in_bounds"], row["bias_in_bounds"]]
     cells = [f"{number:.3g}" for number in numbers] + [str(row[name]) for name in ("calls", "judged", "wrong")]
@@ -64,7 +67,7 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _layer(row: Mapping[str, Any]) -> str:
-    """The function and the sizes of its tensors, each once."""
+    """Return the function and the distinct sizes of its tensors."""
     sizes = dict.fromkeys(re.findall(r"dims=\(([\d, ]+?),?\)", row["operation"]))
     return f"{row['function'].removeprefix('cudnn')} {' '.join(size.replace(', ', 'x') for size in sizes)}"
 

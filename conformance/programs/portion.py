@@ -1,4 +1,6 @@
-"""Decides which calls of an observed program are judged: every one, one of so many, or as many as a part of the time allows."""
+"""Decide which calls of an observed program are judged: all, one of so many, or as many as a share of the time
+allows.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ MOST_SPOTS = 200
 
 
 class Portion:
-    """Chooses calls. every: of each configuration the first call of so many. budget: judging takes at most this part of the time;
-    a configuration of which a larger share was judged than of all lets others go first. spots: elements of each output of a large call
-    that are judged, 0 for all."""
+    """Choose calls.
+
+    every: the first of this many calls of each configuration is judged. budget: the largest share of the time for
+    judging. A configuration that was judged more often than average yields to others. spots: judged elements of each
+    output of a large call, 0 for all.
+    """
 
     def __init__(self, every: int = 1, budget: float = 1.0, spots: int = MOST_SPOTS) -> None:
         self.every, self.budget, self.spots = every, budget, spots
@@ -23,12 +28,12 @@ class Portion:
 
     @classmethod
     def of_environment(cls) -> Portion:
-        """The portion that ``dualdnn observe`` has asked for."""
+        """Return the portion that ``dualdnn observe`` asked for."""
         every, spots = int(os.environ.get(EVERY) or 1), int(os.environ.get(SPOTS) or MOST_SPOTS)
         return cls(every, float(os.environ.get(BUDGET) or 1), spots)
 
     def left_out(self, function: str, operation: object) -> str:
-        """Why a call is not judged; empty where it is."""
+        """Return why a call is not judged, or an empty text if it is."""
         key = function, str(operation)
         self.seen[key] += 1
         if (self.seen[key] - 1) % self.every:
@@ -42,5 +47,5 @@ class Portion:
         return ""
 
     def spend(self, seconds: float) -> None:
-        """Count the time that judging has taken."""
+        """Count the time that judging took."""
         self.spent += seconds

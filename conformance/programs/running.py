@@ -1,4 +1,4 @@
-"""``dualdnn run -- COMMAND``: an unmodified program on this library instead of cuDNN."""
+"""Run an unmodified program on this library instead of cuDNN: ``dualdnn run -- COMMAND``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the command on this library; returns its exit status."""
+    """Run the command on this library, and return its exit status."""
     command = command_of(chosen)
     program = libraries.program_of(command)
     backend = chosen.backend or ("accelerated" if gpu_is_usable() else "reference")
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     release = chosen.release or ("8.9.7" if faces == (8,) else face(9).release)
     built = [libraries.library(number) for number in faces]
     folders = [path.parent for path in built]
-    if backend == "reference":  # it computes in memory of the host
+    if backend == "reference":  # The reference computes in host memory.
         folders.append(libraries.host_runtime())
     variables = {
         "LD_PRELOAD": libraries.before("LD_PRELOAD", *built),
@@ -59,6 +59,6 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def command_of(chosen: argparse.Namespace) -> list[str]:
-    """The command behind the two dashes."""
+    """Return the command after the two dashes."""
     given: list[str] = chosen.program
     return given[1:] if given[:1] == ["--"] else given

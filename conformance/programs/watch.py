@@ -1,4 +1,4 @@
-"""Judges a sample of the elements that a call of another library writes, and reads no more memory than that needs."""
+"""Judge a sample of the elements that another library's call writes, reading only the memory that this needs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dualdnn.reference.judge import element_bytes
 from dualdnn.reference.view import strided
 
 Array = np.ndarray[Any, Any]
-SMALL = 2**18  # bytes of all operands, up to which every element is judged
-READ_WHOLE = 2**24  # bytes of an output that is looked through for what is not finite, and whose gaps are compared
-SUSPECTS = 8  # elements that are not finite and are evaluated besides
+SMALL = 2**18  # bytes of all operands; smaller calls are judged in every element
+READ_WHOLE = 2**24  # bytes of an output; smaller ones are searched for non-finite elements, and their gaps are compared
+SUSPECTS = 8  # extra non-finite elements to evaluate
 
 
 def wants_sample(operation: Operation, spots: int) -> bool:
-    """Whether a sample of the operation is judged, and not every element."""
+    """Return whether a sample of the operation is judged, instead of every element."""
     size = sum(operation.nbytes(name) for name in operation.operands if name not in operation.raw)
     return bool(spots) and formulas.has_formula(operation) and size > SMALL
 
 
 class Watch:
-    """One call: made before it, ``finish`` after it.
+    """Watch one call: created before it, ``finish`` after it.
 
-    read: copies so many bytes from an address. operands: name -> address and bytes of what is looked at. number: of the call, so that
-    each has another sample.
+    read: copies bytes from an address. operands: name -> address and bytes to examine. number: the number of the call,
+    so that each has another sample.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Watch:
         self.expected = sampled.expected(operation, self.pages, places, self.said)
 
     def finish(self) -> list[str]:
-        """Compare what the call has written; returns what is wrong, a line each."""
+        """Compare what the call wrote, and return what is wrong, one line each."""
         after = Elements(self.operation, {name: self._pages(name) for name in self.outputs}, 2**62)
         sampled.compare(self.operation, self.expected, after, self.said)
         if self.pixels is not None:
@@ -86,7 +86,7 @@ class Watch:
         return not self.operation.tensor(name).is_packed and self.operands[name][1] <= READ_WHOLE
 
     def _strays(self) -> list[str]:
-        """Inputs, of the pages that were read, and gaps of outputs that changed."""
+        """Return messages on changed input pages that were read, and on changed gaps of outputs."""
         found = []
         for name in self.read_only:
             if changed := self.pages[name].changed():
@@ -100,7 +100,7 @@ class Watch:
         return found
 
     def _not_finite(self, name: str) -> list[tuple[int, ...]]:
-        """Some elements of an output that are not finite, where its inputs are still what they were."""
+        """Return some non-finite elements of an output whose inputs are still unchanged."""
         spec, (_, size) = self.operation.tensor(name), self.operands[name]
         if self.is_in_place or size > READ_WHOLE or spec.vector_length > 1:
             return []

@@ -1,8 +1,9 @@
-"""Tiers of the suite: ``smoke`` in a minute, ``standard`` in minutes, ``full``, which is everything.
+"""Freeze the tiers of the suite: ``smoke`` takes a minute, ``standard`` minutes, and ``full`` is everything.
 
-The standard tier shows every clause that the suite can show, calls every function, and runs every solver and kernel, each at least once.
-Its cases are a frozen list beside this file, chosen from the report of a full run (``python -m dualdnn.conformance.tiers``).
-The list counts its versions, so that two reports of one version ran the same cases; a case that leaves it leaves its reason.
+The standard tier shows every clause that the suite can show, calls every function, and runs every solver and kernel,
+each at least once. Its cases are a frozen list beside this file, chosen from the report of a full run (``python -m
+dualdnn.conformance.tiers``). The list counts its versions, so two reports of one version ran the same cases. A case
+that leaves the list leaves a reason.
 """
 
 from __future__ import annotations
@@ -16,21 +17,23 @@ from pathlib import Path
 from typing import Any
 
 SMOKE, STANDARD, FULL = "smoke", "standard", "full"
-TIERS = (SMOKE, STANDARD, FULL)  # each has the cases of those before it
+TIERS = (SMOKE, STANDARD, FULL)  # each tier includes the previous ones
 
 
 class TierError(ValueError):
-    """A list of cases that does not follow from its versions."""
+    """Say that a list of cases does not follow from its versions."""
 
 
 def digest(cases: Iterable[str]) -> str:
-    """Return what identifies a set of case ids: the first 16 digits of a SHA-256."""
+    """Return an id of a set of case ids: the first 16 digits of a SHA-256."""
     return hashlib.sha256("\n".join(sorted(cases)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Version:
-    """A version of a list: how many cases it added, why it removed which, and the digest of what it holds."""
+    """Describe a version of a list: the number of added cases, the removed cases with reasons, and the digest
+    of the list.
+    """
 
     added: int
     digest: str
@@ -39,9 +42,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Tier:
-    """The ids of the cases of a tier, without their subjects, and the versions of the list, the oldest first.
+    """Hold the case ids of a tier, without subjects, and the versions of its list, oldest first.
 
-    functions: documented function -> a case of the list that shows a clause of it, by the report that the list was chosen from.
+    functions: documented function -> a case of the list that shows one of its clauses, in the report that the list was
+    chosen from.
     """
 
     name: str
@@ -51,14 +55,16 @@ class Tier:
 
     @property
     def version(self) -> int:
-        """The number of the newest version."""
+        """Return the number of the newest version."""
         return len(self.versions)
 
     def __str__(self) -> str:
         return f"{self.name}, version {self.version}"
 
     def check(self) -> None:
-        """Raise ``TierError`` where the cases are not those of the newest version, or a version removes without a reason."""
+        """Raise ``TierError`` if the cases do not match the newest version, or a version removes cases without
+        a reason.
+        """
         if len(set(self.cases)) != len(self.cases):
             raise TierError(f"the {self.name} tier names a case twice")
         if not self.versions or self.versions[-1].digest != digest(self.cases):
@@ -73,7 +79,10 @@ class Tier:
             raise TierError(f"the {self.name} tier names cases of functions that it lacks: {', '.join(strange)}")
 
     def changed(self, cases: Iterable[str], functions: dict[str, str], reason: str = "") -> Tier:
-        """Return the next version, with these cases; of the same version where they are the same. ``reason``: why cases left, if any did."""
+        """Return the next version with these cases, or this version if they are the same.
+
+        ``reason`` says why cases left, if any did.
+        """
         wanted = tuple(sorted(set(cases)))
         gone = sorted(set(self.cases) - set(wanted))
         if set(wanted) == set(self.cases):
@@ -86,7 +95,7 @@ class Tier:
         return Tier(self.name, wanted, (*self.versions, version), functions)
 
     def to_json(self) -> str:
-        """Return the text of the list, one case a line."""
+        """Return the text of the list, one case per line."""
         versions = [asdict(version) for version in self.versions]
         return json.dumps({"versions": versions, "cases": self.cases, "functions": self.functions}, indent=1) + "\n"
 
@@ -97,7 +106,10 @@ def path_of(name: str) -> Path:
 
 
 def read_tier(name: str) -> Tier | None:
-    """Return a tier with its frozen list, checked; None for the full one, which needs none. ``TierError`` says which tiers there are."""
+    """Return a tier with its checked list, or None for the full tier, which has none.
+
+    Raises ``TierError`` for an unknown tier.
+    """
     if name not in TIERS:
         raise TierError(f"--tier is {name!r}, expected one of {', '.join(TIERS)}")
     if name == FULL:

@@ -1,12 +1,13 @@
 """Choose the cases of the tiers from the report of a full run.
 
     make conformance TIER=full
-    python -m dualdnn.conformance.tiers conformance-report-full             # what the frozen lists lack, and what they cost
-    python -m dualdnn.conformance.tiers conformance-report-full --write     # the same, and the next version of the lists that lack something
+    python -m dualdnn.conformance.tiers conformance-report-full             # print what the frozen lists lack, and their cost
+    python -m dualdnn.conformance.tiers conformance-report-full --write     # and write the next version of incomplete lists
     python -m dualdnn.conformance.tiers conformance-report-full --write --anew --removed "chosen anew, as modules were merged"
 
-What a list has stays in it, so that its versions compare; ``--anew`` chooses all cases again. Several reports tell more: runs with a warm cache
-the seconds of the cases, a run of the standard tier beside runs of new cases (-k) what the list lacks, without a full run.
+Cases stay in a list, so that its versions compare; ``--anew`` chooses all cases again. Several reports can be combined.
+Runs with a warm cache give the seconds of the cases. A run of the standard tier and runs of new cases (-k) together
+show what the list lacks, without a full run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SMOKE_AIMS = ("function", "solver")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Choose; return 0, or 2 where the lists cannot follow from the reports."""
+    """Choose the cases. Return 0, or 2 if the lists cannot follow from the reports."""
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.tiers", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "reports", type=Path, nargs="+", metavar="DIR", help="folder of the report of a full run with --solvers all"
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         read = [read_json(folder / "compliance.json") for folder in wanted.reports]
         files = [folder / KERNELS_FILE for folder in wanted.reports]
-        tables = [json.loads(path.read_bytes()) for path in files if path.exists()]  # none of cases that launch nothing
+        # Runs whose cases launch nothing have no such file.
+        tables = [json.loads(path.read_bytes()) for path in files if path.exists()]
         known = candidates(read, tables)
         standard = updated(STANDARD, known, aims(known), wanted)
         inside = {case: known[case] for case in standard.cases if case in known}
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def updated(name: str, known: dict[str, Candidate], needs: set[Aim], wanted: argparse.Namespace) -> Tier:
-    """Return a tier that shows what is needed, written where that is wanted."""
+    """Return a tier that shows what is needed, and write it if wanted."""
     path = path_of(name)
     old = parsed(name, json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Tier(name, (), ())
     have = [] if wanted.anew else [case for case in old.cases if case in known]

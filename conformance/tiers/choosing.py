@@ -1,4 +1,4 @@
-"""The choice of cases that show everything a full run shows, at least cost."""
+"""Choose cases that show everything a full run shows, at the least cost."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Candidate:
 
 
 def candidates(reports: Iterable[Report], launches: Iterable[Mapping[str, Any]]) -> dict[str, Candidate]:
-    """Return the cases of full runs that passed everywhere or were skipped. A case has the least seconds of the runs, which may have compiled.
+    """Return the cases of full runs that passed everywhere or were skipped.
 
-    launches: the kernels.json of the runs: kernels, solvers and modules -> the ids of the cases that use them.
+    A case has its least seconds of all runs, because a run may include compiling. launches: the kernels.json of the
+    runs: kernels, solvers and modules -> ids of the cases that use them.
     """
     found: dict[str, Candidate] = {}
     seconds: dict[tuple[str, str], float] = {}
@@ -42,7 +43,7 @@ def candidates(reports: Iterable[Report], launches: Iterable[Mapping[str, Any]])
                 continue
             made = found.setdefault(case.id, Candidate())
             made.shows |= {("clause", case.subject, clause) for clause in case.clauses}
-            # The function that is named by the id alone may be one that the document says nothing about.
+            # A function that only the id names may be one that the document says nothing about.
             names = {
                 case.id.partition("[")[2].removesuffix("]"),
                 *(clause.partition("/")[0] for clause in case.clauses),
@@ -70,9 +71,11 @@ def aims(known: Mapping[str, Candidate]) -> set[Aim]:
 
 
 def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] = ()) -> list[str]:
-    """Return cases that together show what is left, the most for its seconds first, beside those that are had already.
+    """Return cases that together show what is left, beside those already in ``have``; the best value per second comes
+    first.
 
-    A module that another chosen case needs costs nothing more. A case whose aims others show, too, is left out at the end.
+    A module that another chosen case needs costs nothing more. A case whose aims others also show is left out at the
+    end.
     """
     kept = [case for case in have if case in known]
     had: set[Aim] = union(known[case].shows for case in kept)
@@ -93,7 +96,7 @@ def chosen(known: Mapping[str, Candidate], left: set[Aim], have: Iterable[str] =
 
 
 def needed(known: Mapping[str, Candidate], picked: Iterable[str], wanted: set[Aim]) -> list[str]:
-    """Return the cases of those picked without which something that is wanted would not be shown; the dearest are tried first."""
+    """Return the picked cases that are necessary to show everything wanted; the most expensive are tried first."""
     left = list(picked)
     counts = Counter(aim for case in left for aim in known[case].shows & wanted)
     for case in sorted(left, key=lambda case: -known[case].seconds - MODULE_SECONDS * len(known[case].modules)):
@@ -109,6 +112,6 @@ def union(sets: Iterable[Iterable[T]]) -> set[T]:
 
 
 def cost_of(known: Mapping[str, Candidate], cases: Iterable[str]) -> tuple[float, int]:
-    """Return (seconds of the cases without compiling, kernel modules that they need)."""
+    """Return (seconds of the cases without compiling, number of kernel modules they need)."""
     picked = [known[case] for case in cases if case in known]
     return sum(made.seconds for made in picked), len(union(made.modules for made in picked))
