@@ -1,1 +1,1 @@
-"""Programs of other people: run on this library, or judged on the library that they were written for."""
+"""Run other people's programs on this library, or judge them on the library they were written for."""

@@ -1,4 +1,4 @@
-"""Runs a command with variables of its own and learns whether it called the library."""
+"""Run a command with its own environment variables, and check whether it called the library."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(command: list[str], program: Path, variables: Mapping[str, str], name: str) -> int:
-    """Run the command and return its exit status, 128 more than the signal that ended it; say where it called nothing.
+    """Run the command and return its exit status, or 128 plus the signal that ended it. Print a note if it called
+    nothing.
 
-    variables: of the environment, for the command alone. name: of the command of ours, for what it says.
+    variables: environment variables for the command alone. name: our command, for messages.
     """
     with tempfile.TemporaryDirectory(prefix="dualdnn-") as folder:
         served = Path(folder) / "served"
@@ -39,7 +40,7 @@ def run(command: list[str], program: Path, variables: Mapping[str, str], name: s
 
 
 def _awaited(child: subprocess.Popen[bytes]) -> int:
-    """The status of a child, which gets the signals that would end us."""
+    """Return the status of a child, after forwarding signals that would end this process."""
     handlers = {number: signal.signal(number, lambda given, _: child.send_signal(given)) for number in FORWARDED}
     try:
         return child.wait()

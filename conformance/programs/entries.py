@@ -1,4 +1,4 @@
-"""Judges some entries of the batch of a call of another library, and reads no more memory than these have."""
+"""Judge some batch entries of another library's call, reading only their memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from dualdnn.reference.judge import Verdict
 from .watch import SMALL
 
 Array = np.ndarray[Any, Any]
-PORTION = 2**19  # bytes of the entries that are judged of a call
+PORTION = 2**19  # bytes of the judged entries of a call
 
 
 def chosen_of(operation: Operation, number: int) -> tuple[int, ...] | None:
-    """Return some entries of the batch, those that follow for the next number, until each had its turn; None where all are judged: of small calls, and where entries depend on others."""
+    """Return some entries of the batch, different ones for each call number until all had a turn.
+
+    Return None where all are judged: in small calls, and where entries depend on each other.
+    """
     batch = entries.batch_of(operation)
     if batch < 2 or (size := entries.bytes_of_entries(operation)) <= SMALL:
         return None
@@ -32,8 +35,10 @@ def chosen_of(operation: Operation, number: int) -> tuple[int, ...] | None:
 
 
 class EntriesWatch:
-    """One call: made before it, ``finish`` after it. operands: name -> address and bytes of what is looked at. read: copies so many bytes from
-    an address."""
+    """Watch one call: created before it, ``finish`` after it.
+
+    operands: name -> address and bytes to examine. read: copies bytes from an address.
+    """
 
     def __init__(
         self,
@@ -47,14 +52,17 @@ class EntriesWatch:
         self.before = self._contents()
 
     def finish(self, kept: Mapping[str, Array]) -> Verdict:
-        """Judge what the call has written for these entries. kept: what the reference keeps of the same entries, by raw input."""
+        """Judge what the call wrote for these entries.
+
+        kept: raw input -> what the reference keeps of the same entries.
+        """
         return judge(self.cut.operation, self.before, self._contents(), kept)
 
     def _numbers(self, name: str) -> Array:
         return self.read(*self.operands[name]).view(NUMPY_TYPES[self.whole.tensor(name).scalar_type])
 
     def _contents(self) -> dict[str, Array]:
-        """Return the bytes of each operand of the smaller call; operands at one address are one array."""
+        """Return the bytes of each operand of the smaller call; operands at one address share one array."""
         made: dict[tuple[int, bytes], Array] = {}
         found = {}
         for name, (address, size) in self.operands.items():

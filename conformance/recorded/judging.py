@@ -1,4 +1,4 @@
-"""Decides whether a recorded call and what we make of it agree."""
+"""Decide whether a recorded call and our result agree."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ AGREES, SKIPPED, STATUS, OUTPUTS, RESULT, WRONG = "agrees", "skipped", "status",
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one record.
+    """Hold the finding on one record.
 
-    kind: agrees; skipped (``text`` says why); status, outputs, result: the recorded library and we differ in it;
-    wrong: what our subject computed is not within the bound around the exact result, which nothing excuses.
-    ours, theirs: the statuses, without CUDNN_STATUS_. clause: what our refusal cites.
+    kind: "agrees"; "skipped" with the reason in ``text``; "status", "outputs" or "result" if the recorded library and
+    ours differ in it. "wrong" means that our result is outside the bound around the exact one, which nothing excuses.
+    ours, theirs: the statuses, without CUDNN_STATUS_. clause: the clause that our refusal cites.
     """
 
     record: Record
@@ -37,8 +37,8 @@ class Finding:
     clause: str | None = None
     operation: Operation | None = None
     error_ratio: float = 0.0
-    result: Any = None  # what our call returned, as records hold it
-    before: Mapping[str, Block] = field(default_factory=dict)  # the operands as they were before our call
+    result: Any = None  # result of our call, in the form of records
+    before: Mapping[str, Block] = field(default_factory=dict)  # operands before our call
 
     def __str__(self) -> str:
         what = self.operation if self.operation is not None else self.record
@@ -47,8 +47,10 @@ class Finding:
 
 
 def examine(record: Record, recording: Recording, replayer: Replayer) -> Finding:
-    """Make the call again. Without computing, the recorded outputs are judged; with it, ours are judged and compared
-    with the recorded ones."""
+    """Repeat the call.
+
+    Without computing, the recorded outputs are judged. Otherwise ours are judged and compared with the recorded ones.
+    """
     try:
         outcome = replayer(record)
     except NotReplayable as reason:
@@ -73,12 +75,12 @@ def examine(record: Record, recording: Recording, replayer: Replayer) -> Finding
 
 
 def by_operand(operation: Operation, memory: Mapping[str, Block]) -> dict[str, Block]:
-    """The memory of parameters by the operands that they pass."""
+    """Return the memory of parameters by the operands that they pass."""
     return {operation.parameters.get(name, name): content for name, content in memory.items()}
 
 
 def equal_results(one: Any, other: Any) -> bool:
-    """Whether two results are the same, element by element; NaN is the same as NaN."""
+    """Return whether two results are equal, element by element; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(equal_results(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -89,7 +91,7 @@ def equal_results(one: Any, other: Any) -> bool:
 
 
 def _our_fault(outcome: Outcome) -> tuple[str, float]:
-    """What is wrong with the outputs of our subject; (empty, error/bound) where nothing is."""
+    """Return what is wrong with our subject's outputs, and error/bound. The text is empty if nothing is wrong."""
     problems = list(outcome.problems)
     if outcome.operation is None:
         changed = [name for name, now in outcome.after.items() if not np.array_equal(now, outcome.before[name])]
@@ -100,7 +102,7 @@ def _our_fault(outcome: Outcome) -> tuple[str, float]:
 
 
 def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, str, float]:
-    """(kind, text, error/bound) of what the library returned and computed beside ours."""
+    """Return (kind, text, error/bound) of the comparison of the library's results with ours."""
     if record.result is not None and not equal_results(encoded(outcome.result), record.result):
         return RESULT, f"{record.result} was recorded, ours is {encoded(outcome.result)}", 0.0
     if outcome.operation is None:
@@ -108,7 +110,7 @@ def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, st
     recorded = by_operand(outcome.operation, recorded_after(record))
     kept = {name: recorded[name] for name in outcome.operation.operands if name in recorded}
     if any(name not in kept for name in outcome.operation.outputs):
-        return AGREES, "", 0.0  # the status is all that was recorded
+        return AGREES, "", 0.0  # Only the status was recorded.
     if computed:
         apart = differing(outcome.operation, outcome.before, outcome.after, kept)
         return (OUTPUTS if apart else AGREES), apart, 0.0
@@ -119,7 +121,7 @@ def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, st
 def differing(
     operation: Operation, before: Mapping[str, Block], one: Mapping[str, Block], other: Mapping[str, Block]
 ) -> str:
-    """Where two results are further apart than two values within the bound around the exact one can be; else empty."""
+    """Return where two results are further apart than two values within the bound can be, or an empty text."""
     found = []
     for name, exact in evaluate(operation, before).items():
         if name not in one or name not in other:

@@ -1,4 +1,4 @@
-"""Recordings in memory, and reading and writing their files."""
+"""Hold recordings in memory, and read and write their files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _RECORD_KEYS = {"id", "function", "status", "arguments", "memory", "result", "no
 _VALUE_KEYS = (
     {"handle"}, {"descriptor", "calls"}, {"memory", "offset", "bytes"}, {"memory_of"}, {"required", "was"}, {"unrecorded"},
 )  # fmt: skip
-# Version 9 groups its statuses: the thousands tell the documented status.
+# Version 9 groups its statuses: the thousands give the documented status.
 _FAMILIES = {1: "NOT_INITIALIZED", 2: "BAD_PARAM", 3: "NOT_SUPPORTED", 4: "INTERNAL_ERROR", 5: "EXECUTION_FAILED"}
 
 
 class RecordingError(ValueError):
-    """A file that is no recording, or a record that makes no sense: names the file, the record and the value."""
+    """Report a file that is no recording, or an invalid record, by file, record and value."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One recorded call. ``arguments`` is None for an experiment that is no single documented call."""
+    """Hold one recorded call. ``arguments`` is None for an experiment that is no single documented call."""
 
     id: str
     function: str
@@ -48,23 +48,23 @@ class Record:
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
-        """The documented functions that the call and its preparation need."""
+        """Return the documented functions that the call and its preparation need."""
         return tuple(dict.fromkeys((self.function, *_setters(self.arguments))))
 
     @cached_property
     def incomplete(self) -> str:
-        """What of the call was not kept; empty when it can be made again."""
+        """Return what was not kept of the call; empty if it can be repeated."""
         return next(iter(_unrecorded(self.arguments)), "")
 
     def __str__(self) -> str:
-        """The call on one line."""
+        """Return the call on one line."""
         if self.arguments is None:
             return f"{self.function}, probe {json.dumps(self.probe)}"
         return f"{self.function}({', '.join(f'{name}={value_text(value)}' for name, value in self.arguments.items())})"
 
 
 def _unrecorded(value: Any) -> Iterable[str]:
-    """What is missing inside a value."""
+    """Yield what is missing inside a value."""
     if isinstance(value, Mapping):
         if "unrecorded" in value:
             yield str(value["unrecorded"])
@@ -76,7 +76,7 @@ def _unrecorded(value: Any) -> Iterable[str]:
 
 
 def _setters(value: Any) -> Iterable[str]:
-    """The functions that fill the descriptors inside a value."""
+    """Yield the functions that fill the descriptors inside a value."""
     if isinstance(value, Mapping):
         if "calls" in value:
             yield from (name for name, _ in value["calls"])
@@ -89,7 +89,7 @@ def _setters(value: Any) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Recording:
-    """The records of one file."""
+    """Hold the records of one file."""
 
     name: str
     library: str
@@ -101,7 +101,7 @@ class Recording:
         return status_of(record.status, self.library_version)
 
     def find(self, record_id: str) -> Record:
-        """The record with this id; ``RecordingError`` where there is none."""
+        """Return the record with this id. Raises ``RecordingError`` if there is none."""
         for record in self.records:
             if record.id == record_id:
                 return record
@@ -109,7 +109,7 @@ class Recording:
 
 
 def status_of(number: int, library_version: int) -> cudnnStatus_t:
-    """The documented status that a library of this version means: 2xxx is BAD_PARAM from version 9 on."""
+    """Return the documented status for a library version's number: 2xxx is BAD_PARAM from version 9 on."""
     if number == 0 or library_version < 90000:
         try:
             return cudnnStatus_t(number)
@@ -122,7 +122,7 @@ def status_of(number: int, library_version: int) -> cudnnStatus_t:
 
 
 def value_text(value: Any) -> str:
-    """A value of a record for reading."""
+    """Return a value of a record as readable text."""
     if not isinstance(value, dict):
         return str(value).replace("'", "")
     if "descriptor" in value:
@@ -140,17 +140,17 @@ def value_text(value: Any) -> str:
 
 @cache
 def load_recording(path: str | Path) -> Recording:
-    """The recording in a file; ``RecordingError`` says what is wrong with it."""
+    """Return the recording in a file. Raises ``RecordingError`` that says what is wrong with it."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is no file: a recording is an .npz file of dualdnn conformance --record")
-    if not is_zipfile(path):  # NumPy would advise to load it unsafely
+    if not is_zipfile(path):  # NumPy would advise to load it unsafely.
         raise RecordingError(f"{path.name} is no recording: not an .npz file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             calls, memory, offsets = (archive[name] for name in ("calls", "memory", "offsets"))
         header = json.loads(calls.tobytes().decode("utf-8"))
-    except Exception as error:  # whatever NumPy, zip files and JSON make of damaged files
+    except Exception as error:  # NumPy, zip files and JSON raise many errors for damaged files.
         raise RecordingError(f"{path.name} is no recording: {error}") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise RecordingError(f"{path.name} is no recording: its format is not {FORMAT!r}")
@@ -173,12 +173,12 @@ def load_recording(path: str | Path) -> Recording:
 
 
 def packaged_recordings() -> list[Path]:
-    """The recordings that come with the package."""
+    """Return the recordings that come with the package."""
     return sorted(Path(__file__).parent.glob("*.npz"))
 
 
 class _Blocks:
-    """The distinct blocks of a file."""
+    """Hold the distinct blocks of a file."""
 
     def __init__(self, name: str, memory: Block, offsets: np.ndarray[Any, Any]) -> None:
         ordered = offsets.ndim == 1 and offsets.size > 0 and offsets[0] == 0 and bool(np.all(np.diff(offsets) >= 0))
@@ -216,7 +216,7 @@ def _decoded(entry: dict[str, Any], blocks: _Blocks, where: str) -> Record:
 
 
 def _check_call(function: str, arguments: Any, memory: tuple[Any, ...], where: str, own: int = 0) -> None:
-    """Documented names, each once; ``own`` is 1 where the filled descriptor is left out."""
+    """Check that a call has each documented name once. ``own`` is 1 if the filled descriptor is left out."""
     if function not in functions():
         raise RecordingError(f"{where}: {function!r} is no function of the document")
     documented = {parameter.name for parameter in functions()[function].arguments}
@@ -246,7 +246,7 @@ def _check_value(value: Any, memory: tuple[Any, ...], where: str) -> None:
 
 
 class BlockWriter:
-    """Collects distinct blocks of memory."""
+    """Collect distinct blocks of memory."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Records the calls that cases make on a subject, in the format of the package."""
+"""Record the calls that cases make on a subject, in the format of the package."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dualdnn.api.status import CudnnError
 from .model import Block, Record, load_recording, save_recording
 from .replay import REQUIREMENTS, SCRATCH, asked, encoded
 
-# Calls that make and destroy the handle, and what differs between libraries by its nature.
+# These calls make or destroy the handle, or differ between libraries by nature.
 NOT_RECORDED = ("cudnnCreate", "cudnnDestroy", "cudnnGetVersion", "cudnnGetCudartVersion", "cudnnGetProperty")
 SETTERS = ("cudnnSet", "cudnnInit", "cudnnDerive", "cudnnRestore")
 
 
 class Recorder:
-    """The functions of a subject; every call of a documented one is recorded on its way.
+    """Wrap the functions of a subject, and record every documented call.
 
-    Calls that differ in nothing are kept once. What cannot be written down (a destroyed descriptor, a callback) is
-    recorded as such.
+    Identical calls are kept once. Arguments that cannot be written (a destroyed descriptor, a callback) are recorded as
+    such.
     """
 
     def __init__(self, cudnn: Any) -> None:
@@ -49,7 +49,7 @@ class Recorder:
         parameters = functions()[name].arguments
         given = dict(zip((p.name for p in parameters), args, strict=False)) | kwargs
         if len(args) + len(kwargs) != len(parameters) or len(given) != len(parameters):
-            return function(*args, **kwargs)  # no documented call
+            return function(*args, **kwargs)  # This is not a documented call.
         call = _Call(self, name, parameters, given)
         try:
             result = function(*args, **kwargs)
@@ -61,7 +61,7 @@ class Recorder:
         return result
 
     def _remember(self, call: _Call, result: Any) -> None:
-        """What is known of the descriptors after a call that succeeded."""
+        """Record what is known of the descriptors after a successful call."""
         if call.name.startswith(("cudnnCreate", "cudnnBackendCreate")) and result is not None:
             self._filled[id(result)] = (result, [])
         if call.name.startswith("cudnnDestroy"):
@@ -75,7 +75,8 @@ class Recorder:
                 continue
             given = {other: _portable(value) for other, value in call.arguments.items() if other != name}
             step = [call.name, given]
-            replaces = None not in given.values()  # with NULL, a library may keep what an earlier call has set
+            # A library may keep an earlier call's setting where the argument is NULL.
+            replaces = None not in given.values()
             if replaces and known[1] and known[1][-1][0] == call.name:
                 known[1].pop()
             known[1].append(step)
@@ -86,14 +87,14 @@ class Recorder:
         self._records.setdefault(key, record)
 
     def described(self, value: Any, parameter: Parameter) -> Any:
-        """A descriptor argument."""
+        """Return the record of a descriptor argument."""
         known = self._filled.get(id(value))
         if known is None or known[0] is not value:
             return {"unrecorded": "a descriptor that was destroyed or not made by this subject"}
         return {"descriptor": parameter.base_type, "calls": [[name, dict(given)] for name, given in known[1]]}
 
     def required(self, function: str, parameter: Parameter, given: dict[str, Any]) -> int | None:
-        """The size that the subject's own query asks for."""
+        """Return the size that the subject's own query asks for."""
         query = REQUIREMENTS.get((function, parameter.name))
         if query is None:
             return None
@@ -104,7 +105,7 @@ class Recorder:
 
 
 class _Call:
-    """One call: its arguments in the form of a record, and its memory as it is before it."""
+    """Hold one call: its arguments in the form of a record, and its memory before the call."""
 
     def __init__(self, recorder: Recorder, name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> None:
         self.recorder, self.name, self.given = recorder, name, given
@@ -121,13 +122,13 @@ class _Call:
         return Record("", self.name, status, self.arguments, tuple(zip(self.before, after, strict=True)), kept)
 
     def filled(self) -> list[str]:
-        """The descriptors that this setter fills."""
+        """Return the descriptors that this setter fills."""
         kinds = [p for p in self.parameters if p.base_type.startswith("cudnn") and p.base_type.endswith("Descriptor_t")]
         outputs = [p.name for p in kinds if p.direction != "in"]
         return outputs or [p.name for p in kinds[:1]]
 
     def _pieces(self) -> dict[str, tuple[int, int, Any]]:
-        """Device parameter -> (address, bytes, the argument), where both are known."""
+        """Return device parameter -> (address, bytes, the argument), where both are known."""
         found = {}
         for parameter in self.parameters:
             value = self.given[parameter.name]
@@ -138,7 +139,7 @@ class _Call:
         return found
 
     def _contents(self) -> list[Block]:
-        """The bytes of every span of memory."""
+        """Return the bytes of every span of memory."""
         contents = [np.zeros(end - start, np.uint8) for start, end in self.spans]
         for address, size, value in self.pieces.values():
             index = next(i for i, (start, end) in enumerate(self.spans) if start <= address and address + size <= end)
@@ -175,7 +176,7 @@ class _Call:
 
 
 def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans (start, end) of pieces (address, size) that overlap."""
+    """Return spans (start, end) of overlapping pieces (address, size)."""
     spans: list[tuple[int, int]] = []
     for address, size in sorted(pieces):
         if spans and address < spans[-1][1]:
@@ -186,7 +187,7 @@ def _merged(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _place(value: Any) -> tuple[int | None, int]:
-    """(address, bytes) of device memory; address None where the size is not known."""
+    """Return (address, bytes) of device memory; the address is None if the size is unknown."""
     if isinstance(value, np.ndarray):
         return value.ctypes.data, value.nbytes
     address, size = getattr(value, "address", None), getattr(value, "nbytes", None)
@@ -194,7 +195,7 @@ def _place(value: Any) -> tuple[int | None, int]:
 
 
 def _read(value: Any, address: int, size: int, handle: Any) -> Block:
-    """The bytes of device memory."""
+    """Return the bytes of device memory."""
     if isinstance(value, np.ndarray):
         return np.frombuffer(value.tobytes(), np.uint8)
     if hasattr(value, "to_host"):
@@ -213,7 +214,7 @@ def _enumerator(base: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number, or numbers; everything else was not kept."""
+    """Return a number or numbers; everything else is marked as not recorded."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(item) for item in value]
     if isinstance(value, (int, np.integer)):
@@ -224,13 +225,15 @@ def _plain(value: Any) -> Any:
 
 
 def _portable(value: Any) -> Any:
-    """An argument as part of another record, which does not have this call's memory."""
+    """Return an argument for another record, which does not have this call's memory."""
     lost = isinstance(value, dict) and ("memory" in value or "memory_of" in value)
     return {"unrecorded": "memory of an earlier call"} if lost else value
 
 
 def _unwritable(value: Any) -> bool:
-    """Whether a result is no number, name, list or object of them (a created descriptor, a handle)."""
+    """Return whether a result is anything but numbers, names, lists and objects of them (a created descriptor,
+    a handle).
+    """
     if isinstance(value, dict):
         return any(map(_unwritable, value.values()))
     if isinstance(value, list):
@@ -251,7 +254,10 @@ def save(path: Path, subject: Any, records: Iterable[Record]) -> None:
 
 
 def merge(path: Path, parts: list[Path]) -> int:
-    """One recording of the parts that several processes have written, which are removed; returns how many records."""
+    """Merge the parts that several processes wrote into one recording, and remove them.
+
+    Return the number of records.
+    """
     loaded = [load_recording(part) for part in parts]
     if not loaded:
         return 0

@@ -1,4 +1,4 @@
-"""Makes recorded calls again, through the documented functions of a subject."""
+"""Repeat recorded calls through the documented functions of a subject."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dualdnn.api.status import CudnnError
 from ..trial import GUARD, PATTERN, POISON
 from .model import ENUMERATORS, Block, Record
 
-CREATORS = {"cudnnBackendDescriptor_t": "cudnnBackendCreateDescriptor"}  # all others: cudnnCreate + type - _t
-# Size argument -> the query that says how much is needed; the query's arguments are those of the call.
+CREATORS = {"cudnnBackendDescriptor_t": "cudnnBackendCreateDescriptor"}  # all other types use cudnnCreate + type - _t
+# size argument -> query of the needed size; the query takes the call's arguments
 REQUIREMENTS = {
     ("cudnnReduceTensor", "indicesSizeInBytes"): "cudnnGetReductionIndicesSize",
     ("cudnnReduceTensor", "workspaceSizeInBytes"): "cudnnGetReductionWorkspaceSize",
 }
-# Memory that holds nothing before the call and nothing of use after it -> its size argument.
+# memory without useful contents before or after the call -> its size argument
 SCRATCH = {("cudnnReduceTensor", "workspace"): "workspaceSizeInBytes"}
 for _call in ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"):
     REQUIREMENTS[f"cudnn{_call}", "workSpaceSizeInBytes"] = f"cudnnGet{_call}WorkspaceSize"
@@ -40,7 +40,7 @@ for _call, _size in (("cudnnCTCLoss", "workspaceSizeInBytes"), ("cudnnCTCLoss_v8
 
 
 def asked(query: str, function: str, given: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a query of sizes: those of the call that have its parameters' names, with or without "host", or types."""
+    """Return the arguments of a size query: those of the call with the same names, with or without "host", or types."""
     types = {p.base_type: given[p.name] for p in functions()[function].arguments if p.name in given}
     found = []
     for parameter in functions()[query].arguments:
@@ -53,15 +53,15 @@ TOO_SMALL = re.compile(r"\d+ bytes, .*needed")
 
 
 class NotReplayable(Exception):
-    """The record does not hold what the call needs, or the subject lacks a function: the text says which."""
+    """Say what the record or the subject lacks for the call."""
 
 
 @dataclass
 class Outcome:
-    """What a subject did with a recorded call.
+    """Hold what a subject did with a recorded call.
 
-    before, after: documented parameter name -> bytes; parameters that share memory share the array. operation: what
-    the call asked of the backend, None for host calls and refused calls.
+    before, after: documented parameter name -> bytes; parameters that share memory share the array. operation: what the
+    call asked of the backend, None for host calls and refused calls.
     """
 
     status: cudnnStatus_t
@@ -74,8 +74,11 @@ class Outcome:
 
 
 class Replayer:
-    """Makes recorded calls on one of our backends. ``compute`` False stops before the backend runs: the answer of the
-    API (status, operation, result) without the work."""
+    """Repeat recorded calls on one of our backends.
+
+    ``compute`` False stops before the backend runs, and gives the API's answer (status, operation, result) without the
+    work.
+    """
 
     def __init__(self, cudnn: Any, handle: Any, compute: bool = True) -> None:
         self.cudnn, self.handle = cudnn, handle
@@ -83,7 +86,7 @@ class Replayer:
         handle.backend = self.observer
 
     def __call__(self, record: Record) -> Outcome:
-        """Make the call. ``NotReplayable`` where it cannot be made."""
+        """Make the call. Raises ``NotReplayable`` if it cannot be made."""
         return _Call(self, record).run()
 
     def function(self, name: str) -> Any:
@@ -92,7 +95,7 @@ class Replayer:
         return getattr(self.cudnn, name)
 
     def descriptor(self, type_name: str, calls: list[Any]) -> Any:
-        """A descriptor that these calls have filled."""
+        """Return a descriptor that these calls have filled."""
         descriptor = self.function(
             CREATORS.get(type_name, f"cudnnCreate{type_name.removeprefix('cudnn').removesuffix('_t')}")
         )()
@@ -104,7 +107,7 @@ class Replayer:
         return descriptor
 
     def value(self, value: Any) -> Any:
-        """A host argument."""
+        """Return a host argument."""
         if isinstance(value, str):
             return ENUMERATORS[value]
         if isinstance(value, list):
@@ -119,9 +122,10 @@ class Replayer:
 
 
 class LibraryReplayer(Replayer):
-    """Makes recorded calls on a shared library. Which operation a call stands for, our documented functions say, which do not compute it.
+    """Repeat recorded calls on a shared library.
 
-    knows_sizes: whether the library refuses memory that is too small, and may be given it.
+    Our documented functions tell which operation a call means, without computing it. knows_sizes: whether the library
+    refuses memory that is too small, so that it may receive it.
     """
 
     def __init__(self, cudnn: Any, handle: Any, dry: Replayer, knows_sizes: bool) -> None:
@@ -139,7 +143,7 @@ class LibraryReplayer(Replayer):
 
 
 class _Call:
-    """One recorded call on its way."""
+    """Hold one recorded call in progress."""
 
     def __init__(self, replayer: Replayer, record: Record) -> None:
         if record.arguments is None:
@@ -172,20 +176,23 @@ class _Call:
         return outcome
 
     def required(self, parameter: Parameter, value: Mapping[str, int]) -> int:
-        """Our required size plus the recorded difference."""
+        """Return our required size plus the recorded difference."""
         query = REQUIREMENTS.get((self.record.function, parameter.name))
         if query is None:
             raise NotReplayable(f"{parameter.name}: no query is known for it")
         call = self.replayer.function(query)
         try:
             needed = call(*asked(query, self.record.function, self.host))
-        except CudnnError:  # the call itself is to be refused, and says why
+        except CudnnError:  # The call itself must be refused, and says why.
             return value["was"]
         return max(0, needed + value["required"])
 
     def memories(self) -> list[Block]:
-        """The record's memory as it was before the call. What was not kept is poison, or where nothing is computed what
-        the recorded call left: its gaps may have held anything."""
+        """Return the record's memory before the call.
+
+        Memory that was not kept is poison. If nothing is computed, it is what the recorded call left, because gaps may
+        have held anything.
+        """
 
         def unknown(after: Block | None) -> Block:
             if after is not None and not self.replayer.observer.compute:
@@ -195,7 +202,7 @@ class _Call:
         return [unknown(after) if before is None else before.copy() for before, after in self.record.memory]
 
     def place(self) -> tuple[list[tuple[Any, Block]], dict[str, Any]]:
-        """Device memory between guard zones; (allocation, its bytes) of each, and the device arguments."""
+        """Place device memory between guard zones. Return (allocation, its bytes) of each, and the device arguments."""
         handle = self.replayer.handle
         buffers = [(handle.to_device(whole), whole) for whole in map(_guarded, self.memories())]
         placed: dict[str, Any] = {}
@@ -210,7 +217,7 @@ class _Call:
         return buffers, placed
 
     def collect(self, buffers: list[tuple[Any, Block]], outcome: Outcome) -> None:
-        """The bytes before and after, and what changed around them."""
+        """Collect the bytes before and after, and what changed around them."""
         before, after = self.memories(), []
         for index, (buffer, whole) in enumerate(buffers):
             now = buffer.to_host(np.uint8, whole.size)
@@ -222,7 +229,7 @@ class _Call:
         outcome.after = self.by_parameter(after) if after else outcome.before
 
     def by_parameter(self, memories: list[Block]) -> dict[str, Block]:
-        """Parameter -> its part of the memory; the same part is the same array."""
+        """Return parameter -> its part of the memory; the same part is the same array."""
         parts: dict[tuple[int, int, int], Block] = {}
         named = {}
         for name, value in self.arguments.items():
@@ -233,7 +240,7 @@ class _Call:
 
 
 def recorded_after(record: Record) -> dict[str, Block]:
-    """Parameter -> its bytes after the recorded call, where they were kept."""
+    """Return parameter -> its bytes after the recorded call, where they were kept."""
     kept = {index: after for index, (_, after) in enumerate(record.memory) if after is not None}
     parts: dict[tuple[int, int, int], Block] = {}
     named = {}
@@ -245,7 +252,7 @@ def recorded_after(record: Record) -> dict[str, Block]:
 
 
 def encoded(value: Any) -> Any:
-    """A result as records hold it: enumerators by name, named tuples as objects, tuples as lists."""
+    """Return a result in the form of records: enumerators by name, named tuples as objects, tuples as lists."""
     if isinstance(value, IntEnum):
         return value.name
     if hasattr(value, "_asdict"):
@@ -256,7 +263,7 @@ def encoded(value: Any) -> Any:
 
 
 class _Observer:
-    """A backend that remembers the operation of the last launch; passes everything on."""
+    """Remember the operation of the last launch on a backend, and forward everything to it."""
 
     def __init__(self, backend: Any, compute: bool) -> None:
         self.backend, self.compute = backend, compute

@@ -1,1 +1,1 @@
-"""Makes calls again that were saved, recorded or logged (``dualdnn replay``)."""
+"""Repeat calls that were saved, recorded or logged (``dualdnn replay``)."""

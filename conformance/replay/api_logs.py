@@ -1,9 +1,9 @@
-"""``dualdnn replay LOG``: the calls of an API log (cuDNN's or ours), made again with seeded data and judged.
+"""Repeat the calls of an API log (cuDNN's or ours) with seeded data, and judge them: ``dualdnn replay LOG``.
 
-A log says which function was called with which descriptors, numbers and addresses, not what lay in the memory. Calls that compute
-become operations, which any subject runs on seeded inputs; calls that set descriptors are held to the document. What cannot be made
-again is named with its line and the reason, and skipped: calls that the log breaks off, lines of somebody else, values that a log
-does not have.
+A log says which function was called with which descriptors, numbers and addresses, but not the contents of memory.
+Computing calls become operations, which any subject runs on seeded inputs. Calls that set descriptors are checked
+against the document. Calls that cannot be repeated are skipped, with line and reason: truncated calls, foreign lines,
+values that a log lacks.
 """
 
 from __future__ import annotations
@@ -67,15 +67,18 @@ from .log_forms import (
 )
 
 FOREIGN_SHOWN = 5
-LARGEST = 1 << 28  # bytes of the operands of a call that is made again
-LOOK = "location"  # the log names where a value is, not the value
-LONGEST = 1 << 16  # characters of a line; longer ones are none of a log
+LARGEST = 1 << 28  # bytes of the operands of a repeated call
+LOOK = "location"  # kind of an argument: the log has the location of a value, not the value
+LONGEST = 1 << 16  # characters of a line; longer lines are not from a log
 
 
 @dataclass
 class Logged:
-    """One call of a log. arguments: name -> (type, value); of a descriptor the value is a dictionary of its fields, or the text
-    of a specification. problem: why it cannot be made again."""
+    """Hold one call of a log.
+
+    arguments: name -> (type, value). The value of a descriptor is a dictionary of its fields, or the text of a
+    specification. problem: why the call cannot be repeated.
+    """
 
     line: int
     function: str
@@ -84,7 +87,10 @@ class Logged:
     problem: str = ""
 
     def takes(self, text: str, depth: int) -> bool:
-        """Add a line to the call, or to the descriptor that its last argument is; False where it is none of its lines."""
+        """Add a line to the call, or to a descriptor as its last argument.
+
+        Return False for a line of something else.
+        """
         _, last = list(self.arguments.values())[-1] if self.arguments else ("", None)
         into = last if depth > 4 and isinstance(last, dict) else self.arguments
         told: tuple[str, Any]
@@ -101,7 +107,7 @@ class Logged:
 
     @property
     def passed_over(self) -> bool:
-        """Whether the call neither sets anything nor computes: objects made and destroyed, queries."""
+        """Return whether the call neither sets anything nor computes: creation, destruction, queries."""
         parameters = functions()[self.function].parameters
         sets = self.function.startswith("cudnnSet") and any(p.base_type in DESCRIPTORS for p in parameters)
         return not sets and not any(p.memory == "device" for p in parameters)
@@ -112,7 +118,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class Asked:
-    """An operation, and which of its operands are one memory: (operand, the first that has it)."""
+    """Hold an operation, and pairs of operands with the same memory: (operand, the first that has it)."""
 
     operation: Operation
     aliases: tuple[tuple[str, str], ...]
@@ -130,7 +136,7 @@ class Asked:
 
     @property
     def obstacle(self) -> str:
-        """Why no seeded data can stand for the memory of the program; empty where it can."""
+        """Return why seeded data cannot replace the program's memory; empty if it can."""
         o = self.operation
         for name in o.raw:
             if name in o.inputs and not isinstance(getattr(o, o.raw[name]), TensorSpec):
@@ -141,16 +147,16 @@ class Asked:
 
 @dataclass
 class Log:
-    """The calls of a log, and the lines that belong to none."""
+    """Hold the calls of a log, and the lines that belong to none."""
 
     calls: list[Logged]
     foreign: list[tuple[int, str]]
     releases: tuple[str, ...] = ()
-    messages: int = 0  # errors and warnings, which have the header of a call
+    messages: int = 0  # number of errors and warnings, which have the header of a call
 
 
 def read_log(lines: Iterable[str]) -> Log:
-    """Read the lines of a log, which may have anything between its calls, and those of several processes among each other."""
+    """Read the lines of a log. Other text may come between calls, and lines of several processes may be mixed."""
     calls: list[Logged] = []
     foreign: list[tuple[int, str]] = []
     open_calls: dict[str, Logged] = {}  # process, as the line names it -> its last call
@@ -179,7 +185,7 @@ def read_log(lines: Iterable[str]) -> Log:
             else:
                 calls.append(current)
             continue
-        call = open_calls.get(origin) or open_calls.get(last)  # numbers in front of lines may count them
+        call = open_calls.get(origin) or open_calls.get(last)  # A number in front of a line may only count the lines.
         if call is not None and BEHIND.match(text):
             call.complete = True
         elif call is None or call.complete or depth == 0 or not call.takes(text.strip(), depth):
@@ -191,18 +197,21 @@ def read_log(lines: Iterable[str]) -> Log:
 
 
 class UnknownRelease(ValueError):
-    """A log of a release whose logs are not read."""
+    """Report a log of a release whose logs cannot be read."""
 
     def __init__(self, release: str) -> None:
         super().__init__(f"a log of cuDNN {release}, whose form is not known: those of releases 7, 8 and 9 are read")
 
 
 class Unreadable(Exception):
-    """Why a call of a log cannot be made again."""
+    """Say why a call of a log cannot be repeated."""
 
 
 def _number(text: str, kind: str = "") -> Any:
-    """A number, or several; of an enumerator or of flags the number behind their names. kind: the type in C that holds each."""
+    """Return a number, or several; for an enumerator or flags, the number after their names.
+
+    kind: the C type of each number.
+    """
     value = _any_number(text)
     least, greatest = RANGES.get(kind.strip(), WIDEST)
     for each in value if isinstance(value, tuple) else (value,):
@@ -229,14 +238,14 @@ def _any_number(text: str) -> Any:
 
 
 def _enumerator(kind: str, text: str) -> Any:
-    """An enumerator by its number, which stands behind its name, or alone."""
+    """Return an enumerator by its number, which follows its name or is alone."""
     if not (NUMBERED.fullmatch(text) or re.fullmatch(r"-?\d+", text)):
         raise Unreadable(f"{_shown(text)} is no enumerator of {kind}")
     return _number(text, "int")
 
 
 class Fields:
-    """The fields of a descriptor as cuDNN logs them."""
+    """Hold the fields of a descriptor as cuDNN logs them."""
 
     def __init__(self, kind: str, fields: Mapping[str, tuple[str, Any]]) -> None:
         self.kind, self.fields = kind, fields
@@ -254,7 +263,7 @@ class Fields:
         return tuple(found)[:count] if isinstance(found, tuple) else (found,)
 
     def member(self, name: str, kind: str) -> Any:
-        """An enumerator of a type."""
+        """Return an enumerator of a type."""
         try:
             return ENUMERATIONS[kind](_enumerator(kind, self.text(name)))
         except ValueError:
@@ -266,7 +275,7 @@ def _tensor(f: Fields, _rank: int) -> TensorSpec:
 
 
 def _filter(f: Fields, _rank: int) -> FilterSpec:
-    """The channels of a vectorised filter are counted in vectors."""
+    """Return the specification; a log counts the channels of a vectorised filter in vectors."""
     data_type, (outputs, inputs, *spatial) = f.member("dataType", "cudnnDataType_t"), f.numbers("dimA")
     dims = (outputs, inputs * vector_length(data_type), *spatial)
     return FilterSpec(data_type, f.member("format", "cudnnTensorFormat_t"), dims)
@@ -290,7 +299,7 @@ def _pooling(f: Fields, _rank: int) -> PoolingSpec:
 
 
 def _transform(f: Fields, rank: int) -> TransformSpec:
-    """The log has eight dimensions, the call's tensors say how many count."""
+    """Return the specification. The log has eight dimensions; the call's tensors say how many count."""
     return TransformSpec(
         f.member("destFormat", "cudnnTensorFormat_t"), f.numbers("padBeforeA", rank), f.numbers("padAfterA", rank),
         f.numbers("foldA", rank - 2), f.member("direction", "cudnnFoldingDirection_t"),
@@ -331,7 +340,7 @@ def _ctc_loss(f: Fields, _rank: int) -> CTCLossSpec:
     )  # fmt: skip
 
 
-# type of a descriptor -> its specification from the fields that cuDNN logs and the rank of the call's tensors
+# type of a descriptor -> function of (logged fields, rank of the call's tensors) that returns its specification
 DESCRIBED: dict[str, Callable[[Fields, int], Any]] = {
     "cudnnTensorDescriptor_t": _tensor,
     "cudnnFilterDescriptor_t": _filter,
@@ -347,17 +356,19 @@ DESCRIBED: dict[str, Callable[[Fields, int], Any]] = {
 
 
 class Reader:
-    """Makes the calls of a log on our documented functions, which say what they ask of a backend."""
+    """Make the calls of a log on our documented functions, which tell what they ask of a backend."""
 
     def __init__(self) -> None:
         self.memory = Memory()
         self.shadow = Shadow(self.memory)
         self.handle = Handle(self.shadow)
-        self.made: dict[str, Descriptor] = {}  # by the address in the log, and by the type the last one that was set
+        self.made: dict[str, Descriptor] = {}  # by the address in the log; also by type, for the last one that was set
 
     def __call__(self, call: Logged) -> Asked | None:
-        """Return what the call asks for, None for one that computes nothing. ``Unreadable`` says why it cannot be made,
-        ``CudnnError`` why the document refuses it."""
+        """Return what the call asks for, None if it computes nothing.
+
+        Raises ``Unreadable`` if it cannot be made, ``CudnnError`` if the document refuses it.
+        """
         if call.problem:
             raise Unreadable(call.problem)
         if call.function not in functions():
@@ -399,7 +410,7 @@ class Reader:
 
     @staticmethod
     def _logged(call: Logged, documented: Sequence[Parameter]) -> list[Parameter]:
-        """The parameters that the log has: cuDNN leaves out what a call fills or sets, and some others."""
+        """Return the parameters that the log has. cuDNN leaves out those that a call fills or sets, and some others."""
         target = Reader._target(call, documented)
         filled = {p.name for p in documented if p.base_type in DESCRIPTORS and (p.direction != "in" or p == target)}
         if target and [kind for kind, _ in call.arguments.values()][documented.index(target) :][:1] in (
@@ -415,13 +426,13 @@ class Reader:
 
     @staticmethod
     def _target(call: Logged, documented: Sequence[Parameter]) -> Parameter | None:
-        """The descriptor that a setter sets."""
+        """Return the descriptor that a setter sets."""
         kinds = (p for p in documented if p.base_type in DESCRIPTORS)
         return next(kinds, None) if call.function.startswith("cudnnSet") else None
 
     @staticmethod
     def _cut(function: str, values: dict[str, Any]) -> None:
-        """Leave of arrays the entries that count; what the log has behind them is a fault of its release."""
+        """Cut arrays to the entries that count; further entries are a fault of the log's release."""
         arrays, size = ENTRIES.get(function, ((), ""))
         for name in arrays:
             array, count = values.get(name), values.get(size)
@@ -434,7 +445,7 @@ class Reader:
     def _found(
         self, call: Logged, target: Parameter, given: Sequence[Any], parameters: Sequence[Parameter]
     ) -> Descriptor:
-        """The descriptor that a setter sets: a new one, or the one with its address, or the last of its type."""
+        """Return the descriptor that a setter sets: a new one, the one with its address, or the last of its type."""
         addresses = [
             value for p, (_, (kind, value)) in zip(parameters, given, strict=True) if p == target and kind == LOOK
         ]
@@ -459,7 +470,7 @@ class Reader:
         if kind == LOOK and value[1] in NULLS:
             return None
         if kind == LOOK and base in DESCRIPTORS and parameter.direction != "in":
-            return DESCRIPTORS[base]()  # the call fills it
+            return DESCRIPTORS[base]()  # The call fills this descriptor.
         if kind == LOOK:
             raise Unreadable(f"{name} is not in the log, only its address")
         if value in ("NULL_PTR", "NULL"):
@@ -516,7 +527,7 @@ class Reader:
 
 @dataclass
 class Summary:
-    """Say what became of the calls of a log."""
+    """Hold the results of a log's calls."""
 
     asked: dict[Asked, list[Logged]] = field(default_factory=dict)
     settings: int = 0
@@ -527,7 +538,7 @@ class Summary:
     skipped: dict[tuple[str, str], list[Logged]] = field(default_factory=dict)
 
     def lines(self, log: Log) -> Iterator[str]:
-        """Say what is in the log, and what of it is left out."""
+        """Yield lines on what is in the log, and what is left out."""
         computing = sum(map(len, self.asked.values()))
         yield (
             f"{len(log.calls)} calls: {computing} compute, {len(self.asked)} different ones; {self.settings} set descriptors; "
@@ -547,7 +558,7 @@ class Summary:
 
 
 def summarized(log: Log) -> Summary:
-    """The operations that the calls of a log ask for, each once."""
+    """Return the distinct operations that the calls of a log ask for."""
     read, found = Reader(), Summary()
     for call in log.calls:
         try:
@@ -558,7 +569,7 @@ def summarized(log: Log) -> Summary:
             found.refused.setdefault((call.function, str(error)), []).append(call)
         except Unreadable as reason:
             found.skipped.setdefault((call.function, str(reason)), []).append(call)
-        except Exception as error:  # a log can have anything
+        except Exception as error:  # A log can contain anything.
             found.skipped.setdefault((call.function, f"{type(error).__name__}: {error}"[:300]), []).append(call)
         else:
             if asked is not None:
@@ -571,20 +582,20 @@ def summarized(log: Log) -> Summary:
 
 
 def opened_log(path: Path) -> TextIO:
-    """Opens a log as text, whatever it holds; PowerShell writes UTF-16, and says so at the beginning."""
+    """Open a log as text, whatever it contains. PowerShell writes UTF-16 with a byte order mark."""
     with open(path, "rb") as file:
         wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return open(path, encoding="utf-16" if wide else "utf-8", errors="replace")
 
 
 def lines_of(file: TextIO) -> Iterator[str]:
-    """The lines of a file, the parts of those that no log has."""
+    """Yield the lines of a file, longer ones in parts."""
     while line := file.readline(2 * LONGEST):
         yield line
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is text with a call of a log in it. ``UnknownRelease`` where it has headers of another form."""
+    """Return whether a file is text with a call of a log. Raises ``UnknownRelease`` for headers of another form."""
     other = ""
     with opened_log(path) as file:
         for line in lines_of(file):
@@ -598,7 +609,10 @@ def is_log(path: Path) -> bool:
 
 
 def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: int) -> int:
-    """Make the calls of a log on each subject, and print what became of them; how many failed. ``ValueError`` where none can be judged."""
+    """Make the calls of a log on each subject, print the results, and return how many failed.
+
+    Raises ``ValueError`` if none can be judged.
+    """
     log = read_log(lines)
     found = summarized(log)
     print(*found.lines(log), sep="\n", flush=True)
@@ -612,7 +626,7 @@ def judge_log(lines: Iterable[str], subjects: Iterable[str], inputs: str, seed: 
         for asked, calls in found.asked.items():
             try:
                 result = attempt(caller, sized(caller, asked.operation), inputs, seed, dict(asked.aliases))
-            except Exception as error:  # the subject failed, or this machine has too little memory
+            except Exception as error:  # The subject failed, or this machine has too little memory.
                 failed.append((calls, asked, f"{type(error).__name__}: {error}"))
                 continue
             if not result.passed:

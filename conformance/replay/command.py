@@ -1,4 +1,4 @@
-"""Runs ``dualdnn replay``: a saved call, a recorded one, or those of an API log."""
+"""Run ``dualdnn replay``: repeat a saved call, a recorded one, or those of an API log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """A saved or recorded call, or the calls of a log, on every subject."""
+    """Repeat a saved or recorded call, or the calls of a log, on every subject."""
     if chosen.record:
         return _recorded_call(chosen)
     text = str(chosen.file)
@@ -55,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _attempts(
     chosen: argparse.Namespace, operation: Operation, memory: Mapping[str, Any] | None, aliases: Mapping[str, str]
 ) -> int:
-    """One operation on every subject; memory: the bytes of its operands, seeded ones where it is None."""
+    """Run one operation on every subject. ``memory`` has the bytes of its operands; None uses seeded ones."""
     print(operation)
     failures = 0
     for name in chosen.subject or ["reference", "accelerated"]:
@@ -69,7 +69,7 @@ def _attempts(
 
 
 def _recorded_call(chosen: argparse.Namespace) -> int:
-    """One record on every subject: what the subject makes of it and whether it agrees with what was recorded."""
+    """Repeat one record on every subject, and print whether the result agrees with the recorded one."""
     packaged = {path.stem: path for path in packaged_recordings()}
     recording = load_recording(packaged.get(str(chosen.file), chosen.file))
     record = recording.find(chosen.record)

@@ -1,4 +1,4 @@
-"""Describes how releases of cuDNN write their API logs, as data, and what their logs lack of the documented calls."""
+"""Describe as data how releases of cuDNN write their API logs, and what their logs lack of the documented calls."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import html
 import re
 
 READ = (7, 8, 9)  # releases whose logs are read
-# Releases 7 and 8 write "(v8907)", release 9 a second number behind: "(v91200 46)".
+# Releases 7 and 8 write "(v8907)"; release 9 adds a second number: "(v91200 46)".
 HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
-ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases, too
-# The mark of a line, behind whatever a collector or a quotation puts in front of it.
+ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases too
+# This matches the mark of a line, after any text that a collector or a quotation adds in front.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
-# Patterns find what terminals, web pages and Markdown put into a line; each has its replacement.
+# These patterns find what terminals, web pages and Markdown put into a line; each has its replacement.
 DRESSED = (
     (
         re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])"),
@@ -19,37 +19,37 @@ DRESSED = (
     ),  # colours, titles, character sets
     (re.compile(r"</?(?:a|b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)(?:\s[^<>]*)?/?>", re.IGNORECASE), ""),
     (re.compile(r"&(?:\w+|#\d+|#[xX][0-9a-fA-F]+);"), lambda found: html.unescape(found[0])),
-    (re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]"), ""),  # signs of no width, the mark of a file's beginning
-    (re.compile(r"[\u00a0\u2000-\u200a\u202f\u3000]"), " "),  # blanks that no program writes
+    (re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]"), ""),  # zero-width characters and the byte order mark
+    (re.compile(r"[\u00a0\u2000-\u200a\u202f\u3000]"), " "),  # spaces that no program writes
     (re.compile(r"\t"), "    "),
     (re.compile(r"\\([\\_*\[\]()#!>-])"), r"\1"),
 )
-# In front of a line's mark: the process that wrote it, as launchers, containers and the system's log name it.
+# The process that wrote a line is in front of its mark, as launchers, containers and the system's log name it.
 ORIGIN = re.compile(
     r"\[(?:[A-Za-z]+[ _:=-]?)?\d+(?:,\d+)?\]|\b(?:rank|worker|gpu|pid|process|proc|node)[ _:=#-]*\d+|[\w.-]+[_-]\d+(?= *\|)",
     re.IGNORECASE,
 )
-# Type of a number in C -> its least and its greatest value; others have 64 bits.
+# C type of a number -> its least and greatest value; other types have 64 bits
 RANGES = {"int": (-(1 << 31), (1 << 31) - 1), "unsigned": (0, (1 << 32) - 1), "unsigned int": (0, (1 << 32) - 1)}
 WIDEST = (-(1 << 63), (1 << 64) - 1)
-MESSAGES = "EWF"  # marks of messages, which have the header of a call but are none
+MESSAGES = "EWF"  # marks of messages, which have the header of a call but are not calls
 # An argument may lack its name (axes of cudnnSetSeqDataDescriptor).
 ARGUMENT = re.compile(r"(\w*): type=([\w\[\] *]+?)(?:; \w+=(.*?);?|:)\s*$")
 LOCATION = re.compile(r"(\w+): location=(\w+); addr=(\w+);?\s*$")
-BEHIND = re.compile(r"(Time|Process)\b")  # what goes on with a call behind its arguments: its end, and where it ran
-NUMBERED = re.compile(r"[\w|]+ \((-?\d+|0[xX][0-9a-fA-F]+)\)")  # an enumerator, or flags, with the number behind
+BEHIND = re.compile(r"(Time|Process)\b")  # lines after a call's arguments: its end, and where it ran
+NUMBERED = re.compile(r"[\w|]+ \((-?\d+|0[xX][0-9a-fA-F]+)\)")  # an enumerator, or flags, followed by the number
 NULLS = ("NULL", "NULL_PTR", "0", "0x0", "None")
 
-# Names of other releases -> the documented function with the same parameters.
+# name in other releases -> documented function with the same parameters
 RENAMED = {"cudnnSetRNNDescriptor": "cudnnSetRNNDescriptor_v6"}
-# Function -> documented arguments that a log lacks.
+# function -> documented arguments that a log lacks
 LACKING = {
     "cudnnSetTensorTransformDescriptor": ("destFormat",),
     "cudnnSetSeqDataDescriptor": ("seqLengthArraySize",),
 }
-# Argument that a log lacks -> the logged one whose number of entries it is.
+# argument that a log lacks -> logged argument with this number of entries
 COUNTED = {"seqLengthArraySize": "seqLengthArray"}
-# Function -> (arrays, the argument that says how many of their entries count): release 7.3 logs more of them, with numbers from behind.
+# function -> (arrays, the argument with the number of valid entries); release 7.3 logs more entries, with stray numbers
 ENTRIES = {
     "cudnnSetRNNDataDescriptor": (("seqLengthArray",), "batchSize"),
     "cudnnSetTensorNdDescriptor": (("dimA", "strideA"), "nbDims"),
@@ -59,7 +59,7 @@ ENTRIES = {
     "cudnnSetConvolutionNdDescriptor": (("padA", "filterStrideA", "dilationA"), "arrayLength"),
     "cudnnSetSpatialTransformerNdDescriptor": (("dimA",), "nbDims"),
 }
-# Setters that change one value of a descriptor which an earlier call has set.
+# These setters change one value of a descriptor that an earlier call has set.
 CHANGING = frozenset({
     "cudnnSetConvolutionGroupCount", "cudnnSetConvolutionMathType", "cudnnSetConvolutionReorderType", "cudnnSetRNNMatrixMathType",
     "cudnnSetRNNBiasMode", "cudnnSetRNNPaddingMode", "cudnnSetRNNProjectionLayers", "cudnnSetRNNAlgorithmDescriptor",
@@ -67,18 +67,18 @@ CHANGING = frozenset({
 
 
 def plain(line: str) -> str:
-    """Return a line of a log as its program wrote it, without what it was copied from."""
+    """Return a line of a log as its program wrote it, without the dressing of its source."""
     for form, instead in DRESSED:
         line = form.sub(instead, line)
     return line
 
 
 def release_of(number: int) -> str:
-    """Returns a version number as people write it: 8907 is 8.9.7, 91200 is 9.12.0."""
+    """Return a version number in readable form: 8907 is 8.9.7, 91200 is 9.12.0."""
     major, rest = divmod(number, 10000 if number >= 10000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def is_read(number: int) -> bool:
-    """Whether logs of this version are read."""
+    """Return whether logs of this version are read."""
     return int(release_of(number).partition(".")[0]) in READ
