@@ -1,4 +1,4 @@
-// Calls the log callback of a program. An exception of C++ ends here: it cannot pass through an interpreter.
+// Call a program's log callback. C++ exceptions end here, because they cannot pass through an interpreter.
 #include <cstdint>
 #include <cxxabi.h>
 
@@ -7,7 +7,7 @@ extern "C" int dualdnn_caught(void (*function)(int, std::uintptr_t, const void*,
   try {
     function(severity, udata, record, text);
     return 0;
-  } catch (abi::__forced_unwind&) {  // a thread that is cancelled
+  } catch (abi::__forced_unwind&) {  // The thread is being cancelled.
     throw;
   } catch (...) {
     return 1;

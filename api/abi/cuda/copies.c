@@ -1,4 +1,4 @@
-/* The driver's copies and sets: those of bytes, of rows and of planes. */
+/* This file implements the driver's copies and sets of bytes, rows and planes. */
 int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t size, void *stream) {
   if (!is_stream(stream)) return INVALID_HANDLE;
   if ((size && !from) || !in_device(to, size)) return INVALID_VALUE;
@@ -29,14 +29,14 @@ int cuMemcpyPeer(address to, void *of_to, address from, void *of_from, size_t si
   return cuMemcpyPeerAsync(to, of_to, from, of_from, size, 0);
 }
 
-/* One side of a copy of rows, as CUDA_MEMCPY2D has it. */
+/* A rows structure is one side of a 2-D copy, as in CUDA_MEMCPY2D. */
 struct rows { size_t x, y; int kind; char *host; address device; void *array; size_t pitch; };
 struct copy_2d { struct rows from, to; size_t width, height; };
 struct planes { size_t x, y, z, level; int kind; char *host; address device; void *array, *reserved; size_t pitch, height; };
 struct copy_3d { struct planes from, to; size_t width, height, depth; };
 enum { ON_HOST = 1, ON_DEVICE, IN_ARRAY, UNIFIED };
 
-/* The address of a row; NULL where the memory is the device's and does not have so many bytes there. */
+/* Return the address of a row, or NULL if device memory does not have that many bytes there. */
 static char *row_of(const struct planes *side, size_t row, size_t plane, size_t width) {
   address start = side->kind == ON_HOST ? (address)(uintptr_t)side->host : side->device;
   start += ((side->z + plane) * side->height + side->y + row) * side->pitch + side->x;
@@ -71,7 +71,7 @@ int cuMemcpy2DAsync_v2(const struct copy_2d *c, void *stream) {
 int cuMemcpy2D_v2(const struct copy_2d *c) { return cuMemcpy2DAsync_v2(c, 0); }
 int cuMemcpy2DUnaligned_v2(const struct copy_2d *c) { return cuMemcpy2DAsync_v2(c, 0); }
 
-/* Rows of elements of 1, 2 or 4 bytes. */
+/* Set rows of elements with 1, 2 or 4 bytes. */
 static int set_rows(address to, size_t pitch, unsigned value, size_t bytes, size_t width, size_t height, void *stream) {
   if (!is_stream(stream)) return INVALID_HANDLE;
   if (to % bytes || pitch % bytes || width > SIZE_MAX / bytes || (height > 1 && pitch < width * bytes)) return INVALID_VALUE;
@@ -79,7 +79,7 @@ static int set_rows(address to, size_t pitch, unsigned value, size_t bytes, size
   for (size_t row = 0; row < height; row++) {
     char *start = (char *)(uintptr_t)(to + row * pitch);
     if (bytes == 1) memset(start, (int)value, width);
-    else for (size_t i = 0; i < width; i++) memcpy(start + i * bytes, &value, bytes);  /* the low bytes come first */
+    else for (size_t i = 0; i < width; i++) memcpy(start + i * bytes, &value, bytes);  /* The machine is little-endian. */
   }
   return SUCCESS;
 }

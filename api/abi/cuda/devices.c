@@ -1,5 +1,5 @@
-/* The driver's one device, its contexts, and what errors mean. */
-enum { VERSION = 13000, DEVICE_ATTRIBUTES = 148 };  /* attributes are counted from 1 in cuda.h */
+/* This file implements the driver's only device, its contexts and its error texts. */
+enum { VERSION = 13000, DEVICE_ATTRIBUTES = 148 };  /* cuda.h counts attributes from 1. */
 
 int cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 int cuDriverGetVersion(int *version) { return version ? (*version = VERSION, SUCCESS) : INVALID_VALUE; }
@@ -17,7 +17,8 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return device ? INVALID_DEVICE : (*bytes = (size_t)8 << 30, SUCCESS);
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-  /* attribute, value: of a small device of compute capability 8.0; what is not listed is 0, as where a device cannot do it */
+  /* Each row is (attribute, value) of a small device with compute capability 8.0. Attributes that are not listed are 0, which means
+     unsupported. */
   static const int table[][2] = {{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, 49152},
     {9, 65536}, {10, 32}, {11, 2147483647}, {12, 65536}, {13, 1000000}, {14, 512}, {15, 1}, {16, 1}, {18, 1}, {19, 1}, {31, 1}, {36, 1000000}, {37, 64}, {38, 1 << 20},
     {39, 2048}, {40, 1}, {41, 1}, {51, 32}, {75, 8}, {76, 0}, {81, 49152}, {82, 65536}, {83, 1}, {89, 1}, {91, 1}, {97, 49152}, {99, 1}, {106, 32}, {115, 1}};
@@ -31,7 +32,7 @@ int cuDeviceComputeCapability(int *major, int *minor, int device) {
   int status = cuDeviceGetAttribute(major, 75, device);
   return status ? status : cuDeviceGetAttribute(minor, 76, device);
 }
-int cuDeviceGetProperties(int *properties, int device) {  /* the first fourteen attributes, in their order */
+int cuDeviceGetProperties(int *properties, int device) {  /* It returns the first fourteen attributes in order. */
   int status = properties ? SUCCESS : INVALID_VALUE;
   for (int i = 0; i < 14 && !status; i++) status = cuDeviceGetAttribute(properties + i, i + 1, device);
   return status;
@@ -52,16 +53,16 @@ int cuDeviceGetByPCIBusId(int *device, const char *text) {
 }
 int cuDeviceCanAccessPeer(int *can, int device, int peer) {
   if (!can) return INVALID_VALUE;
-  return device || peer ? INVALID_DEVICE : (*can = 0, SUCCESS);  /* a device is not its own peer */
+  return device || peer ? INVALID_DEVICE : (*can = 0, SUCCESS);  /* A device is not its own peer. */
 }
 
-/* The primary context is current where no other is, as behind the runtime's first call. */
+/* The primary context is current unless another one is, as it is after the runtime's first call. */
 enum { DEPTH = 32 };
-static int context;  /* its address is the primary context */
+static int context;  /* Its address is the handle of the primary context. */
 static unsigned primary_flags;
 static __thread void *stack[DEPTH];
 static __thread int depth;
-/* One way to wait at most (1, 2 or 4), and the bits behind it. */
+/* Flags may select at most one way to wait (1, 2 or 4), plus any higher bits. */
 static int are_context_flags(unsigned flags) { return flags < 256 && !((flags & 7) & ((flags & 7) - 1)); }
 static int is_context(void *given) { return given == &context || known(CONTEXT, given); }
 static void *current(void) { return depth && stack[depth - 1] ? stack[depth - 1] : &context; }
@@ -131,7 +132,7 @@ int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   if (greatest) *greatest = 0;
   return SUCCESS;
 }
-/* Settings that kernels alone would feel: they are kept, and read back. Caches and banks prefer nothing. */
+/* These settings affect only kernels. They are stored and read back. Caches and banks have no preference. */
 static size_t limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 static int preferred[2];
 int cuCtxGetLimit(size_t *value, int limit) {
@@ -150,7 +151,7 @@ int cuCtxSetSharedMemConfig(int config) { return prefer(config, 1, 2); }
 int cuProfilerStart(void) { return SUCCESS; }
 int cuProfilerStop(void) { return SUCCESS; }
 
-/* The runtime's numbers are the driver's from CUDA 10.1 on. */
+/* The runtime uses the driver's error numbers since CUDA 10.1. */
 static const struct { int number; const char *name, *of_runtime, *text; } errors[] = {
   {SUCCESS, "CUDA_SUCCESS", "cudaSuccess", "no error"},
   {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue", "invalid argument"},
@@ -165,7 +166,7 @@ static const struct { int number; const char *name, *of_runtime, *text; } errors
   {ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
   {NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
   {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "cudaErrorNotSupported", "operation not supported"}};
-/* For the runtime: the name and the text of an error; neither where it is not known. */
+/* Give the runtime the names and the text of an error, or NULL if the error is unknown. */
 int dualdnn_error(int number, const char **name, const char **of_runtime, const char **text) {
   for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
     if (errors[i].number == number) return *name = errors[i].name, *of_runtime = errors[i].of_runtime, *text = errors[i].text, SUCCESS;
@@ -184,7 +185,7 @@ int cuGetProcAddress(const char *symbol, void **function, int version, unsigned 
   (void)version;
   char newest[200];
   if (!symbol || !function || flags > 2) return INVALID_VALUE;
-  for (int i = 3; i > 1; i--) {  /* of several versions the newest */
+  for (int i = 3; i > 1; i--) {  /* The newest version wins. */
     snprintf(newest, sizeof newest, "%s_v%d", symbol, i);
     if ((*function = dlsym(RTLD_DEFAULT, newest))) return SUCCESS;
   }
@@ -192,6 +193,6 @@ int cuGetProcAddress(const char *symbol, void **function, int version, unsigned 
 }
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *found) {
   int status = cuGetProcAddress(symbol, function, version, flags);
-  if (found) *found = status == NOT_FOUND;  /* 0 found, 1 not found */
+  if (found) *found = status == NOT_FOUND;  /* The value is 0 for found and 1 for not found. */
   return status;
 }

@@ -1,4 +1,4 @@
-/* The driver's memory: allocations of every kind, pools, and what is known of an address. */
+/* This file implements the driver's memory: allocations of every kind, pools, and queries about an address. */
 enum { PITCH = 512 };
 
 static int given_out(struct object *made, address *result) {
@@ -7,7 +7,7 @@ static int given_out(struct object *made, address *result) {
 int cuMemAlloc_v2(address *result, size_t size) {
   return result && size ? given_out(add(DEVICE_MEMORY, size, 0, 0), result) : INVALID_VALUE;
 }
-int cuMemAllocManaged(address *result, size_t size, unsigned flags) {  /* attached to all streams, or to the host */
+int cuMemAllocManaged(address *result, size_t size, unsigned flags) {  /* The flags attach memory to all streams or to the host. */
   if (!result || !size || (flags != 1 && flags != 2)) return INVALID_VALUE;
   return given_out(add(MANAGED_MEMORY, size, 0, flags), result);
 }
@@ -62,8 +62,8 @@ int cuMemGetInfo_v2(size_t *unused, size_t *all) {
   pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
-/* Hints and moves of managed memory, which move nothing. The first release names a device by its number, -1 is the host. */
-enum { ADVICES = 7, READ_MOSTLY = 2 };  /* counted from 1; the advices up to READ_MOSTLY have no place */
+/* These hints and moves of managed memory move nothing. The first release passes a device number, where -1 is the host. */
+enum { ADVICES = 7, READ_MOSTLY = 2 };  /* Advices are counted from 1; those up to READ_MOSTLY take no place. */
 static struct place place_of(int device) { return (struct place){device == -1 ? 2 : 1, device}; }
 int cuMemAdvise_v2(address start, size_t size, int advice, struct place place) {
   if (!size || !in_device(start, size) || around(start).kind != MANAGED_MEMORY || advice < 1 || advice >= ADVICES) return INVALID_VALUE;
@@ -84,7 +84,7 @@ int cuStreamAttachMemAsync(void *stream, address start, size_t size, unsigned fl
   return SUCCESS;
 }
 
-/* Writes one attribute of an address, of as many bytes as its type has. */
+/* Write one attribute of an address with the size of its type. */
 static int attribute_of(address inside, int attribute, void *result) {
   struct object found = around(inside);
   int on_device = found.kind == DEVICE_MEMORY || found.kind == MANAGED_MEMORY, on_host = found.kind > DEVICE_MEMORY;
@@ -94,19 +94,19 @@ static int attribute_of(address inside, int attribute, void *result) {
     case 2: *(unsigned *)result = on_device ? 2 : 1; return SUCCESS;
     case 3: *(address *)result = inside; return SUCCESS;
     case 4: return on_host ? (*(void **)result = (void *)(uintptr_t)inside, SUCCESS) : INVALID_VALUE;
-    case 6: *(unsigned char *)result = 1; return SUCCESS;  /* synchronous operations */
+    case 6: *(unsigned char *)result = 1; return SUCCESS;  /* This attribute is synchronous operations. */
     case 7: *(unsigned long long *)result = found.id; return SUCCESS;
     case 8: *(unsigned char *)result = found.kind == MANAGED_MEMORY; return SUCCESS;
     case 9: *(int *)result = 0; return SUCCESS;
     case 11: *(address *)result = (address)(uintptr_t)found.base; return SUCCESS;
     case 12: *(size_t *)result = found.size; return SUCCESS;
-    case 13: *(unsigned char *)result = 1; return SUCCESS;  /* mapped */
+    case 13: *(unsigned char *)result = 1; return SUCCESS;  /* This attribute is mapped. */
     default: return INVALID_VALUE;
   }
 }
 int cuPointerGetAttribute(void *result, int attribute, address inside) { return attribute_of(inside, attribute, result); }
-enum { POINTER_ATTRIBUTES = 22 };  /* counted from 1 in cuda.h */
-/* Every attribute is 0 where the driver did not allocate the memory. */
+enum { POINTER_ATTRIBUTES = 22 };  /* cuda.h counts them from 1. */
+/* Every attribute is 0 for memory that the driver did not allocate. */
 int cuPointerGetAttributes(unsigned count, const int *attributes, void **results, address inside) {
   if (!count || !attributes || !results) return INVALID_VALUE;
   for (unsigned i = 0; i < count; i++) if (attributes[i] < 1 || attributes[i] >= POINTER_ATTRIBUTES) return INVALID_VALUE;
@@ -133,13 +133,13 @@ int cuDeviceSetMemPool(int device, handle pool) {
   if (device) return INVALID_DEVICE;
   return is_pool(pool) ? (current_pool = pool, SUCCESS) : INVALID_VALUE;
 }
-struct pool_properties { int kind, handles; struct place place; };  /* pinned 1 or managed 2; the ways to share it */
+struct pool_properties { int kind, handles; struct place place; };  /* kind is 1 for pinned and 2 for managed; handles lists the ways to share it. */
 struct access { struct place place; int flags; };
 int cuMemPoolCreate(handle *pool, const struct pool_properties *properties) {
   if (!pool || !properties || (properties->kind != 1 && properties->kind != 2)) return INVALID_VALUE;
   if (properties->handles) return properties->handles & ~15 ? INVALID_VALUE : NOT_SUPPORTED;
   int status = placed(properties->place);
-  if (status && (properties->kind == 1 || properties->place.type)) return status;  /* managed pools need no place */
+  if (status && (properties->kind == 1 || properties->place.type)) return status;  /* Managed pools need no place. */
   if (!(*pool = add(POOL, 0, 0, 0))) return OUT_OF_MEMORY;
   for (int i = 0; i < FLAGS_ARE_INTS; i++) (*pool)->attributes[i] = 1;
   return SUCCESS;
@@ -165,11 +165,11 @@ int cuMemPoolGetAttribute(handle pool, int attribute, void *result) {
 int cuMemPoolSetAttribute(handle pool, int attribute, void *given) {
   if (!is_pool(pool) || !given || attribute < 1 || attribute >= POOL_ATTRIBUTES) return INVALID_VALUE;
   unsigned long long value = attribute <= FLAGS_ARE_INTS ? (unsigned long long)*(int *)given : *(unsigned long long *)given;
-  if (attribute == USED || attribute == RESERVED || (attribute > THRESHOLD && value)) return INVALID_VALUE;  /* highs can be reset */
+  if (attribute == USED || attribute == RESERVED || (attribute > THRESHOLD && value)) return INVALID_VALUE;  /* Only high-water marks can be reset. */
   return pool->attributes[attribute - 1] = value, SUCCESS;
 }
 int cuMemPoolTrimTo(handle pool, size_t kept) { (void)kept; return is_pool(pool) ? SUCCESS : INVALID_VALUE; }
-/* Nothing is kept: the one device reads and writes its own pools. */
+/* Access settings are not stored, because the only device can always access its own pools. */
 int cuMemPoolSetAccess(handle pool, const struct access *given, size_t count) {
   if (!is_pool(pool) || (count && !given)) return INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {
@@ -181,7 +181,7 @@ int cuMemPoolSetAccess(handle pool, const struct access *given, size_t count) {
 int cuMemPoolGetAccess(int *flags, handle pool, const struct place *place) {
   if (!flags || !place || !is_pool(pool)) return INVALID_VALUE;
   int status = placed(*place);
-  return status ? status : (*flags = 3 /* reading and writing */, SUCCESS);
+  return status ? status : (*flags = 3 /* 3 means reading and writing. */, SUCCESS);
 }
 int cuMemAllocFromPoolAsync(address *result, size_t size, handle pool, void *stream) {
   if (!is_stream(stream)) return INVALID_HANDLE;

@@ -1,7 +1,8 @@
-/* libcuda.so.1 of a machine without a GPU: device memory is memory of the process. It knows every allocation and its size, streams,
-   events, memory pools and contexts, and one device. Work is done when its call returns. What it lacks answers
-   CUDA_ERROR_NOT_SUPPORTED and says its name once (names.json). Handles that it did not give out and memory outside of allocations
-   are refused. The driver is compiled as one file: objects.c, devices.c, memory.c, copies.c, streams.c and what is generated. */
+/* This is libcuda.so.1 for machines without a GPU: device memory is memory of the process. It tracks every allocation and its
+   size, streams, events, memory pools and contexts, and one device. Work is done when its call returns. Missing functions
+   return CUDA_ERROR_NOT_SUPPORTED and print their name once (names.json). The driver refuses handles that it did not create and
+   memory outside of allocations. It is compiled as one file: objects.c, devices.c, memory.c, copies.c, streams.c and generated
+   code. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,20 +19,20 @@ enum {
   SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, UNSUPPORTED_LIMIT = 215,
   INVALID_HANDLE = 400, NOT_FOUND = 500, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801
 };
-/* The first four are memory, registered memory belongs to the program. */
+/* The first four kinds are memory; registered memory belongs to the program. */
 enum { DEVICE_MEMORY = 1, HOST_MEMORY, MANAGED_MEMORY, REGISTERED_MEMORY, STREAM, EVENT, POOL, CONTEXT };
 enum { ALIGNMENT = 256, MOST_NAMES = 2000 };
-enum { FLAGS_ARE_INTS = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH, POOL_ATTRIBUTES };  /* of a pool, counted from 1 */
+enum { FLAGS_ARE_INTS = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH, POOL_ATTRIBUTES };  /* attributes of a pool, counted from 1 */
 
-/* Everything that was given out, by the address that the caller knows it by. */
+/* An object records what the driver returned, by the address that the caller knows. */
 struct object {
   int kind;
   unsigned flags;
   char *base;
-  void *allocated;  /* what free takes */
+  void *allocated;  /* argument of free */
   size_t size;
   unsigned long long id, attributes[POOL_ATTRIBUTES];
-  handle pool;  /* of memory */
+  handle pool;  /* pool of an allocation */
   struct timespec recorded;
   int is_recorded;
   struct object *next;
@@ -39,13 +40,13 @@ struct object {
 static struct object *objects;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Where memory lies or may lie: on a device, which has a number, or on the host (the kinds behind it). */
+/* A place is a device with a number (type 1), or the host (types 2 to 4). */
 struct place { int type, id; };
 static int placed(struct place given) { return given.type < 1 || given.type > 4 ? INVALID_VALUE : given.type == 1 && given.id ? INVALID_DEVICE : SUCCESS; }
 
 static int is_memory(const struct object *o) { return o->kind <= REGISTERED_MEMORY; }
 
-/* Memory reads as zero, as a GPU's does the first time. calloc leaves large blocks to the system, which gives pages when they are used. */
+/* Allocate zeroed memory, like a GPU's on first use. calloc leaves large blocks to the system, which maps pages on use. */
 static int with_memory(struct object *made, size_t size) {
   if (size > SIZE_MAX - ALIGNMENT || !(made->allocated = calloc(1, size + ALIGNMENT - 1))) return 0;
   made->base = (char *)(((uintptr_t)made->allocated + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
@@ -82,7 +83,7 @@ static int removed(int kind, const void *base) {
   return 1;
 }
 
-/* A copy of the memory that overlaps these bytes; kind 0 where none does. */
+/* Return a copy of the record of memory that overlaps these bytes; its kind is 0 if there is none. */
 static struct object overlapping(const void *start, size_t size) {
   struct object found = {0};
   pthread_mutex_lock(&lock);
@@ -102,15 +103,15 @@ static struct object *known(int kind, const void *base) {
   return found;
 }
 
-static int is_stream(const void *stream) { return (uintptr_t)stream <= 2 || known(STREAM, stream) != 0; }  /* 0, legacy, per thread */
+static int is_stream(const void *stream) { return (uintptr_t)stream <= 2 || known(STREAM, stream) != 0; }  /* Values up to 2 are the default, legacy and per-thread streams. */
 
-/* Whether so many bytes that the device can reach begin here: pinned and registered memory is the device's, too. */
+/* Return whether the device can access this many bytes here; pinned and registered memory counts as its own. */
 static int in_device(address start, size_t size) {
   struct object found = around(start);
   return size == 0 || (found.kind && start - (address)(uintptr_t)found.base + size <= found.size);
 }
 
-/* Says once what is missing; name is the same pointer in every call for one function. */
+/* Print once that a function is missing; name must be the same pointer in every call for one function. */
 int dualdnn_missing(const char *name) {
   static const char *said[MOST_NAMES];
   pthread_mutex_lock(&lock);

@@ -1,6 +1,6 @@
-/* libcudart.so.11.0, .12 and .13 of a machine without a GPU, on the driver of objects.c: the runtime's names, kinds of copies and last
-   error. Programs that nvcc compiled load and register their kernels; a launch answers cudaErrorNotSupported. The runtime is compiled
-   as one file: runtime.c, runtime_memory.c, runtime_streams.c and what is generated. */
+/* These are libcudart.so.11.0, .12 and .13 for machines without a GPU, on the driver of objects.c: the runtime's names, kinds of
+   copies and last error. Programs that nvcc compiled load and register their kernels; a launch returns cudaErrorNotSupported.
+   The runtime is compiled as one file: runtime.c, runtime_memory.c, runtime_streams.c and generated code. */
 #include <stddef.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ int cuGetProcAddress(const char *, void **, int, unsigned long long);
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, NOT_FOUND = 500, PEER_NOT_ENABLED = 705, NOT_SUPPORTED = 801 };
 static __thread int last;
-static int noted(int error) { if (error) last = error; return error; }  /* the driver's numbers are the runtime's from CUDA 10.1 on */
+static int noted(int error) { if (error) last = error; return error; }  /* The runtime uses the driver's error numbers since CUDA 10.1. */
 
 __attribute__((noinline)) static int missing(const char *name) { return noted(dualdnn_missing(name)); }
 
@@ -63,14 +63,14 @@ int cudaDeviceGetByPCIBusId(int *device, const char *text) { return noted(cuDevi
 int cudaDeviceCanAccessPeer(int *can, int device, int peer) { return noted(cuDeviceCanAccessPeer(can, device, peer)); }
 int cudaDeviceEnablePeerAccess(int peer, unsigned flags) { (void)peer; return noted(flags ? INVALID_VALUE : INVALID_DEVICE); }
 int cudaDeviceDisablePeerAccess(int peer) { return noted(peer ? INVALID_DEVICE : PEER_NOT_ENABLED); }
-enum { P2P_ATTRIBUTES = 6 };  /* counted from 1 */
+enum { P2P_ATTRIBUTES = 6 };  /* Attributes are counted from 1. */
 int cudaDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
   (void)from; (void)to;
-  return noted(value && attribute > 0 && attribute < P2P_ATTRIBUTES ? INVALID_DEVICE : INVALID_VALUE);  /* it takes two devices */
+  return noted(value && attribute > 0 && attribute < P2P_ATTRIBUTES ? INVALID_DEVICE : INVALID_VALUE);  /* A valid query needs two devices. */
 }
 int cudaProfilerStart(void) { return SUCCESS; }
 int cudaProfilerStop(void) { return SUCCESS; }
-/* Devices of compute capability 1.3 and later have double precision. */
+/* Devices of compute capability 1.3 and later support double precision. */
 int cudaSetDoubleForDevice(double *value) { return value ? SUCCESS : noted(INVALID_VALUE); }
 int cudaSetDoubleForHost(double *value) { return value ? SUCCESS : noted(INVALID_VALUE); }
 
@@ -96,8 +96,8 @@ int cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long l
 }
 #endif
 
-/* Where cudaDeviceProp has which attribute: the same in CUDA 11 and 12, whose structure is longer, and another place in 13, which lacks
-   those of place 0. What is not listed is 0. */
+/* Each row is (offset in cudaDeviceProp of CUDA 11 and 12, offset in CUDA 13, attribute). CUDA 12 has a longer structure than 11.
+   An offset of 0 means that CUDA 13 lacks the attribute. Other bytes are 0. */
 enum { SIZE_OF_11 = 728, SIZE_OF_12 = 1032, SIZE_OF_13 = 1008, UUID_AT = 256, MEMORY_AT = 288 };
 static const struct { short place, of_13, attribute; } properties[] = {
   {296, 296, 8}, {304, 304, 12}, {308, 308, 10}, {312, 312, 11}, {320, 320, 1}, {324, 324, 2}, {328, 328, 3}, {332, 332, 4},
@@ -123,7 +123,7 @@ static int properties_of(char *p, size_t size, int device) {
 int cudaGetDeviceProperties(char *p, int device) { return properties_of(p, RUNTIME_VERSION < 13000 ? SIZE_OF_11 : SIZE_OF_13, device); }
 int cudaGetDeviceProperties_v2(char *p, int device) { return properties_of(p, SIZE_OF_12, device); }
 
-/* A program that nvcc built calls these before main. */
+/* A program that nvcc built calls these functions before main. */
 static void *binary;
 void **__cudaRegisterFatBinary(void *given) { (void)given; return &binary; }
 void __cudaRegisterFatBinaryEnd(void **given) { (void)given; }

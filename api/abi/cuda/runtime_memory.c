@@ -1,4 +1,4 @@
-/* The runtime's memory: allocations, pools, copies and sets. */
+/* This file implements the runtime's memory: allocations, pools, copies and sets. */
 int cuMemAlloc_v2(address *, size_t), cuMemAllocManaged(address *, size_t, unsigned), cuMemFree_v2(address);
 int cuMemAllocPitch_v2(address *, size_t *, size_t, size_t, unsigned), cuMemHostAlloc(void **, size_t, unsigned), cuMemFreeHost(void *);
 int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *), cuMemHostGetFlags(unsigned *, void *);
@@ -15,7 +15,7 @@ int cuMemcpyHtoDAsync_v2(address, const void *, size_t, void *), cuMemcpyDtoHAsy
 int cuMemcpyDtoDAsync_v2(address, address, size_t, void *), cuMemsetD2D8Async(address, size_t, unsigned char, size_t, size_t, void *);
 int cuStreamSynchronize(void *);
 
-/* Sizes of 0 give NULL. */
+/* A size of 0 gives NULL. */
 static int allocated(int status, const address *made, void **result) { *result = status ? 0 : (void *)*made; return noted(status); }
 int cudaMalloc(void **result, size_t size) {
   address made = 0;
@@ -74,7 +74,7 @@ int cudaStreamAttachMemAsync(void *stream, void *start, size_t size, unsigned fl
   return noted(cuStreamAttachMemAsync(stream, (address)start, size, flags));
 }
 
-/* Returns the kind of memory that an address lies in: 0 none that the driver knows, 1 host, 2 device, 3 managed. */
+/* Return the kind of memory at an address: 0 unknown to the driver, 1 host, 2 device, 3 managed. */
 static int kind_of(const void *inside) {
   unsigned type = 0;
   unsigned char managed = 0;
@@ -101,7 +101,7 @@ int cudaMemPoolSetAttribute(void *pool, int attribute, void *value) { return not
 int cudaMemPoolSetAccess(void *pool, const void *given, size_t count) { return noted(cuMemPoolSetAccess(pool, given, count)); }
 int cudaMemPoolGetAccess(int *flags, void *pool, const void *location) { return noted(cuMemPoolGetAccess(flags, pool, location)); }
 
-enum { DEFAULT_COPY = 4 };  /* cudaMemcpyDefault, the last of the kinds */
+enum { DEFAULT_COPY = 4 };  /* This is cudaMemcpyDefault, the last of the kinds. */
 static int copied(void *to, const void *from, size_t size, int kind, void *stream) {
   if (kind == DEFAULT_COPY) kind = 2 * (kind_of(from) > 1) + (kind_of(to) > 1);
   switch (kind) {

@@ -1,4 +1,4 @@
-/* The runtime's streams and events. */
+/* This file implements the runtime's streams and events. */
 int cuStreamCreate(void **, unsigned), cuStreamDestroy_v2(void *), cuStreamWaitEvent(void *, void *, unsigned), cuStreamIsCapturing(void *, int *);
 int cuStreamGetFlags(void *, unsigned *), cuStreamGetPriority(void *, int *), cuStreamGetId(void *, unsigned long long *);
 int cuStreamGetDevice(void *, int *), cuStreamCopyAttributes(void *, void *), cuThreadExchangeStreamCaptureMode(int *);

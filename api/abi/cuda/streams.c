@@ -1,7 +1,7 @@
-/* The driver's streams and events: all work is done when its call returns. */
+/* This file implements the driver's streams and events: all work is done when its call returns. */
 typedef void (*callback)(void *stream, int status, void *data);
 int cuStreamCreateWithPriority(handle *stream, unsigned flags, int priority) {
-  (void)priority;  /* is limited to the range, which is 0 alone */
+  (void)priority;  /* The only priority is 0. */
   if (!stream || flags > 1) return INVALID_VALUE;
   return (*stream = add(STREAM, 0, 0, flags)) ? SUCCESS : OUT_OF_MEMORY;
 }
@@ -13,7 +13,7 @@ int cuStreamWaitEvent(handle stream, handle event, unsigned flags) {
   if (!is_stream(stream) || !known(EVENT, event)) return INVALID_HANDLE;
   return flags > 1 ? INVALID_VALUE : SUCCESS;
 }
-/* No stream is ever captured: what later releases return behind the status is left as it is. */
+/* No stream is ever captured; the outputs that later releases add after the status are not written. */
 int cuStreamIsCapturing(handle stream, int *status) {
   if (!status) return INVALID_VALUE;
   return is_stream(stream) ? (*status = 0, SUCCESS) : INVALID_HANDLE;

@@ -1,7 +1,7 @@
-/* An export answers by an entry, or asks Python, whose answer becomes one. */
-enum { ASK = -1, LAUNCH = -7 /* Python: the launches of the call are kept, C makes them */ };
+/* An export answers from an entry, or asks Python, whose answer becomes an entry. */
+enum { ASK = -1, LAUNCH = -7 /* Python recorded the launches, and C runs them. */ };
 
-/* Whether memory that an operand has is as large as it must be, where somebody knows. */
+/* Return whether each operand's memory is large enough, as far as its size is known. */
 static int memory_suffices(const Entry *e, const Call *k)
 {
     unsigned count = e->counts[LEASTS];
@@ -14,7 +14,7 @@ static int memory_suffices(const Entry *e, const Call *k)
     return py_memo_fits(addresses, bytes, count);
 }
 
-/* The status; ASK where Python has to serve the call. places: of outputs. */
+/* Run an entry and return its status, or ASK if Python has to serve the call. places: pointers of outputs. */
 static int replay(Thread *t, const Entry *e, Call *k, void *const *places)
 {
     if (e->counts[STEPS] && launch_all(e, k)) return ASK;
@@ -35,13 +35,13 @@ static int replay(Thread *t, const Entry *e, Call *k, void *const *places)
     return e->status;
 }
 
-/* The status of a call that the memo knows; ASK of another. */
+/* Return the status of a known call, or ASK. */
 static __attribute__((noinline)) int answer(Thread *t, Call *k, void *const *places)
 {
     int status = ASK;
     begin_reading(t);
     const Entry *e = entry_of_any(k);
-    if (e && !memory_suffices(e, k)) k->keyed = 0; /* Python says which operand is too small */
+    if (e && !memory_suffices(e, k)) k->keyed = 0; /* Python then reports which operand is too small. */
     else if (e && memo_mode() == 2) t->expected = e;
     else if (e) status = replay(t, e, k, places);
     end_reading(t);
@@ -49,7 +49,7 @@ static __attribute__((noinline)) int answer(Thread *t, Call *k, void *const *pla
     return status;
 }
 
-/* Before Python is asked; returns the call of this thread that Python serves meanwhile, whose log callback calls back. */
+/* Prepare to ask Python. Return the enclosing call of this thread: a log callback may call the library. */
 static inline Call *asking(Thread *t, Call *k)
 {
     Call *outer = t->asked;
@@ -58,14 +58,14 @@ static inline Call *asking(Thread *t, Call *k)
     return outer;
 }
 
-/* Make the launches that Python has kept. ASK: they were refused, or forgotten meanwhile. */
+/* Run the launches that Python recorded. Return ASK if they failed or the memo forgot them. */
 static int launch_kept(Thread *t, Call *k)
 {
     begin_reading(t);
     const Entry *e = entry_of(k);
     int status = e ? replay(t, e, k, NULL) : ASK;
     end_reading(t);
-    t->asked = NULL; /* what Python launches itself is not kept */
+    t->asked = NULL; /* Launches that Python runs itself are not recorded. */
     return status;
 }
 
@@ -76,7 +76,7 @@ static const char *difference_of(Thread *t, const Call *k)
     return found;
 }
 
-/* After Python has answered: the status, which is INTERNAL_ERROR where the memo had another answer (DUALDNN_MEMO=check). */
+/* Return the status after Python's answer, or INTERNAL_ERROR if the memo had a different answer (DUALDNN_MEMO=check). */
 static inline int asked(Thread *t, const Call *k, Call *outer, int status, const char *name)
 {
     t->asked = outer;

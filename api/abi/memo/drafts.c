@@ -1,16 +1,16 @@
-/* How Python fills the memo: it says what a call did, part by part, and keeps it. */
+/* Python fills the memo with these functions: it describes a call part by part, then keeps the description. */
 typedef struct { unsigned char *data; size_t bytes, room; } Part;
 typedef struct Draft {
     Part parts[SECTIONS];
     uint64_t scratch_bytes;
-    int by_driver, any_value, failed; /* any_value: the launches serve whatever the call's scalars are */
+    int by_driver, any_value, failed; /* any_value: the launches are valid for all scalars. */
 } Draft;
 
 static unsigned draft_count(const Draft *d, int section) { return d->parts[section].bytes / SIZES[section]; }
 
 static int memo_asks(void) { return own_thread && own_thread->asked && memo_mode(); }
 
-/* Begin to say what the call did that Python serves in this thread. */
+/* Begin to describe the call that Python serves in this thread. */
 static int draft_begin(void)
 {
     Thread *t = thread();
@@ -20,7 +20,7 @@ static int draft_begin(void)
     return 1;
 }
 
-/* Append so many bytes; where they begin. */
+/* Append bytes, and return their offset. */
 static unsigned draft_add(Draft *d, int section, const void *data, size_t bytes)
 {
     Part *p = &d->parts[section];
@@ -67,7 +67,7 @@ static void draft_launches(int by_driver, uint64_t scratch_bytes, int any_value)
     Draft *d = own_thread->draft;
     d->by_driver = by_driver, d->scratch_bytes = scratch_bytes, d->any_value = any_value;
 }
-/* shape: three sizes of the grid, three of a block, bytes of shared memory, cooperative, overlaps. */
+/* shape: three grid sizes, three block sizes, bytes of shared memory, cooperative, overlaps. */
 static void draft_step(uint64_t kernel, const unsigned *shape, const void *arguments, unsigned bytes)
 {
     Draft *d = own_thread->draft;
@@ -91,7 +91,7 @@ static void draft_scalar(unsigned offset, unsigned argument, int is_double, cons
     if (!d->failed) ((Step *)(d->parts[STEPS].data + d->parts[STEPS].bytes))[-1].scalars++;
 }
 
-/* The arguments of two launches, with the call's scalars, but for addresses, which lie at the places that both have. */
+/* Compare the arguments of two launches with the call's scalars, ignoring addresses, whose offsets agree. */
 static int steps_differ(const Entry *e, const Draft *d, unsigned i, const Call *k)
 {
     const Step *a = &SECTION(Step, e, STEPS)[i], *b = &((const Step *)d->parts[STEPS].data)[i];
@@ -107,7 +107,7 @@ static int steps_differ(const Entry *e, const Draft *d, unsigned i, const Call *
     return memcmp(ours, theirs, a->bytes);
 }
 
-/* How what the memo has differs from what Python says; NULL: it does not. */
+/* Return how the memo's entry differs from Python's description, or NULL if it does not. */
 static const char *difference(const Entry *e, const Draft *d, const Call *k, int status, const char *text)
 {
     static const char *const names[] = {
@@ -148,7 +148,7 @@ static Entry *entry_of_draft(const Draft *d, const Call *k, int status, const ch
     return e;
 }
 
-/* Keep what was said of the call, or compare it with what the memo has. text: of a refusal. 0: it is not kept. */
+/* Keep the description of the call, or compare it with the memo's entry. text: message of an error. Return 0 if it is not kept. */
 static int draft_keep(int status, const char *text)
 {
     Thread *t = own_thread;
@@ -156,7 +156,7 @@ static int draft_keep(int status, const char *text)
     Call *k = t->asked;
     if (t->expected) {
         begin_reading(t);
-        const Entry *e = entry_of(k); /* the same, unless the memo was emptied meanwhile */
+        const Entry *e = entry_of(k); /* This is the same entry, unless the memo was emptied. */
         t->difference = e && e == t->expected ? difference(e, d, k, status, text) : NULL;
         end_reading(t);
         t->expected = NULL;

@@ -1,14 +1,14 @@
-/* The memo keeps the answer of each call by its key. An entry is never changed once a thread can find it. */
-typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes that are written behind an argument */
+/* The memo stores the answer of each call by its key. An entry is immutable once a thread can find it. */
+typedef struct { uint32_t argument, bytes, offset; } Output;                   /* bytes to write behind an argument */
 enum { SET = 1, CREATE, DESTROY, HOLD, NAME, POINT };
-/* On an object, or for POINT an address that is written: HOLD, NAME and POINT go by the address of the argument `kind`. */
+/* An effect changes an object or, for POINT, writes an address. HOLD, NAME and POINT use the address of argument `kind`. */
 typedef struct { uint32_t argument, what, kind, value; } Effect;
-typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* operands of which one is written, and their bytes */
-typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* memory that an operand must have */
-typedef struct { int32_t operand; uint32_t offset, is_map, unused; int64_t delta; } Place; /* an address among a kernel's arguments */
-typedef struct { uint32_t offset, argument, is_double, divisors, data; } Scalar;           /* a number that comes with the call, divided */
+typedef struct { uint32_t first, second; uint64_t size, other_size; } Pair;    /* two operands, one of them written, and their bytes */
+typedef struct { uint32_t argument, unused; uint64_t bytes; } Least;           /* minimum memory of an operand */
+typedef struct { int32_t operand; uint32_t offset, is_map, unused; int64_t delta; } Place; /* an address in a kernel's arguments */
+typedef struct { uint32_t offset, argument, is_double, divisors, data; } Scalar;           /* a scalar of the call, divided by constants */
 typedef struct {
-    uint64_t kernel; /* the driver's handle, or the number that Python knows it by */
+    uint64_t kernel; /* the driver's handle, or Python's number */
     uint32_t grid[3], block[3], shared_bytes, cooperative, overlaps, bytes, offset, first_place, places, first_scalar, scalars, unused;
 } Step;
 
@@ -17,32 +17,33 @@ static const unsigned SIZES[SECTIONS] = {sizeof(Output), sizeof(Effect), sizeof(
 
 typedef struct Entry {
     struct Entry *next, *listed;
-    uint64_t hash, equal, scratch_bytes; /* equal: which pairs of operands begin together */
+    uint64_t hash, equal, scratch_bytes; /* equal: bit mask of operand pairs with equal addresses */
     const uint64_t *key;
-    const char *text; /* of a refusal */
+    const char *text; /* message of an error */
     int status, by_driver;
     unsigned words, bytes, counts[SECTIONS];
     void *sections[SECTIONS];
 } Entry;
 #define SECTION(type, e, which) ((const type *)(e)->sections[which])
 
-enum { BUCKETS = 1 << 15, VALUE_BYTES = 1400 /* of a value in Python, about */ };
+enum { BUCKETS = 1 << 15, VALUE_BYTES = 1400 /* approximate size of a value in Python */ };
 static _Atomic(Entry *) buckets[BUCKETS];
-static int memo_live; /* 1: calls are answered; 2: they are, and Python is asked whether it would answer so */
+static int memo_live; /* 1: the memo answers calls; 2: it also asks Python and compares */
 static unsigned long long memo_entries, memo_bytes, memo_most = 1 << 17, memo_most_bytes = 64 << 20;
-static _Atomic unsigned long long memo_emptied /* whose entries are gone */, memo_asked_count, memo_compared, memo_differ;
+static _Atomic unsigned long long memo_emptied /* how often the memo was emptied */, memo_asked_count, memo_compared, memo_differ;
 
 static inline int memo_mode(void) { return __atomic_load_n(&memo_live, __ATOMIC_RELAXED); }
 static void memo_limits(unsigned long long entries, unsigned long long bytes) { memo_most = entries, memo_most_bytes = bytes; }
 
-/* Take all entries away, where there are too many: then 1. The caller has memo_lock, and frees them when it has it no more. */
+/* Unlink all entries and return 1 if there are too many. The caller holds memo_lock, and frees the entries after it releases the
+   lock. */
 static int memo_unlink(Entry **old)
 {
     Entry *all = NULL;
     if (memo_entries < memo_most && memo_bytes < memo_most_bytes) return 0;
     for (unsigned i = 0; i < BUCKETS; i++) {
         Entry *e = atomic_exchange(&buckets[i], NULL);
-        for (Entry *after; e; e = after) { /* readers follow `next`: another link lists what is freed */
+        for (Entry *after; e; e = after) { /* Readers follow `next`, so another link lists the entries to free. */
             after = e->next;
             e->listed = all, all = e;
         }
@@ -52,7 +53,7 @@ static int memo_unlink(Entry **old)
     return 1;
 }
 
-/* Free entries that were taken away when no thread reads them. A fork need not wait for that: memo_lock is free meanwhile. */
+/* Free unlinked entries once no thread reads them. A fork need not wait, because memo_lock is free meanwhile. */
 static void memo_free(Entry *all)
 {
     await_readers();
@@ -63,7 +64,8 @@ static void memo_free(Entry *all)
     atomic_fetch_add(&memo_emptied, 1);
 }
 
-/* Returns a bit for each pair of operands that begin together; ~0 where two overlap otherwise: Python looks at these each time. */
+/* Return a bit for each pair of operands with equal addresses. Return ~0 if two overlap otherwise, which Python checks on every
+   call. */
 static inline uint64_t equal_pairs(const Pair *pairs, unsigned count, const Call *k)
 {
     uint64_t equal = 0;
@@ -87,7 +89,7 @@ static const Entry *entry_of(const Call *k)
     return NULL;
 }
 
-/* By its values, else by what else the call is: the key then says no more of scalars. */
+/* Find an entry by the call's scalar values, else by the remaining key; the key then excludes the scalar values. */
 static const Entry *entry_of_any(Call *k)
 {
     const Entry *e = entry_of(k);
@@ -112,7 +114,7 @@ static void entry_add(Entry *e)
     if (is_emptied) memo_free(old);
 }
 
-/* Python has a value that it did not have: it takes memory there, which is forgotten with the entries. */
+/* Python has a new value; its memory counts here, and it is forgotten with the entries. */
 static int memo_value(unsigned value, int is_double)
 {
     pthread_mutex_lock(&memo_lock);
@@ -126,7 +128,7 @@ static int memo_value(unsigned value, int is_double)
 
 static unsigned long long memo_times_emptied(void) { return memo_emptied; }
 
-/* counts: entries, bytes, calls that went to Python, hits, values, how often emptied, hits that were compared, that differ. */
+/* counts: entries, bytes, calls passed to Python, hits, values, times emptied, compared hits, differing hits. */
 static void memo_counts(unsigned long long *counts)
 {
     unsigned long long hits = 0;

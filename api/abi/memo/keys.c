@@ -1,27 +1,27 @@
-/* The key of a call: words that say everything on which its answer depends. The generated code of each function adds its arguments. */
-enum { WORDS = 192, ARGUMENTS = 40, ALIKE = 256 /* as in accelerated/records.py */ };
+/* A key consists of words that determine the answer of a call. The generated code of each function adds its arguments. */
+enum { WORDS = 192, ARGUMENTS = 40, ALIKE = 256 /* accelerated/records.py has the same value */ };
 
 typedef struct Call {
     unsigned count;
-    int keyed; /* whether the key says everything */
+    int keyed; /* whether the key is complete */
     uint64_t nulls;
-    uint64_t scaled; /* which arguments are scalars other than 0 and 1, whose value a launch may take from the call */
+    uint64_t scaled; /* bit mask of scalar arguments other than 0 and 1, which a launch may take from the call */
     Slot *handle;
     Slot *slots[ARGUMENTS];
     double values[ARGUMENTS];
-    uint8_t value_words[ARGUMENTS]; /* where the key has them; their size is in the word before */
-    uint64_t addresses[ARGUMENTS]; /* of device memory, and the numbers of objects */
+    uint8_t value_words[ARGUMENTS]; /* index of the value in the key; the word before holds its size */
+    uint64_t addresses[ARGUMENTS]; /* addresses of device memory, and numbers of objects */
     uint64_t words[WORDS];
 } Call;
 
-/* C knows one thing of values: whether scaling factors beside them are doubles. */
+/* C stores one fact about each value: whether its scaling factors are doubles. */
 static unsigned char *value_is_double;
 static uint32_t values_known;
 
 static int value_new(unsigned value, int is_double)
 {
     static uint32_t room;
-    if (value >= room) { /* the table before it stays, where a thread may read: as much again in all */
+    if (value >= room) { /* A thread may still read the old table, so it is not freed; old tables need at most as much memory again. */
         uint32_t more = room ? 2 * room : 1 << 14;
         unsigned char *larger = calloc(more, 1);
         if (!larger) return 0;
@@ -36,7 +36,7 @@ static inline void key_begin(Call *k, unsigned function) { k->count = 2, k->null
 static inline void key_end(Call *k) { k->words[1] = k->nulls, k->keyed = 1; }
 static inline void key_bits(Call *k, uint64_t bits) { k->words[k->count++] = bits; }
 
-/* An object as its value, or by its kind alone where the call replaces all that it is. 0: Python has to look at it. */
+/* Add an object by its value, or only by its kind if the call overwrites it completely. Return 0 if Python has to handle it. */
 static inline int key_object(Call *k, int i, uint64_t number, int kind_alone)
 {
     Slot *slot = NULL;
@@ -46,7 +46,7 @@ static inline int key_object(Call *k, int i, uint64_t number, int kind_alone)
         value = slot ? atomic_load_explicit(&slot->value, memory_order_acquire) : 0;
         if (!value) return 0;
     }
-    key_bits(k, number && kind_alone ? (1ull + kind_of(number)) << 40 : value /* neither is that of NULL, 0 */);
+    key_bits(k, number && kind_alone ? (1ull + kind_of(number)) << 40 : value /* NULL is 0, which no object gives */);
     k->slots[i] = slot, k->addresses[i] = number;
     return 1;
 }
@@ -57,13 +57,14 @@ static inline void key_address(Call *k, int i, uint64_t address)
     key_bits(k, address ? 1 + address % ALIKE : 0);
 }
 
-/* The address that an object holds: an operand, at the index `behind` those of all arguments. */
+/* Add the address that an object holds. It is an operand with the index `behind`, after all arguments. */
 static inline void key_held(Call *k, int behind, const Slot *slot)
 {
     key_address(k, behind, slot ? atomic_load_explicit(&slot->held, memory_order_relaxed) : 0);
 }
 
-/* What an object names, as values, and the address that the first of these holds. 0: Python has to look at them. */
+/* Add the values of objects that an object refers to, and the address that the first one holds. Return 0 if Python has to handle
+   them. */
 static inline int key_named(Call *k, int i, int behind)
 {
     for (int j = 0; j < NAMES; j++) {
@@ -85,13 +86,14 @@ static inline void key_float(Call *k, float value)
     memcpy(&k->words[k->count++], &value, sizeof value);
 }
 
-/* Bytes of a scalar and its value, which is in the last word. is_other: launches may take it from the call. */
+/* Record the value of a scalar, whose key has two words: its size and, last, its value. is_other: launches may take it from the
+   call. */
 static inline void key_value(Call *k, int i, double value, int is_other)
 {
     k->values[i] = value, k->value_words[i] = k->count - 1, k->scaled |= (uint64_t)is_other << i;
 }
 
-/* A scaling factor: a double where the tensor beside it has doubles, else a float. */
+/* Add a scaling factor: a double if the tensor beside it has doubles, else a float. */
 static inline void key_scaling(Call *k, int i, const void *given, uint64_t beside)
 {
     Slot *slot = beside ? slot_of(beside) : NULL;
@@ -109,14 +111,14 @@ static inline void key_scaling(Call *k, int i, const void *given, uint64_t besid
     key_value(k, i, value, value - value == 0 && value != 0 && value != 1 && value != -1);
 }
 
-/* A weight between 0 and 1, as of an average. */
+/* Add a weight between 0 and 1, such as an averaging factor. */
 static inline void key_weight(Call *k, int i, double value)
 {
     key_bits(k, 8), key_double(k, value);
     key_value(k, i, value, value > 0 && value < 1);
 }
 
-/* Let the key say of scalars only that they are neither 0 nor 1. */
+/* Remove scalar values from the key; it then only says that they are neither 0 nor 1. */
 static inline void key_any_value(Call *k)
 {
     for (uint64_t left = k->scaled; left; left &= left - 1) {
@@ -125,7 +127,7 @@ static inline void key_any_value(Call *k)
     }
 }
 
-/* `count` entries less some, of so many bytes each. 0: more than the key has room for, or than Python follows. */
+/* Add `count` - `less` entries of `size` bytes each. Return 0 if there are more than the key can hold or Python reads. */
 static inline int key_array(Call *k, const void *given, long long count, long long most, int less, int size)
 {
     if (!given) return key_bits(k, ~0ull), 1;

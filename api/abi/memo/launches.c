@@ -1,4 +1,4 @@
-/* How the launches of an entry are repeated: by the driver, or by Python on a device that only Python knows. */
+/* The launches of an entry are repeated by the driver, or by Python on a device that only Python can access. */
 typedef struct { int name, padding, value, rest[15]; } LaunchAttribute; /* CUlaunchAttribute */
 typedef struct { unsigned grid[3], block[3], shared_bytes; void *stream; LaunchAttribute *attributes; unsigned count; } LaunchConfig;
 enum { COOPERATIVE = 2, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
@@ -6,10 +6,10 @@ enum { COOPERATIVE = 2, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 static struct {
     int (*launch)(const LaunchConfig *, void *, void **, void **), (*replace)(void *, void *);
     int (*get_context)(void **), (*set_context)(void *), (*is_capturing)(void *, int *);
-    void *context; /* of the device of handles */
+    void *context; /* context of the handles' device */
 } driver;
 
-/* 1 where the driver has what launches need. context: the one that kernels were loaded in. */
+/* Return 1 if the driver has the functions for launches. context: the context in which the kernels were loaded. */
 static int driver_open(uintptr_t context)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -24,12 +24,12 @@ static int driver_open(uintptr_t context)
     return driver.launch && driver.get_context && driver.set_context && driver.context;
 }
 
-/* Scratch memory for the launches of calls on a stream, which Python has allocated; it stays. */
+/* Python allocates this scratch memory for launches on a stream, and never frees it. */
 enum { SCRATCHES = 64 };
 static struct { uint64_t stream, address, bytes; _Atomic int busy; } scratches[SCRATCHES];
 static _Atomic unsigned scratch_count;
 
-/* SCRATCHES: there is none of so many bytes. */
+/* Return the index of scratch memory with enough bytes, or SCRATCHES. */
 static unsigned scratch_of(uint64_t stream, uint64_t bytes)
 {
     unsigned count = atomic_load_explicit(&scratch_count, memory_order_acquire), i = 0;
@@ -37,7 +37,7 @@ static unsigned scratch_of(uint64_t stream, uint64_t bytes)
     return i < count ? i : SCRATCHES;
 }
 
-/* Python, which has its lock, adds memory for a stream. 0: there is no room for another. */
+/* Add memory for a stream; Python calls this while it holds its lock. Return 0 if the table is full. */
 static int scratch_add(uint64_t stream, uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&memo_lock);
@@ -51,7 +51,7 @@ static int scratch_add(uint64_t stream, uint64_t address, uint64_t bytes)
 }
 static int scratch_is_known(uint64_t stream, uint64_t bytes) { return scratch_of(stream, bytes) < SCRATCHES; }
 
-/* On the device that only Python knows. Not 0: refused. */
+/* Launch on the device that only Python can access; a nonzero result is a failure. */
 static int py_memo_launch(uint64_t kernel, uintptr_t arguments, unsigned bytes, uint64_t stream);
 static uint64_t py_memo_scratch(uint64_t bytes);
 static int py_memo_fits(const uint64_t *addresses, const uint64_t *bytes, unsigned count);
@@ -68,7 +68,7 @@ static int launch_by_driver(const Step *s, void *arguments, uint64_t stream)
     return driver.launch(&config, (void *)s->kernel, parameters, NULL);
 }
 
-/* Write the numbers of a call among a kernel's arguments. data: where their divisors are. */
+/* Write a call's scalars into a kernel's arguments. data: holds their divisors. */
 static void scalars_into(unsigned char *arguments, const Scalar *scalars, unsigned count, const unsigned char *data, const Call *k)
 {
     for (const Scalar *s = scalars; s < scalars + count; s++) {
@@ -81,7 +81,7 @@ static void scalars_into(unsigned char *arguments, const Scalar *scalars, unsign
 
 static int launch_step(const Entry *e, const Step *s, const Call *k, uint64_t stream, uint64_t scratch)
 {
-    unsigned char arguments[s->bytes] __attribute__((aligned(64))); /* tensor maps lie at multiples of 64 bytes */
+    unsigned char arguments[s->bytes] __attribute__((aligned(64))); /* Tensor maps need 64-byte alignment. */
     memcpy(arguments, SECTION(unsigned char, e, DATA) + s->offset, s->bytes);
     const Place *places = SECTION(Place, e, PLACES_) + s->first_place;
     for (const Place *p = places; p < places + s->places; p++) {
@@ -95,13 +95,13 @@ static int launch_step(const Entry *e, const Step *s, const Call *k, uint64_t st
     return e->by_driver ? launch_by_driver(s, arguments, stream) : py_memo_launch(s->kernel, (uintptr_t)arguments, s->bytes, stream);
 }
 
-/* All steps, on the stream and in the context of the handle. Not 0: Python has to do it, or say why it cannot be done. */
+/* Run all steps in the handle's stream and context. A nonzero result means that Python has to run them, or report the error. */
 static int launch_all(const Entry *e, const Call *k)
 {
     uint64_t stream = atomic_load_explicit(&k->handle->held, memory_order_relaxed), address = 0;
-    _Atomic int *busy[2] = {NULL, NULL}; /* steps of two calls do not mix on a handle, nor where they share scratch memory */
+    _Atomic int *busy[2] = {NULL, NULL}; /* Steps of two calls must not interleave on one handle or in shared scratch memory. */
     if (e->scratch_bytes && e->by_driver) {
-        int capturing = 0; /* a graph has scratch memory of its own, from Python: it may run on any stream */
+        int capturing = 0; /* A captured graph needs its own scratch memory from Python, because it may run on any stream. */
         if (driver.is_capturing && (driver.is_capturing((void *)stream, &capturing) || capturing)) return 1;
         unsigned i = scratch_of(stream, e->scratch_bytes);
         if (i == SCRATCHES) return 1;

@@ -1,18 +1,20 @@
-/* Handles and descriptors. The pointer that a program holds is a number, (generation << 27) | (kind << 22) | (place << 4), by which C finds
-   the object without following it. A place keeps its kind, and no generation comes twice, so that destroyed objects are known for ever.
+/* This file stores handles and descriptors. The pointer that a program holds is a number, (generation << 27) | (kind << 22) |
+   (place << 4), with which C finds the object without dereferencing it. A place never changes its kind, and no generation
+   repeats, so destroyed objects are always recognised.
 
-   A descriptor has the number of its value, which Python knows; 0: its state is Python's alone. That of a handle is of its backend. What
-   changes from one object to the next of a kind is not in the value: the address that it holds, and the objects that it names. */
+   A descriptor has the number of its value, which Python stores; 0 means that only Python has its state. A handle has the
+   number of its backend. State that differs between equal values is separate: the address that an object holds, and the objects
+   that it refers to. */
 enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31, NAMES = 2 };
 #define GENERATION (1ull << 27)
 
 typedef struct {
-    _Atomic uint64_t number; /* of the object that is here, or will be next */
+    _Atomic uint64_t number; /* number of the current or the next object */
     _Atomic uint32_t value, live;
-    uint32_t next_free; /* place + 1 */
-    _Atomic uint64_t held; /* of a handle its stream, of a dropout descriptor its states */
-    _Atomic uint64_t named[NAMES]; /* the dropout descriptors that a network or attention was set with */
-    _Atomic int busy; /* a thread launches several kernels of one call */
+    uint32_t next_free; /* place + 1, or 0 */
+    _Atomic uint64_t held; /* stream of a handle, or states of a dropout descriptor */
+    _Atomic uint64_t named[NAMES]; /* dropout descriptors that the setter of a network or attention was given */
+    _Atomic int busy; /* lock of a thread that launches several kernels of one call */
 } Slot;
 
 static _Atomic(Slot *) chunks[KINDS][CHUNKS];
@@ -27,7 +29,7 @@ static inline Slot *slot_at(unsigned kind, unsigned place)
     return chunk ? &chunk[place % CHUNK] : NULL;
 }
 
-/* NULL: the number was never given out, or its object is destroyed. */
+/* Return the slot of a number, or NULL if it never existed or its object is destroyed. */
 static inline Slot *slot_of(uint64_t number)
 {
     Slot *slot = slot_at(kind_of(number), place_of(number));
@@ -35,7 +37,7 @@ static inline Slot *slot_of(uint64_t number)
     return atomic_load_explicit(&slot->live, memory_order_relaxed) ? slot : NULL;
 }
 
-/* A place that nothing is at; PLACES: there is none, or no memory. */
+/* Return a free place, or PLACES if there is none or no memory. */
 static uint32_t place_new(unsigned kind)
 {
     uint32_t place = PLACES;
@@ -58,7 +60,7 @@ static uint32_t place_new(unsigned kind)
     return place;
 }
 
-/* The number of a new object; 0: there is no room for it. */
+/* Return the number of a new object, or 0 if there is no room. */
 static uint64_t object_new(unsigned kind, uint32_t value)
 {
     Thread *t = thread();
@@ -78,10 +80,10 @@ static void object_free(uint64_t number)
     unsigned kind = kind_of(number), place = place_of(number);
     Slot *slot = slot_of(number);
     uint64_t expected = number;
-    if (!slot || !atomic_compare_exchange_strong(&slot->number, &expected, number + GENERATION)) return; /* another thread has */
+    if (!slot || !atomic_compare_exchange_strong(&slot->number, &expected, number + GENERATION)) return; /* Another thread destroyed it. */
     atomic_store_explicit(&slot->live, 0, memory_order_relaxed);
     Thread *t = thread();
-    if (t && t->free_places[kind].count < FREE_KEPT) { /* for objects that this thread makes: no lock */
+    if (t && t->free_places[kind].count < FREE_KEPT) { /* The thread's own free list needs no lock. */
         t->free_places[kind].place[t->free_places[kind].count++] = place;
         return;
     }
@@ -91,8 +93,8 @@ static void object_free(uint64_t number)
     pthread_mutex_unlock(&objects_lock);
 }
 
-/* Answers Python about a number: 1 where the object lives, 2 where it is destroyed, 0 where there was none. facts: kind, value, what
-   it holds, what it names. */
+/* Describe a number to Python: return 1 if the object is alive, 2 if it is destroyed, 0 if there was none. facts: kind, value,
+   held address, objects that it refers to. */
 static int object_facts(uint64_t number, unsigned long long *facts)
 {
     Slot *slot = number % 16 || number < GENERATION ? NULL : slot_at(kind_of(number), place_of(number));
@@ -112,7 +114,7 @@ static void object_set(uint64_t number, unsigned value, uint64_t held, const uin
     for (int i = 0; i < NAMES; i++) atomic_store(&slot->named[i], named[i]);
 }
 
-/* How many objects name another one. found: room for so many of their numbers. */
+/* Return how many objects refer to another one. found: receives up to `room` of their numbers. */
 static unsigned objects_naming(uint64_t named, uint64_t *found, unsigned room)
 {
     unsigned count = 0;

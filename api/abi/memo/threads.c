@@ -1,27 +1,27 @@
-/* Each thread has state of its own. Entries are freed although calls that find them take no lock.
+/* Each thread has its own state. Entries can be freed although calls find them without a lock.
 
-   A thread's counter is odd while it reads entries. Who frees some unlinks them first and waits until each thread whose counter was odd
-   has moved on. The kernel's membarrier stands for the fences that readers would need. */
+   A thread's counter is odd while it reads entries. To free entries, a thread unlinks them, then waits until every odd counter
+   has changed. The kernel's membarrier replaces the fences that readers would need. */
 enum { KINDS = 32, FREE_KEPT = 16, MESSAGE_BYTES = 8192 };
 enum { NOT_INITIALIZED = DUALDNN_NOT_INITIALIZED, ALLOC_FAILED = DUALDNN_ALLOC_FAILED, INTERNAL_ERROR = DUALDNN_INTERNAL_ERROR };
 
 typedef struct Thread {
     _Atomic uint64_t reads;
-    _Atomic int used; /* by a thread that lives; the next one takes it over */
+    _Atomic int used; /* whether a living thread uses it; a later thread reuses it */
     struct Thread *next;
     _Atomic unsigned long long hits;
-    struct Call *asked;           /* the call that Python serves, where the memo may keep it */
-    const struct Entry *expected; /* what the memo has for that call, where Python is asked all the same */
-    const char *difference;       /* what Python says otherwise */
+    struct Call *asked;           /* call that Python serves, if the memo may keep it */
+    const struct Entry *expected; /* the memo's entry for that call, if Python's answer is compared */
+    const char *difference;       /* how Python's answer differs */
     struct Draft *draft;
     struct { uint32_t place[FREE_KEPT], count; } free_places[KINDS];
-    char message[MESSAGE_BYTES]; /* of the last call that was refused */
+    char message[MESSAGE_BYTES]; /* message of the last error */
 } Thread;
 
 static _Atomic(Thread *) threads;
 static __thread Thread *own_thread;
 static pthread_key_t thread_ends;
-static int readers_fence; /* where the kernel has no membarrier */
+static int readers_fence; /* 1 if the kernel lacks membarrier */
 static pthread_mutex_t objects_lock = PTHREAD_MUTEX_INITIALIZER, memo_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void thread_gone(void *given) { atomic_store(&((Thread *)given)->used, 0); }
@@ -45,7 +45,7 @@ static Thread *thread_new(void)
     return own_thread = t;
 }
 
-/* NULL: there is no memory for it. */
+/* Return the thread's state, or NULL if there is no memory. */
 static inline Thread *thread(void) { return own_thread ? own_thread : thread_new(); }
 
 static inline void begin_reading(Thread *t)
@@ -60,7 +60,7 @@ static inline void end_reading(Thread *t)
     atomic_store_explicit(&t->reads, atomic_load_explicit(&t->reads, memory_order_relaxed) + 1, memory_order_release);
 }
 
-/* Wait until no thread reads what was unlinked before. The caller does not read. */
+/* Wait until no thread reads entries that were unlinked earlier. The caller must not be reading. */
 static void await_readers(void)
 {
     if (readers_fence) atomic_thread_fence(memory_order_seq_cst);
@@ -89,7 +89,7 @@ static void before_fork(void) { pthread_mutex_lock(&objects_lock), pthread_mutex
 static void after_fork(void) { pthread_mutex_unlock(&memo_lock), pthread_mutex_unlock(&objects_lock); }
 
 static void objects_in_child(void);
-static void in_child(void) /* where the other threads are not */
+static void in_child(void) /* The child has no other threads. */
 {
     for (Thread *t = atomic_load(&threads); t; t = t->next)
         if (t != own_thread) {
