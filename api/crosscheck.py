@@ -59,9 +59,8 @@ class CrosscheckBackend:
 
     def __init__(self, accelerated: Any) -> None:
         self.accelerated = accelerated
-        self.kept: dict[
-            bytes, Array
-        ] = {}  # This maps the accelerated backend's reserve space contents to the reference's.
+        # This maps the accelerated backend's reserve space contents to the reference's.
+        self.kept: dict[bytes, Array] = {}
         self.description = f"crosscheck of {accelerated.description}"
         for passed_on in (
             "allocate",

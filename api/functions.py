@@ -220,9 +220,8 @@ class _Documented:
 def real_number(value: Any) -> float:
     """Return an argument as a float; raise any exception if it is not a real number."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if isinstance(value, (str, bytes, bytearray, Enum)) or (
-        kind and kind in "cSUmM"
-    ):  # NumPy would convert these silently.
+    # NumPy would convert these silently.
+    if isinstance(value, (str, bytes, bytearray, Enum)) or (kind and kind in "cSUmM"):
         raise TypeError("of another type")
     return float(value)
 

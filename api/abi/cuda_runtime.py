@@ -21,12 +21,12 @@ RUNTIMES = {
     "libcudart.so.11.0": 11080,
     "libcudart.so.12": 12000,
     "libcudart.so.13": 13000,
-}  # It maps (file, soname, version node) to the version that cudaRuntimeGetVersion returns.
+}  # file: version of cudaRuntimeGetVersion
 SOURCES = Path(__file__).parent / "cuda"
 PARTS = {
     "driver": ("objects.c", "devices.c", "memory.c", "copies.c", "streams.c"),
     "runtime": ("runtime.c", "runtime_memory.c", "runtime_streams.c"),
-}  # Each list of sources is compiled as one file, in this order.
+}  # sources in order, compiled as one file
 
 
 def build_runtime(out: Path) -> list[Path]:

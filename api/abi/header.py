@@ -134,9 +134,8 @@ def headers(chosen: Face = DOCUMENT) -> dict[str, str]:
     include it."""
     made = {"cudnn.h": header(chosen), "cudnn_version.h": _guarded("CUDNN_VERSION_H_", version_lines(chosen))}
     made["cudnn_backend.h"] = _guarded("CUDNN_BACKEND_H_", '#include "cudnn.h"\n')
-    for part in dict.fromkeys(
-        (*chosen.parts, *DOCUMENT.parts)
-    ):  # Release 9 has fewer parts, and old sources do not name its new ones.
+    # Release 9 has fewer parts, which old sources include by name.
+    for part in dict.fromkeys((*chosen.parts, *DOCUMENT.parts)):
         name = f"CUDNN_{part.upper()}"
         levels = zip(("MAJOR", "MINOR", "PATCH"), chosen.version, strict=True)
         version = "".join(f"#define {name}_{level} {number}\n" for level, number in levels)

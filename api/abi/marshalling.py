@@ -22,12 +22,9 @@ from .faces import Face, face
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-Write = Callable[
-    [tuple[Any, ...], Any], None
-]  # A Write takes all C arguments and a value, and stores the value behind one argument.
-MOST_ENTRIES = (
-    1 << 20
-)  # entries per array that is not sized by a rank; a larger count is an error, and the array is not read
+# A Write takes all C arguments and a value, and stores the value behind one argument.
+Write = Callable[[tuple[Any, ...], Any], None]
+MOST_ENTRIES = 1 << 20  # entries per array that is not sized by a rank; larger arrays are not read
 DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_delta", "pid", "tid", "cudaDeviceId")
 
 
@@ -211,9 +208,8 @@ class Marshalling:
         if base == "cudnnAlgorithm_t":
             return lambda place, value: setattr(place[0], "algo", int(value))
         if parameter.name == "paddingFill":
-            return (
-                self._write_fill
-            )  # The value has the container's data type; a sequence data descriptor never has one.
+            # The value has the container's data type; a sequence data descriptor never has one.
+            return self._write_fill
         if base.endswith("AlgoPerf_t"):
             return self._write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":

@@ -1,6 +1,6 @@
-"""The function table of the document: names, sections, libraries and parameters of its 258 functions.
+"""Read the function table of the document: names, sections, libraries and parameters of its 258 functions.
 
-Where a printed prototype is missing or is not the ABI, the public header decided (docs/errata.md, prototypes).
+The public header decides where a printed prototype is missing or differs from the ABI (docs/errata.md, prototypes).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ VERSION = (8, 0, 3)
 
 @dataclass(frozen=True)
 class Length:
-    """How many entries a host array has: the argument ``count``, minus ``less``; of an output the first ``filled`` are written.
+    """State how many entries a host array has: the argument ``count`` minus ``less``; in an output, the first
+    ``filled`` are written.
 
-    ``count`` and ``filled`` name parameters; a count that is itself an array stands for the sum of its entries, one that is a
-    tensor descriptor for its ``dimension``.
+    ``count`` and ``filled`` name parameters. A count that is an array stands for the sum of its entries. A count that
+    is a tensor descriptor stands for its ``dimension``.
     """
 
     count: str
@@ -31,16 +32,17 @@ class Length:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter as the document declares it.
+    """Describe one parameter as the document declares it.
 
-    null_with: the parameter that is NULL exactly where this one is. length: of a host array. typed_by: of a scalar behind a ``void *``, the descriptor whose data type decides its type: alpha and
-    beta are doubles where that is DOUBLE and floats elsewhere, the value of cudnnSetTensor has the data type itself.
+    null_with: is the parameter that is NULL exactly if this one is. length: applies to a host array.
+    typed_by: is the descriptor whose data type decides the type of a scalar behind a ``void *``. alpha and beta are
+    doubles for DOUBLE and floats otherwise. The value of cudnnSetTensor has the data type itself.
     """
 
     name: str
     ctype: str
-    direction: str  # "in", "out" or "inout"
-    memory: str  # "host" or "device"
+    direction: str  # one of "in", "out" and "inout"
+    memory: str  # one of "host" and "device"
     nullable: bool
     length: Length | None = None
     typed_by: str | None = None
@@ -57,15 +59,15 @@ class Parameter:
 
     @property
     def is_returned(self) -> bool:
-        """Return a pure host output: the calls return it instead of taking a place to store it."""
+        """Return whether this is a pure host output, which calls return instead of storing it."""
         return self.direction == "out" and self.memory == "host" and self.is_pointer
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function of the document.
+    """Describe one function of the document.
 
-    out_of_memory: the id of the clause that its section has for CUDNN_STATUS_ALLOC_FAILED, else that of cudnnStatus_t.
+    out_of_memory: is the id of its section's clause on CUDNN_STATUS_ALLOC_FAILED, or of the clause of cudnnStatus_t.
     """
 
     name: str
@@ -87,7 +89,7 @@ def _parameter(length: dict[str, Any] | None = None, **facts: Any) -> Parameter:
 
 @cache
 def functions() -> dict[str, Function]:
-    """All documented functions by name, in the document's order."""
+    """Return all documented functions by name, in the document's order."""
     table = json.loads(Path(__file__).with_name("functions.json").read_text(encoding="utf-8"))
     return {
         name: Function(

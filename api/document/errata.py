@@ -1,6 +1,6 @@
-"""What was decided where the document is contradictory, garbled or silent, as data: errata.jsonl.
+"""Read errata.jsonl: the decisions where the document is contradictory, garbled or silent.
 
-Where NVIDIA's library does otherwise is data of the suite (conformance/differences).
+The suite declares differences of NVIDIA's library separately (conformance/differences).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Erratum:
-    """One decision. ids: places in the document that it settles, or a name of ours; section: of docs and site, a family of calls."""
+    """Hold one decision. ids: names the places in the document that it settles, or is a name of this project. section:
+    is its section in docs and site, a family of calls."""
 
     ids: tuple[str, ...]
     section: str
@@ -24,7 +25,7 @@ class Erratum:
 
 @cache
 def errata() -> tuple[Erratum, ...]:
-    """Return every decision, in the order of their sections."""
+    """Return all decisions, ordered by section."""
     lines = resources.files(__package__).joinpath("errata.jsonl").read_text("utf-8").splitlines()
     rows = map(json.loads, lines)
     return tuple(Erratum(**row | {"ids": tuple(row["ids"])}) for row in rows)

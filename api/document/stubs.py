@@ -1,7 +1,7 @@
-"""Writes the type stubs of the documented calls from the function table and the enumerations: ``make stubs``.
+"""Write the type stubs of the documented calls from the function table and the enumerations: ``make stubs``.
 
-Editors complete from them and type checkers find a misspelt or misplaced argument. The calls themselves are made at run
-time, so that no checker could read them.
+Editors use them for completion, and type checkers for finding misspelt or misplaced arguments. The calls are made at
+run time, so type checkers cannot analyse them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STUBS = {name: API / name / "__init__.pyi" for name in ("cudnn", "miopen")}
 WIDTH = 120
 INTEGERS = ("int", "int32_t", "unsigned", "uint32_t", "int64_t", "size_t", "unsigned long long")
 
-# Functions that return their value in C, too.
+# VALUES lists functions that return a value in C too.
 VALUES = {"cudnnGetVersion": "int", "cudnnGetCudartVersion": "int", "cudnnGetErrorString": "str"}
 
 HEADING = f'''\
@@ -76,8 +76,11 @@ def miopenCreate(*, backend: str | None = None, device: str | None = None) -> Mi
 
 @dataclass(frozen=True)
 class Library:
-    """What annotations of one document are made of: the C name of its handle and the class, its descriptors by C name, its
-    enumerations, records that calls return, types of values that functions return in C, too."""
+    """Hold what the annotations of one document need.
+
+    It holds the C name and class of the handle, descriptors by C name, enumerations, records that calls return, and
+    types of values that functions return in C too.
+    """
 
     handle: tuple[str, str]
     descriptors: Mapping[str, type]
@@ -87,7 +90,7 @@ class Library:
 
 
 def stub_text(name: str = "cudnn") -> str:
-    """Return the text of the stub file of a library's functions that exist."""
+    """Return the text of the stub file for a library's existing functions."""
     return _miopen() if name == "miopen" else _cudnn()
 
 
@@ -136,12 +139,12 @@ def _cudnn() -> str:
 
 
 def _exported(names: Iterable[str]) -> str:
-    """Lines of an import statement whose names whoever reads the stub may use."""
+    """Return the lines of an import statement whose names the stub re-exports."""
     return "".join(f"    {name} as {name},\n" for name in sorted(names))
 
 
 def _structures(records: Mapping[str, type]) -> list[str]:
-    """Records of the document that calls return."""
+    """Return the lines of the document's records that calls return."""
     found = []
     for name, kind in sorted(records.items()):
         fields = "".join(f"    {field}: {_annotation(text)}\n" for field, text in kind.__annotations__.items())
@@ -207,7 +210,7 @@ def _returned_type(library: Library, parameter: Parameter) -> str:
 
 
 def _plain_type(library: Library, parameter: Parameter, given: bool) -> str:
-    """Return the type of one value: what is given may be wider than what comes back."""
+    """Return the type of one value; an argument's type may be wider than a result's."""
     base = parameter.base_type
     if base == library.handle[0]:
         return library.handle[1]

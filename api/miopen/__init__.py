@@ -1,8 +1,9 @@
-"""Implement the calls of the MIOpen porting guide, with its enumerators: a strict facade over the same operations.
+"""Implement the calls of the MIOpen porting guide and its enumerators, as a strict facade over the same operations.
 
-Conventions as those of ``dualdnn.api.cudnn``: host outputs are returned, None is NULL, a status other than success
-raises ``MiopenError``. Strict: what the guide or MIOpen demands is checked, so that a wrong port is noticed: Find before
-every convolution, alpha 1 and beta 0, workspaces of backward calls, only B of miopenOpTensor broadcast.
+The conventions are those of ``dualdnn.api.cudnn``: host outputs are returned, None is NULL, and a status other than
+success raises ``MiopenError``. The facade checks everything that the guide or MIOpen requires, so that a wrong port is
+noticed. Examples are Find before every convolution, alpha 1 and beta 0, workspaces of backward calls, and that
+miopenOpTensor broadcasts only B.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ globals().update(_ENUMERATORS)
 
 
 def __getattr__(name: str) -> Any:
-    """Calls of the guide whose operations do not exist yet."""
+    """Raise AttributeError for calls of the guide whose operations do not exist yet."""
     if name in functions():
         raise AttributeError(
             f"{name} (row {functions()[name].row}) is not implemented yet: it waits for {', '.join(missing(name))}"

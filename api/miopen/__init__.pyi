@@ -36,7 +36,7 @@ def miopenCreate(*, backend: str | None = None, device: str | None = None) -> Mi
     """Return a handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
 
 class miopenConvAlgoPerf_t(NamedTuple):
-    """One result of Find; the three names of the algorithm are the members of a union."""
+    """Hold one result of Find; the three names of the algorithm are members of a union in C."""
 
     algorithm: IntEnum
     time: float
@@ -49,13 +49,16 @@ class miopenConvAlgoPerf_t(NamedTuple):
     def bwd_weights_algo(self) -> miopenConvBwdWeightsAlgorithm_t: ...
 
 def miopenDestroy(handle: MiopenHandle) -> None:
-    """Wait for the handle's work, then release it and what it has found. Errors: BadParm for NULL. Source: row 2."""
+    """Wait for the handle's work, then release the handle and its results of Find.
+
+    Errors: BadParm for NULL. Source: row 2.
+    """
 
 def miopenSetStream(handle: MiopenHandle, streamID: Any) -> None:
-    """Launch the handle's work on this stream from now on. Errors: BadParm for what is no stream. Source: row 3."""
+    """Launch the handle's later work on this stream. Errors: BadParm for what is no stream. Source: row 3."""
 
 def miopenGetStream(handle: MiopenHandle) -> Any:
-    """Return the stream that was set, None where none was. Source: row 4."""
+    """Return the stream that was set, or None. Source: row 4."""
 
 def miopenCreateTensorDescriptor() -> TensorDescriptor:
     """Return a new descriptor of a tensor or a filter, to be filled by miopenSet4dTensorDescriptor. Source: rows 5 and 13."""
@@ -111,7 +114,7 @@ def miopenOpTensor(
     """
 
 def miopenSetTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Memory, alpha: Any) -> None:
-    """Every element of y becomes alpha. Source: row 11."""
+    """Set every element of y to alpha. Source: row 11."""
 
 def miopenScaleTensor(handle: MiopenHandle, yDesc: TensorDescriptor, y: Memory, alpha: Any) -> None:
     """Compute y = alpha * y in place. Source: row 12."""
@@ -181,9 +184,10 @@ def miopenFindConvolutionForwardAlgorithm(
     workSpaceSize: SupportsIndex,
     exhaustiveSearch: bool,
 ) -> _miopenFindConvolutionForwardAlgorithm:
-    """Return (returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
+    """Return (returnedAlgoCount, perfResults), ordered by speed; the kernels run, so y is overwritten.
 
-    Algorithms that need more workspace than given are left out. Errors: BadParm for requestAlgoCount below 1 or without
+    Algorithms that need more workspace than given are omitted.
+    Errors: BadParm for requestAlgoCount below 1 or without
     miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
     """
 
@@ -194,7 +198,7 @@ def miopenConvolutionForwardGetWorkSpaceSize(
     convDesc: ConvolutionDescriptor,
     yDesc: TensorDescriptor,
 ) -> int:
-    """Return the bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
+    """Return the bytes of workspace for Find and the convolution with any algorithm; w comes first. Source: row 20."""
 
 def miopenConvolutionForward(
     handle: MiopenHandle,
@@ -403,16 +407,18 @@ def miopenPoolingForward(
     workSpace: Memory,
     workSpaceSize: SupportsIndex,
 ) -> None:
-    """Compute y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
+    """Compute y = pool(x); with do_backward the workspace keeps the positions of the maxima for miopenPoolingBackward.
 
-    The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
+    The position of a window's maximum is one byte, counted along the window's rows; averages store nothing
+    (docs/errata.md, M010).
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace
+    than
     miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
 
 def miopenPoolingGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
-    """Return the bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
+    """Return the bytes of workspace of a pooling with this output: one per element. Source: row 37."""
 
 def miopenPoolingBackward(
     handle: MiopenHandle,
@@ -429,7 +435,8 @@ def miopenPoolingBackward(
     dx: Memory,
     workspace: Memory,
 ) -> None:
-    """Compute dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
+    """Compute dx = the gradient of pooling; for maxima it uses the positions in the workspace, whatever x and y
+    contain.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
     miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
@@ -445,9 +452,10 @@ def miopenSetActivationDescriptor(
     activBeta: SupportsFloat,
     activPower: SupportsFloat,
 ) -> None:
-    """Set the function and its attributes: TANH is activBeta * tanh(activAlpha * x), CLIPPEDRELU is limited by
-    activAlpha, ELU is activAlpha * (exp(x) - 1) below zero; the others read none.
+    """Set the function and its attributes.
 
+    TANH is activBeta * tanh(activAlpha * x), CLIPPEDRELU is limited by activAlpha, ELU is activAlpha * (exp(x) - 1)
+    below zero. The other functions ignore the attributes.
     Errors: NotImplemented for modes that no operation of cuDNN computes (c02). Source: row 40; docs/errata.md, M006.
     """
 
@@ -537,7 +545,7 @@ def miopenLRNForward(
     do_backward: bool,
     workspace: Memory,
 ) -> None:
-    """Compute y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
+    """Compute y = LRN(x); with do_backward the workspace keeps the scales for miopenLRNBackward (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -565,7 +573,7 @@ def miopenLRNBackward(
     """
 
 def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
-    """Return the bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+    """Return the bytes of workspace of a normalisation with this output: the bytes of the output. Source: row 51."""
 
 def miopenDeriveBNTensorDescriptor(
     derivedBnDesc: TensorDescriptor,
@@ -593,8 +601,10 @@ def miopenBatchNormalizationForwardTraining(
     resultSaveMean: Memory,
     resultSaveInvVariance: Memory,
 ) -> None:
-    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
-    ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, and update
+    the running statistics.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
     """
 
 def miopenBatchNormalizationForwardInference(

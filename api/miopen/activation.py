@@ -1,4 +1,4 @@
-"""Implement activation (rows 39 to 44): MIOpen's modes have up to three attributes, cuDNN's one coefficient."""
+"""Implement activation (rows 39 to 44). MIOpen's modes have up to three attributes; cuDNN has one coefficient."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def miopenCreateActivationDescriptor():
 
 @call("cudnnSetActivationDescriptor")
 def miopenSetActivationDescriptor(activDesc, mode, activAlpha, activBeta, activPower):
-    """Set the function and its attributes: TANH is activBeta * tanh(activAlpha * x), CLIPPEDRELU is limited by
-    activAlpha, ELU is activAlpha * (exp(x) - 1) below zero; the others read none.
+    """Set the function and its attributes.
 
+    TANH is activBeta * tanh(activAlpha * x), CLIPPEDRELU is limited by activAlpha, ELU is activAlpha * (exp(x) - 1)
+    below zero. The other functions ignore the attributes.
     Errors: NotImplemented for modes that no operation of cuDNN computes (c02). Source: row 40; docs/errata.md, M006.
     """
     expect(
@@ -98,7 +99,7 @@ def miopenActivationBackward(handle, activDesc, alpha, yDesc, y, dyDesc, dy, xDe
         return _copied(handle, 1.0, dyDesc, dy, dxDesc, dx)
     if mode != _M.miopenActivationTANH or inner == outer == 1.0:
         return _gradient(handle, activDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, dxDesc, dx)
-    # beta * tanh(alpha * x): cuDNN's gradient at alpha * x, where tanh is y / beta
+    # The function is beta * tanh(alpha * x). cuDNN's gradient is taken at alpha * x, where tanh is y / beta.
     expect(outer != 0.0, NOT_IMPLEMENTED, "miopenActivationBackward/c03", "activBeta is 0: y says nothing of tanh(x)")
     scaled_x, scaled_y = handle.allocate(xDesc.cudnn.spec.nbytes), handle.allocate(yDesc.cudnn.spec.nbytes)
     try:
@@ -128,5 +129,5 @@ def _copied(handle, scale, fromDesc, source, toDesc, target):
 def _one_memory(handle, *memory):
     try:
         return len({handle.backend.operand(each).address for each in memory}) == 1
-    except Exception:  # what is no memory, of which the copy says what is wrong
+    except Exception:  # The copy reports the error for values that are not memory.
         return False

@@ -26,8 +26,11 @@ def miopenBatchNormalizationForwardTraining(
     handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, expAvgFactor,
     resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
 ):  # fmt: skip
-    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
-    ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53."""
+    """Compute y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, and update
+    the running statistics.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53.
+    """
     unscaled("miopenBatchNormalizationForwardTraining/c02", alpha, beta)
     cudnn("cudnnBatchNormalizationForwardTraining")(
         handle.cudnn, MODES[bn_mode], 1.0, 0.0, xDesc.cudnn, x, yDesc.cudnn, y, bnScaleBiasMeanVarDesc.cudnn, bnScale, bnBias,

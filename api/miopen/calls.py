@@ -1,5 +1,7 @@
-"""Implement how a call of MIOpen is made from its body: arguments are checked against the guide's table, and what the operation
-behind the call refuses is answered with MIOpen's status."""
+"""Make the calls of MIOpen from their bodies.
+
+Arguments are checked against the guide's table. Errors of the operation behind a call are converted to MIOpen's status.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,25 @@ from .objects import DESCRIPTORS, Descriptor, MiopenHandle
 from .status import BAD_PARM, NOT_IMPLEMENTED, NOT_INITIALIZED, OF_CUDNN, MiopenError, expect
 
 CALLS: dict[str, Callable[..., Any]] = {}
-USES: dict[str, tuple[str, ...]] = {}  # call -> the functions of cuDNN that serve it
+USES: dict[str, tuple[str, ...]] = {}  # It maps a call to the cuDNN functions that it uses.
 
 
 def available(name: str) -> bool:
-    """Return whether everything that serves the call exists."""
+    """Return whether all functions that the call uses exist."""
     return name in CALLS and all(used in CUDNN_FUNCTIONS for used in USES[name])
 
 
 def missing(name: str) -> list[str]:
-    """Return the functions of cuDNN that the call waits for."""
+    """Return the cuDNN functions that the call uses and that do not exist."""
     return [used for used in USES.get(name, ()) if used not in CUDNN_FUNCTIONS]
 
 
 def call(*uses: str, fresh: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a call of its body. uses: the functions of cuDNN that serve it, without which it does not exist; fresh:
-    descriptors that need not be initialised."""
+    """Return a decorator that makes a call from its body.
+
+    uses: names the cuDNN functions that the call needs; without them it does not exist. fresh: names descriptors that
+    may be uninitialised.
+    """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         name = body.__name__
@@ -72,12 +77,12 @@ def call(*uses: str, fresh: Sequence[str] = ()) -> Callable[[Callable[..., Any]]
 
 
 def cudnn(name: str) -> Callable[..., Any]:
-    """Return the function of cuDNN that serves a call."""
+    """Return a cuDNN function by its name."""
     return CUDNN_FUNCTIONS[name]
 
 
 class _Checks:
-    """What can be wrong with one argument."""
+    """Check one argument by itself."""
 
     def __init__(self, name: str, fresh: frozenset[str]) -> None:
         self.clause, self.fresh = f"{name}/c01", fresh
@@ -128,7 +133,7 @@ class _Checks:
             raise MiopenError(BAD_PARM, self.clause, text)
         try:
             return kind(operator.index(value))
-        except Exception:  # whatever a foreign object raises when it is asked for its value
+        except Exception:  # A foreign object may raise anything.
             raise self.wrong(parameter, value, f"which is no enumerator of {kind.__name__}") from None
 
     def integer(self, parameter: Parameter, value: Any) -> int:
@@ -149,7 +154,7 @@ class _Checks:
         try:
             if value in (0, 1):
                 return bool(value)
-        except Exception:  # of an array, say
+        except Exception:  # A foreign object may raise anything.
             raise self.wrong(parameter, value, "not a bool") from None
         raise self.wrong(parameter, value, "not a bool")
 
@@ -160,12 +165,12 @@ class _Checks:
             raise self.wrong(parameter, value, "not a number") from None
 
     def wrong(self, parameter: Parameter, value: Any, what: str) -> MiopenError:
-        """Return the error for an argument that is wrong in itself."""
+        """Return the error for an argument that is invalid by itself."""
         return MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {shown(value)}, {what}")
 
 
 def unscaled(clause: str, alpha: float, beta: float) -> None:
-    """MIOpen takes alpha 1 and beta 0 here (docs/errata.md, M004)."""
+    """Raise NotImplemented unless alpha is 1 and beta is 0 (docs/errata.md, M004)."""
     expect(
         alpha == 1.0 and beta == 0.0,
         NOT_IMPLEMENTED,

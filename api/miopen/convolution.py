@@ -1,4 +1,5 @@
-"""Implement convolutions (rows 14 to 28): GetWorkSpaceSize, then Find, then the convolution, on one handle and the same problem."""
+"""Implement convolutions (rows 14 to 28): GetWorkSpaceSize, then Find, then the convolution, on one handle and the same
+problem."""
 
 from __future__ import annotations
 
@@ -31,13 +32,16 @@ _FWD, _DATA, _WEIGHTS = miopenConvFwdAlgorithm_t, miopenConvBwdDataAlgorithm_t, 
 
 @dataclass(frozen=True)
 class Direction:
-    """One of the three calls: the function of cuDNN, MIOpen's algorithms and cuDNN's of the same name, and where the
-    three operands (first, second, result, as MIOpen orders them) go in the order of cuDNN."""
+    """Describe one of the three convolution calls.
+
+    It holds the cuDNN function, MIOpen's algorithms and their cuDNN equivalents, and the positions of the three
+    operands (first, second, result in MIOpen's order) in cuDNN's order.
+    """
 
     name: str
     algorithms: dict[IntEnum, IntEnum]
-    order: tuple[int, int]  # of the first two operands
-    filter: int  # which operand is the filter
+    order: tuple[int, int]  # positions of the first two operands in cuDNN's order
+    filter: int  # index of the filter among the operands
 
     @property
     def find(self) -> str:
@@ -140,7 +144,7 @@ def miopenDestroyConvolutionDescriptor(convDesc):
 
 
 class miopenConvAlgoPerf_t(NamedTuple):
-    """One result of Find; the three names of the algorithm are the members of a union."""
+    """Hold one result of Find; the three names of the algorithm are members of a union in C."""
 
     algorithm: IntEnum
     time: float
@@ -169,14 +173,14 @@ def _problem(direction: Direction, convolution: Any, *operands: Any) -> Problem:
 
 
 def _in_cudnn_order(direction: Direction, convolution: Any, *operands: Any) -> tuple[Any, ...]:
-    """Return the four descriptors as cuDNN takes them: its filter is a filter."""
+    """Return the four descriptors in cuDNN's order, with a filter descriptor for the filter."""
     descriptors = [o.filter if i == direction.filter else o.cudnn for i, o in enumerate(operands)]
     first, second = (descriptors[place] for place in direction.order)
     return first, second, convolution.cudnn, descriptors[2]
 
 
 def _queried(handle: MiopenHandle, direction: Direction, convolution: Any, *operands: Any) -> int:
-    """Return the bytes of workspace that the most demanding algorithm needs."""
+    """Record the query of a problem, and return the bytes of workspace of its most demanding algorithm."""
     handle.queried.add(_problem(direction, convolution, *operands))
     descriptors = _in_cudnn_order(direction, convolution, *operands)
     largest = 0
@@ -196,7 +200,7 @@ def _queried(handle: MiopenHandle, direction: Direction, convolution: Any, *oper
 
 
 def _found(handle, direction, convolution, descriptors, memory, count, workspace, size, clause):
-    """Run every algorithm on the caller's memory, remember and return the results."""
+    """Run every algorithm on the caller's memory; store and return the results."""
     expect(count > 0, BAD_PARM, f"{clause}/c01", f"requestAlgoCount is {count}, not positive")
     problem = _problem(direction, convolution, *descriptors)
     expect(problem in handle.queried, BAD_PARM, f"{clause}/c02",
@@ -228,7 +232,7 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
 
 
 def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size, clause):
-    """Return the convolution itself, where Find has been."""
+    """Run the convolution, if Find was called for it."""
     found = handle.found.get(_problem(direction, convolution, *descriptors))
     expect(found is not None, UNKNOWN_ERROR, "miopenGuide/c05",
            "Find has not run for these descriptors on this handle, which MIOpen demands before any convolution")  # fmt: skip
@@ -257,7 +261,7 @@ def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo,
 
 @call(FORWARD.query)
 def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDesc):
-    """Return the bytes of workspace for Find and the convolution, whatever the algorithm; w comes first. Source: row 20."""
+    """Return the bytes of workspace for Find and the convolution with any algorithm; w comes first. Source: row 20."""
     return _queried(handle, FORWARD, convDesc, xDesc, wDesc, yDesc)
 
 
@@ -265,9 +269,10 @@ def miopenConvolutionForwardGetWorkSpaceSize(handle, wDesc, xDesc, convDesc, yDe
 def miopenFindConvolutionForwardAlgorithm(
     handle, xDesc, x, wDesc, w, convDesc, yDesc, y, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
-    """Return (returnedAlgoCount, perfResults), the fastest first; the kernels are run, so that y is overwritten.
+    """Return (returnedAlgoCount, perfResults), ordered by speed; the kernels run, so y is overwritten.
 
-    Algorithms that need more workspace than given are left out. Errors: BadParm for requestAlgoCount below 1 or without
+    Algorithms that need more workspace than given are omitted.
+    Errors: BadParm for requestAlgoCount below 1 or without
     miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
     """
     return _found(handle, FORWARD, convDesc, (xDesc, wDesc, yDesc), (x, w, y), requestAlgoCount, workSpace, workSpaceSize,

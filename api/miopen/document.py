@@ -1,6 +1,6 @@
-"""Implement the function table of the MIOpen porting guide: 53 functions in 55 rows.
+"""Read the function table of the MIOpen porting guide: 53 functions in 55 rows.
 
-Where the guide and the public header differ, docs/errata.md says what was decided (M001 and following).
+docs/errata.md (M001 and following) decides where the guide and the public header differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SPECIFICATION = "MIOpen Porting Guide"
 
 @dataclass(frozen=True)
 class Function:
-    """One function of the guide."""
+    """Describe one function of the guide."""
 
     name: str
     row: int
@@ -32,7 +32,7 @@ class Function:
 
 @cache
 def functions() -> dict[str, Function]:
-    """All functions of the guide by name, in its order."""
+    """Return all functions of the guide by name, in its order."""
     table = json.loads(resources.files(__package__).joinpath("functions.json").read_text(encoding="utf-8"))
     return {
         name: Function(name, entry["row"], entry["family"], tuple(Parameter(**p) for p in entry["parameters"]))

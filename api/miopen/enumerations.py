@@ -1,4 +1,5 @@
-"""Implement the enumeration types that the porting guide names, with the values of the public header (docs/errata.md, M001)."""
+"""Define the enumeration types that the porting guide names, with the values of the public header (docs/errata.md,
+M001)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from enum import IntEnum
 
 
 class miopenStatus_t(IntEnum):
-    """What every call answers."""
+    """List the results of calls."""
 
     miopenStatusSuccess = 0
     miopenStatusNotInitialized = 1
@@ -22,7 +23,7 @@ class miopenStatus_t(IntEnum):
 
 
 class miopenDataType_t(IntEnum):
-    """The guide knows miopenFloat; the others are refused."""
+    """List the data types; the guide uses miopenFloat, and the others are refused."""
 
     miopenHalf = 0
     miopenFloat = 1
@@ -33,7 +34,7 @@ class miopenDataType_t(IntEnum):
 
 
 class miopenTensorOp_t(IntEnum):
-    """Operations of miopenOpTensor (rows 9 and 10)."""
+    """List the operations of miopenOpTensor (rows 9 and 10)."""
 
     miopenTensorOpAdd = 0
     miopenTensorOpMul = 1
@@ -42,14 +43,14 @@ class miopenTensorOp_t(IntEnum):
 
 
 class miopenConvolutionMode_t(IntEnum):
-    """Modes of a convolution (row 15); miopenConvolution is a cross-correlation."""
+    """List the modes of a convolution (row 15); miopenConvolution is a cross-correlation."""
 
     miopenConvolution = 0
     miopenTranspose = 1
 
 
 class miopenConvFwdAlgorithm_t(IntEnum):
-    """Algorithms of miopenConvolutionForward (row 21)."""
+    """List the algorithms of miopenConvolutionForward (row 21)."""
 
     miopenConvolutionFwdAlgoGEMM = 0
     miopenConvolutionFwdAlgoDirect = 1
@@ -59,7 +60,7 @@ class miopenConvFwdAlgorithm_t(IntEnum):
 
 
 class miopenConvBwdDataAlgorithm_t(IntEnum):
-    """Algorithms of miopenConvolutionBackwardData (row 28)."""
+    """List the algorithms of miopenConvolutionBackwardData (row 28)."""
 
     miopenConvolutionBwdDataAlgoGEMM = 0
     miopenConvolutionBwdDataAlgoDirect = 1
@@ -69,7 +70,7 @@ class miopenConvBwdDataAlgorithm_t(IntEnum):
 
 
 class miopenConvBwdWeightsAlgorithm_t(IntEnum):
-    """Algorithms of miopenConvolutionBackwardWeights (row 25)."""
+    """List the algorithms of miopenConvolutionBackwardWeights (row 25)."""
 
     miopenConvolutionBwdWeightsAlgoGEMM = 0
     miopenConvolutionBwdWeightsAlgoDirect = 1
@@ -78,7 +79,7 @@ class miopenConvBwdWeightsAlgorithm_t(IntEnum):
 
 
 class miopenPoolingMode_t(IntEnum):
-    """Modes of pooling (row 32); miopenPoolingAverage leaves the padding out."""
+    """List the modes of pooling (row 32); miopenPoolingAverage excludes the padding."""
 
     miopenPoolingMax = 0
     miopenPoolingAverage = 1
@@ -86,7 +87,7 @@ class miopenPoolingMode_t(IntEnum):
 
 
 class miopenActivationMode_t(IntEnum):
-    """Activation functions (row 40)."""
+    """List the activation functions (row 40)."""
 
     miopenActivationPASTHRU = 0
     miopenActivationLOGISTIC = 1
@@ -101,14 +102,14 @@ class miopenActivationMode_t(IntEnum):
 
 
 class miopenLRNMode_t(IntEnum):
-    """Modes of local response normalisation (row 46)."""
+    """List the modes of local response normalisation (row 46)."""
 
     miopenLRNWithinChannel = 0
     miopenLRNCrossChannel = 1
 
 
 class miopenBatchNormMode_t(IntEnum):
-    """Modes of batch normalisation (row 52)."""
+    """List the modes of batch normalisation (row 52)."""
 
     miopenBNPerActivation = 0
     miopenBNSpatial = 1

@@ -1,6 +1,8 @@
-"""Implement keeps what a forward call leaves in a workspace for the backward call of pooling and LRN, and the gradients from it (docs/errata.md, M010, M011).
+"""Store what a forward call keeps in a workspace for the backward call of pooling and LRN, and compute the gradients
+from it.
 
-Arrays are on the host: they come and go by cudnnTransformTensor, so that every backend and every stride serves.
+docs/errata.md (M010, M011) defines the contents. Arrays are on the host; cudnnTransformTensor copies them, so every
+backend and every stride is supported.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ..enumerations import cudnnDataType_t, cudnnTensorFormat_t
 from .calls import cudnn
 
 Array = NDArray[Any]
-LOWEST = np.finfo(np.float32).min  # the value of padding: no element that it equals is a maximum
+LOWEST = np.finfo(np.float32).min  # the value of padding, which never counts as a maximum
 TYPES = {np.dtype(np.float32): cudnnDataType_t.CUDNN_DATA_FLOAT, np.dtype(np.int8): cudnnDataType_t.CUDNN_DATA_INT8}
 
 
@@ -47,8 +49,11 @@ def write(handle: Any, elements: Array, descriptor: Any, memory: Any) -> None:
 
 
 def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
-    """Return the place of the maximum in each window, counted along its rows: the first of equals; NaN and padding are none, and where no
-    element is larger than the lowest number the place is 0. extents: rows and columns of the result."""
+    """Return the position of the maximum in each window, counted along its rows; the first of equal elements counts.
+
+    NaN and padding never count; if no element exceeds the lowest number, the position is 0. extents: holds rows and
+    columns of the result.
+    """
     reach = [(n - 1) * stride + size for n, stride, size in zip(extents, pooling.stride, pooling.window, strict=True)]
     (top, left), (h, w) = pooling.padding, x.shape[2:]
     padded = np.full((*x.shape[:2], max(reach[0], top + h), max(reach[1], left + w)), LOWEST, np.float32)
@@ -59,7 +64,8 @@ def places(x: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
 
 
 def pooled_gradient(kept: Array, dy: Array, pooling: Any, extents: tuple[int, ...]) -> Array:
-    """dx of max pooling: each element of dy goes to the place that was kept. extents: rows and columns of x."""
+    """Return dx of max pooling: each element of dy is added at its stored position. extents: holds rows and columns of
+    x."""
     (h, w), (images, channels, *outputs) = extents, dy.shape
     row, column = (
         np.arange(n) * stride - pad for n, stride, pad in zip(outputs, pooling.stride, pooling.padding, strict=True)
@@ -74,21 +80,21 @@ def pooled_gradient(kept: Array, dy: Array, pooling: Any, extents: tuple[int, ..
 
 
 def across_channels(terms: Array, n: int) -> Array:
-    """Return the sum of each channel's n neighbours, itself among them, in float64."""
+    """Return, for each channel, the sum over its window of n channels, in float64."""
     padded = np.pad(terms.astype(np.float64), ((0, 0), (n // 2, n // 2), (0, 0), (0, 0)))
     sums: Array = sliding_window_view(padded, n, axis=1).sum(-1)
     return sums
 
 
 def scales(x: Array, lrn: Any) -> Array:
-    """Return what LRN divides by, before its power: K + alpha / n * the sum of squares."""
+    """Return the scale of LRN, before the power: K + alpha / n * the sum of squares."""
     squares = across_channels(x.astype(np.float64) ** 2, lrn.lrnN)
     with np.errstate(over="ignore"):
         return (lrn.lrnK + lrn.lrnAlpha / lrn.lrnN * squares).astype(np.float32)
 
 
 def lrn_gradient(kept: Array, y: Array, dy: Array, x: Array, lrn: Any) -> Array:
-    """dx of LRN from the scales that were kept: dy * scale^-beta - 2 alpha beta / n * x * the sum of dy * y / scale."""
+    """Return dx of LRN from the stored scales: dy * scale^-beta - 2 alpha beta / n * x * the sum of dy * y / scale."""
     scale, gradient = kept.astype(np.float64), dy.astype(np.float64)
     with np.errstate(all="ignore"):
         sums = across_channels(gradient * y / scale, lrn.lrnN)

@@ -22,7 +22,10 @@ CALLS["miopenCreate"], USES["miopenCreate"] = miopenCreate, ("cudnnCreate",)
 
 @call("cudnnDestroy")
 def miopenDestroy(handle):
-    """Wait for the handle's work, then release it and what it has found. Errors: BadParm for NULL. Source: row 2."""
+    """Wait for the handle's work, then release the handle and its results of Find.
+
+    Errors: BadParm for NULL. Source: row 2.
+    """
     handle.found.clear()
     handle.queried.clear()
     handle.indexed.clear()
@@ -31,11 +34,11 @@ def miopenDestroy(handle):
 
 @call("cudnnSetStream")
 def miopenSetStream(handle, streamID):
-    """Launch the handle's work on this stream from now on. Errors: BadParm for what is no stream. Source: row 3."""
+    """Launch the handle's later work on this stream. Errors: BadParm for what is no stream. Source: row 3."""
     cudnn("cudnnSetStream")(handle.cudnn, streamID)
 
 
 @call("cudnnGetStream")
 def miopenGetStream(handle):
-    """Return the stream that was set, None where none was. Source: row 4."""
+    """Return the stream that was set, or None. Source: row 4."""
     return cudnn("cudnnGetStream")(handle.cudnn)

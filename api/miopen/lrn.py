@@ -1,4 +1,4 @@
-"""Implement local response normalisation (rows 45 to 51); the backward call reads the workspace of the forward one."""
+"""Implement local response normalisation (rows 45 to 51); the backward call reads the forward call's workspace."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def miopenDestroyLRNDescriptor(lrnDesc):
 
 @call("cudnnLRNCrossChannelForward", "cudnnTransformTensor")
 def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workspace):
-    """Compute y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward divides by (docs/errata.md, M011).
+    """Compute y = LRN(x); with do_backward the workspace keeps the scales for miopenLRNBackward (docs/errata.md, M011).
 
     Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
     without workspace (c03). Source: row 49.
@@ -93,7 +93,8 @@ def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, be
     expect(wrong.size == 0, BAD_PARM, "miopenLRNBackward/c03",
            f"workspace holds {wrong[:1]}, less than lrnK {lrn.lrnK}: it was overwritten")  # fmt: skip
     inputs = [kept.read(handle, d.cudnn, memory) for d, memory in ((yDesc, y), (dyDesc, dy), (xDesc, x))]
-    # The documented call checks the arguments; its gradient divides by what x gives, and not by what was kept.
+    # The documented call checks the arguments. Its gradient uses scales from x, and is replaced by one with the stored
+    # scales.
     cudnn("cudnnLRNCrossChannelBackward")(
         handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
@@ -102,5 +103,5 @@ def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, be
 
 @call("cudnnLRNCrossChannelForward")
 def miopenLRNGetWorkSpaceSize(yDesc):
-    """Return the bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+    """Return the bytes of workspace of a normalisation with this output: the bytes of the output. Source: row 51."""
     return yDesc.cudnn.spec.nbytes

@@ -1,4 +1,4 @@
-"""Implement the opaque objects of MIOpen: each holds the one of cuDNN that serves it."""
+"""Define the opaque objects of MIOpen; each holds the cuDNN object that it uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .status import BAD_PARM, MiopenError, expect
 
 
 class Descriptor:
-    """``cudnn`` is None until a setter initialises it, and again once destroyed; ``attributes`` are MIOpen's own."""
+    """Hold a cuDNN descriptor. ``cudnn`` is None before a setter initialises it and after it is destroyed;
+    ``attributes`` exist only in MIOpen."""
 
     type_name: ClassVar[str]
 
@@ -28,7 +29,8 @@ class Descriptor:
 
 
 class TensorDescriptor(Descriptor):
-    """``filter`` is the descriptor of the same memory as a filter: MIOpen has no filter descriptors (row 13)."""
+    """Describe a tensor. ``filter`` describes the same memory as a filter, because MIOpen has no filter descriptors
+    (row 13)."""
 
     type_name = "miopenTensorDescriptor_t"
 
@@ -62,7 +64,7 @@ DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Des
 
 @dataclass(frozen=True)
 class Problem:
-    """What Find is asked about: a direction and the contents of the descriptors."""
+    """Hold what Find is called for: a direction and the contents of the descriptors."""
 
     direction: str
     convolution: Any
@@ -71,15 +73,16 @@ class Problem:
 
 @dataclass
 class MiopenHandle:
-    """The library context behind a ``miopenHandle_t``: a handle of cuDNN's and what MIOpen remembers in its own.
+    """Represent the library context behind a ``miopenHandle_t``: a cuDNN handle and the state that MIOpen keeps in its
+    own.
 
-    ``to_device``, ``allocate``, ``zeros``, ``new_stream`` and ``synchronize`` are those of the handle inside.
+    ``to_device``, ``allocate``, ``zeros``, ``new_stream`` and ``synchronize`` belong to the inner handle.
     """
 
     cudnn: Handle
     queried: set[Problem] = field(default_factory=set)
-    found: dict[Problem, dict[Any, int]] = field(default_factory=dict)  # algorithm -> bytes of workspace
-    indexed: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)  # workspace -> the forward call
+    found: dict[Problem, dict[Any, int]] = field(default_factory=dict)  # bytes of workspace by algorithm
+    indexed: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)  # forward calls by workspace
 
     @property
     def alive(self) -> bool:
@@ -95,10 +98,10 @@ class MiopenHandle:
         raise AttributeError(f"a miopenHandle_t has no {name}")
 
     def address(self, memory: Any, clause: str, name: str, nbytes: int = 0) -> int:
-        """Where memory starts, to tell it from other memory; BadParm for what is none, or has fewer bytes."""
+        """Return the address of memory; raise BadParm for values that are not memory or have too few bytes."""
         try:
             operand = self.backend.operand(memory)
-        except Exception as error:  # whatever a foreign object raises
+        except Exception as error:  # A foreign object may raise anything.
             raise MiopenError(BAD_PARM, clause, f"{name} {error}") from error
         room = operand.nbytes
         expect(room is None or room >= nbytes, BAD_PARM, clause, f"{name} has {room} bytes, {nbytes} are needed")

@@ -1,4 +1,4 @@
-"""Implement 2-D pooling (rows 31 to 38); the backward call reads the workspace of the forward one."""
+"""Implement 2-D pooling (rows 31 to 38); the backward call reads the forward call's workspace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {
     miopenPoolingMode_t.miopenPoolingAverageInclusive: cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
 }
 MAX = miopenPoolingMode_t.miopenPoolingMax
-MOST_INDICES = 255  # one byte for the place of the maximum in its window, the last value taken (docs/errata.md, M005)
+MOST_INDICES = 255  # positions per window that one byte can store, the last value included (docs/errata.md, M005)
 
 
 @call("cudnnCreatePoolingDescriptor")
@@ -74,16 +74,18 @@ def miopenDestroyPoolingDescriptor(poolDesc):
 
 @call("cudnnPoolingForward")
 def miopenPoolingGetWorkSpaceSize(yDesc):
-    """Return the bytes of workspace of a pooling with this output: one for each of its elements. Source: row 37."""
+    """Return the bytes of workspace of a pooling with this output: one per element. Source: row 37."""
     return prod(yDesc.cudnn.spec.dims)
 
 
 @call("cudnnPoolingForward", "cudnnTransformTensor")
 def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workSpace, workSpaceSize):
-    """Compute y = pool(x); with do_backward the workspace keeps the places of the maxima for miopenPoolingBackward.
+    """Compute y = pool(x); with do_backward the workspace keeps the positions of the maxima for miopenPoolingBackward.
 
-    The place of a window's maximum is a byte, counted along the window's rows; averages keep nothing (docs/errata.md, M010).
-    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace than
+    The position of a window's maximum is one byte, counted along the window's rows; averages store nothing
+    (docs/errata.md, M010).
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace
+    than
     miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
@@ -107,7 +109,8 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
 
 @call("cudnnPoolingBackward", "cudnnTransformTensor")
 def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
-    """Compute dx = the gradient of pooling; that of maxima goes to the places in the workspace, whatever x and y hold by then.
+    """Compute dx = the gradient of pooling; for maxima it uses the positions in the workspace, whatever x and y
+    contain.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima BadParm without a workspace that
     miopenPoolingForward filled for these descriptors, or with a byte in it that is no place (c03). Source: row 38.
@@ -121,7 +124,8 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
         expect(found.max() < prod(pooling.window), BAD_PARM, "miopenPoolingBackward/c03",
                f"workspace holds the place {found.max()}, a window of {prod(pooling.window)} has none: it was overwritten")  # fmt: skip
         gradient = kept.read(handle, dyDesc.cudnn, dy)
-    # The documented call checks the arguments; maxima are then those that were kept.
+    # The documented call checks the arguments. For maxima, its result is replaced by the gradient at the stored
+    # positions.
     cudnn("cudnnPoolingBackward")(
         handle.cudnn, poolDesc.cudnn, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
     )
@@ -130,7 +134,7 @@ def miopenPoolingBackward(handle, poolDesc, alpha, yDesc, y, dyDesc, dy, xDesc, 
 
 
 def filled_by_forward(handle, family, workspace, descriptors, clause):
-    """Return the workspace is one that a forward call with do_backward filled for these descriptors."""
+    """Return whether a forward call with do_backward filled the workspace for these descriptors."""
     expect(workspace is not None, BAD_PARM, clause, "workspace is NULL: the forward call with do_backward fills it")
     before = handle.indexed.get((family, handle.address(workspace, clause, "workspace")))
     expect(
@@ -143,5 +147,5 @@ def filled_by_forward(handle, family, workspace, descriptors, clause):
 
 
 def contents(descriptors):
-    """What a workspace is filled for."""
+    """Return what a workspace is filled for: the specifications of the descriptors."""
     return tuple(descriptor.cudnn.spec for descriptor in descriptors)

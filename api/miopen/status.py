@@ -1,4 +1,4 @@
-"""Implement the error that every call of MIOpen which does not return miopenStatusSuccess raises."""
+"""Define the error that every MIOpen call raises if its status is not miopenStatusSuccess."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOT_INITIALIZED = miopenStatus_t.miopenStatusNotInitialized
 UNKNOWN_ERROR = miopenStatus_t.miopenStatusUnknownError
 UNSUPPORTED_OP = miopenStatus_t.miopenStatusUnsupportedOp
 
-# What the operation behind a call answers -> what the call answers.
+# OF_CUDNN maps the cuDNN status of an operation to the call's status.
 OF_CUDNN = {
     cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED: NOT_INITIALIZED,
     cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED: miopenStatus_t.miopenStatusAllocFailed,
@@ -25,8 +25,11 @@ OF_CUDNN = {
 
 
 class MiopenError(Exception):
-    """A status other than success: ``status``, ``clause`` of the guide that is violated, ``function`` that was called;
-    the text names the arguments and the values that collide."""
+    """Report a status other than success: ``status``, the violated ``clause`` of the guide, the ``function`` that was
+    called.
+
+    The text names the arguments and the conflicting values.
+    """
 
     def __init__(self, status: miopenStatus_t, clause: str, message: str, function: str | None = None) -> None:
         super().__init__(message)

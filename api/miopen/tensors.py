@@ -38,7 +38,7 @@ def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
 
 
 def describe(tensorDesc, dims):
-    """Make the descriptor that of a packed tensor, and of a filter."""
+    """Make the descriptor describe a packed tensor, and the same memory as a filter."""
     tensor = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnSetTensor4dDescriptor")(tensor, NCHW, FLOAT, *dims)
     as_filter = cudnn("cudnnCreateFilterDescriptor")()
@@ -89,7 +89,7 @@ def miopenOpTensor(handle, tensorOp, alpha1, aDesc, A, alpha2, bDesc, B, beta, c
 
 @call("cudnnSetTensor")
 def miopenSetTensor(handle, yDesc, y, alpha):
-    """Every element of y becomes alpha. Source: row 11."""
+    """Set every element of y to alpha. Source: row 11."""
     cudnn("cudnnSetTensor")(handle.cudnn, yDesc.cudnn, y, alpha)
 
 

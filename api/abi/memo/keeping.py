@@ -34,9 +34,8 @@ class Memo:
     def __init__(self, ffi: Any, lib: Any, objects: Objects, number: Callable[[int], int]) -> None:
         self.ffi, self.lib, self.objects, self.number = ffi, lib, objects, number
         self.mode = replay.mode
-        if (
-            os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
-        ):  # This setting prints every error, so Python must see every call.
+        # This setting prints every error, so Python must see every call.
+        if os.environ.get("DUALDNN_SHOW_ERRORS") == "1":
             self.mode = 0
         if entries := os.environ.get("DUALDNN_MEMO_ENTRIES"):
             if not (entries.isascii() and entries.isdecimal() and int(entries)):
@@ -154,9 +153,8 @@ class Keeper:
             size = self.ffi.sizeof(self.ffi.typeof(place).item)
             is_array = parameter.length is not None or parameter.base_type.endswith("AlgoPerf_t")
             count = len(result) if is_array else 1
-        if parameter.base_type.endswith(
-            "AlgoPerf_t"
-        ):  # The caller's structure has padding bytes with unknown contents.
+        # The caller's structure has padding bytes with unknown contents.
+        if parameter.base_type.endswith("AlgoPerf_t"):
             rows = self.ffi.new("perf_t[]", count)
             for k in range(count):
                 for field, _ in self.ffi.typeof("perf_t").fields:

@@ -13,9 +13,7 @@ from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ..tensor_descriptors import entries
 
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # The tables of configurations list these (docs/errata.md, D249).
-MOST_REQUESTED = (
-    CUDNN_DIM_MAX - 2
-)  # dimensions, the getter's limit; the setter's is CUDNN_DIM_MAX (docs/errata.md, D247)
+MOST_REQUESTED = CUDNN_DIM_MAX - 2  # dimensions, for the getter; the setter takes CUDNN_DIM_MAX (docs/errata.md, D247)
 
 
 @documented()

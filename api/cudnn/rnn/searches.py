@@ -20,10 +20,8 @@ from .legacy_backward import DATA_DESCRIBED, WEIGHTS_DESCRIBED, data_operation, 
 from .legacy_forward import DESCRIBED, forward_operation
 from .persistent import planned
 
-EVERY, REDUCED = (
-    (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC),
-    (STANDARD, PERSIST_STATIC),
-)  # all algorithms, and the usual winners
+# EVERY lists all algorithms, and REDUCED the usual winners.
+EVERY, REDUCED = (STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC), (STANDARD, PERSIST_STATIC)
 QUICK = 3  # runs per quick search, the maximum
 SUCCESS, UNMEASURED = cudnnStatus_t.CUDNN_STATUS_SUCCESS, -1.0
 NAMED = {"weightSpace": "w", "dweightSpace": "dw", "workSpace": "workspace"}
@@ -87,9 +85,8 @@ def _found(
     """
     expect(count > 0, BAD_PARAM, INCORRECT_PARAMETER, f"requestedAlgoCount is {count}, not positive")
     algorithms, spec = searched(intensity), rnn.spec
-    operation = make(
-        replace(spec, algo=STANDARD, plan=None)
-    )  # STANDARD supports every network, so any error means invalid arguments.
+    # STANDARD supports every network, so any error means invalid arguments.
+    operation = make(replace(spec, algo=STANDARD, plan=None))
     given = {**memory, "states": rnn.held("states")}
     operands = usable(section.name, handle, operation, given, NAMED, section.small)
     results = [_tried(handle, _by(make, spec, algorithm), operands) for algorithm in algorithms]
