@@ -19,7 +19,7 @@ from dualdnn.accelerated.runtime.listing import Listing
 from dualdnn.accelerated.runtime.nvcc import ShippingNvcc
 from dualdnn.accelerated.runtime.sources import KERNELS, flatten, module
 from dualdnn.conformance import build_ahead, kernel_sweeps, kernel_wheel
-from dualdnn.conformance.bench.rows import batch_training
+from dualdnn.conformance.bench.rows import batch_training, rows
 from dualdnn.conformance.build_ahead import with_workspace
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.domains import DOMAINS, operations
@@ -209,6 +209,21 @@ def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, t
     assert {note.split(" instead")[0] for note in fallbacks.notes()} == {
         record.getMessage().split(" serves")[0] for record in caplog.records if "serves instead" in record.getMessage()
     }
+
+
+def test_kernels_that_are_empty_without_wgmma_are_planned_on_9_x_alone():
+    """Compiled for another GPU they do nothing: whatever an H100 computes by them is computed otherwise there."""
+    guard = "defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)"
+    texts = {path: path.read_text() for path in KERNELS.rglob("*.cu*")}
+    parts = {str(path.relative_to(KERNELS)) for path, text in texts.items() if guard in text}
+    guarded = parts | {
+        str(path.relative_to(KERNELS)) for path, text in texts.items() if any(f'"{part}"' in text for part in parts)
+    }
+    of_each = {row.family: row.operation for row in rows() if " half" in row.name or " TF32" in row.name}
+    operations = [with_room(operation, H100) for operation in of_each.values()]
+    assert {source for source, _ in modules_of(operations, H100)} & guarded
+    gpu = kernel_wheel.TARGETS["sm_100f"][1][0]
+    assert not {source for source, _ in modules_of([with_room(o, gpu) for o in of_each.values()], gpu)} & guarded
 
 
 def test_modules_for_sm_80_set_up_no_barriers_of_sm_90(of_small):

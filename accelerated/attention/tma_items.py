@@ -13,7 +13,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import ELEMENTS, SCRATCH, structure, type_definitions
 from ..primitives.geometry import FastDivmod
-from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap, has_tma
+from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap, has_wgmma
 from . import split
 from .problem import BATCH, BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
@@ -37,7 +37,7 @@ def parts(problem: AttentionProblem) -> int:
 
 def serves(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] = ()) -> bool:
     """Return whether the device has TMA, which can load the vectors, and tensor cores multiply them."""
-    if not has_tma(problem.device) or not allows_tensor_cores(problem.attn) or not padded_size(problem):
+    if not has_wgmma(problem.device) or not allows_tensor_cores(problem.attn) or not padded_size(problem):
         return False
     return _are_possible(problem, factors(problem, incoming))
 

@@ -15,7 +15,7 @@ from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
 from ..plans import Launch
-from ..primitives.tma import ALIGNMENT, ROW_BYTES, has_tma
+from ..primitives.tma import ALIGNMENT, ROW_BYTES, has_wgmma
 from ..transform.plan import block_diagonal, copy, launch
 from ..transform.problem import Walk
 from .forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
@@ -103,7 +103,7 @@ class PackGroups(ConvolutionSolver):
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         o = problem.operation
         few = problem.groups > 1 and o.w.dims[1] * o.x.scalar_bytes % ROW_BYTES
-        known = few and problem.tensor_cores and has_tma(problem.device) and blend(o)[1] == 0
+        known = few and problem.tensor_cores and has_wgmma(problem.device) and blend(o)[1] == 0
         if not known or o.x.data_type != o.y.data_type or not problem.in_one_launch or problem.filter_row:
             return False
         packed = Packed.of(problem)

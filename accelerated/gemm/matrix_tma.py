@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..plans import Launch, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
-from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_tma, mapped_structure
+from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from . import parts
 from .problem import ELEMENT_BYTES, Matrix, Product
 from .stream_k import Shares
@@ -94,7 +94,7 @@ class TmaProduct:
     @classmethod
     def possible(cls, product: Product) -> Iterator[TmaProduct]:
         """Yield what TMA serves, with every tile, each tile by one block or shared."""
-        if not product.tensor_cores or not has_tma(product.device):
+        if not product.tensor_cores or not has_wgmma(product.device):
             return
         for tile in TILES:
             if product.tile not in (None, tile.name):

@@ -22,6 +22,7 @@ __all__ = [
     "TmaLaunch",
     "UnswizzledTiledMap",
     "has_tma",
+    "has_wgmma",
     "mapped_structure",
 ]
 
@@ -32,6 +33,12 @@ ARGUMENT_ALIGNMENT = 64  # of arguments that have tensor maps among them
 def has_tma(device: Any) -> bool:
     """Return whether a device has TMA: GPUs from compute capability 9.0 on, and the emulated device."""
     return reaches(device, TMA_CAPABILITY)
+
+
+def has_wgmma(device: Any) -> bool:
+    """Return whether a device has TMA and multiplies tiles of shared memory by wgmma: GPUs of compute capability 9.x,
+    and the emulated device. Kernels that need it (WGMMA_INSTRUCTIONS in primitives/mma.cuh) are empty for others."""
+    return has_tma(device) and (device.kind != "gpu" or device.architecture.startswith("sm_9"))
 
 
 def mapped_structure(*fields: tuple[str, Any]) -> Any:

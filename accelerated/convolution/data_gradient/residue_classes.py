@@ -26,7 +26,7 @@ from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
 
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import ROW_BYTES, has_tma
+from ...primitives.tma import ROW_BYTES, has_wgmma
 from ...solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
@@ -118,7 +118,7 @@ class DataGradientProblem(Problem):
             return o
         if last:  # filters of one tap may have gaps between them
             dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
-            repays = one and filters >= LEAST_CHANNELS and has_tma(self.device) and dy.span <= FARTHEST
+            repays = one and filters >= LEAST_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
         if filters * o.dy.scalar_bytes < LEAST_BYTES:
             return o

@@ -25,7 +25,7 @@ from ...gemm.stream_k import DivisionStruct, Shares
 from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
@@ -171,7 +171,7 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
 def is_known(problem: FilterGradientProblem) -> bool:
     """Return whether tensor cores and TMA serve the algorithm, the math type and the device."""
     o, device = problem.operation, problem.device
-    if not has_tma(device):
+    if not has_wgmma(device):
         return False
     if o.algo not in ALGORITHMS or not problem.in_one_launch:
         return False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...plans import Launch, pointers
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_tma, mapped_structure
+from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from ..problem import AXES, ConvolutionStruct, Rates
 from .mma import preferred_mma
 from .product import Product, ProductKernel, TapWalk, tiles
@@ -86,17 +86,17 @@ class TmaKernel(ProductKernel):
         return self.stages * (self.m + self.n) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def serves(self, product: Product) -> bool:
-        return _has_tma(product) and self._maps(product) is not None
+        return _has_wgmma(product) and self._maps(product) is not None
 
     def finishes(self, product: Product) -> bool:
         """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie
         innermost."""
-        maps = self._maps(product) if _has_tma(product) else None
+        maps = self._maps(product) if _has_wgmma(product) else None
         return product.groups == 1 and maps is not None and maps.result is not None
 
     def is_preferred(self, product: Product) -> bool:
         filled = _fill(product.value, product.element_bytes)
-        if not _has_tma(product) or filled < LEAST_FILL_MAPPED:
+        if not _has_wgmma(product) or filled < LEAST_FILL_MAPPED:
             return False
         maps = self._maps(product) if self is _fastest(product) else None
         last = product.value.x_channel == product.value.y_channel == 1
@@ -272,8 +272,8 @@ def _fastest(product: Product) -> TmaKernel:
     return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.planes == planes))
 
 
-def _has_tma(product: Product) -> bool:
-    return has_tma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
+def _has_wgmma(product: Product) -> bool:
+    return has_wgmma(product.device) and product.tensor_cores and "RESULT" not in dict(product.definitions)
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
