@@ -93,7 +93,7 @@ def send_to_logging(logger: logging.Logger | str = "dualdnn", mask: int = CHANNE
 
 def log_call(function: Function, arguments: tuple[Any, ...]) -> None:
     """Report one call and its arguments on the info channel."""
-    if not getattr(_emitting, "now", False):  # what a callback calls is not reported: it would be called for ever
+    if not getattr(_emitting, "now", False):  # Calls from a callback are not reported, to avoid endless recursion.
         _undisturbed(_log_call, function, arguments)
 
 

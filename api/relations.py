@@ -67,8 +67,7 @@ def spatially_packed_beyond(rank: int, clause: str, **tensors: TensorSpec) -> No
 
 
 def writable_layout(**tensors: TensorSpec) -> None:
-    """Raise an error if an output stores two elements at one address (3.2.92, for routines that do not support such
-    strides)."""
+    """Raise an error if an output stores two elements at one address, which routines need not support (3.2.92)."""
     for name, spec in tensors.items():
         text = f"{name} is written, but its strides {spec.strides} put several elements of {spec.dims} in one place"
         expect(not spec.overlaps, NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04", text)

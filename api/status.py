@@ -63,7 +63,7 @@ class CudnnError(Exception):
 def expect(condition: object, status: cudnnStatus_t, clause: str, message: str, **facts: Any) -> None:
     """Raise ``CudnnError`` unless the condition holds. Every check uses this function.
 
-    facts: are compared with the releases that accept some such calls (releases.py).
+    facts: decide whether an emulated release accepts the call (releases.py).
     """
     if condition:
         return

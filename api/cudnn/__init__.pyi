@@ -1948,17 +1948,20 @@ def cudnnConvolutionBackwardData(
     dxDesc: TensorDescriptor,
     dx: Memory,
 ) -> None:
-    """Compute dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
-    output; beta == 0 does not read dx.
+    """Compute dx = alpha * result + beta * dx, where result is the gradient of cudnnConvolutionForward with respect to
+    its input; beta == 0 does not read dx.
 
-    result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
-    of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
-    CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
-    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
-    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
-    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
-    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support (c31).
+    result[n, g * C + c, h, ...] = sum of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...].
+    The sum covers every k in group g and every tap r for which h + pad - r * dilation is a multiple of the stride; dy
+    is zero outside its extents. CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
+    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
+    Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
+    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27),
+    other
+    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for
+    other
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support
+    (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
 
@@ -1982,11 +1985,12 @@ def cudnnConvolutionBiasActivationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read if alpha2 is 0, and z may be y.
 
-    x, w, y: as cudnnConvolutionForward, table 16 (TRUE_HALF_CONFIG is not there); z: described exactly as y; bias:
-    1 x K x 1 x 1, of FLOAT for integer data, else of the type of y. Integer sums are exact, then FLOAT arithmetic,
-    rounded to nearest even and saturated (docs/errata.md, D221). IDENTITY: IMPLICIT_PRECOMP_GEMM only; RELU: NaN gives 0.
+    x, w, y: as in cudnnConvolutionForward, limited to table 16, which lacks TRUE_HALF_CONFIG. z: described exactly like
+    y. bias: 1 x K x 1 x 1, of FLOAT for integer data, else of the type of y.
+    Integer sums are exact; FLOAT arithmetic follows, rounded to nearest even and saturated (docs/errata.md, D221).
+    IDENTITY needs IMPLICIT_PRECOMP_GEMM. RELU turns NaN into 0.
     Errors: BAD_PARAM as cudnnConvolutionForward, for NULL (c26) and ranks that disagree with convDesc (c27);
     NOT_SUPPORTED as cudnnConvolutionForward, for other activation modes (c29, c04), CUDNN_PROPAGATE_NAN (c30), a bias
     whose channel stride is not 1 (c31), that is not 1 x K x 1 x 1 (c32, c33), of another type (c34), z unlike y (c35).
@@ -2010,8 +2014,9 @@ def cudnnConvolutionForward(
 ) -> None:
     """Compute y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
 
-    Cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] * w[k, c, r, s]
-    with zeros outside x and c in the group of k; CUDNN_CONVOLUTION turns w by 180 degrees (docs/errata.md, D235).
+    conv is a cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] *
+    w[k, c, r, s]. x is zero outside its extents, and c runs over the group of k. CUDNN_CONVOLUTION rotates w by 180
+    degrees (docs/errata.md, D235).
     Tables 17 to 22 (api/support/convolution.py) list the data types, layouts and shapes of each algorithm.
     Errors: BAD_PARAM for NULL (c46), ranks that disagree (c47, c48, c50), channels (c51), group count (c52), data types
     that no configuration has (c53), a dilated filter larger than the padded input (c54), other images or channels in
@@ -2293,16 +2298,21 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
 ) -> None:
     """Describe a data gradient with strides u, v as one of stride 1, whose gradient and filter have C * u * v channels.
 
-    With the filter transformed by filterFoldTransDesc and dy by diffPadTransDesc, cudnnConvolutionBackwardData on the folded
-    descriptors gives a gradient that gradUnfoldTransDesc turns into dx; gradFoldTransDesc folds a dx that beta blends in.
-    A spatial dimension of extent H, padding p, filter R and stride u gets the padding ceil(p / u), u * ceil(p / u) - p zeros
-    before the filter and zeros behind it up to a multiple of u; dy gets zeros behind it up to the folded convolution's output.
-    The channels of dy, and where nothing is folded those of dx, are padded to multiples of 8 (docs/errata.md, D251).
-    filterDesc, diffDesc, convDesc, gradDesc: as cudnnConvolutionBackwardData takes them, 4 dimensions. transformFormat:
-    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The other descriptors are filled.
-    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other; NOT_SUPPORTED for
-    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups, with
-    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need padding.
+    filterFoldTransDesc transforms the filter and diffPadTransDesc transforms dy. cudnnConvolutionBackwardData on the
+    folded descriptors then gives a gradient, which gradUnfoldTransDesc turns into dx. gradFoldTransDesc folds a dx that
+    beta blends in.
+    A spatial dimension of extent H with padding p, filter R and stride u gets the padding ceil(p / u). u * ceil(p / u)
+    - p zeros precede the filter, and zeros follow it up to a multiple of u. Zeros follow dy up to the folded
+    convolution's output.
+    The channels of dy are padded to multiples of 8; without folding, so are the channels of dx (docs/errata.md, D251).
+    filterDesc, diffDesc, convDesc, gradDesc: as for cudnnConvolutionBackwardData, with 4 dimensions. transformFormat:
+    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The call fills the other descriptors.
+    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other;
+    NOT_SUPPORTED for
+    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups,
+    with
+    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need
+    padding.
     Source: 5.2.30.
     """
 
@@ -2399,10 +2409,11 @@ def cudnnConvolutionBackwardBias(
     dbDesc: TensorDescriptor,
     db: Memory,
 ) -> None:
-    """Compute db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
+    """Compute db = alpha * result + beta * db; beta == 0 does not read db.
 
-    dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8 dimensions. db: as many dimensions, of extent 1 but for the
-    channels, the same type. Sums are in DOUBLE for DOUBLE, else in FLOAT, always in the same order.
+    result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w. dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8
+    dimensions. db: the rank and type of dy, with extent 1 except for the channels. Sums are in DOUBLE for DOUBLE, else
+    in FLOAT, in a fixed order.
     Errors: BAD_PARAM for another extent than 1 in db, depth too, or another number of dimensions (c07), other channels
     (c08), other types (c09); NOT_SUPPORTED for other data types and numbers of dimensions (c06).
     Source: 6.2.1; docs/errata.md, D282.
@@ -2423,15 +2434,18 @@ def cudnnConvolutionBackwardFilter(
     dwDesc: FilterDescriptor,
     dw: Memory,
 ) -> None:
-    """Compute dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
-    output; beta == 0 does not read dw.
+    """Compute dw = alpha * result + beta * dw, where result is the gradient of cudnnConvolutionForward with respect to
+    its filter; beta == 0 does not read dw.
 
-    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
-    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
-    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
-    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
-    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
-    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad,
+    ...].
+    x is zero outside its extents. CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
+    Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45),
+    output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too
+    small (c06)
     workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """

@@ -31,9 +31,9 @@ def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
 
 
 def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
-    """Raise an error unless every sequence has both lengths and there are as many labels as the lengths say.
+    """Raise an error unless every sequence has both lengths and the labels are as many as the lengths say.
 
-    clauses: are those of input lengths and of label lengths.
+    clauses: holds the clauses of input lengths and of label lengths.
     """
     times, sequences, classes = probs.dims
     for what, lengths, clause in (
@@ -59,7 +59,7 @@ def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
 def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengths, algo, ctc_loss):
     """Return the operation on labels in host memory, after checking all values.
 
-    clauses: are those of dimensions, input lengths, label lengths and types.
+    clauses: holds the clauses of dimensions, input lengths, label lengths and types.
     """
     dims, inputs, label, types = clauses
     _check_tensors(name, probs, gradients, ctc_loss, dims, types)
@@ -72,7 +72,7 @@ def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengt
 def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
     """Return the operation on labels in device memory, whose values are not checked.
 
-    clauses: are those of dimensions, the descriptor's setter, label lengths and types.
+    clauses: holds the clauses of dimensions, the descriptor's setter, label lengths and types.
     """
     dims, setter, label, types = clauses
     longest = ctc_loss.longest_label

@@ -99,7 +99,7 @@ def cudnnGetErrorString(status):
     """Return the name of a status, or CUDNN_UNKNOWN_STATUS for an unknown value. Source: 3.2.44."""
     try:
         return cudnnStatus_t(operator.index(status)).name
-    except Exception:  # whatever a foreign object raises when it is asked for its value
+    except Exception:  # A foreign object may raise anything.
         return "CUDNN_UNKNOWN_STATUS"
 
 

@@ -85,7 +85,7 @@ def _fits(call, clauses, stDesc, source, transformed):
     """Raise an error unless ``source`` and ``transformed``, each (name, tensor), meet the requirements of both
     samplers.
 
-    clauses: are those of ranks and of dimensions.
+    clauses: holds the clauses of ranks and of dimensions.
     """
     (first, x), (second, y) = source, transformed
     _images_only(call, clauses[0], stDesc=stDesc.dims, **{first: x.dims, second: y.dims})

@@ -78,8 +78,8 @@ def miopenCreate(*, backend: str | None = None, device: str | None = None) -> Mi
 class Library:
     """Hold what the annotations of one document need.
 
-    It holds the C name and class of the handle, descriptors by C name, enumerations, records that calls return, and
-    types of values that functions return in C too.
+    It holds the C name and class of the handle, descriptors by C name and enumerations. It also holds records that
+    calls return, and types of values that functions return in C too.
     """
 
     handle: tuple[str, str]

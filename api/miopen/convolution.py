@@ -34,8 +34,8 @@ _FWD, _DATA, _WEIGHTS = miopenConvFwdAlgorithm_t, miopenConvBwdDataAlgorithm_t, 
 class Direction:
     """Describe one of the three convolution calls.
 
-    It holds the cuDNN function, MIOpen's algorithms and their cuDNN equivalents, and the positions of the three
-    operands (first, second, result in MIOpen's order) in cuDNN's order.
+    It holds the cuDNN function, MIOpen's algorithms and their cuDNN equivalents. It also maps the operands (first,
+    second, result in MIOpen's order) to cuDNN's order.
     """
 
     name: str
@@ -110,7 +110,7 @@ def miopenInitConvolutionDescriptor(convDesc, mode, pad_h, pad_w, u, v, upscalex
     convolution = cudnn("cudnnCreateConvolutionDescriptor")()
     cross = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
     cudnn("cudnnSetConvolution2dDescriptor")(convolution, pad_h, pad_w, u, v, upscalex, upscaley, cross, FLOAT)
-    cudnn("cudnnSetConvolutionMathType")(convolution, cudnnMathType_t.CUDNN_FMA_MATH)  # float is float: no TF32
+    cudnn("cudnnSetConvolutionMathType")(convolution, cudnnMathType_t.CUDNN_FMA_MATH)  # FLOAT is not rounded to TF32.
     convDesc.cudnn = convolution
 
 

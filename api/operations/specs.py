@@ -1,7 +1,7 @@
 """Define the specifications, which are immutable snapshots of descriptors.
 
-Sizes and strides count elements. In a vectorised tensor (CUDNN_TENSOR_NCHW_VECT_C), channel extents and strides count
-vectors of ``vector_length`` channels, as the document's N x (C/v) x H x W x v says.
+Sizes and strides count elements. A vectorised tensor (CUDNN_TENSOR_NCHW_VECT_C) follows the document's N x (C/v) x H x
+W x v. Its channel extents and strides count vectors of v = ``vector_length`` channels.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..objects import Objects
 from .keys import DROPOUT, KINDS, NAMING, SIZED, is_answered, scalars_of
 
 SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # These are the effects in entries.c.
-LAUNCH = -7  # This status tells C to run the recorded launches.
+LAUNCH = -7  # status that tells C to run the recorded launches
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
 LEAST_SCRATCH = 1 << 16

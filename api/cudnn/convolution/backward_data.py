@@ -62,17 +62,20 @@ def check_data_support(problem, algorithm, clauses=CLAUSES):
 def cudnnConvolutionBackwardData(
     handle, alpha, wDesc, w, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dxDesc, dx
 ):
-    """Compute dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
-    output; beta == 0 does not read dx.
+    """Compute dx = alpha * result + beta * dx, where result is the gradient of cudnnConvolutionForward with respect to
+    its input; beta == 0 does not read dx.
 
-    result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
-    of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
-    CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
-    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
-    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
-    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
-    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support (c31).
+    result[n, g * C + c, h, ...] = sum of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...].
+    The sum covers every k in group g and every tap r for which h + pad - r * dilation is a multiple of the stride; dy
+    is zero outside its extents. CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
+    Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
+    Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
+    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27),
+    other
+    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for
+    other
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support
+    (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
     problem = Problem(convDesc, dxDesc, wDesc, dyDesc)

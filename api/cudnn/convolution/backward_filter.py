@@ -69,15 +69,18 @@ def check_filter_support(problem, algorithm, clauses=CLAUSES):
 def cudnnConvolutionBackwardFilter(
     handle, alpha, xDesc, x, dyDesc, dy, convDesc, algo, workSpace, workSpaceSizeInBytes, beta, dwDesc, dw
 ):
-    """Compute dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
-    output; beta == 0 does not read dw.
+    """Compute dw = alpha * result + beta * dw, where result is the gradient of cudnnConvolutionForward with respect to
+    its filter; beta == 0 does not read dw.
 
-    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
-    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
-    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each
-    algorithm. Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
-    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
-    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad,
+    ...].
+    x is zero outside its extents. CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
+    Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45),
+    output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too
+    small (c06)
     workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """

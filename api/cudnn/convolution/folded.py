@@ -16,9 +16,7 @@ from .backward_data import check_data_problem
 
 _G = "cudnnGetFoldedConvBackwardDataDescriptors"
 RANK = 4
-CHANNELS = (
-    8  # of which the padded diff, and where nothing is folded the gradient, have multiples, as tensor cores take them
-)
+CHANNELS = 8  # channels, which are padded to multiples of this for tensor cores
 FOLD, UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD, cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 
 
@@ -29,16 +27,21 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
 ):  # fmt: skip
     """Describe a data gradient with strides u, v as one of stride 1, whose gradient and filter have C * u * v channels.
 
-    With the filter transformed by filterFoldTransDesc and dy by diffPadTransDesc, cudnnConvolutionBackwardData on the folded
-    descriptors gives a gradient that gradUnfoldTransDesc turns into dx; gradFoldTransDesc folds a dx that beta blends in.
-    A spatial dimension of extent H, padding p, filter R and stride u gets the padding ceil(p / u), u * ceil(p / u) - p zeros
-    before the filter and zeros behind it up to a multiple of u; dy gets zeros behind it up to the folded convolution's output.
-    The channels of dy, and where nothing is folded those of dx, are padded to multiples of 8 (docs/errata.md, D251).
-    filterDesc, diffDesc, convDesc, gradDesc: as cudnnConvolutionBackwardData takes them, 4 dimensions. transformFormat:
-    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The other descriptors are filled.
-    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other; NOT_SUPPORTED for
-    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups, with
-    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need padding.
+    filterFoldTransDesc transforms the filter and diffPadTransDesc transforms dy. cudnnConvolutionBackwardData on the
+    folded descriptors then gives a gradient, which gradUnfoldTransDesc turns into dx. gradFoldTransDesc folds a dx that
+    beta blends in.
+    A spatial dimension of extent H with padding p, filter R and stride u gets the padding ceil(p / u). u * ceil(p / u)
+    - p zeros precede the filter, and zeros follow it up to a multiple of u. Zeros follow dy up to the folded
+    convolution's output.
+    The channels of dy are padded to multiples of 8; without folding, so are the channels of dx (docs/errata.md, D251).
+    filterDesc, diffDesc, convDesc, gradDesc: as for cudnnConvolutionBackwardData, with 4 dimensions. transformFormat:
+    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The call fills the other descriptors.
+    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other;
+    NOT_SUPPORTED for
+    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups,
+    with
+    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need
+    padding.
     Source: 5.2.30.
     """
     problem = Problem(convDesc.spec, gradDesc.spec, filterDesc.spec, diffDesc.spec)

@@ -91,8 +91,9 @@ def cudnnConvolutionForward(
 ):
     """Compute y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
 
-    Cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] * w[k, c, r, s]
-    with zeros outside x and c in the group of k; CUDNN_CONVOLUTION turns w by 180 degrees (docs/errata.md, D235).
+    conv is a cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] *
+    w[k, c, r, s]. x is zero outside its extents, and c runs over the group of k. CUDNN_CONVOLUTION rotates w by 180
+    degrees (docs/errata.md, D235).
     Tables 17 to 22 (api/support/convolution.py) list the data types, layouts and shapes of each algorithm.
     Errors: BAD_PARAM for NULL (c46), ranks that disagree (c47, c48, c50), channels (c51), group count (c52), data types
     that no configuration has (c53), a dilated filter larger than the padded input (c54), other images or channels in
@@ -120,11 +121,12 @@ def cudnnConvolutionBiasActivationForward(
     handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc,
     bias, activationDesc, yDesc, y,
 ):  # fmt: skip
-    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
+    """Compute y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read if alpha2 is 0, and z may be y.
 
-    x, w, y: as cudnnConvolutionForward, table 16 (TRUE_HALF_CONFIG is not there); z: described exactly as y; bias:
-    1 x K x 1 x 1, of FLOAT for integer data, else of the type of y. Integer sums are exact, then FLOAT arithmetic,
-    rounded to nearest even and saturated (docs/errata.md, D221). IDENTITY: IMPLICIT_PRECOMP_GEMM only; RELU: NaN gives 0.
+    x, w, y: as in cudnnConvolutionForward, limited to table 16, which lacks TRUE_HALF_CONFIG. z: described exactly like
+    y. bias: 1 x K x 1 x 1, of FLOAT for integer data, else of the type of y.
+    Integer sums are exact; FLOAT arithmetic follows, rounded to nearest even and saturated (docs/errata.md, D221).
+    IDENTITY needs IMPLICIT_PRECOMP_GEMM. RELU turns NaN into 0.
     Errors: BAD_PARAM as cudnnConvolutionForward, for NULL (c26) and ranks that disagree with convDesc (c27);
     NOT_SUPPORTED as cudnnConvolutionForward, for other activation modes (c29, c04), CUDNN_PROPAGATE_NAN (c30), a bias
     whose channel stride is not 1 (c31), that is not 1 x K x 1 x 1 (c32, c33), of another type (c34), z unlike y (c35).

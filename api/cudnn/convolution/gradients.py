@@ -14,10 +14,11 @@ BIAS_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 @computing()
 def cudnnConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
-    """Compute db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
+    """Compute db = alpha * result + beta * db; beta == 0 does not read db.
 
-    dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8 dimensions. db: as many dimensions, of extent 1 but for the
-    channels, the same type. Sums are in DOUBLE for DOUBLE, else in FLOAT, always in the same order.
+    result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w. dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8
+    dimensions. db: the rank and type of dy, with extent 1 except for the channels. Sums are in DOUBLE for DOUBLE, else
+    in FLOAT, in a fixed order.
     Errors: BAD_PARAM for another extent than 1 in db, depth too, or another number of dimensions (c07), other channels
     (c08), other types (c09); NOT_SUPPORTED for other data types and numbers of dimensions (c06).
     Source: 6.2.1; docs/errata.md, D282.

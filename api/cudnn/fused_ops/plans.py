@@ -38,8 +38,8 @@ OPERATIONS_KEPT = 64  # operations cached per plan, because its scalars seldom c
 class Pointer:
     """Describe a device pointer of a plan's variant parameter packs.
 
-    It holds the pointer's position in the packs, its operand, what its placeholder promises, and the clauses that a
-    NULL, an unexpected pointer or a misaligned address violates.
+    It holds the pointer's position in the packs, its operand and its placeholder's promise. It also holds the clauses
+    that a NULL, an unexpected pointer or a misaligned address violates.
     """
 
     label: Any

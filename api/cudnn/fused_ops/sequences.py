@@ -43,7 +43,7 @@ STATISTICS = (FLOAT, DOUBLE)
 EQUIVALENTS = {
     FLOAT: (FLOAT, HALF, BFLOAT16),
     DOUBLE: (DOUBLE,),
-}  # types of eqScale and eqBias beside those of the statistics
+}  # types of eqScale and eqBias for each type of the statistics
 
 
 def _finalized(a, first):

@@ -1,4 +1,4 @@
-"""Implement divisive normalization (3.2.33, 4.1.6); its parameters are those of an LRN descriptor."""
+"""Implement divisive normalization (3.2.33, 4.1.6), which takes its parameters from an LRN descriptor."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def _space(network: RNNSpec, numbers: int) -> TensorSpec:
 def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
     """Return the work space.
 
-    It holds the first vector of each step, the input products, the outputs and the states of all layers. The outputs
-    are those of two layers, or of all layers in the data type.
+    It holds the first vector of each step, the input products, the outputs and the states of all layers. It stores the
+    outputs of two layers, or of all layers in the data type.
     """
     vectors = steps * batch
     places = aligned(batch) + aligned(steps)
