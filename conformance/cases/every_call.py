@@ -25,11 +25,13 @@ from dualdnn.api.enumerations import (
     CUDNN_SEV_INFO_EN,
     ENUMERATIONS,
     cudnnErrQueryMode_t,
+    cudnnNanPropagation_t,
+    cudnnPoolingMode_t,
     cudnnSeverity_t,
     cudnnStatus_t,
 )
-from dualdnn.api.operations import AddTensor, BackendError, SetTensor, TensorSpec
-from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.operations import BackendError, PoolingForward, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, PoolingSpec
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, INTERNAL_ERROR, NOT_INITIALIZED, CudnnError
 from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.cases import wrong_arguments
@@ -357,38 +359,43 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
     assert not handle.alive and repr(handle).endswith(", destroyed>")
 
 
-@shows("cudnnAddTensor/c01")
+@shows("cudnnPoolingForward/c01")
 def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
     """The environment puts them before the order of their room, where they serve, and names none that does not exist; a
     plan by one alone is made where it serves."""
     if not subject.name.startswith("accelerated"):
         pytest.skip("it has no solvers")
-    backend, x = caller.handle.backend, TensorSpec(FLOAT, (2, 3, 2, 2), (40, 9, 3, 1))
-    add, set_ = AddTensor(1.5, 0.5, x, x), SetTensor(2.0, x)
-    preferred, other = backend.solvers(add)
-    assert backend.solvers(set_) == (other,)
+    backend = caller.handle.backend
+    x, y = TensorSpec(FLOAT, (2, 3, 4, 4), (50, 16, 4, 1)), TensorSpec(FLOAT, (2, 3, 2, 2), (12, 4, 2, 1))
+    maxima = cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+    usual, rare = (
+        PoolingForward(PoolingSpec(*maxima, window, (0, 0), stride), 1.0, 0.0, x, y)
+        for window, stride in (((2, 2), (2, 2)), ((3, 2), (1, 2)))
+    )
+    preferred, other = backend.solvers(usual)
+    assert backend.solvers(rare) == (other,)
 
     def solver_of(operation: Any) -> str:
         with divided_among(caller.handle, 1):  # without the plans that there are
             return str(backend.plan(operation).solver)
 
-    assert (solver_of(add), solver_of(set_)) == (preferred, other)
+    assert (solver_of(usual), solver_of(rare)) == (preferred, other)
     for names in (other, f" {other} , ", f"{other},activation.elementwise"):
         monkeypatch.setenv("DUALDNN_SOLVER", names)
-        assert (solver_of(add), solver_of(set_)) == (other, other)
-    trial(add)
+        assert (solver_of(usual), solver_of(rare)) == (other, other)
+    trial(usual)
     monkeypatch.setenv("DUALDNN_SOLVER", preferred)
-    assert (solver_of(add), solver_of(set_)) == (preferred, other)
+    assert (solver_of(usual), solver_of(rare)) == (preferred, other)
     for names in ("another", f"{other},another"):
         monkeypatch.setenv("DUALDNN_SOLVER", names)
         with pytest.raises(ValueError, match="DUALDNN_SOLVER names another; there are "):
-            solver_of(add)
+            solver_of(usual)
     monkeypatch.setenv("DUALDNN_SOLVER", "")
-    assert plan_by(add, backend.device, other).solver == other
+    assert plan_by(usual, backend.device, other).solver == other
     with pytest.raises(ValueError, match=r"softmax\.tiles is none of"):
-        plan_by(add, backend.device, "softmax.tiles")
+        plan_by(usual, backend.device, "softmax.tiles")
     with pytest.raises(ValueError, match=f"{preferred} does not serve"):
-        plan_by(set_, backend.device, preferred)
+        plan_by(rare, backend.device, preferred)
 
 
 @shows("cudnnCreate/c01", "cudnnCreate/c12")
