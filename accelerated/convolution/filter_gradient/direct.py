@@ -21,7 +21,8 @@ DIRECT = (
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
 )
 LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
-PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
+PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds of a full device, each with an access to L1 and an index
+TERM_SECONDS = 4.8e-7  # between two terms of a lane, which follow each other; bounds few elements of dw with long sums
 LEAST_TERMS = 512  # of a sum that the lanes of a warp do not share
 FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part
 
@@ -46,13 +47,13 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
         return few or not problem.in_one_launch or not problem.aligned
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
-        return LAUNCH_SECONDS + prod(problem.operation.dw.dims) * problem.operation.terms / PRODUCTS_PER_SECOND
+        o, elements = problem.operation, prod(problem.operation.dw.dims)
+        one_by_one = o.terms / lanes_of(o.terms, elements) * TERM_SECONDS
+        return LAUNCH_SECONDS + max(elements * o.terms / PRODUCTS_PER_SECOND, one_by_one)
 
     def launches(self, problem: FilterGradientProblem) -> list[Launch]:
         o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dw.dims)
-        lanes = 1
-        while lanes < MOST_LANES and lanes * LANE_TERMS < o.terms and 2 * lanes * elements <= FARTHEST:
-            lanes *= 2
+        lanes = lanes_of(o.terms, elements)
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -76,3 +77,11 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
             SOURCE, "convolution_filter_gradient_direct", type_definitions(o.x.data_type, o)
         )
         return [Launch(function, arguments, ("x", "dy", "dw"), blocks(elements * lanes), (THREADS, 1, 1))]
+
+
+def lanes_of(terms: int, elements: int) -> int:
+    """Return how many lanes of a warp share the terms of an element of dw."""
+    lanes = 1
+    while lanes < MOST_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
+        lanes *= 2
+    return lanes
