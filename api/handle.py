@@ -34,7 +34,7 @@ class Handle:
 
         release: names the cuDNN release that its calls emulate; None means the document.
         """
-        self.backend: Any = backend  # This is a Backend; each has attributes of its own.
+        self.backend: Any = backend  # This is a Backend; each backend has additional attributes.
         self.release = release
         self.stream: Any = None  # This is the backend's form of the stream.
         self.user_stream: Any = None  # This is the argument of cudnnSetStream.

@@ -34,7 +34,7 @@ class Marshalling:
     def __init__(self, ffi: Any, objects: Objects, lib: Any = None, chosen: Face | None = None) -> None:
         self.ffi, self.objects, self.lib, self.face = ffi, objects, lib, chosen or face(8)
 
-    # --- arguments ---
+    # The following methods read arguments.
 
     def reader(self, function: Function, index: int) -> Read:
         """Return the rule that makes a Python argument of the C arguments."""
@@ -185,7 +185,7 @@ class Marshalling:
         run.address = address  # type: ignore[attr-defined]
         return run
 
-    # --- results ---
+    # The following methods write results.
 
     def writer(self, function: Function, index: int) -> Write:
         """Return the rule that stores a result behind the caller's pointer, the argument with this index."""

@@ -61,7 +61,7 @@ class Objects:
         self.lock = free_in_children(threading.Lock())
         self.serving = _Serving(ffi)
 
-    # --- the scope of a call ---
+    # The following methods begin and end a call.
 
     def begin(self) -> tuple[dict[int, Any], set[int]]:
         """Begin a call of this thread; return the state of an enclosing call, for ``end``."""
@@ -82,7 +82,7 @@ class Objects:
             serving.has_new = False
             self.forget()
 
-    # --- objects ---
+    # The following methods look up and change objects.
 
     def get(self, pointer: int) -> Any:
         """Return the object behind a pointer, or None for NULL."""
@@ -166,7 +166,7 @@ class Objects:
                 changed.add(pointer)
         return changed
 
-    # --- values ---
+    # The following methods number values.
 
     def number_of(self, value: Any) -> int:
         """Return the number of a descriptor's value or of a handle's backend, or 0 if it has none."""

@@ -173,9 +173,10 @@ def cudnnActivationForward(
     """Compute y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
-    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    spatially packed beyond. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for a mode that only convolution takes (c13), differing dimensions (c14) or types (c15), in place
-    with differing strides (c16); NOT_SUPPORTED for other types (c12) or unpacked tensors of more than 5 dimensions (c09).
+    with differing strides (c16); NOT_SUPPORTED for other types (c12) or unpacked tensors of more than 5 dimensions
+    (c09).
     Source: 3.2.1.
     """
 
@@ -191,7 +192,7 @@ def cudnnAddTensor(
     """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
 
     A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
-    INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
+    INT8, INT8x4), any strides. In place (A is C) if the descriptors are identical.
     Errors: BAD_PARAM for dimensions of A that do not fit C (c10) or differing types (c11); NOT_SUPPORTED for other
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
@@ -214,11 +215,12 @@ def cudnnBatchNormalizationForwardInference(
 ) -> None:
     """Compute y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
 
-    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
-    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if
+    the descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
     dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
-    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
-    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON
+    (c25), differing dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output
+    whose strides overlap.
     Source: 3.2.3.
     """
 
@@ -320,7 +322,7 @@ def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
 def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: SupportsIndex) -> None:
     """Destroy the first ``numberToDestroy`` objects of a sequence; after an error, none is destroyed.
 
-    Errors: BAD_PARAM for a number that it does not have.
+    Errors: BAD_PARAM for a number outside 0 to the sequence's length.
 
     Source: 3.2.23.
     """
@@ -374,9 +376,8 @@ def cudnnDivisiveNormalizationForward(
     x, means, temp, temp2: described by xDesc; NULL means are zeros. y: the dimensions, data type (FLOAT, DOUBLE, HALF)
     and strides of x; 4 or 5 dimensions of any strides. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place
-    (c22), an
-    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides
-    (c05).
+    (c22), an unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping
+    strides (c05).
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
 
@@ -397,9 +398,8 @@ def cudnnDropoutForward(
     strides. In place (x is y) if the descriptors are identical. Each call draws new random numbers. Concurrent calls
     with the same states in several streams are not supported (c03).
     Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a
-    reserve
-    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source:
-    3.2.34.
+    reserve space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10).
+    Source: 3.2.34.
     """
 
 def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
@@ -421,7 +421,7 @@ def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnn
     """Return (mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
 
 def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
-    """Return the algorithm that was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+    """Return the algorithm that was set. Errors: BAD_PARAM if none was set. Source: 3.2.38."""
 
 class _cudnnGetAlgorithmPerformance(NamedTuple):
     algoDesc: AlgorithmDescriptor
@@ -595,7 +595,7 @@ def cudnnGetPoolingNdForwardOutputDim(
 def cudnnGetProperty(type: libraryPropertyType) -> int:
     """Return the major version, minor version or patch level.
 
-    Errors: INVALID_VALUE for another type (c02). Source: 3.2.54.
+    Errors: INVALID_VALUE for an unknown type (c02). Source: 3.2.54.
     """
 
 class _cudnnGetReduceTensorDescriptor(NamedTuple):
@@ -728,9 +728,9 @@ def cudnnLRNCrossChannelForward(
     The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
     the edges too. Sums and powers are computed in float, in double for DOUBLE.
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed. In
-    place (x is y) where the descriptors are identical.
-    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
-    types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
+    place (x is y) if the descriptors are identical.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for
+    differing data types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
     Source: 3.2.65; formula: docs/errata.md, D079.
     """
 
@@ -759,14 +759,14 @@ def cudnnNormalizationForwardInference(
 ) -> None:
     """Compute y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
-    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
-    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if
+    the descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
     normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
     nothing. zDesc, z and activationDesc are not used.
-    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
-    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
-    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
-    strides overlap. Source: 3.2.66.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28),
+    differing dimensions (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM
+    (c08), groupCnt other than 1 (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), other data types (c31), an output whose strides overlap. Source: 3.2.66.
     """
 
 def cudnnOpsInferVersionCheck() -> None:
@@ -892,8 +892,7 @@ def cudnnSaveAlgorithm(
     """Write the algorithm to host memory. cudnnRestoreAlgorithm can read it in another process on any machine.
 
     algoSpace: an object with the buffer protocol (bytearray, NumPy array).
-    Errors: BAD_PARAM for NULL (c07), for fewer bytes than
-    cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
+    Errors: BAD_PARAM for NULL (c07), for fewer bytes than cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
 
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
@@ -933,8 +932,7 @@ def cudnnSetAlgorithmPerformance(
     """Store the result of running algoDesc's algorithm: its status, milliseconds (rounded to float) and bytes.
 
     The object refers to algoDesc, so a later change of algoDesc changes the object.
-    Errors: BAD_PARAM for NULL, for what is no
-    status. Source: 3.2.78.
+    Errors: BAD_PARAM for NULL or an unknown status. Source: 3.2.78.
     """
 
 def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
@@ -992,8 +990,8 @@ def cudnnSetFilterNdDescriptor(
     """Describe a filter of nbDims dimensions without gaps; filterDimA is [K, C, spatial ...] whatever the format.
 
     nbDims: 3 to CUDNN_DIM_MAX (8). Memory order: K, C, spatial for CUDNN_TENSOR_NCHW; K, spatial, C for NHWC.
-    Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims below 3;
-    NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
+    Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims
+    below 3; NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
     """
 
 def cudnnSetLRNDescriptor(
@@ -1018,7 +1016,7 @@ def cudnnSetOpTensorDescriptor(
     opTensorCompType: cudnnDataType_t,
     opTensorNanOpt: cudnnNanPropagation_t,
 ) -> None:
-    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF, BFLOAT16) and its NaN propagation.
+    """Set the operation, the compute type (FLOAT, DOUBLE, HALF, BFLOAT16) and the NaN propagation.
 
     Errors: BAD_PARAM for an unknown opTensorOp, opTensorCompType or opTensorNanOpt or an integer type to compute in
     (c05). Source: 3.2.84.
@@ -1082,10 +1080,11 @@ def cudnnSetSpatialTransformerNdDescriptor(
     nbDims: SupportsIndex,
     dimA: Sequence[SupportsIndex],
 ) -> None:
-    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF) into one with the dimensions dimA.
+    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF); the result has the dimensions dimA.
 
-    nbDims: 3 to CUDNN_DIM_MAX; calls take 4, (N, C, H, W). Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers
-    (c09), for other nbDims, for sizes below 1. Source: 3.2.88.
+    nbDims: 3 to CUDNN_DIM_MAX; the calls support 4, (N, C, H, W).
+    Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers (c09), for other nbDims, for sizes below
+    1. Source: 3.2.88.
     """
 
 def cudnnSetStream(handle: Handle, streamId: Any) -> None:
@@ -1093,7 +1092,8 @@ def cudnnSetStream(handle: Handle, streamId: Any) -> None:
     work.
 
     streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
-    Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
+    Errors: BAD_PARAM for NULL (c05) or a value that is not a stream; MAPPING_ERROR for a stream of another device
+    (c06).
     Source: 3.2.89.
     """
 
@@ -1204,7 +1204,7 @@ def cudnnSoftmaxForward(
     One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
     FAST is exp(x) / sum(exp(x)), which may overflow; ACCURATE subtracts the maximum first; LOG is its logarithm.
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
-    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    spatially packed beyond. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for an unknown algorithm (c12) or mode (c13), differing dimensions (c10) or data types (c11);
     NOT_SUPPORTED for other data types (c09) or unpacked tensors of more than 5 dimensions (c03).
     Source: 3.2.96; formulas: docs/errata.md, D026 and D133.
@@ -1256,9 +1256,9 @@ def cudnnTransformFilter(
 ) -> None:
     """Do the same as cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
 
-    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
-    dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
-    folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
+    (c14), dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1,
+    0) with folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
     """
 
 def cudnnTransformTensor(
@@ -1300,10 +1300,8 @@ def cudnnTransformTensorEx(
     Data types are equal, or converted among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8, except between HALF and BFLOAT16.
     No shared memory. destDesc has transDesc's format if T changes anything.
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
-    (c14),
-    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16),
-    for
-    other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
+    (c14), dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding
+    (c16), for other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
 
 def cudnnActivationBackward(
@@ -1323,7 +1321,7 @@ def cudnnActivationBackward(
     """Compute dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
 
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx
-    have equal strides. In place (dy is dx) when their descriptors are identical.
+    have equal strides. In place (dy is dx) if their descriptors are identical.
     Errors: NOT_SUPPORTED for differing dimensions (c13), types (c14, c12), strides of y and dy (c15) or of x and dx
     (c16), unpacked tensors of more than 5 dimensions (c06); BAD_PARAM for in place with differing strides (c11).
     Source: 4.1.1.
@@ -1362,10 +1360,8 @@ def cudnnBatchNormalizationBackward(
     x if the descriptors are identical. bnScaleBiasDiffDesc describes all other tensors, as
     cudnnDeriveBNTensorDescriptor, with any strides.
     Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL
-    (c27),
-    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other
-    data types
-    (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
+    (c27), epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for
+    other data types (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
 
 def cudnnBatchNormalizationBackwardEx(
@@ -1408,8 +1404,8 @@ def cudnnBatchNormalizationBackwardEx(
     CUDNN_BATCHNORM_OPS_BN. dz is overwritten.
     Types and layouts: as in that call; dz supports every type.
     Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing
-    activation (c36) or
-    bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
+    activation (c36) or bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43),
+    layouts (c19).
     Source: 4.1.3; docs/errata.md, D155, D156.
     """
 
@@ -1444,10 +1440,9 @@ def cudnnBatchNormalizationForwardTraining(
     of cudnnDeriveBNTensorDescriptor, and any strides.
     CUDNN_BATCHNORM_SPATIAL_PERSISTENT gives the results of CUDNN_BATCHNORM_SPATIAL, without additional overflow.
     Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results
-    NULL (c35, c36),
-    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other
-    data types
-    (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    NULL (c35, c36), epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39);
+    NOT_SUPPORTED for other data types (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157,
+    D158.
     """
 
 def cudnnBatchNormalizationForwardTrainingEx(
@@ -1485,9 +1480,8 @@ def cudnnBatchNormalizationForwardTrainingEx(
     workspace is not used. reserveSpace has the bytes that the query returns, and records for the backward call which
     elements the ReLU passes. Both may be NULL if they have no bytes.
     Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing
-    activation (c37),
-    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types
-    (c41, c42).
+    activation (c37), a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z
+    of other types (c41, c42).
     Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
 
@@ -1519,8 +1513,7 @@ def cudnnDivisiveNormalizationBackward(
     (FLOAT, DOUBLE, HALF); 4 or 5 dimensions of any strides. NULL means are zeros. dMeans may be NULL if it is not
     wanted.
     Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05);
-    NOT_SUPPORTED
-    for differing strides or data types, other data types, overlapping strides (c19).
+    NOT_SUPPORTED for differing strides or data types, other data types, overlapping strides (c19).
     Source: 4.1.6; formula: docs/errata.md, D168.
     """
 
@@ -1539,9 +1532,8 @@ def cudnnDropoutBackward(
     dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor
     written.
     Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a
-    reserve
-    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source:
-    4.1.7.
+    reserve space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07).
+    Source: 4.1.7.
     """
 
 def cudnnGetBatchNormalizationBackwardExWorkspaceSize(
@@ -1586,8 +1578,7 @@ def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
     """Return the bytes of reserve space: one per element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05);
-    NOT_SUPPORTED for
-    data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
+    NOT_SUPPORTED for data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
     """
 
 def cudnnGetNormalizationBackwardWorkspaceSize(
@@ -1640,9 +1631,8 @@ def cudnnGetNormalizationTrainingReserveSpaceSize(
     """Return the bytes of reserve space: one per element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07);
-    NOT_SUPPORTED for
-    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source:
-    4.1.13.
+    NOT_SUPPORTED for groupCnt other than 1 (c08), data types and activations that the calls do not support (c10),
+    layouts (c04). Source: 4.1.13.
     """
 
 def cudnnLRNCrossChannelBackward(
@@ -1668,8 +1658,7 @@ def cudnnLRNCrossChannelBackward(
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are
     DHW-packed. Not in place.
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for
-    differing data
-    types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
+    differing data types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
 
@@ -1713,12 +1702,10 @@ def cudnnNormalizationBackward(
 
     BFLOAT16 is supported too.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL
-    (c42), a negative
-    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation
-    (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
-    activation
-    (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
+    (c42), a negative epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a
+    missing activation (c33), a reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36),
+    CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types
+    and activations (c38). Source: 4.1.15.
     """
 
 def cudnnNormalizationForwardTraining(
@@ -1756,12 +1743,10 @@ def cudnnNormalizationForwardTraining(
 
     BFLOAT16 is supported too, and z of every type. algo does not affect the result. The smallest epsilon is 0.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL
-    (c42, c43), a
-    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing
-    activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
-    activation
-    (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
+    (c42, c43), a negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a
+    missing activation (c33), a reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36),
+    CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types
+    and activations (c38). Source: 4.1.16.
     """
 
 def cudnnOpsTrainVersionCheck() -> None:
@@ -1811,7 +1796,7 @@ def cudnnSoftmaxBackward(
     The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what
     one softmax runs over (see cudnnSoftmaxForward).
     y, dy, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16), any strides up to 5 dimensions,
-    spatially packed beyond; y and dy have equal strides. In place (dy is dx) when their descriptors are identical.
+    spatially packed beyond; y and dy have equal strides. In place (dy is dx) if their descriptors are identical.
     Errors: BAD_PARAM for differing dimensions (c10), strides of y and dy (c11), data types (c12), an unknown algorithm
     or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
     more than 5 dimensions (c06).
@@ -1827,8 +1812,7 @@ def cudnnSpatialTfGridGeneratorBackward(
     """Compute dtheta, the sum over pixels of dgrid (xt, yt, 1); it overwrites dtheta.
 
     dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward.
-    Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
-    or fewer (c02). Source: 4.1.20.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c06) or fewer (c02). Source: 4.1.20.
     """
 
 def cudnnSpatialTfSamplerBackward(
@@ -1853,8 +1837,7 @@ def cudnnSpatialTfSamplerBackward(
     NaN or infinite, dgrid is NaN, and nothing is added to dx. x, dx: equal dimensions; dy: the dimensions of stDesc;
     any strides; types as stDesc. Sums have a fixed order, so results are bitwise reproducible.
     Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for
-    more than 4
-    dimensions (c10) or fewer (c02). Source: 4.1.21.
+    more than 4 dimensions (c10) or fewer (c02). Source: 4.1.21.
     """
 
 def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
@@ -1902,8 +1885,7 @@ def cudnnBackendGetAttribute(
     new, finalised ones.
 
     Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another
-    descriptor
-    type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
+    descriptor type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
     """
 
 def cudnnBackendInitialize(
@@ -1929,8 +1911,7 @@ def cudnnBackendSetAttribute(
 
     arrayOfElements: a sequence of at least elementCount values of the type; descriptors in it may be finalised later.
     Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only
-    one
-    (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
+    one (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
 
 def cudnnConvolutionBackwardData(
@@ -1957,11 +1938,9 @@ def cudnnConvolutionBackwardData(
     Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
     Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27),
-    other
-    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for
-    other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support
-    (c31).
+    other dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED
+    for other ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not
+    support (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
 
@@ -2235,8 +2214,8 @@ def cudnnGetConvolutionForwardWorkspaceSize(
 ) -> int:
     """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
 
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm does not
-    support the problem (c11). Source: 5.2.24.
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
+    does not support the problem (c11). Source: 5.2.24.
     """
 
 def cudnnGetConvolutionGroupCount(convDesc: ConvolutionDescriptor) -> int:
@@ -2308,11 +2287,9 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
     filterDesc, diffDesc, convDesc, gradDesc: as for cudnnConvolutionBackwardData, with 4 dimensions. transformFormat:
     CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The call fills the other descriptors.
     Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other;
-    NOT_SUPPORTED for
-    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups,
-    with
-    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need
-    padding.
+    NOT_SUPPORTED for another transformFormat; EXECUTION_FAILED if no folding gives the same gradient (c10): strides
+    above 1 with groups, with dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it;
+    channels of groups that need padding.
     Source: 5.2.30.
     """
 
@@ -2332,7 +2309,7 @@ def cudnnIm2Col(
     height and width. Its channels are not read; the matrix has the channels of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
     Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
-    positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
+    positions (c04); BAD_PARAM for NULL (c07) and sizes that give no output
     (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252, D670.
     """
 
@@ -2366,7 +2343,7 @@ def cudnnSetConvolution2dDescriptor(
 ) -> None:
     """Describe a 2-D convolution: zero padding on each side, strides u (vertical) and v, dilations, mode, compute type.
 
-    Group count, math type and reorder type stay as they are.
+    Group count, math type and reorder type are unchanged.
     Errors: BAD_PARAM for negative padding (c13), strides (c14) or dilations (c15) below 1, an unknown mode (c16), a
     compute type other than FLOAT, DOUBLE, HALF, INT32. Source: 5.2.33.
     """
@@ -2375,7 +2352,10 @@ def cudnnSetConvolutionGroupCount(convDesc: ConvolutionDescriptor, groupCount: S
     """Set the number of groups. Errors: BAD_PARAM for groupCount below 1. Source: 5.2.34; docs/errata.md, D245."""
 
 def cudnnSetConvolutionMathType(convDesc: ConvolutionDescriptor, mathType: cudnnMathType_t) -> None:
-    """Say whether tensor cores (or TF32) may compute the convolution. Errors: BAD_PARAM (c03, c04). Source: 5.2.35."""
+    """Set the math type: whether tensor cores or TF32 may compute the convolution.
+
+    Errors: BAD_PARAM (c03, c04). Source: 5.2.35.
+    """
 
 def cudnnSetConvolutionNdDescriptor(
     convDesc: ConvolutionDescriptor,
@@ -2388,14 +2368,16 @@ def cudnnSetConvolutionNdDescriptor(
 ) -> None:
     """Describe a convolution of arrayLength spatial dimensions, computed in dataType.
 
-    padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type stay.
+    padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type are unchanged.
     Errors: BAD_PARAM for a negative arrayLength (c13), an unknown mode (c14), a dataType other than FLOAT, DOUBLE,
     HALF, INT32 (c15), negative padding (c16), strides (c17) or dilations (c18) below 1; NOT_SUPPORTED for arrayLength
     above CUDNN_DIM_MAX (c19). Source: 5.2.36.
     """
 
 def cudnnSetConvolutionReorderType(convDesc: ConvolutionDescriptor, reorderType: cudnnReorderType_t) -> None:
-    """CUDNN_NO_REORDER: INT8x32 filters come as cudnnReorderFilterAndBias wrote them. Source: 5.2.37.
+    """Set the reorder type; CUDNN_NO_REORDER means that INT8x32 filters have the order of cudnnReorderFilterAndBias.
+
+    Source: 5.2.37.
 
     Errors: BAD_PARAM for an unknown reorderType (c02).
     """
@@ -2443,10 +2425,9 @@ def cudnnConvolutionBackwardFilter(
     Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
     Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45),
-    output channels
-    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too
-    small (c06)
-    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
+    output channels that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a
+    missing (c05) or too small (c06) workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm
+    does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """
 
@@ -2454,26 +2435,26 @@ def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstPara
     """Return a constant parameter pack of a sequence, without descriptors, with CUDNN_PTR_NULL and
     CUDNN_BATCHNORM_PER_ACTIVATION.
 
-    Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
+    Errors: NOT_SUPPORTED for an unknown sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
 
 def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
     """Return a plan descriptor of a sequence, to be filled by cudnnMakeFusedOpsPlan.
 
-    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
+    Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.4.
     """
 
 def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
     """Return a variant parameter pack of a sequence, with NULL pointers and zeros.
 
-    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5.
+    Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.5.
     """
 
 def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
     """Destroy the pack; any later use is BAD_PARAM. Plans that were made from it stay valid. Source: 6.2.6."""
 
 def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
-    """Destroy the plan; None does nothing, any later use is BAD_PARAM. Source: 6.2.7."""
+    """Destroy the plan; None does nothing; any later use is BAD_PARAM. Source: 6.2.7."""
 
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, but not the memory that it points to; any later use is BAD_PARAM. Source: 6.2.8."""
@@ -2528,10 +2509,9 @@ def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVa
     """Run a plan on the memory and the scalars of a variant parameter pack, which may change between calls.
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
-    the
-    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an
-    epsilon
-    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    the placeholders promise, a workspace that is missing or too small (the clauses of
+    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source:
+    6.2.11, tables 31 to 35.
     """
 
 def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle: Handle) -> int:
@@ -2585,7 +2565,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(
     """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
     return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source:
+    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09). Source:
     6.2.15.
     """
 
@@ -2595,7 +2575,7 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
 ) -> Any:
     """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source:
+    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06). Source:
     6.2.16.
     """
 
@@ -2607,9 +2587,8 @@ def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOp
     earlier plan is unchanged. Placeholders say which operands will exist: optional outputs and steps with the
     placeholder CUDNN_PTR_NULL are omitted.
     Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do
-    not fit
-    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not
-    supported.
+    not fit (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that
+    are not supported.
     Source: 6.2.17, tables 23 to 29.
     """
 
@@ -2628,9 +2607,8 @@ def cudnnSetFusedOpsConstParamPackAttribute(
     - Placeholders take a cudnnFusedOpsPointerPlaceHolder_t.
 
     Later changes of the descriptor do not affect the pack.
-    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a
-    param of
-    another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
+    Errors: BAD_PARAM for NULL (c05), an unknown label (c06) or one that the pack's sequence does not have (c07), a
+    param of another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
     """
 
 def cudnnSetFusedOpsVariantParamPackAttribute(
@@ -2642,9 +2620,8 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
 
     ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
     number, which is copied: an integer (size_t, int64_t) or a real number (double).
-    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is
-    no number
-    of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    Errors: BAD_PARAM for NULL (c03), an unknown label or one that the pack's sequence does not have (c04), a
+    value that is no number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
 
 def cudnnAdvInferVersionCheck() -> None:
@@ -2655,9 +2632,8 @@ def cudnnBuildRNNDynamic(handle: Handle, rnnDesc: RNNDescriptor, miniBatch: Supp
     rnnDesc.
 
     Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure
-    rnnDesc
-    (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c11);
-    RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
+    rnnDesc (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC
+    (c11); RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
     """
 
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
@@ -2672,10 +2648,8 @@ def cudnnCreatePersistentRNNPlan(
     dataType.
 
     Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to
-    configure
-    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not
-    take and a
-    dataType that the arithmetic does not (c10). Source: 7.2.4.
+    configure the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it
+    does not take and a dataType that the arithmetic does not (c10). Source: 7.2.4.
     """
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
@@ -2688,12 +2662,12 @@ def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """Return a new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
 
 def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.8."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.8."""
 
 def cudnnDestroyPersistentRNNPlan(plan: PersistentRNNPlan) -> None:
     """Destroy the plan; networks that use it keep it.
 
-    Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9.
+    Errors: BAD_PARAM for NULL or a destroyed plan. Source: 7.2.9.
     """
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
@@ -2703,7 +2677,7 @@ def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
     """Destroy the descriptor; any later use is BAD_PARAM. Source: 7.2.11."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.12."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.12."""
 
 class _cudnnFindRNNForwardInferenceAlgorithmEx(NamedTuple):
     returnedAlgoCount: int
@@ -2740,9 +2714,9 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     findIntensity: a positive value is the share of all algorithms to try. A negative value is the share of
     CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC. 0 selects a quick search of at most three runs. Values are clamped to
     -1 to 1.
-    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39),
-    a small
-    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36).
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), mismatched arguments
+    (c39), a small workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data
+    types (c36).
     Source: 7.2.13.
     """
 
@@ -2783,7 +2757,7 @@ def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> _c
     attnDesc allows.
 
     The work space suffices for inference and training. Inference has no reserve space and ignores the third size.
-    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers exceed the address space (c16). Source: 7.2.15.
     """
 
 def cudnnGetMultiHeadAttnWeights(
@@ -2872,7 +2846,7 @@ class _cudnnGetRNNDescriptor_v8(NamedTuple):
 def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v8:
     """Return the parameters in the order of cudnnSetRNNDescriptor_v8.
 
-    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
+    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED if another setter, or none, configured it (c11). Source: 7.2.21.
     """
 
 def cudnnGetRNNForwardInferenceAlgorithmMaxCount(handle: Handle, rnnDesc: RNNDescriptor) -> int:
@@ -2939,8 +2913,7 @@ def cudnnGetRNNParamsSize(
     step.
 
     Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED
-    for
-    data types that the network does not take (c10). Source: 7.2.28.
+    for data types that the network does not take (c10). Source: 7.2.28.
     """
 
 class _cudnnGetRNNProjectionLayers(NamedTuple):
@@ -2965,8 +2938,9 @@ def cudnnGetRNNTempSpaceSizes(
 ) -> _cudnnGetRNNTempSpaceSizes:
     """Return (workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
-    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
-    NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that exceed the address space
+    (c08), NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11).
+    Source: 7.2.30.
     """
 
 class _cudnnGetRNNWeightParams(NamedTuple):
@@ -2990,15 +2964,14 @@ def cudnnGetRNNWeightParams(
     rows, 1}; NULL omits that tensor. For a tensor that the network does not have, the result is None and the descriptor
     returns zeros.
     Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID
-    (c19) that
-    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
-    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    (c19) that the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED
+    where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
     """
 
 def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
     """Return the bytes of all matrices and biases.
 
-    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    Errors: BAD_PARAM for NULL (c04) and networks that exceed the address space (c05), NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
     """
 
@@ -3071,10 +3044,9 @@ def cudnnMultiHeadAttnForward(
     residuals: described by qDesc, or NULL. weights may be NULL if attnDesc has none.
     In inference reserveSpaceSizeInBytes is 0 and reserveSpace NULL; training needs both. Outputs of padding are zeros.
     Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13),
-    lengths
-    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve
-    space
-    (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
+    lengths that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a
+    reserve space (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula:
+    7.2.43.
     """
 
 def cudnnRNNForward(
@@ -3109,9 +3081,7 @@ def cudnnRNNForward(
     reserveSpace is written only in training. Training with several layers and the dropout descriptor of rnnDesc drops
     elements between layers. The dropout states must be set, and they advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small
-    (c46);
-    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43).
+    (c46); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data (c43).
     Source: 7.2.36.
     """
 
@@ -3140,7 +3110,7 @@ def cudnnRNNForwardInference(
     vector, 1}.
 
     wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros; NULL hy and cy are not written.
-    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
+    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), mismatched arguments (c47), a small workspace (c48);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
 
@@ -3175,8 +3145,7 @@ def cudnnRNNForwardInferenceEx(
     """Do the same as cudnnRNNForwardInference for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
+    algorithm with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
     """
 
 class _cudnnRNNGetClip(NamedTuple):
@@ -3250,11 +3219,9 @@ def cudnnSetAttnDescriptor(
     attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are vector lengths in elements; maxima
     bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
     Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that
-    is
-    negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
+    is negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
     NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training
-    where it is
-    set later. Source: 7.2.43.
+    where it is set later. Source: 7.2.43.
     """
 
 def cudnnSetPersistentRNNPlan(rnnDesc: RNNDescriptor, plan: PersistentRNNPlan) -> None:
@@ -3267,17 +3234,15 @@ def cudnnSetPersistentRNNPlan(rnnDesc: RNNDescriptor, plan: PersistentRNNPlan) -
 def cudnnSetRNNAlgorithmDescriptor(handle: Handle, rnnDesc: RNNDescriptor, algoDesc: AlgorithmDescriptor) -> None:
     """Set the algorithm from an algorithm descriptor: a cudnnRNNAlgo_t or its number (docs/errata.md, D366).
 
-    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the
-    projection of
-    the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
+    Errors: BAD_PARAM for an algorithm of another enumeration; NOT_SUPPORTED for one that does not take the bias mode or
+    the projection of the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
     """
 
 def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
     """Set which biases the network has.
 
     Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS
-    where the
-    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    where the algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
     """
 
 def cudnnSetRNNDataDescriptor(
@@ -3297,8 +3262,8 @@ def cudnnSetRNNDataDescriptor(
     seqLengthArray: batchSize lengths, 0 to maxSeqLength. In the packed layout, the greatest equals maxSeqLength.
     paddingFill: a number, stored in dataType, that fills the padding of an output; NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16),
-    lengths
-    outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
+    lengths outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source:
+    7.2.47.
     """
 
 def cudnnSetRNNDescriptor_v6(
@@ -3319,8 +3284,7 @@ def cudnnSetRNNDescriptor_v6(
     The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
     NULL disables dropout.
     Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
-    mathPrec
-    is no type of the arithmetic (c09). Source: 7.2.48.
+    mathPrec is no type of the arithmetic (c09). Source: 7.2.48.
     """
 
 def cudnnSetRNNDescriptor_v8(
@@ -3346,10 +3310,8 @@ def cudnnSetRNNDescriptor_v8(
     hiddenSize disables the recurrent projection. dropoutDesc: NULL disables dropout. auxFlags: a cudnnRNNPaddingMode_t.
     mathType is a hint; every type is accepted.
     Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations
-    (c34):
-    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS
-    or
-    DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
+    (c34): types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than
+    CUDNN_RNN_DOUBLE_BIAS or DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
     """
 
 def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
@@ -3373,9 +3335,8 @@ def cudnnSetRNNProjectionLayers(
     """Project the output of LSTM cells to recProjSize elements; hiddenSize disables the projection.
 
     Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another
-    algorithm
-    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
-    (c10). Source: 7.2.52.
+    algorithm than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16),
+    outProjSize above 0 (c10). Source: 7.2.52.
     """
 
 def cudnnSetSeqDataDescriptor(
@@ -3430,11 +3391,9 @@ def cudnnCTCLoss(
     class), any strides. costs: packed floats, one per sequence. gradients and gradientsDesc may be NULL.
     Lengths and labels are host arrays; labels holds one sequence after the other. Both algorithms are deterministic
     here.
-    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15),
-    a workspace
-    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types
-    (c18), an
-    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths outside 0 to the time steps of probsDesc (c15), a
+    workspace that is too small (c16), label lengths above 256 (c17), labels that are not classes; NOT_SUPPORTED for
+    other types (c18), an unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
     """
 
 def cudnnCTCLoss_v8(
@@ -3459,12 +3418,12 @@ def cudnnCTCLoss_v8(
     length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
     labels, each length is clamped to 0 to maxLabelLength.
     Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
-    small (c18), a
-    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source:
+    8.2.4.
     """
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 8.2.5."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 8.2.5."""
 
 class _cudnnFindRNNBackwardDataAlgorithmEx(NamedTuple):
     returnedAlgoCount: int
@@ -3505,9 +3464,8 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
 
     After several runs, the contents of dx, dhx, dcx and reserveSpace are undefined. Repeat the forward call before
     computing a gradient.
-    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69),
-    small spaces
-    (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), mismatched arguments (c69),
+    small spaces (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
     """
 
 class _cudnnFindRNNBackwardWeightsAlgorithmEx(NamedTuple):
@@ -3535,9 +3493,8 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
 ) -> _cudnnFindRNNBackwardWeightsAlgorithmEx:
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardWeights; each run adds to dw.
 
-    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35),
-    small spaces
-    (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), mismatched arguments
+    (c35), small spaces (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
     """
 
 class _cudnnFindRNNForwardTrainingAlgorithmEx(NamedTuple):
@@ -3572,8 +3529,8 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNForwardTraining.
 
     reserveSpace holds the result of the last run. Each run advances the dropout states.
-    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54),
-    small spaces (c55, c56). Source: 8.2.8.
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), mismatched arguments
+    (c54), small spaces (c55, c56). Source: 8.2.8.
     """
 
 def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
@@ -3619,9 +3576,9 @@ def cudnnGetCTCLossWorkspaceSize(
 
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted. labels,
     labelLengths, inputLengths: host arrays.
-    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07),
-    label
-    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11).
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths outside 0 to the time steps of probsDesc (c07),
+    label lengths above 256 (c09), labels that are not classes; NOT_SUPPORTED for other types (c10), an unknown algo
+    (c11).
     Source: 8.2.12.
     """
 
@@ -3637,8 +3594,8 @@ def cudnnGetCTCLossWorkspaceSize_v8(
 
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted.
     Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a
-    maxLabelLength above
-    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
+    maxLabelLength above 256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source:
+    8.2.13.
     """
 
 def cudnnGetRNNTrainingReserveSize(
@@ -3686,8 +3643,7 @@ def cudnnMultiHeadAttnBackwardData(
     dqDesc describes queries and dqueries, dkDesc keys and dkeys, dvDesc values and dvalues. Gradients of padding are
     zeros. Gradients of keys and values that several beams share are summed.
     Errors: BAD_PARAM for NULL, data that does not fit attnDesc, spaces that are too small, windows too few (c23);
-    NOT_SUPPORTED
-    for biases (c27). Source: 8.2.15; formula: 7.2.43.
+    NOT_SUPPORTED for biases (c27). Source: 8.2.15; formula: 7.2.43.
     """
 
 def cudnnMultiHeadAttnBackwardWeights(
@@ -3751,7 +3707,7 @@ def cudnnRNNBackwardData(
     """Do the same as cudnnRNNBackwardData_v8 after cudnnRNNForwardTraining, for packed sequences that are described
     step by step.
 
-    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
+    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), mismatched arguments (c61), small spaces (c62, c63);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
     """
 
@@ -3786,8 +3742,8 @@ def cudnnRNNBackwardData_v8(
     dcy are zeros; NULL dhx and dcx are not written. hDesc and cDesc may be NULL if all their memory is. devSeqLengths
     is not read.
     Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too
-    small
-    (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
+    small (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data
+    (c51).
     Source: 8.2.18.
     """
 
@@ -3826,8 +3782,7 @@ def cudnnRNNBackwardDataEx(
     """Do the same as cudnnRNNBackwardData for sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
+    algorithm with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
     """
 
 def cudnnRNNBackwardWeights(
@@ -3850,7 +3805,7 @@ def cudnnRNNBackwardWeights(
     """Do the same as cudnnRNNBackwardWeights_v8 after cudnnRNNBackwardData, for packed sequences that are described
     step by step.
 
-    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
+    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), mismatched arguments (c27), small spaces (c28, c29);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
     """
 
@@ -3877,10 +3832,8 @@ def cudnnRNNBackwardWeights_v8(
 
     x, hx, y: as in the earlier calls; hx is NULL if it was NULL there. devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit
-    each
-    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several
-    lengths,
-    or with DOUBLE data (c21). Source: 8.2.21.
+    each other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of
+    several lengths, or with DOUBLE data (c21). Source: 8.2.21.
     """
 
 def cudnnRNNBackwardWeightsEx(
@@ -3930,7 +3883,7 @@ def cudnnRNNForwardTraining(
 ) -> None:
     """Do the same as cudnnRNNForward in training, with the descriptors of cudnnRNNForwardInference.
 
-    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
+    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), mismatched arguments (c48), small spaces (c49, c50);
     NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
     """
 
@@ -3967,12 +3920,11 @@ def cudnnRNNForwardTrainingEx(
     """Do the same as cudnnRNNForwardTraining for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
+    algorithm with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:
-    """Describe a CTC loss of normalized probabilities whose gradients are zero where no alignment exists.
+    """Describe a CTC loss of normalized probabilities; the gradients of a sequence without an alignment are zero.
 
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE (c04); cudnnCTCLoss supports FLOAT. Source: 8.2.25.
     """

@@ -72,9 +72,10 @@ def cudnnActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc,
     """Compute y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
 
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
-    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    spatially packed beyond. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for a mode that only convolution takes (c13), differing dimensions (c14) or types (c15), in place
-    with differing strides (c16); NOT_SUPPORTED for other types (c12) or unpacked tensors of more than 5 dimensions (c09).
+    with differing strides (c16); NOT_SUPPORTED for other types (c12) or unpacked tensors of more than 5 dimensions
+    (c09).
     Source: 3.2.1.
     """
     expect(activationDesc.mode != IDENTITY, BAD_PARAM, "cudnnActivationForward/c13",
@@ -95,7 +96,7 @@ def cudnnActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDesc, dy,
     """Compute dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
 
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx
-    have equal strides. In place (dy is dx) when their descriptors are identical.
+    have equal strides. In place (dy is dx) if their descriptors are identical.
     Errors: NOT_SUPPORTED for differing dimensions (c13), types (c14, c12), strides of y and dy (c15) or of x and dx
     (c16), unpacked tensors of more than 5 dimensions (c06); BAD_PARAM for in place with differing strides (c11).
     Source: 4.1.1.

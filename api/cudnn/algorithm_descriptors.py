@@ -86,7 +86,7 @@ def cudnnSetAlgorithmDescriptor(algorithmDesc, algorithm):
 
 @documented()
 def cudnnGetAlgorithmDescriptor(algoDesc):
-    """Return the algorithm that was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+    """Return the algorithm that was set. Errors: BAD_PARAM if none was set. Source: 3.2.38."""
     return algoDesc.spec.algorithm
 
 
@@ -119,8 +119,7 @@ def cudnnSetAlgorithmPerformance(algoPerf, algoDesc, status, time, memory):
     """Store the result of running algoDesc's algorithm: its status, milliseconds (rounded to float) and bytes.
 
     The object refers to algoDesc, so a later change of algoDesc changes the object.
-    Errors: BAD_PARAM for NULL, for what is no
-    status. Source: 3.2.78.
+    Errors: BAD_PARAM for NULL or an unknown status. Source: 3.2.78.
     """
     with np.errstate(over="ignore"):
         spec = AlgorithmPerformanceSpec(status, float(np.float32(time)), memory)
@@ -151,7 +150,7 @@ def cudnnGetAlgorithmPerformance(algoPerf):
 def cudnnDestroyAlgorithmPerformance(algoPerf, numberToDestroy):
     """Destroy the first ``numberToDestroy`` objects of a sequence; after an error, none is destroyed.
 
-    Errors: BAD_PARAM for a number that it does not have.
+    Errors: BAD_PARAM for a number outside 0 to the sequence's length.
 
     Source: 3.2.23.
     """
@@ -190,8 +189,7 @@ def cudnnSaveAlgorithm(handle, algoDesc, algoSpace, algoSpaceSizeInBytes):
     """Write the algorithm to host memory. cudnnRestoreAlgorithm can read it in another process on any machine.
 
     algoSpace: an object with the buffer protocol (bytearray, NumPy array).
-    Errors: BAD_PARAM for NULL (c07), for fewer bytes than
-    cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
+    Errors: BAD_PARAM for NULL (c07), for fewer bytes than cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
     space = _host_memory(algoSpace, algoSpaceSizeInBytes, "cudnnSaveAlgorithm/c07", written=True)
     expect(space.nbytes >= SAVED_BYTES, BAD_PARAM, "cudnnSaveAlgorithm/c08",

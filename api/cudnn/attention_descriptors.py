@@ -29,7 +29,7 @@ def cudnnCreateAttnDescriptor():
 
 @documented()
 def cudnnDestroyAttnDescriptor(attnDesc):
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.8."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.8."""
     if attnDesc is not None:
         attnDesc.destroy()
 
@@ -46,11 +46,9 @@ def cudnnSetAttnDescriptor(
     attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are vector lengths in elements; maxima
     bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
     Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that
-    is
-    negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
+    is negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
     NOT_SUPPORTED for types outside table 40 (c47) and for dropouts with a probability above 0 (c39), as in training
-    where it is
-    set later. Source: 7.2.43.
+    where it is set later. Source: 7.2.43.
     """
     expect(not attnMode & ~FLAGS, BAD_PARAM, f"{SET}/c26", f"attnMode is {attnMode:#x}, the flags are {FLAGS:#x}")
     positive = {

@@ -26,7 +26,7 @@ def cudnnGetMultiHeadAttnBuffers(handle, attnDesc):
     attnDesc allows.
 
     The work space suffices for inference and training. Inference has no reserve space and ignores the third size.
-    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers exceed the address space (c16). Source: 7.2.15.
     """
     return AttnBufferSizes(*buffer_sizes(attnDesc.spec, f"{BUFFERS}/c16"))
 

@@ -25,7 +25,7 @@ def cudnnCreateCTCLossDescriptor():
 
 @documented()
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc):
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 8.2.5."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 8.2.5."""
     if ctcLossDesc is not None:
         ctcLossDesc.destroy()
 
@@ -40,7 +40,7 @@ def _set(ctcLossDesc, clause, compType, normMode, gradMode, maxLabelLength=None)
 
 @documented(invalid={"*": "c04"})
 def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
-    """Describe a CTC loss of normalized probabilities whose gradients are zero where no alignment exists.
+    """Describe a CTC loss of normalized probabilities; the gradients of a sequence without an alignment are zero.
 
     Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE (c04); cudnnCTCLoss supports FLOAT. Source: 8.2.25.
     """

@@ -148,9 +148,8 @@ def cudnnDropoutForward(handle, dropoutDesc, xdesc, x, ydesc, y, reserveSpace, r
     strides. In place (x is y) if the descriptors are identical. Each call draws new random numbers. Concurrent calls
     with the same states in several streams are not supported (c03).
     Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a
-    reserve
-    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source:
-    3.2.34.
+    reserve space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10).
+    Source: 3.2.34.
     """
     clauses = ("c11", "c12", "c14", "c15", "c10")
     _checked("cudnnDropoutForward", clauses, dropoutDesc, reserveSpaceSizeInBytes, xdesc=xdesc, ydesc=ydesc)
@@ -169,9 +168,8 @@ def cudnnDropoutBackward(handle, dropoutDesc, dyDesc, dy, dxDesc, dx, reserveSpa
     dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor
     written.
     Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a
-    reserve
-    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source:
-    4.1.7.
+    reserve space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07).
+    Source: 4.1.7.
     """
     clauses = ("c08", "c09", "c11", "c12", "c07")
     _checked("cudnnDropoutBackward", clauses, dropoutDesc, reserveSpaceSizeInBytes, dyDesc=dyDesc, dxDesc=dxDesc)

@@ -39,8 +39,8 @@ def cudnnSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA)
     """Describe a filter of nbDims dimensions without gaps; filterDimA is [K, C, spatial ...] whatever the format.
 
     nbDims: 3 to CUDNN_DIM_MAX (8). Memory order: K, C, spatial for CUDNN_TENSOR_NCHW; K, spatial, C for NHWC.
-    Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims below 3;
-    NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
+    Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims
+    below 3; NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
     """
     expect(
         nbDims >= LOWEST_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {LOWEST_RANK}"

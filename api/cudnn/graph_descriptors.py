@@ -58,8 +58,7 @@ def cudnnBackendSetAttribute(descriptor, attributeName, attributeType, elementCo
 
     arrayOfElements: a sequence of at least elementCount values of the type; descriptors in it may be finalised later.
     Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only
-    one
-    (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
+    one (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
     life_cycle.set_attribute(descriptor, attributeName, attributeType, elementCount, arrayOfElements)
 
@@ -85,7 +84,6 @@ def cudnnBackendGetAttribute(descriptor, attributeName, attributeType, requested
     new, finalised ones.
 
     Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another
-    descriptor
-    type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
+    descriptor type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
     """
     return BackendAttribute(*life_cycle.get_attribute(descriptor, attributeName, attributeType, requestedElementCount))

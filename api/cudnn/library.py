@@ -48,7 +48,8 @@ def cudnnSetStream(handle, streamId):
     work.
 
     streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
-    Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
+    Errors: BAD_PARAM for NULL (c05) or a value that is not a stream; MAPPING_ERROR for a stream of another device
+    (c06).
     Source: 3.2.89.
     """
     try:
@@ -89,7 +90,7 @@ def cudnnGetCudartVersion():
 def cudnnGetProperty(type):
     """Return the major version, minor version or patch level.
 
-    Errors: INVALID_VALUE for another type (c02). Source: 3.2.54.
+    Errors: INVALID_VALUE for an unknown type (c02). Source: 3.2.54.
     """
     return VERSION[type]
 

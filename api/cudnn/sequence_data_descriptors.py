@@ -24,7 +24,7 @@ def cudnnCreateSeqDataDescriptor():
 
 @documented()
 def cudnnDestroySeqDataDescriptor(seqDataDesc):
-    """Destroy the descriptor; None does nothing, any later use is BAD_PARAM. Source: 7.2.12."""
+    """Destroy the descriptor; None does nothing; any later use is BAD_PARAM. Source: 7.2.12."""
     if seqDataDesc is not None:
         seqDataDesc.destroy()
 

@@ -32,7 +32,7 @@ def cudnnSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y
     One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
     FAST is exp(x) / sum(exp(x)), which may overflow; ACCURATE subtracts the maximum first; LOG is its logarithm.
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
-    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    spatially packed beyond. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for an unknown algorithm (c12) or mode (c13), differing dimensions (c10) or data types (c11);
     NOT_SUPPORTED for other data types (c09) or unpacked tensors of more than 5 dimensions (c03).
     Source: 3.2.96; formulas: docs/errata.md, D026 and D133.
@@ -55,7 +55,7 @@ def cudnnSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc, dy, b
     The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what
     one softmax runs over (see cudnnSoftmaxForward).
     y, dy, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16), any strides up to 5 dimensions,
-    spatially packed beyond; y and dy have equal strides. In place (dy is dx) when their descriptors are identical.
+    spatially packed beyond; y and dy have equal strides. In place (dy is dx) if their descriptors are identical.
     Errors: BAD_PARAM for differing dimensions (c10), strides of y and dy (c11), data types (c12), an unknown algorithm
     or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
     more than 5 dimensions (c06).

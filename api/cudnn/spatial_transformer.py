@@ -34,10 +34,11 @@ def cudnnDestroySpatialTransformerDescriptor(stDesc):
 
 @documented(invalid={"stDesc": "c06", "dimA": "c07", "dataType": "c08", "samplerType": "c09"})
 def cudnnSetSpatialTransformerNdDescriptor(stDesc, samplerType, dataType, nbDims, dimA):
-    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF) into one with the dimensions dimA.
+    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF); the result has the dimensions dimA.
 
-    nbDims: 3 to CUDNN_DIM_MAX; calls take 4, (N, C, H, W). Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers
-    (c09), for other nbDims, for sizes below 1. Source: 3.2.88.
+    nbDims: 3 to CUDNN_DIM_MAX; the calls support 4, (N, C, H, W).
+    Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers (c09), for other nbDims, for sizes below
+    1. Source: 3.2.88.
     """
     expect(dataType in TYPES, BAD_PARAM, "cudnnSetSpatialTransformerNdDescriptor/c08",
            f"dataType is {dataType.name}, supported are {', '.join(kind.name for kind in TYPES)}")  # fmt: skip
@@ -74,8 +75,7 @@ def cudnnSpatialTfGridGeneratorBackward(handle, stDesc, dgrid, dtheta):
     """Compute dtheta, the sum over pixels of dgrid (xt, yt, 1); it overwrites dtheta.
 
     dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward.
-    Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
-    or fewer (c02). Source: 4.1.20.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c06) or fewer (c02). Source: 4.1.20.
     """
     _images_only("cudnnSpatialTfGridGeneratorBackward", "c06", stDesc=stDesc.dims)
     return SpatialTfGridGeneratorBackward(stDesc)
@@ -127,8 +127,7 @@ def cudnnSpatialTfSamplerBackward(
     NaN or infinite, dgrid is NaN, and nothing is added to dx. x, dx: equal dimensions; dy: the dimensions of stDesc;
     any strides; types as stDesc. Sums have a fixed order, so results are bitwise reproducible.
     Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for
-    more than 4
-    dimensions (c10) or fewer (c02). Source: 4.1.21.
+    more than 4 dimensions (c10) or fewer (c02). Source: 4.1.21.
     """
     call = "cudnnSpatialTfSamplerBackward"
     _fits(call, ("c10", f"{call}/c09"), stDesc, ("xDesc", xDesc), ("dyDesc", dyDesc))

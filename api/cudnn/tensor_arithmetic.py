@@ -45,7 +45,7 @@ def cudnnCreateOpTensorDescriptor():
 
 @documented(invalid={"*": "c05"})
 def cudnnSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTensorNanOpt):
-    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF, BFLOAT16) and its NaN propagation.
+    """Set the operation, the compute type (FLOAT, DOUBLE, HALF, BFLOAT16) and the NaN propagation.
 
     Errors: BAD_PARAM for an unknown opTensorOp, opTensorCompType or opTensorNanOpt or an integer type to compute in
     (c05). Source: 3.2.84.
@@ -87,7 +87,7 @@ def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
     """Compute C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
 
     A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
-    INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
+    INT8, INT8x4), any strides. In place (A is C) if the descriptors are identical.
     Errors: BAD_PARAM for dimensions of A that do not fit C (c10) or differing types (c11); NOT_SUPPORTED for other
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """

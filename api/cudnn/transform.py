@@ -154,10 +154,8 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
     Data types are equal, or converted among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8, except between HALF and BFLOAT16.
     No shared memory. destDesc has transDesc's format if T changes anything.
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
-    (c14),
-    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16),
-    for
-    other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
+    (c14), dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding
+    (c16), for other ranks, types and layouts, and for blocks of unfolding of 2 Giga-elements (c15). Source: 3.2.101.
     """
     _check("cudnnTransformTensorEx", transDesc, alpha, srcDesc, beta, destDesc)
     writable_layout(destDesc=destDesc)
@@ -175,9 +173,9 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
 def cudnnTransformFilter(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
     """Do the same as cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
 
-    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
-    dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
-    folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks
+    (c14), dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1,
+    0) with folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
     """
     _check("cudnnTransformFilter", transDesc, alpha, srcDesc, beta, destDesc)
     expect(not _changes(transDesc) or destDesc.format == transDesc.format, NOT_SUPPORTED, "cudnnTransformFilter/c15",

@@ -55,7 +55,7 @@ def miopenDestroy(handle: MiopenHandle) -> None:
     """
 
 def miopenSetStream(handle: MiopenHandle, streamID: Any) -> None:
-    """Launch the handle's later work on this stream. Errors: BadParm for what is no stream. Source: row 3."""
+    """Launch the handle's later work on this stream. Errors: BadParm for a value that is not a stream. Source: row 3."""
 
 def miopenGetStream(handle: MiopenHandle) -> Any:
     """Return the stream that was set, or None. Source: row 4."""
@@ -92,7 +92,7 @@ def miopenGet4dTensorDescriptor(tensorDesc: TensorDescriptor) -> _miopenGet4dTen
     """Return (dataType, n, c, h, w, nStride, cStride, hStride, wStride). Source: row 7."""
 
 def miopenDestroyTensorDescriptor(tensorDesc: TensorDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 8."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 8."""
 
 def miopenOpTensor(
     handle: MiopenHandle,
@@ -164,7 +164,7 @@ def miopenGetConvolutionForwardOutputDim(
     """Return (n, c, h, w) of the result. Errors: BadParm for channels that differ. Source: row 17."""
 
 def miopenDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 18."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 18."""
 
 class _miopenFindConvolutionForwardAlgorithm(NamedTuple):
     returnedAlgoCount: int
@@ -187,8 +187,8 @@ def miopenFindConvolutionForwardAlgorithm(
     """Return (returnedAlgoCount, perfResults), ordered by speed; the kernels run, so y is overwritten.
 
     Algorithms that need more workspace than given are omitted.
-    Errors: BadParm for requestAlgoCount below 1 or without
-    miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
+    Errors: BadParm for requestAlgoCount below 1 or without miopenConvolutionForwardGetWorkSpaceSize before (c02).
+    Source: row 19.
     """
 
 def miopenConvolutionForwardGetWorkSpaceSize(
@@ -392,7 +392,7 @@ def miopenGetPoolingForwardOutputDim(
     """Return (n, c, h, w) of the pooled tensor. Source: row 34."""
 
 def miopenDestroyPoolingDescriptor(poolDesc: PoolingDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 35."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 35."""
 
 def miopenPoolingForward(
     handle: MiopenHandle,
@@ -412,8 +412,7 @@ def miopenPoolingForward(
     The position of a window's maximum is one byte, counted along the window's rows; averages store nothing
     (docs/errata.md, M010).
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace
-    than
-    miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
+    than miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
 
@@ -469,7 +468,7 @@ def miopenGetActivationDescriptor(activDesc: ActivationDescriptor) -> _miopenGet
     """Return (mode, activAlpha, activBeta, activPower) as they were set. Source: row 41."""
 
 def miopenDestroyActivationDescriptor(activDesc: ActivationDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 42."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 42."""
 
 def miopenActivationForward(
     handle: MiopenHandle,
@@ -481,7 +480,7 @@ def miopenActivationForward(
     yDesc: TensorDescriptor,
     y: Memory,
 ) -> None:
-    """Compute y = f(x), element by element; in place where the descriptors are equal.
+    """Compute y = f(x), element by element; in place if the descriptors are equal.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 43.
     """
@@ -531,7 +530,7 @@ def miopenGetLRNDescriptor(lrnDesc: LRNDescriptor) -> _miopenGetLRNDescriptor:
     """Return (mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
 
 def miopenDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 48."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 48."""
 
 def miopenLRNForward(
     handle: MiopenHandle,

@@ -64,13 +64,13 @@ def miopenGetActivationDescriptor(activDesc):
 
 @call("cudnnDestroyActivationDescriptor", fresh=["activDesc"])
 def miopenDestroyActivationDescriptor(activDesc):
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 42."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 42."""
     activDesc.destroy()
 
 
 @call("cudnnActivationForward", "cudnnTransformTensor")
 def miopenActivationForward(handle, activDesc, alpha, xDesc, x, beta, yDesc, y):
-    """Compute y = f(x), element by element; in place where the descriptors are equal.
+    """Compute y = f(x), element by element; in place if the descriptors are equal.
 
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm for differing dimensions. Source: row 43.
     """
@@ -119,7 +119,7 @@ def _gradient(handle, activDesc, scale, yDesc, y, dyDesc, dy, xDesc, x, dxDesc, 
 
 
 def _copied(handle, scale, fromDesc, source, toDesc, target):
-    """Compute target = scale * source; in place where the descriptors are equal."""
+    """Compute target = scale * source; in place if the descriptors are equal."""
     if fromDesc.cudnn.spec == toDesc.cudnn.spec and _one_memory(handle, source, target):
         cudnn("cudnnScaleTensor")(handle.cudnn, toDesc.cudnn, target, scale)
     else:

@@ -139,7 +139,7 @@ def miopenGetConvolutionForwardOutputDim(convDesc, inputTensorDesc, filterDesc):
 
 @call("cudnnDestroyConvolutionDescriptor", fresh=["convDesc"])
 def miopenDestroyConvolutionDescriptor(convDesc):
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 18."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 18."""
     convDesc.destroy()
 
 
@@ -272,8 +272,8 @@ def miopenFindConvolutionForwardAlgorithm(
     """Return (returnedAlgoCount, perfResults), ordered by speed; the kernels run, so y is overwritten.
 
     Algorithms that need more workspace than given are omitted.
-    Errors: BadParm for requestAlgoCount below 1 or without
-    miopenConvolutionForwardGetWorkSpaceSize before (c02). Source: row 19.
+    Errors: BadParm for requestAlgoCount below 1 or without miopenConvolutionForwardGetWorkSpaceSize before (c02).
+    Source: row 19.
     """
     return _found(handle, FORWARD, convDesc, (xDesc, wDesc, yDesc), (x, w, y), requestAlgoCount, workSpace, workSpaceSize,
                   "miopenFindConvolutionForwardAlgorithm")  # fmt: skip

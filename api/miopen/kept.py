@@ -39,7 +39,7 @@ def read(handle: Any, descriptor: Any, memory: Any, dtype: Any = np.float32) -> 
 
 
 def write(handle: Any, elements: Array, descriptor: Any, memory: Any) -> None:
-    """Store the elements in a tensor of their type."""
+    """Copy the elements into a tensor of their type."""
     packed = np.ascontiguousarray(elements)
     with handle.to_device(packed) as copy:
         cudnn("cudnnTransformTensor")(

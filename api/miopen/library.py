@@ -34,7 +34,7 @@ def miopenDestroy(handle):
 
 @call("cudnnSetStream")
 def miopenSetStream(handle, streamID):
-    """Launch the handle's later work on this stream. Errors: BadParm for what is no stream. Source: row 3."""
+    """Launch the handle's later work on this stream. Errors: BadParm for a value that is not a stream. Source: row 3."""
     cudnn("cudnnSetStream")(handle.cudnn, streamID)
 
 

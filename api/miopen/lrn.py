@@ -51,7 +51,7 @@ def miopenGetLRNDescriptor(lrnDesc):
 
 @call("cudnnDestroyLRNDescriptor", fresh=["lrnDesc"])
 def miopenDestroyLRNDescriptor(lrnDesc):
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 48."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 48."""
     lrnDesc.destroy()
 
 

@@ -68,7 +68,7 @@ def miopenGetPoolingForwardOutputDim(poolDesc, tensorDesc):
 
 @call("cudnnDestroyPoolingDescriptor", fresh=["poolDesc"])
 def miopenDestroyPoolingDescriptor(poolDesc):
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 35."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 35."""
     poolDesc.destroy()
 
 
@@ -85,8 +85,7 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
     The position of a window's maximum is one byte, counted along the window's rows; averages store nothing
     (docs/errata.md, M010).
     Errors: NotImplemented unless alpha is 1 and beta 0 (c02); for maxima with do_backward BadParm for less workspace
-    than
-    miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
+    than miopenPoolingGetWorkSpaceSize says (c03) or a window whose places one byte cannot tell (c04).
     Source: row 36.
     """
     unscaled("miopenPoolingForward/c02", alpha, beta)

@@ -66,7 +66,7 @@ def miopenGet4dTensorDescriptor(tensorDesc):
 
 @call("cudnnDestroyTensorDescriptor", fresh=["tensorDesc"])
 def miopenDestroyTensorDescriptor(tensorDesc):
-    """Destroy the descriptor; using it afterwards is BadParm. Source: row 8."""
+    """Destroy the descriptor; any later use is BadParm. Source: row 8."""
     tensorDesc.destroy()
 
 

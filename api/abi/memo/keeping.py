@@ -271,7 +271,7 @@ class Launches:
             self.kernels.append(key)
         return self.numbers[key]
 
-    # --- what C calls ---
+    # C calls the following methods.
 
     def launch(self, kernel: int, arguments: int, nbytes: int, stream: int) -> int:
         """Launch on the device; return a nonzero value on failure."""

@@ -58,8 +58,8 @@ WORKSPACE_CLAUSES = {
 def cudnnGetConvolutionForwardWorkspaceSize(handle, xDesc, wDesc, convDesc, yDesc, algo):
     """Return the bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
 
-    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm does not
-    support the problem (c11). Source: 5.2.24.
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
+    does not support the problem (c11). Source: 5.2.24.
     """
     problem = Problem(convDesc.spec, xDesc.spec, wDesc.spec, yDesc.spec)
     return SEARCH.workspace_bytes(handle, problem, algo, WORKSPACE_CLAUSES)

@@ -71,11 +71,9 @@ def cudnnConvolutionBackwardData(
     Tables 12 to 15 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
     Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27),
-    other
-    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for
-    other
-    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not support
-    (c31).
+    other dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED
+    for other ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not
+    support (c31).
     Source: 5.2.8; docs/errata.md, D212 to D215.
     """
     problem = Problem(convDesc, dxDesc, wDesc, dyDesc)

@@ -78,10 +78,9 @@ def cudnnConvolutionBackwardFilter(
     Tables 36 to 39 (api/support/convolution_gradients.py) list the data types, layouts and shapes of each algorithm.
     Every algorithm is bitwise reproducible here; searches report the determinism that its enumerator promises.
     Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45),
-    output channels
-    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too
-    small (c06)
-    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not support (c49).
+    output channels that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a
+    missing (c05) or too small (c06) workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm
+    does not support (c49).
     Source: 6.2.2; docs/errata.md, D274 to D281.
     """
     problem = Problem(convDesc, xDesc, dwDesc, dyDesc)

@@ -29,7 +29,7 @@ def cudnnCreateConvolutionDescriptor():
 def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType):
     """Describe a 2-D convolution: zero padding on each side, strides u (vertical) and v, dilations, mode, compute type.
 
-    Group count, math type and reorder type stay as they are.
+    Group count, math type and reorder type are unchanged.
     Errors: BAD_PARAM for negative padding (c13), strides (c14) or dilations (c15) below 1, an unknown mode (c16), a
     compute type other than FLOAT, DOUBLE, HALF, INT32. Source: 5.2.33.
     """
@@ -49,7 +49,7 @@ def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, di
 def cudnnSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, dilationA, mode, dataType):
     """Describe a convolution of arrayLength spatial dimensions, computed in dataType.
 
-    padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type stay.
+    padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type are unchanged.
     Errors: BAD_PARAM for a negative arrayLength (c13), an unknown mode (c14), a dataType other than FLOAT, DOUBLE,
     HALF, INT32 (c15), negative padding (c16), strides (c17) or dilations (c18) below 1; NOT_SUPPORTED for arrayLength
     above CUDNN_DIM_MAX (c19). Source: 5.2.36.
@@ -128,7 +128,10 @@ def cudnnDestroyConvolutionDescriptor(convDesc):
 
 @documented(invalid={"convDesc": "c03", "mathType": "c04"}, fresh=["convDesc"])
 def cudnnSetConvolutionMathType(convDesc, mathType):
-    """Say whether tensor cores (or TF32) may compute the convolution. Errors: BAD_PARAM (c03, c04). Source: 5.2.35."""
+    """Set the math type: whether tensor cores or TF32 may compute the convolution.
+
+    Errors: BAD_PARAM (c03, c04). Source: 5.2.35.
+    """
     convDesc.configure(math_type=mathType)
 
 
@@ -153,7 +156,9 @@ def cudnnGetConvolutionGroupCount(convDesc):
 
 @documented(invalid={"convDesc": INCORRECT_PARAMETER, "reorderType": "c02"}, fresh=["convDesc"])
 def cudnnSetConvolutionReorderType(convDesc, reorderType):
-    """CUDNN_NO_REORDER: INT8x32 filters come as cudnnReorderFilterAndBias wrote them. Source: 5.2.37.
+    """Set the reorder type; CUDNN_NO_REORDER means that INT8x32 filters have the order of cudnnReorderFilterAndBias.
+
+    Source: 5.2.37.
 
     Errors: BAD_PARAM for an unknown reorderType (c02).
     """
@@ -215,9 +220,10 @@ def output_dims(
     window=f"{_ND}/c10",
     names=("inputTensorDesc", "filterDesc"),
 ):
-    """Output dimensions of a convolution whose descriptors fit each other; the keywords are the clauses of each check.
+    """Return the output dimensions of a convolution whose descriptors fit each other; the keywords are the clauses of
+    each check.
 
-    channels: None where the channels of the filter do not matter.
+    channels: is None if the channels of the filter do not matter.
     """
     x_name, w_name = names
     expect(len(w.dims) == x.rank, BAD_PARAM, filter_rank,

@@ -16,7 +16,7 @@ from .backward_data import check_data_problem
 
 _G = "cudnnGetFoldedConvBackwardDataDescriptors"
 RANK = 4
-CHANNELS = 8  # channels, which are padded to multiples of this for tensor cores
+CHANNELS = 8  # The channel counts are padded to multiples of this, for tensor cores.
 FOLD, UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD, cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 
 
@@ -37,11 +37,9 @@ def cudnnGetFoldedConvBackwardDataDescriptors(
     filterDesc, diffDesc, convDesc, gradDesc: as for cudnnConvolutionBackwardData, with 4 dimensions. transformFormat:
     CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The call fills the other descriptors.
     Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other;
-    NOT_SUPPORTED for
-    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups,
-    with
-    dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it; channels of groups that need
-    padding.
+    NOT_SUPPORTED for another transformFormat; EXECUTION_FAILED if no folding gives the same gradient (c10): strides
+    above 1 with groups, with dilation in that dimension, or with CUDNN_CONVOLUTION and more than one tap in it;
+    channels of groups that need padding.
     Source: 5.2.30.
     """
     problem = Problem(convDesc.spec, gradDesc.spec, filterDesc.spec, diffDesc.spec)

@@ -184,7 +184,7 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
     height and width. Its channels are not read; the matrix has the channels of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
     Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks, a padded input of 2**31
-    positions (c04); BAD_PARAM for NULL (c07) and sizes of which no output follows
+    positions (c04); BAD_PARAM for NULL (c07) and sizes that give no output
     (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252, D670.
     """
     data_type_among(f"{_I}/c08", IM2COL_TYPES, srcDesc=srcDesc, filterDesc=filterDesc)

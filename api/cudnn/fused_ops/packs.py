@@ -22,7 +22,7 @@ def cudnnCreateFusedOpsConstParamPack(ops):
     """Return a constant parameter pack of a sequence, without descriptors, with CUDNN_PTR_NULL and
     CUDNN_BATCHNORM_PER_ACTIVATION.
 
-    Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
+    Errors: NOT_SUPPORTED for an unknown sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
     """
     pack, labels = FusedOpsConstParamPack(), CONST[ops]
     pack.spec = FusedOpsParamsSpec(ops, labels, tuple(PRESETS.get(const_type(label)) for label in labels))
@@ -47,9 +47,8 @@ def cudnnSetFusedOpsConstParamPackAttribute(constPack, paramLabel, param):
     - Placeholders take a cudnnFusedOpsPointerPlaceHolder_t.
 
     Later changes of the descriptor do not affect the pack.
-    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a
-    param of
-    another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
+    Errors: BAD_PARAM for NULL (c05), an unknown label (c06) or one that the pack's sequence does not have (c07), a
+    param of another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
     """
     _known(paramLabel, constPack, f"{_SC}/c07")
     value = None if param is None else _value(const_type(paramLabel), paramLabel, param)
@@ -66,7 +65,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
     """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
     return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source:
+    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09). Source:
     6.2.15.
     """
     _known(paramLabel, constPack, f"{_GC}/c09")
@@ -82,7 +81,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
 def cudnnCreateFusedOpsVariantParamPack(ops):
     """Return a variant parameter pack of a sequence, with NULL pointers and zeros.
 
-    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5.
+    Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.5.
     """
     pack, labels = FusedOpsVariantParamPack(), VARIANT[ops]
     presets = {None: None, "double": 0.0}
@@ -102,9 +101,8 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 
     ptr: device memory for CUDNN_PTR labels, which is checked when the operations run. For CUDNN_SCALAR labels it is a
     number, which is copied: an integer (size_t, int64_t) or a real number (double).
-    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is
-    no number
-    of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    Errors: BAD_PARAM for NULL (c03), an unknown label or one that the pack's sequence does not have (c04), a
+    value that is no number of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
     _known(paramLabel, varPack, f"{_SV}/c04")
     kind = scalar_type(paramLabel)
@@ -116,7 +114,7 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
     """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source:
+    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06). Source:
     6.2.16.
     """
     _known(paramLabel, varPack, f"{_GV}/c06")

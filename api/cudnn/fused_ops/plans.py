@@ -81,7 +81,7 @@ class PlanSpec:
 def cudnnCreateFusedOpsPlan(ops):
     """Return a plan descriptor of a sequence, to be filled by cudnnMakeFusedOpsPlan.
 
-    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
+    Errors: BAD_PARAM for an unknown sequence (c03). Source: 6.2.4.
     """
     plan = FusedOpsPlan()
     plan.ops = ops
@@ -90,7 +90,7 @@ def cudnnCreateFusedOpsPlan(ops):
 
 @documented()
 def cudnnDestroyFusedOpsPlan(plan):
-    """Destroy the plan; None does nothing, any later use is BAD_PARAM. Source: 6.2.7."""
+    """Destroy the plan; None does nothing; any later use is BAD_PARAM. Source: 6.2.7."""
     if plan is not None:
         plan.destroy()
 
@@ -104,9 +104,8 @@ def cudnnMakeFusedOpsPlan(handle, plan, constPack):
     earlier plan is unchanged. Placeholders say which operands will exist: optional outputs and steps with the
     placeholder CUDNN_PTR_NULL are omitted.
     Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do
-    not fit
-    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not
-    supported.
+    not fit (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that
+    are not supported.
     Source: 6.2.17, tables 23 to 29.
     """
     pack = constPack.spec
@@ -130,10 +129,9 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
     """Run a plan on the memory and the scalars of a variant parameter pack, which may change between calls.
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
-    the
-    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an
-    epsilon
-    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    the placeholders promise, a workspace that is missing or too small (the clauses of
+    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source:
+    6.2.11, tables 31 to 35.
     """
     if varPack.ops is not plan.ops:
         text = f"varPack is of {varPack.ops.name}, plan of {plan.ops.name}"

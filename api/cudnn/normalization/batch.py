@@ -50,11 +50,12 @@ def cudnnBatchNormalizationForwardInference(
 ):  # fmt: skip
     """Compute y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
 
-    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
-    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if
+    the descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
     dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
-    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
-    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON
+    (c25), differing dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output
+    whose strides overlap.
     Source: 3.2.3.
     """
     name = "cudnnBatchNormalizationForwardInference"
@@ -90,10 +91,9 @@ def cudnnBatchNormalizationForwardTraining(
     of cudnnDeriveBNTensorDescriptor, and any strides.
     CUDNN_BATCHNORM_SPATIAL_PERSISTENT gives the results of CUDNN_BATCHNORM_SPATIAL, without additional overflow.
     Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results
-    NULL (c35, c36),
-    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other
-    data types
-    (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    NULL (c35, c36), epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39);
+    NOT_SUPPORTED for other data types (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157,
+    D158.
     """
     name = "cudnnBatchNormalizationForwardTraining"
     four_or_five(f"{name}/c32", xDesc=xDesc, yDesc=yDesc)
@@ -138,10 +138,8 @@ def cudnnBatchNormalizationBackward(
     x if the descriptors are identical. bnScaleBiasDiffDesc describes all other tensors, as
     cudnnDeriveBNTensorDescriptor, with any strides.
     Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL
-    (c27),
-    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other
-    data types
-    (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
+    (c27), epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for
+    other data types (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
     """
     name = "cudnnBatchNormalizationBackward"
     tensors = {"xDesc": xDesc, "dyDesc": dyDesc, "dxDesc": dxDesc}

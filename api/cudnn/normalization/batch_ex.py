@@ -111,8 +111,7 @@ def cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle, mode, bnOps, ac
     """Return the bytes of reserve space: one per element of x with CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c08), a fused operation without an activation (c05);
-    NOT_SUPPORTED for
-    data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
+    NOT_SUPPORTED for data types, activations and layouts that the calls do not support (c07). Source: 4.1.10.
     """
     x, cites = xDesc.spec, RESERVE_SIZE
     four_or_five(cites.cite(cites.rank), xDesc=x)
@@ -141,9 +140,8 @@ def cudnnBatchNormalizationForwardTrainingEx(
     workspace is not used. reserveSpace has the bytes that the query returns, and records for the backward call which
     elements the ReLU passes. Both may be NULL if they have no bytes.
     Errors: those of cudnnBatchNormalizationForwardTraining; BAD_PARAM for a missing or different z (c22), a missing
-    activation (c37),
-    a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z of other types
-    (c41, c42).
+    activation (c37), a reserve space that is too small (c39); NOT_SUPPORTED for other activations and layouts (c44), z
+    of other types (c41, c42).
     Source: 4.1.5; docs/errata.md, D153, D154, D167.
     """
     c, statistics = FORWARD, bnScaleBiasMeanVarDesc
@@ -189,8 +187,8 @@ def cudnnBatchNormalizationBackwardEx(
     CUDNN_BATCHNORM_OPS_BN. dz is overwritten.
     Types and layouts: as in that call; dz supports every type.
     Errors: those of cudnnBatchNormalizationBackward; BAD_PARAM for a missing or different y or dz (c24), a missing
-    activation (c36) or
-    bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43), layouts (c19).
+    activation (c36) or bias (c44), a reserve space that is too small (c38); NOT_SUPPORTED for other activations (c43),
+    layouts (c19).
     Source: 4.1.3; docs/errata.md, D155, D156.
     """
     c, statistics = BACKWARD, dBnScaleBiasDesc

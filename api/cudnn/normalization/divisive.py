@@ -36,9 +36,8 @@ def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, m
     x, means, temp, temp2: described by xDesc; NULL means are zeros. y: the dimensions, data type (FLOAT, DOUBLE, HALF)
     and strides of x; 4 or 5 dimensions of any strides. In place (x is y) if the descriptors are identical.
     Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place
-    (c22), an
-    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides
-    (c05).
+    (c22), an unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping
+    strides (c05).
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
     name = "cudnnDivisiveNormalizationForward"
@@ -75,8 +74,7 @@ def cudnnDivisiveNormalizationBackward(
     (FLOAT, DOUBLE, HALF); 4 or 5 dimensions of any strides. NULL means are zeros. dMeans may be NULL if it is not
     wanted.
     Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05);
-    NOT_SUPPORTED
-    for differing strides or data types, other data types, overlapping strides (c19).
+    NOT_SUPPORTED for differing strides or data types, other data types, overlapping strides (c19).
     Source: 4.1.6; formula: docs/errata.md, D168.
     """
     name = "cudnnDivisiveNormalizationBackward"

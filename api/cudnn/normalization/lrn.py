@@ -84,9 +84,9 @@ def cudnnLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta
     The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
     the edges too. Sums and powers are computed in float, in double for DOUBLE.
     x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed. In
-    place (x is y) where the descriptors are identical.
-    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
-    types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
+    place (x is y) if the descriptors are identical.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for
+    differing data types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
     Source: 3.2.65; formula: docs/errata.md, D079.
     """
     name = "cudnnLRNCrossChannelForward"
@@ -109,8 +109,7 @@ def cudnnLRNCrossChannelBackward(
     y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are
     DHW-packed. Not in place.
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for
-    differing data
-    types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
+    differing data types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
     name = "cudnnLRNCrossChannelBackward"

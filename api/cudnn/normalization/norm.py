@@ -51,14 +51,14 @@ def cudnnNormalizationForwardInference(
 ):  # fmt: skip
     """Compute y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
-    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
-    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place if
+    the descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
     normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
     nothing. zDesc, z and activationDesc are not used.
-    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
-    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
-    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
-    strides overlap. Source: 3.2.66.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28),
+    differing dimensions (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM
+    (c08), groupCnt other than 1 (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation
+    (cudnnNormAlgo_t/c01), other data types (c31), an output whose strides overlap. Source: 3.2.66.
     """
     name = "cudnnNormalizationForwardInference"
     expect(normOps == NORM, NOT_SUPPORTED, f"{name}/c08", f"normOps is {normOps.name}, only {NORM.name} is supported")

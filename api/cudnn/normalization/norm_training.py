@@ -79,9 +79,8 @@ def cudnnGetNormalizationTrainingReserveSpaceSize(handle, mode, normOps, algo, a
     """Return the bytes of reserve space: one per element of x with CUDNN_NORM_OPS_NORM_ADD_ACTIVATION, else 0.
 
     Errors: BAD_PARAM for other than 4 or 5 dimensions (c11), a fused operation without an activation (c07);
-    NOT_SUPPORTED for
-    groupCnt other than 1 (c08), data types and activations that the calls do not support (c10), layouts (c04). Source:
-    4.1.13.
+    NOT_SUPPORTED for groupCnt other than 1 (c08), data types and activations that the calls do not support (c10),
+    layouts (c04). Source: 4.1.13.
     """
     x, cites = xDesc.spec, RESERVE_SIZE
     one_group(cites.cite("c08"), groupCnt)
@@ -112,12 +111,10 @@ def cudnnNormalizationForwardTraining(
 
     BFLOAT16 is supported too, and z of every type. algo does not affect the result. The smallest epsilon is 0.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of two results NULL
-    (c42, c43), a
-    negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a missing
-    activation (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
-    activation
-    (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types and activations (c38). Source: 4.1.16.
+    (c42, c43), a negative epsilon (c44), differing dimensions or data types (c45), a missing or different z (c21), a
+    missing activation (c33), a reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36),
+    CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), layouts of fused operations (c18), other data types
+    and activations (c38). Source: 4.1.16.
     """
     c = FORWARD
     one_group(c.cite("c36"), groupCnt)
@@ -163,12 +160,10 @@ def cudnnNormalizationBackward(
 
     BFLOAT16 is supported too.
     Errors: BAD_PARAM for NULL (c39), other numbers of dimensions (c40), of statistics (c41), one of the saved NULL
-    (c42), a negative
-    epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a missing activation
-    (c33), a
-    reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36), CUDNN_NORM_ALGO_PERSIST per
-    activation
-    (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types and activations (c38). Source: 4.1.15.
+    (c42), a negative epsilon (c43), differing dimensions or data types (c44), a missing or different y or dz (c21), a
+    missing activation (c33), a reserve space that is too small (c35); NOT_SUPPORTED for groupCnt other than 1 (c36),
+    CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), layouts of fused operations (c17), other data types
+    and activations (c38). Source: 4.1.15.
     """
     c = BACKWARD
     one_group(c.cite("c36"), groupCnt)

@@ -30,8 +30,8 @@ def cudnnRNNBackwardData_v8(
     dcy are zeros; NULL dhx and dcx are not written. hDesc and cDesc may be NULL if all their memory is. devSeqLengths
     is not read.
     Errors: BAD_PARAM for NULL (c52, c30, c07, c26), descriptors that do not fit each other (c53), buffers that are too
-    small
-    (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data (c51).
+    small (c54); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c49), or with DOUBLE data
+    (c51).
     Source: 8.2.18.
     """
     clause = f"{DATA}/c53"
@@ -66,10 +66,8 @@ def cudnnRNNBackwardWeights_v8(
 
     x, hx, y: as in the earlier calls; hx is NULL if it was NULL there. devSeqLengths is not read.
     Errors: BAD_PARAM for NULL (c22, c26), an addGrad other than CUDNN_WGRAD_MODE_ADD (c25), descriptors that do not fit
-    each
-    other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of several
-    lengths,
-    or with DOUBLE data (c21). Source: 8.2.21.
+    each other (c23), buffers that are too small (c24); NOT_SUPPORTED for a persistent algorithm with sequences of
+    several lengths, or with DOUBLE data (c21). Source: 8.2.21.
     """
     clause = f"{WEIGHTS}/c23"
     expect(addGrad == ADD, BAD_PARAM, f"{WEIGHTS}/c25", f"addGrad is {addGrad.name}")

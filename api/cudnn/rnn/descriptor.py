@@ -50,10 +50,8 @@ def cudnnSetRNNDescriptor_v8(
     hiddenSize disables the recurrent projection. dropoutDesc: NULL disables dropout. auxFlags: a cudnnRNNPaddingMode_t.
     mathType is a hint; every type is accepted.
     Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations
-    (c34):
-    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS
-    or
-    DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
+    (c34): types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than
+    CUDNN_RNN_DOUBLE_BIAS or DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
     """
     sizes = {"inputSize": inputSize, "hiddenSize": hiddenSize, "projSize": projSize, "numLayers": numLayers}
     for name, size in sizes.items():
@@ -127,7 +125,7 @@ def configured_by_v8(name: str, clause: str, spec: RNNSpec) -> None:
 def cudnnGetRNNDescriptor_v8(rnnDesc):
     """Return the parameters in the order of cudnnSetRNNDescriptor_v8.
 
-    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
+    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED if another setter, or none, configured it (c11). Source: 7.2.21.
     """
     s = rnnDesc.spec
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", s)

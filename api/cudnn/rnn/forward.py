@@ -97,9 +97,7 @@ def cudnnRNNForward(
     reserveSpace is written only in training. Training with several layers and the dropout descriptor of rnnDesc drops
     elements between layers. The dropout states must be set, and they advance.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small
-    (c46);
-    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
-    (c43).
+    (c46); NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data (c43).
     Source: 7.2.36.
     """
     clause = f"{NAME}/c45"

@@ -55,7 +55,7 @@ def cudnnRNNBackwardData(
     """Do the same as cudnnRNNBackwardData_v8 after cudnnRNNForwardTraining, for packed sequences that are described
     step by step.
 
-    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), what does not fit (c61), small spaces (c62, c63);
+    Errors: BAD_PARAM for rnnDesc (c59), other descriptors (c60), mismatched arguments (c61), small spaces (c62, c63);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c58). Source: 8.2.17.
     """
     described_steps = (("yDesc", yDesc), ("dyDesc", dyDesc), ("dxDesc", dxDesc))
@@ -76,8 +76,7 @@ def cudnnRNNBackwardDataEx(
     """Do the same as cudnnRNNBackwardData for sequences in any layout; dcDesc, dcAttn, dkDesc and dkeys are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c45), descriptors (c46), small spaces (c47, c48); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
+    algorithm with sequences of several lengths (c42) or DOUBLE data (c44), and for reserved arguments. Source: 8.2.19.
     """
     without_attention(DATA_EX, dcDesc=dcDesc, dcAttn=dcAttn, dkDesc=dkDesc, dkeys=dkeys)
     states = {"hx": hxDesc, "dhy": dhyDesc, "dhx": dhxDesc, "cx": cxDesc, "dcy": dcyDesc, "dcx": dcxDesc}
@@ -97,7 +96,7 @@ def cudnnRNNBackwardWeights(
     """Do the same as cudnnRNNBackwardWeights_v8 after cudnnRNNBackwardData, for packed sequences that are described
     step by step.
 
-    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), what does not fit (c27), small spaces (c28, c29);
+    Errors: BAD_PARAM for rnnDesc (c25), other descriptors (c26), mismatched arguments (c27), small spaces (c28, c29);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c24). Source: 8.2.20.
     """
     data = (sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))

@@ -37,8 +37,7 @@ def cudnnSetRNNDescriptor_v6(
     The bias mode is CUDNN_RNN_DOUBLE_BIAS. Padded input and output, projection and clipping are disabled. dropoutDesc:
     NULL disables dropout.
     Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where
-    mathPrec
-    is no type of the arithmetic (c09). Source: 7.2.48.
+    mathPrec is no type of the arithmetic (c09). Source: 7.2.48.
     """
     for name, size in {"hiddenSize": hiddenSize, "numLayers": numLayers}.items():
         expect(size > 0, BAD_PARAM, f"{V6}/c13", f"{name} is {size}, not positive")
@@ -76,8 +75,7 @@ def cudnnSetRNNBiasMode(rnnDesc, biasMode):
     """Set which biases the network has.
 
     Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS
-    where the
-    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    where the algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
     """
     bias_mode_is_supported("cudnnSetRNNBiasMode/c07", rnnDesc.spec.algo, biasMode)
     rnnDesc.change(bias=biasMode)
@@ -127,9 +125,8 @@ def cudnnSetRNNProjectionLayers(handle, rnnDesc, recProjSize, outProjSize):
     """Project the output of LSTM cells to recProjSize elements; hiddenSize disables the projection.
 
     Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another
-    algorithm
-    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
-    (c10). Source: 7.2.52.
+    algorithm than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16),
+    outProjSize above 0 (c10). Source: 7.2.52.
     """
     name, spec = "cudnnSetRNNProjectionLayers", rnnDesc.spec
     expect(recProjSize > 0, BAD_PARAM, f"{name}/c13", f"recProjSize is {recProjSize}, not positive")
@@ -164,9 +161,8 @@ def cudnnGetRNNProjectionLayers(handle, rnnDesc):
 def cudnnSetRNNAlgorithmDescriptor(handle, rnnDesc, algoDesc):
     """Set the algorithm from an algorithm descriptor: a cudnnRNNAlgo_t or its number (docs/errata.md, D366).
 
-    Errors: BAD_PARAM for an algorithm of another kind; NOT_SUPPORTED for one that does not take the bias mode or the
-    projection of
-    the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
+    Errors: BAD_PARAM for an algorithm of another enumeration; NOT_SUPPORTED for one that does not take the bias mode or
+    the projection of the network (cudnnSetRNNBiasMode/c07, cudnnSetRNNProjectionLayers/c14). Source: 7.2.45.
     """
     algorithm, spec = algoDesc.spec.algorithm, rnnDesc.spec
     known = type(algorithm) in (int, cudnnRNNAlgo_t) and algorithm in set(cudnnRNNAlgo_t)

@@ -45,7 +45,7 @@ def cudnnRNNForwardInference(
     vector, 1}.
 
     wDesc has at least the bytes of cudnnGetRNNParamsSize. NULL hx and cx are zeros; NULL hy and cy are not written.
-    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), what does not fit (c47), a small workspace (c48);
+    Errors: BAD_PARAM for rnnDesc (c45), other descriptors (c46), mismatched arguments (c47), a small workspace (c48);
     NOT_SUPPORTED for what a persistent algorithm does not support, and for data types (c44). Source: 7.2.37.
     """
     data = (sequences(INFERENCE, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
@@ -64,7 +64,7 @@ def cudnnRNNForwardTraining(
 ):  # fmt: skip
     """Do the same as cudnnRNNForward in training, with the descriptors of cudnnRNNForwardInference.
 
-    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), what does not fit (c48), small spaces (c49, c50);
+    Errors: BAD_PARAM for rnnDesc (c46), other descriptors (c47), mismatched arguments (c48), small spaces (c49, c50);
     NOT_SUPPORTED for what a persistent algorithm does not support (cudnnRNNForward/c41, c43). Source: 8.2.23.
     """
     data = (sequences(TRAINING, name, seqLength, steps) for name, steps in (("xDesc", xDesc), ("yDesc", yDesc)))
@@ -86,8 +86,7 @@ def cudnnRNNForwardInferenceEx(
     """Do the same as cudnnRNNForwardInference for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c37), descriptors (c38), a small workspace (c40); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
+    algorithm with sequences of several lengths (c34) or DOUBLE data (c36), and for reserved arguments. Source: 7.2.38.
     """
     without_attention(INFERENCE_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,
                       qDesc=qDesc, queries=queries)  # fmt: skip
@@ -108,8 +107,7 @@ def cudnnRNNForwardTrainingEx(
     """Do the same as cudnnRNNForwardTraining for sequences in any layout; kDesc to queries are reserved.
 
     Errors: BAD_PARAM for rnnDesc (c41), descriptors (c42), small spaces (c43, c44); NOT_SUPPORTED for a persistent
-    algorithm
-    with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
+    algorithm with sequences of several lengths (c38) or DOUBLE data (c40), and for reserved arguments. Source: 8.2.24.
     """
     without_attention(TRAINING_EX, kDesc=kDesc, keys=keys, cDesc=cDesc, cAttn=cAttn, iDesc=iDesc, iAttn=iAttn,
                       qDesc=qDesc, queries=queries)  # fmt: skip

@@ -18,8 +18,7 @@ def cudnnGetRNNParamsSize(handle, rnnDesc, xDesc, dataType):
     step.
 
     Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED
-    for
-    data types that the network does not take (c10). Source: 7.2.28.
+    for data types that the network does not take (c10). Source: 7.2.28.
     """
     x = xDesc.spec
     packed("xDesc", x, f"{SIZE}/c08")

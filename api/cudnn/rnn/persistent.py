@@ -47,10 +47,8 @@ def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
     dataType.
 
     Errors: BAD_PARAM for NULL, a minibatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v6 was not the last to
-    configure
-    the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it does not
-    take and a
-    dataType that the arithmetic does not (c10). Source: 7.2.4.
+    configure the network; NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC, a bias mode that it
+    does not take and a dataType that the arithmetic does not (c10). Source: 7.2.4.
     """
     spec = rnnDesc.spec
     expect(spec.layers > 0 and spec.data_type is None, NOT_INITIALIZED, "cudnnStatus_t/c03",
@@ -68,7 +66,7 @@ def cudnnCreatePersistentRNNPlan(rnnDesc, minibatch, dataType):
 def cudnnDestroyPersistentRNNPlan(plan):
     """Destroy the plan; networks that use it keep it.
 
-    Errors: BAD_PARAM for NULL and what was destroyed. Source: 7.2.9.
+    Errors: BAD_PARAM for NULL or a destroyed plan. Source: 7.2.9.
     """
     plan.destroy()
 
@@ -93,9 +91,8 @@ def cudnnBuildRNNDynamic(handle, rnnDesc, miniBatch):
     rnnDesc.
 
     Errors: BAD_PARAM for NULL, a miniBatch below 1; NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure
-    rnnDesc
-    (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC (c11);
-    RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
+    rnnDesc (cudnnGetRNNDescriptor_v8/c11); NOT_SUPPORTED for another algorithm than CUDNN_RNN_ALGO_PERSIST_DYNAMIC
+    (c11); RUNTIME_PREREQUISITE_MISSING where the compiler fails (c10). Source: 7.2.2.
     """
     spec = rnnDesc.spec
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", spec)

@@ -158,9 +158,9 @@ def cudnnFindRNNForwardInferenceAlgorithmEx(
     findIntensity: a positive value is the share of all algorithms to try. A negative value is the share of
     CUDNN_RNN_ALGO_STANDARD and _PERSIST_STATIC. 0 selects a quick search of at most three runs. Values are clamped to
     -1 to 1.
-    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), what does not fit (c39),
-    a small
-    workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data types (c36).
+    Errors: as cudnnRNNForwardInference, BAD_PARAM for rnnDesc (c37), other descriptors (c38), mismatched arguments
+    (c39), a small workspace (c40), a requestedAlgoCount below 1, a findIntensity that is NaN; NOT_SUPPORTED for data
+    types (c36).
     Source: 7.2.13.
     """
     memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
@@ -178,8 +178,8 @@ def cudnnFindRNNForwardTrainingAlgorithmEx(
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNForwardTraining.
 
     reserveSpace holds the result of the last run. Each run advances the dropout states.
-    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), what does not fit (c54),
-    small spaces (c55, c56). Source: 8.2.8.
+    Errors: as cudnnRNNForwardTraining, BAD_PARAM for rnnDesc (c52), other descriptors (c53), mismatched arguments
+    (c54), small spaces (c55, c56). Source: 8.2.8.
     """
     memory = {"x": x, "hx": hx, "cx": cx, "weightSpace": w, "y": y, "hy": hy, "cy": cy, "workSpace": workspace,
               "reserveSpace": reserveSpace}  # fmt: skip
@@ -198,9 +198,8 @@ def cudnnFindRNNBackwardDataAlgorithmEx(
 
     After several runs, the contents of dx, dhx, dcx and reserveSpace are undefined. Repeat the forward call before
     computing a gradient.
-    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), what does not fit (c69),
-    small spaces
-    (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
+    Errors: as cudnnRNNBackwardData, BAD_PARAM for rnnDesc (c67), other descriptors (c68), mismatched arguments (c69),
+    small spaces (c70, c71); NOT_SUPPORTED for data types (c66). Source: 8.2.6.
     """
     y_steps, dy_steps, dx_steps, described_w = _specs(yDesc, dyDesc, dxDesc, wDesc)
     data = [sequences(DATA, name, seqLength, steps) for name, steps in
@@ -224,9 +223,8 @@ def cudnnFindRNNBackwardWeightsAlgorithmEx(
 ):  # fmt: skip
     """Do the same as cudnnFindRNNForwardInferenceAlgorithmEx for cudnnRNNBackwardWeights; each run adds to dw.
 
-    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), what does not fit (c35),
-    small spaces
-    (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
+    Errors: as cudnnRNNBackwardWeights, BAD_PARAM for rnnDesc (c33), other descriptors (c34), mismatched arguments
+    (c35), small spaces (c36, c37); NOT_SUPPORTED for data types (c32). Source: 8.2.7.
     """
     x_steps, y_steps, described_w, state = _specs(xDesc, yDesc, dwDesc, hxDesc)
     data = [sequences(WEIGHTS, name, seqLength, steps) for name, steps in (("xDesc", x_steps), ("yDesc", y_steps))]

@@ -25,8 +25,9 @@ class TempSpaceSizes(NamedTuple):
 def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
     """Return (workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
 
-    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that no memory holds (c08),
-    NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    Errors: BAD_PARAM for NULL, an xDesc of another data type or vector size, and spaces that exceed the address space
+    (c08), NOT_INITIALIZED where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11).
+    Source: 7.2.30.
     """
     network, x = rnnDesc.spec, xDesc.spec
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", network)

@@ -20,7 +20,7 @@ PARAMS = "cudnnGetRNNWeightParams"
 def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
     """Return the bytes of all matrices and biases.
 
-    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    Errors: BAD_PARAM for NULL (c04) and networks that exceed the address space (c05), NOT_INITIALIZED where
     cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
     """
     configured_by_v8("cudnnGetRNNWeightSpaceSize", "c06", rnnDesc.spec)
@@ -47,9 +47,8 @@ def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weigh
     rows, 1}; NULL omits that tensor. For a tensor that the network does not have, the result is None and the descriptor
     returns zeros.
     Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID
-    (c19) that
-    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
-    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    (c19) that the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED
+    where cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
     """
     spec = rnnDesc.spec
     configured_by_v8(PARAMS, "c22", spec)
