@@ -123,8 +123,8 @@ def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_rel
     device: "gpu" or "emulated", for the accelerated backend.
     as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
     DUALDNN_AS, then to the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release. Source:
-    3.2.5.
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release.
+    Source: 3.2.5.
     """
 
 class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
@@ -634,8 +634,7 @@ def cudnnGetReductionWorkspaceSize(
     """Return the bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
     For tensors that cudnnReduceTensor would refuse, the result is the minimum size.
-    Source: 3.2.57,
-    cudnnGetReductionWorkspaceSize/c01.
+    Source: 3.2.57, cudnnGetReductionWorkspaceSize/c01.
     """
 
 def cudnnGetStream(handle: Handle) -> Any:
@@ -2510,8 +2509,8 @@ def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVa
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
     the placeholders promise, a workspace that is missing or too small (the clauses of
-    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source:
-    6.2.11, tables 31 to 35.
+    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1.
+    Source: 6.2.11, tables 31 to 35.
     """
 
 def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle: Handle) -> int:
@@ -2565,8 +2564,8 @@ def cudnnGetFusedOpsConstParamPackAttribute(
     """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
     return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09). Source:
-    6.2.15.
+    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09).
+    Source: 6.2.15.
     """
 
 def cudnnGetFusedOpsVariantParamPackAttribute(
@@ -2575,8 +2574,8 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
 ) -> Any:
     """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06). Source:
-    6.2.16.
+    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06).
+    Source: 6.2.16.
     """
 
 def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
@@ -3262,8 +3261,8 @@ def cudnnSetRNNDataDescriptor(
     seqLengthArray: batchSize lengths, 0 to maxSeqLength. In the packed layout, the greatest equals maxSeqLength.
     paddingFill: a number, stored in dataType, that fills the padding of an output; NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16),
-    lengths outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source:
-    7.2.47.
+    lengths outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05).
+    Source: 7.2.47.
     """
 
 def cudnnSetRNNDescriptor_v6(
@@ -3418,8 +3417,8 @@ def cudnnCTCLoss_v8(
     length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
     labels, each length is clamped to 0 to maxLabelLength.
     Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
-    small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source:
-    8.2.4.
+    small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21).
+    Source: 8.2.4.
     """
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
@@ -3594,8 +3593,8 @@ def cudnnGetCTCLossWorkspaceSize_v8(
 
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted.
     Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a
-    maxLabelLength above 256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source:
-    8.2.13.
+    maxLabelLength above 256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07).
+    Source: 8.2.13.
     """
 
 def cudnnGetRNNTrainingReserveSize(

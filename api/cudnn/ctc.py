@@ -137,8 +137,8 @@ def cudnnGetCTCLossWorkspaceSize_v8(handle, algo, ctcLossDesc, probsDesc, gradie
 
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL if only costs are wanted.
     Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a
-    maxLabelLength above 256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source:
-    8.2.13.
+    maxLabelLength above 256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07).
+    Source: 8.2.13.
     """
     operation = _of_device(
         "cudnnGetCTCLossWorkspaceSize_v8", ("c05", "cudnnCTCLoss_v8/c03", "cudnnCTCLoss_v8/c19", "c06"), probsDesc.spec,
@@ -195,8 +195,8 @@ def cudnnCTCLoss_v8(
     length outside 0 to the time steps of probsDesc. labels: as many as labelLengths say. To find the next sequence's
     labels, each length is clamped to 0 to maxLabelLength.
     Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too
-    small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source:
-    8.2.4.
+    small (c18), a maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21).
+    Source: 8.2.4.
     """
     described = _gradients_spec(gradients, gradientsDesc, "cudnnCTCLoss_v8")
     operation = _of_device(

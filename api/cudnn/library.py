@@ -26,8 +26,8 @@ def cudnnCreate(*, backend=None, device=None, as_release=None):
     device: "gpu" or "emulated", for the accelerated backend.
     as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
     DUALDNN_AS, then to the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release. Source:
-    3.2.5.
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release.
+    Source: 3.2.5.
     """
     release = release_named(as_release)
     return Handle(open_backend(backend, device), release)

@@ -114,8 +114,7 @@ def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
     """Return the bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
     For tensors that cudnnReduceTensor would refuse, the result is the minimum size.
-    Source: 3.2.57,
-    cudnnGetReductionWorkspaceSize/c01.
+    Source: 3.2.57, cudnnGetReductionWorkspaceSize/c01.
     """
     reduction, A, C = reduceDesc.spec, aDesc.spec, cDesc.spec
     try:

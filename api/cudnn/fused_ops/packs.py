@@ -65,8 +65,8 @@ def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
     """Return (param, isNULL): a new descriptor with the pack's contents, or the value, and 0. If the pack holds NULL,
     return (None, 1).
 
-    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09). Source:
-    6.2.15.
+    Errors: BAD_PARAM for NULL (c06), an unknown label or one that the pack's sequence does not have (c09).
+    Source: 6.2.15.
     """
     _known(paramLabel, constPack, f"{_GC}/c09")
     value, kind = constPack.spec.get(paramLabel), DESCRIPTORS.get(const_type(paramLabel))
@@ -114,8 +114,8 @@ def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
 def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
     """Return the device memory that was set, None for NULL, or the scalar.
 
-    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06). Source:
-    6.2.16.
+    Errors: BAD_PARAM for NULL (c04), an unknown label or one that the pack's sequence does not have (c06).
+    Source: 6.2.16.
     """
     _known(paramLabel, varPack, f"{_GV}/c06")
     return varPack.spec.get(paramLabel)

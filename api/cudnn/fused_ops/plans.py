@@ -130,8 +130,8 @@ def cudnnFusedOpsExecute(handle, plan, varPack):
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what
     the placeholders promise, a workspace that is missing or too small (the clauses of
-    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source:
-    6.2.11, tables 31 to 35.
+    cudnnFusedOpsVariantParamLabel_t), an epsilon below CUDNN_BN_MIN_EPSILON, an accumulation count below 1.
+    Source: 6.2.11, tables 31 to 35.
     """
     if varPack.ops is not plan.ops:
         text = f"varPack is of {varPack.ops.name}, plan of {plan.ops.name}"

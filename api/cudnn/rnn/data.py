@@ -40,8 +40,8 @@ def cudnnSetRNNDataDescriptor(
     seqLengthArray: batchSize lengths, 0 to maxSeqLength. In the packed layout, the greatest equals maxSeqLength.
     paddingFill: a number, stored in dataType, that fills the padding of an output; NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16),
-    lengths outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source:
-    7.2.47.
+    lengths outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05).
+    Source: 7.2.47.
     """
     name = "cudnnSetRNNDataDescriptor"
     expect(dataType in KINDS, NOT_SUPPORTED, f"{name}/c14", f"dataType is {dataType.name}, not HALF, FLOAT or DOUBLE")
