@@ -86,9 +86,26 @@ CARRIED = [
     ("t = (decltype(t))2", "t = (decltype(t))miopenHalf"),
     ("if (CUDNN_DATA_HALF == 2) g()", "if (miopenHalf == miopenHalf) g()"),
     ("if (pointer(&h) == 3) g()", "if (pointer(&h) == miopenStatusBadParm) g()"),
+    # A method, a pointer to a function, a lambda, an element of a container, a field of one of two structures.
+    ("if (c.get() == 2) g()", "if (c.get() == miopenHalf) g()"),
+    ("switch (static_cast<int>(pc->get())) { case 2: g(); }", "switch (static_cast<int>(pc->get())) { case miopenHalf: g(); }"),
+    ("if ((call)() == 3 || (*pointer)(&h) == 3) g()", "if ((call)() == miopenStatusBadParm || (*pointer)(&h) == miopenStatusBadParm) g()"),
+    ("auto made = &call; if (made() == 3) g()", "auto made = &call; if (made() == miopenStatusBadParm) g()"),
+    ("auto made = []() -> cudnnDataType_t { return 2; }; if (made() == 2) g()", "auto made = []() -> miopenDataType_t { return miopenHalf; }; if (made() == miopenHalf) g()"),
+    ("std::function<cudnnStatus_t()> made; if (made() == 3) g()", "std::function<miopenStatus_t()> made; if (made() == miopenStatusBadParm) g()"),
+    ("if (all[0] == 2 || all.front() == 2) g()", "if (all[0] == miopenHalf || all.front() == miopenHalf) g()"),
+    ("for (auto each : all) if (each == 2) g()", "for (auto each : all) if (each == miopenHalf) g()"),
+    ("std::pair<cudnnDataType_t, int> both; if (both.first == 2 && both.second == 2) g()", "std::pair<miopenDataType_t, int> both; if (both.first == miopenHalf && both.second == 2) g()"),
+    ("if (numbered[t] == 2 || keyed[t] == 2) g()", "if (numbered[t] == miopenHalf || keyed[t] == 2) g()"),
+    ("if (a.type == 2 && b.type == 2) g()", "if (a.type == miopenHalf && b.type == 2) g()"),
+    ("A both[] = {{(cudnnDataType_t)2, 2}}", "A both[] = {{(miopenDataType_t)miopenHalf, 2}}"),
+    ("t = static_cast<decltype(a.type)>(2)", "t = static_cast<decltype(a.type)>(miopenHalf)"),
+    ("auto made = new cudnnDataType_t((cudnnDataType_t)2)", "auto made = new miopenDataType_t((miopenDataType_t)miopenHalf)"),
+    ("A made = {}", "A made = {}"),
     # Success is 0 in both, and the least.
     ("if (call() > 0 || !status || status != 0) g()", "if (call() > 0 || !status || status != 0) g()"),
     ("bool bad = call(); while (status) g()", "bool bad = call(); while (status) g()"),
+    ("n = cudnnGetVersion() / 1000", "n = dualdnnPortGetVersion() / 1000"),
     ("numbers[2] = keyed[t]", "numbers[2] = keyed[t]"),
     ("memcpy(&t, &other, sizeof t)", "memcpy(&t, &other, sizeof t)"),
     ("p = (cudnnDataType_t *)malloc(8)", "p = (miopenDataType_t *)malloc(8)"),
@@ -96,7 +113,11 @@ CARRIED = [
 CARRYING = """#define IS_BAD(s) ((s) == 8)
 #define FAILED(s) do {{ int e = (s); if (e != 0) g(e); }} while (0)
 cudnnStatus_t call(); using Alias = cudnnDataType_t; cudnnStatus_t (*pointer)(cudnnHandle_t *); void take(int n);
-std::map<cudnnDataType_t, int> keyed; std::map<int, std::string> names; template <int T> struct Of {{}};
+std::map<cudnnDataType_t, int> keyed; std::map<int, cudnnDataType_t> numbered; std::map<int, std::string> names; std::vector<cudnnDataType_t> all;
+template <int T> struct Of {{}}; struct A {{ cudnnDataType_t type; int n; }} a; struct B {{ int type; }} b; using Number = int; int count();
+struct C {{ cudnnDataType_t get() const; }} c, *pc;
+#define SUM(x) ((x) + 1)
+#define HALF CUDNN_DATA_HALF
 void f(cudnnDataType_t t, cudnnDataType_t other, cudnnDataType_t *p, cudnnStatus_t status, int n, int *numbers, cudnnConvolutionFwdAlgoPerf_t *perf) {{ {}; }}
 """
 # Numbers of enumerators that leave their type: (source, where, whether a person has to port it).
@@ -109,6 +130,15 @@ TAKEN = [
     ("enum { MINE = CUDNN_DATA_HALF }", "CUDNN_DATA_HALF", True), ("std::map<int, int> m = {{CUDNN_DATA_HALF, 2}}", "CUDNN_DATA_HALF", True),
     ("Of<CUDNN_DATA_HALF> made", "CUDNN_DATA_HALF", True), ("cudnnDataType_t u{}", "u", True), ("t = cudnnDataType_t()", "cudnnDataType_t()", True),
     ("union { cudnnDataType_t type; int n; } u", "type", True), ("IS_BAD(status)", "status", True), ("status & 3", "status", True), ("if (status > 3) g()", "status", True),
+    *((source, "t", True) for source in ("int m(t)", "float m = t", "Number m = t", "std::int64_t m = t", "b.type = t", "B m = {t}", "std::underlying_type_t<cudnnDataType_t> m = t", "SUM(t)",
+                                          "n = std::max<int>(t, 1)", "auto m = [&](cudnnDataType_t t) -> int { return t; }")),
+    *((source, "CUDNN_DATA_HALF", True) for source in ("std::atomic<int> m(CUDNN_DATA_HALF)", "Val<int, CUDNN_DATA_HALF> m", "Of<static_cast<int>(CUDNN_DATA_HALF)> m",
+                                                       "int m[] = {[CUDNN_DATA_HALF] = 4}", "n = numeric_cast<int>(CUDNN_DATA_HALF)")),
+    ("n = HALF", "HALF", True), ("n = c.get()", "c.get()", True), ("switch (n) { case CUDNN_DATA_HALF: g(); }", "n", True), ("if (count() == CUDNN_DATA_HALF) g()", "count()", True),
+    ("switch (t) { case 0 ... 2: g(); }", "0 ...", True), ("t = as<cudnnDataType_t>(2)", "2", True), ("auto m = std::make_unique<cudnnDataType_t>()", "std::make_unique<cudnnDataType_t>()", True),
+    ("cudnnDataType_t m[3] = {}", "m[3]", True), ("auto m = new cudnnDataType_t()", "new cudnnDataType_t()", True), ("struct D { cudnnDataType_t m{}; }", "m", True),
+    ("struct D { cudnnDataType_t m; D() : m() {} }", "m", True), ("int *m = (int *)(void *)&t", "&t", True),
+    ("std::cout << 1 << t", "t", False),
     ("n = status", "status", False), ('printf("%d", status)', "status", False), ('printf("%d", t)', "t", False), ("std::cout << t", "t", False), ("exit(status)", "status", False),
     ("names.find(std::to_string(t))", "t", False),
 ]  # fmt: skip
@@ -133,9 +163,21 @@ def test_a_status_that_is_compared_with_0_by_a_macro_is_not_noted():
     assert not ported(CARRYING.format("FAILED(status)")).notes
 
 
+def test_numbers_given_to_a_macro_are_what_its_body_takes_them_as():
+    """The body itself is noted: another file may use the macro."""
+    text = "#define SET(d, type, n) cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, type, n, 1, 1, 1)\n#define AS(n) ((cudnnDataType_t)(n))\n"
+    file = ported(text + in_function("SET(d, 2, 2); t = AS(2)"))
+    assert in_function("SET(d, miopenHalf, 2); t = AS(miopenHalf)") in file.after.decode()
+    assert [note.message for note in file.left] == [
+        "n is a number of cudnnDataType_t: MIOpen numbers its enumerators otherwise"
+    ]
+
+
 def test_macros_and_defaults_carry_enumerators():
     text = "#define CHECK(x) do { cudnnStatus_t s = (x); if (s == 3) g(); } while (0)\nvoid f(int t = CUDNN_DATA_HALF) { if (t == 2) g(); }\n"
+    text += "template <int T> struct O {}; template <cudnnDataType_t T> bool h() { return T == 2; }"
     after = ported(text).after.decode()
+    assert "{ return T == miopenHalf; }" in after
     assert "if (s == miopenStatusBadParm) g()" in after and "if (t == miopenHalf) g()" in after
 
 

@@ -15,7 +15,8 @@ from dualdnn.api.enumerations import ENUMERATIONS
 
 _NUMBER = re.compile(rb"([-+]?)\s*(0[xX][0-9a-fA-F']+|[0-9][0-9']*)[uUlLzZ]*")
 _INTEGERS = re.compile(
-    r"(?:unsigned|signed|long|short|int|char|bool|size_t|s?size_t|u?int\d+(?:_fast|_least)?_t)(?:\s+\w+)*"
+    r"(?:std )?(?:unsigned|signed|long|short|int|char|bool|float|double|s?size_t|u?int\d+(?:_fast|_least)?_t)(?:\s+\w+)*"
+    r"|(?:std )?underlying_type(?:_t)?<[^<>]*>(?: type)?"
 )
 _CASTS = {b"static_cast", b"reinterpret_cast", b"bit_cast", b"const_cast"}
 _TO_NUMBER = {"to_underlying": "int", "underlying_type_t": "int"}
@@ -115,9 +116,9 @@ def code(node: Any) -> list[Any]:
 
 def bare(text: str) -> str:
     """The name of a type without qualifiers."""
-    return re.sub(r"\b(?:const|constexpr|volatile|enum)\b|::|\s+", " ", text).strip()
+    return re.sub(r"\b(?:const|constexpr|volatile|enum|struct|class|union|typename)\b|::|\s+", " ", text).strip()
 
 
 def is_integer(text: str) -> bool:
-    """Whether a type is an integer type of C; an alias of one is not known."""
+    """Whether a type is one of C's numbers; an alias of one is not known."""
     return _INTEGERS.fullmatch(bare(text)) is not None

@@ -98,6 +98,10 @@ class _CFile:
             at, value = leaf.start_byte + shift, integers.number(leaf)
             if at < self.frozen_until:
                 continue
+            if leaf.type == "identifier" and leaf.text in declared.places:
+                declared.macro_arguments.setdefault(declared.macro, {}).setdefault(
+                    declared.places[leaf.text], typed.kind
+                )
             text, (kind, is_number) = leaf.text.decode("utf-8", "replace"), declared.kind_of(leaf)
             if typed.is_opaque:
                 self.note_at(at, "integer", f"{text} may hold a number here: MIOpen numbers its enumerators otherwise")
@@ -335,6 +339,10 @@ class _CFile:
         shift = node.start_byte - len(before)
         listed = list(nodes(root))
         declared = Declared(root, b"", listed, self.declared.kinds, called, self.declared)
+        names = node.parent.child_by_field_name("parameters")
+        if names is not None:
+            declared.macro = node.parent.child_by_field_name("name").text
+            declared.places = {name.text: place for place, name in enumerate(integers.code(names))}
         for found in listed:
             for typed in uses.typed(declared, found):
                 self.typed(typed, shift, declared)

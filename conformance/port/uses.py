@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .declared import STATUS, Declared, declarator
+from .declared import STATUS, Declared
 from .integers import code, is_integer, number, values
 
 _EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=")
@@ -62,6 +62,8 @@ def _cast(declared: Declared, node: Any) -> Iterator[Typed]:
 def _view(declared: Declared, target: str, value: Any) -> Iterator[Typed]:
     """A pointer or a reference to an enumeration type that was none, or the other way round."""
     for leaf in values(value):
+        while leaf.type == "cast_expression" and leaf.child_by_field_name("type").text.replace(b" ", b"") == b"void*":
+            leaf = leaf.child_by_field_name("value")
         callee = declared.called(leaf) if leaf.type == "call_expression" else None
         is_fresh = callee is not None and callee.text in _ALLOCATIONS
         source = declared.declared(leaf)[0]
@@ -86,11 +88,15 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
         return
     name, given = declared.called(node), code(node.child_by_field_name("arguments"))
     if name is None:
-        function = node.child_by_field_name("function")
+        function, callee = node.child_by_field_name("function"), declared.callee(node)
         if function.type == "field_expression" and _holds_numbers(
             declared.declared(function.child_by_field_name("argument"))[0]
         ):
             yield from (Typed(argument, "") for argument in given)
+        elif callee is not None:
+            yield from _parameters(declared, callee, given)
+        else:
+            yield from _template_call(declared, node, given)
         return
     if _ASSERTIONS.fullmatch(name.text) and len(given) > 1:
         yield from _compared(declared, given[0], given[1])
@@ -106,9 +112,33 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
         yield from (Typed(argument, "", is_text=True) for argument in given)
     elif name.text in declared.comparing:
         yield from (Typed(argument, declared.comparing[name.text]) for argument in given)
+    elif name.text in declared.macro_arguments:
+        for place, taken in declared.macro_arguments[name.text].items():
+            if place < len(given) and (taken in declared.kinds or declared.kind_of(given[place])[0] != STATUS):
+                yield Typed(given[place], taken)
     else:
-        kinds = declared.functions.get(name.text, ("", []))[1]
-        yield from (Typed(argument, kind) for argument, kind in zip(given, kinds, strict=False) if kind)
+        yield from _parameters(declared, name.text, given)
+
+
+def _parameters(declared: Declared, function: bytes, given: list[Any]) -> Iterator[Typed]:
+    kinds = declared.functions.get(function, ("", []))[1]
+    yield from (Typed(argument, kind) for argument, kind in zip(given, kinds, strict=False) if kind)
+
+
+def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[Typed]:
+    """Yields the arguments of ``f<type>(...)``: what f makes of a number is not known, and an integer type takes an enumerator's."""
+    function = node.child_by_field_name("function")
+    while function is not None and function.type == "qualified_identifier":
+        function = function.child_by_field_name("name")
+    if function is None or function.type != "template_function":
+        return
+    types = [declared.bare(argument.text.decode()) for argument in code(function.child_by_field_name("arguments"))]
+    kind = types[0] if types else ""
+    if is_integer(kind):
+        yield from (Typed(argument, kind) for argument in given)
+    elif kind in declared.kinds and kind != STATUS:
+        unknown = [leaf for leaf in given if number(leaf) is not None or declared.is_number(leaf)]
+        yield from (Typed(leaf, kind, is_opaque=True) for leaf in (unknown if given else [node]))
 
 
 def _holds_numbers(kind: str) -> bool:
@@ -120,18 +150,21 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
     kind, default = declared.named(node), node.child_by_field_name("default_value")
     holds_numbers = _holds_numbers(kind)
     for each in node.children_by_field_name("declarator"):
+        if each.type == "function_declarator" and (holds_numbers or is_integer(kind)):
+            yield from _constructed(declared, each, "" if holds_numbers else kind)
         if (
             each.type != "init_declarator"
             or (inner := each.child_by_field_name("declarator")).type == "pointer_declarator"
         ):
             continue
         value = each.child_by_field_name("value")
-        if holds_numbers or kind:
+        if fields := list(declared.records.get(kind, {}).values()):
+            yield from _of_record(declared, fields, value)
+        elif holds_numbers or kind:
             yield Typed(value, "" if holds_numbers else kind)
         if (
             kind in declared.kinds
             and kind != STATUS
-            and inner.type == "identifier"
             and value.type in ("initializer_list", "argument_list")
             and not code(value)
         ):
@@ -140,8 +173,32 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
         yield Typed(default, kind)
 
 
+def _constructed(declared: Declared, function: Any, kind: str) -> Iterator[Typed]:
+    """Yields what ``int n(value)`` is made of, which reads as the declaration of a function."""
+    for parameter in code(function.child_by_field_name("parameters")):
+        value = parameter.child_by_field_name("type")
+        if parameter.child_by_field_name("declarator") is None and value is not None and declared.kind_of(value)[0]:
+            yield Typed(value, kind)
+
+
+def _of_record(declared: Declared, fields: list[tuple[str, int]], value: Any) -> Iterator[Typed]:
+    """Yields the values of the fields of a structure, or of each in an array of them, in their order."""
+    if value.type != "initializer_list" or any(child.type == "initializer_pair" for child in code(value)):
+        return
+    if all(child.type == "initializer_list" for child in code(value)):
+        for child in code(value):
+            yield from _of_record(declared, fields, child)
+        return
+    for child, (kind, depth) in zip(code(value), fields, strict=False):
+        if depth == 0 and number(child) != 0:  # {0} is how C makes an empty structure
+            yield Typed(child, kind)
+
+
 def _field(declared: Declared, node: Any) -> Iterator[Typed]:
     yield from _declaration(declared, node)
+    default, kind = node.child_by_field_name("default_value"), declared.named(node)
+    if default is not None and default.type == "initializer_list" and not code(default) and kind in declared.kinds:
+        yield Typed(node.child_by_field_name("declarator"), kind, is_opaque=kind != STATUS)
     around = node.parent.parent if node.parent is not None else None
     if around is not None and around.type == "union_specifier" and declared.named(node) in declared.kinds:
         yield Typed(node.child_by_field_name("declarator"), declared.named(node), is_opaque=True)
@@ -158,16 +215,33 @@ def _assignment(declared: Declared, node: Any) -> Iterator[Typed]:
 
 def _pair(declared: Declared, node: Any) -> Iterator[Typed]:
     designator = node.child_by_field_name("designator")
-    known = declared.fields.get(designator.text.lstrip(b". "), set()) if designator is not None else set()
-    if len(known) == 1:
-        yield Typed(node.child_by_field_name("value"), next(iter(known))[0])
+    if designator is not None and designator.type == "subscript_designator" and code(designator):
+        yield Typed(code(designator)[0], "")
+    field, around = designator.text.lstrip(b". ") if designator is not None else b"", node
+    while around is not None and around.type != "declaration":
+        around = around.parent
+    known = declared.fields.get(field, set())
+    found = declared.records.get(declared.named(around), {}).get(field) if around is not None else None
+    if found or len(known) == 1:
+        yield Typed(node.child_by_field_name("value"), (found or next(iter(known)))[0])
 
 
 def _field_initializer(declared: Declared, node: Any) -> Iterator[Typed]:
     name, *given = code(node)
     known = declared.fields.get(name.text, set())
     if len(known) == 1 and given:
-        yield Typed(given[0], next(iter(known))[0])
+        kind, _ = next(iter(known))
+        yield Typed(given[0], kind)
+        if kind in declared.kinds and kind != STATUS and not code(given[0]):
+            yield Typed(name, kind, is_opaque=True)
+
+
+def _new(declared: Declared, node: Any) -> Iterator[Typed]:
+    kind, given = declared.named(node), node.child_by_field_name("arguments")
+    if given is not None:
+        yield Typed(given, kind)
+    if given is not None and not code(given) and kind in declared.kinds and kind != STATUS:
+        yield Typed(node, kind, is_opaque=True)
 
 
 def _compared(declared: Declared, left: Any, right: Any) -> Iterator[Typed]:
@@ -190,10 +264,17 @@ def _binary(declared: Declared, node: Any) -> Iterator[Typed]:
         yield from (Typed(side, "") for side in sides)
     elif operator in ("&&", "||"):
         yield from (Typed(side, "bool") for side in (left, right))
-    elif operator == "<<" and not declared.is_number(left) and number(left) is None and not declared.kind_of(left)[0]:
+    elif operator == "<<" and _is_stream(declared, left):
         yield Typed(right, "", is_text=True)
     elif operator in _ARITHMETIC:
         yield from (Typed(side, "") for side in (left, right))
+
+
+def _is_stream(declared: Declared, left: Any) -> bool:
+    """Whether values are shifted into a stream, as far as the first operand of the chain tells."""
+    while left.type == "binary_expression" and _operator(left) == "<<":
+        left = left.child_by_field_name("left")
+    return not declared.is_number(left) and number(left) is None and not declared.kind_of(left)[0]
 
 
 def _operator(node: Any) -> str:
@@ -210,19 +291,23 @@ def _condition(declared: Declared, node: Any) -> Iterator[Typed]:
 
 def _switch(declared: Declared, node: Any) -> Iterator[Typed]:
     kinds = {declared.kind_of(leaf)[0] for leaf in values(node.child_by_field_name("condition"))} - {""}
-    for label in code(node.child_by_field_name("body")) if len(kinds) == 1 else ():
-        if label.type == "case_statement":
-            yield Typed(label.child_by_field_name("value"), next(iter(kinds)))
+    labels = [label.child_by_field_name("value") for label in code(node.child_by_field_name("body"))]
+    labels = [label for label in labels if label is not None]
+    if len(kinds) == 1:
+        kind = next(iter(kinds))
+        is_range = {label: label.type == "parameter_pack_expansion" for label in labels}  # case 0 ... 2
+        yield from (Typed(label, kind, is_opaque=is_range[label]) for label in labels)
+    elif not kinds and len(kinds := {declared.kind_of(label)[0] for label in labels} - {""}) == 1:
+        yield Typed(node.child_by_field_name("condition"), next(iter(kinds)))
 
 
 def _return(declared: Declared, node: Any) -> Iterator[Typed]:
     around = node.parent
     while around is not None and around.type not in ("function_definition", "lambda_expression"):
         around = around.parent
-    if around is not None and around.type == "function_definition" and code(node):
-        kind = declared.named(around)
-        if kind and not declarator(around.child_by_field_name("declarator"))[1]:
-            yield Typed(code(node)[0], kind)
+    kind = declared.returned(around) if around is not None and code(node) else ""
+    if kind:
+        yield Typed(code(node)[0], kind)
 
 
 def _subscript(declared: Declared, node: Any) -> Iterator[Typed]:
@@ -236,10 +321,18 @@ def _subscript(declared: Declared, node: Any) -> Iterator[Typed]:
 
 
 def _template(declared: Declared, node: Any) -> Iterator[Typed]:
-    if node.parent.child_by_field_name("name").text in declared.templates:
-        for argument in code(node):
+    listed = code(node)
+    takes_numbers = any(is_integer(declared.bare(argument.text.decode("utf-8", "replace"))) for argument in listed)
+    if takes_numbers or node.parent.child_by_field_name("name").text in declared.templates:
+        for argument in listed:
             inner = code(argument)
-            yield Typed(inner[0] if argument.type == "type_descriptor" and inner else argument, "")
+            shape = argument.child_by_field_name("declarator") if argument.type == "type_descriptor" else None
+            if (
+                shape is not None and shape.type == "abstract_function_declarator"
+            ):  # static_cast<int>(value) reads as a type
+                yield from _constructed(declared, shape, "")
+            else:
+                yield Typed(inner[0] if argument.type == "type_descriptor" and inner else argument, "")
 
 
 def _value(declared: Declared, node: Any) -> Iterator[Typed]:
@@ -264,6 +357,7 @@ _READERS: dict[str, Callable[[Declared, Any], Iterator[Typed]]] = {
     "switch_statement": _switch,
     "return_statement": _return,
     "subscript_expression": _subscript,
+    "new_expression": _new,
     "template_argument_list": _template,
     "enumerator": _value,
 }
