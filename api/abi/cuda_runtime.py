@@ -45,9 +45,11 @@ def build_runtime(out: Path) -> list[Path]:
 def text_of(part: str) -> str:
     """Return the source of the ``driver`` or the ``runtime``: functions on host memory, and the remaining names.
 
-    names.json lists the names of CUDA 11.8, 12.0 and 13.0 that the sources lack. They are aliases of another function
-    (``same``), variants for a default stream per thread (``per_thread``, the name with a suffix), and functions that
-    return "not supported".
+    names.json lists the names of CUDA 11.8, 12.0 and 13.0 that the sources lack:
+
+    - ``same``: aliases of another function
+    - ``per_thread``: variants for a default stream per thread, which add a suffix to the name
+    - ``not_supported``: functions that return "not supported"
     """
     names = json.loads((SOURCES / "names.json").read_text(encoding="utf-8"))[part]
     aliases = names["same"] | {name: name[: -len("_ptds")] for name in names["per_thread"]}
