@@ -1,30 +1,30 @@
-// Activations, forward (3.2.1) and backward (4.1.1).
+// These kernels compute activations, forward (3.2.1) and backward (4.1.1).
 //
-// A thread takes one or more packs of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh).
+// Each thread takes one or more vectors of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh).
 //
-// Roofline bound: bytes. Forward moves 2 elements and does 1 to about 20 operations an element (sigmoid, tanh);
-// backward moves 3, as no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward, a half 1.0 ps, in
-// which an H200 issues about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that
-// bound. Measured: ReLU forward of 411 MB of floats in 100.3 us on an H200 (97 % of the copy), backward of 617 MB in
-// 141.2 us.
+// Roofline bound: bytes. Forward moves 2 elements and does 1 to about 20 operations per element (sigmoid, tanh).
+// Backward moves 3, because no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward and a half
+// 1.0 ps, in which an H200 issues about 28 instructions; the library's tanh, two branches of about 20, would be near
+// that bound. On an H200, ReLU forward of 411 MB of floats takes 100.3 us (97 % of a copy's throughput), and backward
+// of 617 MB takes 141.2 us.
 #include "primitives/elementwise.cuh"
 
 enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1
-                           ? 3
-                           : 5;  // of 256 threads on a multiprocessor: as many as registers allow
+constexpr int BLOCKS =
+    sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // blocks of 256 threads per SM, limited by registers
 constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS;
-constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // which takes more registers
+constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // bfloat16 takes more registers
 
 template <int N> struct Of {
   static constexpr int INPUTS = N;
 };
 
-// tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1), and below 0.55, where that loses digits, an odd polynomial with a
-// relative error of a last place (Chebyshev interpolation of (tanh(x) / x - 1) / x^2 over x^2). The approximate
-// exponential and reciprocal leave a relative error of 4e-7 at most: float keeps the library's.
+// Returns tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1). Below 0.55, where that loses digits, it is an odd
+// polynomial with a relative error of one unit in the last digit (Chebyshev interpolation of (tanh(x) / x - 1) / x^2
+// over x^2). The approximate exponential and reciprocal leave a relative error of at most 4e-7, so float uses the
+// library's tanh.
 __device__ __forceinline__ float short_tanh(float x) {
 #ifdef EMULATED_CUDA
   float power = exp2f(x * 2.88539008f), inverse = 1.0f / (power + 1.0f);
@@ -65,7 +65,7 @@ struct Elu : Of<1> {
   __device__ COMPUTE operator()(COMPUTE x) const { return x >= COMPUTE(0) ? x : coefficient * expm1(x); }
 };
 
-// alpha * function(in...) + beta * prior, for every element of a pack.
+// Computes alpha * function(in...) + beta * prior for every element of a vector.
 template <bool BLENDS, int N, class Function>
 __device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function,
                                                     const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
@@ -87,10 +87,10 @@ struct ForwardArguments {
   COMPUTE alpha, beta, coefficient;
   int mode, propagate;
   Geometry<2> geometry;
-  unsigned prefetching_blocks;  // blocks that prefetch to L2; what small tensors need comes first
+  unsigned prefetching_blocks;  // blocks that prefetch to L2
 };
 
-// One switch a pack, so that the reads of all modes are the same code and are in flight before it.
+// There is one switch per vector, so that all modes share the loads, which are in flight before it.
 template <bool RECTIFIED> struct Forward {
   COMPUTE alpha, beta, coefficient;
   int mode;
@@ -130,7 +130,8 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(con
   griddepcontrol_wait_deferred();
   forward(a).run<WIDTH>(a.geometry);
 }
-// Short functions, of few registers (ReLU of 51 MB of half: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
+// Rectified functions have a kernel with fewer registers: ReLU of 51 MB of half takes 26.6 us instead of 27.3, and of
+// 6 MB 2.4 us instead of 2.9.
 extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<true>(a).run<WIDTH>(a.geometry);
@@ -152,7 +153,7 @@ struct ReluGradient : Of<2> {
 };
 
 struct BackwardArguments {
-  const ELEMENT* operand;  // x for the rectified functions, y for the others
+  const ELEMENT* operand;  // x for rectified functions, y for others
   const ELEMENT* dy;
   ELEMENT* dx;
   COMPUTE alpha, beta, coefficient;

@@ -1,4 +1,4 @@
-"""Activation, forward (3.2.1) and backward (4.1.1): the problem and its solvers."""
+"""Plans activations, forward (3.2.1) and backward (4.1.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 
 
 class ActivationProblem(Problem):
-    """An activation forward, or its gradient, which reads of x and y only the one that the mode needs."""
+    """Hold an activation forward call, or its gradient, which reads x or y, whichever the mode needs."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -56,7 +56,7 @@ class ActivationProblem(Problem):
 
 
 class ElementwiseSolver(Solver[ActivationProblem]):
-    """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
+    """Serve tensors of any layout, in vectors of 16 bytes where every operand allows them, else element by element."""
 
     name = "activation.elementwise"
 

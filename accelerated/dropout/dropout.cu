@@ -1,14 +1,13 @@
-// Dropout, forward (3.2.34) and backward (4.1.7), and the states of its random numbers (3.2.80).
+// These kernels compute dropout, forward (3.2.34) and backward (4.1.7), and the states of its random numbers (3.2.80).
 //
-// An octet is eight elements that are neighbours in row-major order, whose bits are one byte of the reserve space and
-// whose random words are one call of Philox. Packed tensors: a thread has octets, in packs of 16 bytes. Channels
-// innermost: a warp has octets of 32 channels and passes bits from lane to lane, or a block has a tile of pixels and
-// channels, whose bits lie in shared memory. Any other layout: a warp has ITEMS * 4 octets, a lane the bits of one, and
-// elements that are 32 apart.
+// An octet is eight elements that are neighbours in row-major order. Its mask is one byte of the reserve space, and its
+// random words are one call of Philox. For packed tensors each thread has octets, in vectors of 16 bytes. With
+// contiguous channels a block has a tile of pixels and channels, whose masks are in shared memory. For any other layout
+// a warp has ITEMS * 4 octets; each lane holds the mask of one octet, and takes elements that are 32 apart.
 //
-// Roofline bound: bytes, one element read, one written and 1 bit: 0.95 ps of 16-bit types at 4.2 TB/s on an H200.
-// Philox takes about 8 issue slots an element (multiplications run at half rate) and the comparisons 4: 0.4 ps
-// (calculated).
+// Roofline bound: bytes, one element is read, one is written, and 1 bit: 0.95 ps for 16-bit types at 4.2 TB/s on an
+// H200. Philox takes about 8 issue slots per element (multiplications run at half rate) and the comparisons take 4,
+// which is 0.4 ps (calculated).
 #include "primitives/geometry.cuh"
 #include "primitives/packed.cuh"
 #include "primitives/philox.cuh"
@@ -17,12 +16,12 @@
 constexpr int OCTET = 8, WIDTH = 16 / sizeof(ELEMENT), PACKS = OCTET / WIDTH;
 using ElementPack = Packed<WIDTH>;
 
-struct Drawn {  // how the forward call finds the elements that it keeps
+struct Drawn {  // It decides which elements the forward call keeps.
   unsigned threshold;
-  int drops_all;  // a probability of 1, whose threshold no word has
+  int drops_all;  // whether the probability is 1, whose threshold exceeds a word
 };
 
-// The bits of octets that have `count` elements each: the forward call draws them, the backward call reads them.
+// Gets the masks of octets with `count` elements each. The forward call draws them, and the backward call reads them.
 template <int N>
 __device__ __forceinline__ void octet_bits(const PhiloxStates& states, const unsigned char* mask, const Drawn& drawn,
                                            const unsigned (&octet)[N], const unsigned (&count)[N],
@@ -45,7 +44,7 @@ __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool ke
   return kept ? store<ELEMENT>(load<COMPUTE>(value) * scale) : store<ELEMENT>(COMPUTE(0));
 }
 
-// Drops elements of a pack and scales the others. Bit i of kept: whether element i is kept.
+// Drops elements of a vector and scales the others. Bit i of `kept` keeps element i.
 template <int N> __device__ __forceinline__ void drop(Packed<N>& pack, COMPUTE scale, unsigned kept) {
   COMPUTE values[N];
   convert_packed<N>(pack, values);
@@ -64,7 +63,7 @@ struct PackedArguments {
   unsigned elements;
 };
 
-// Of a multiprocessor: backward a thread needs few registers.
+// These are blocks per SM; backward a thread needs few registers.
 constexpr int PACKED_BLOCKS = DRAWS ? 5 : OCTETS == 1 ? 8 : 6;
 
 extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(const PackedArguments a) {
@@ -80,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
     const unsigned start = octet[k] * OCTET;
     count[k] = start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
   }
-  // A lane moves every 32nd pack of its warp's octets, so that the accesses of a warp are contiguous.
+  // A lane moves every 32nd vector of its warp's octets, so that the accesses of a warp are contiguous.
   const unsigned lane = threadIdx.x % 32;
   auto pack = [&](int k, int p) { return (first - lane + k * blockDim.x) * PACKS + p * 32 + lane; };
   const unsigned packs = a.elements / WIDTH;
@@ -104,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
       drop<WIDTH>(values[k][p], a.scale, of_pack);
       reinterpret_cast<ElementPack*>(a.y)[pack(k, p)] = values[k][p];
     }
-    // The elements behind the last pack are of the last octet.
+    // The elements behind the last vector belong to the last octet.
     if (count[k] > 0 && octet[k] * OCTET + OCTET > packs * WIDTH) {
       for (unsigned i = packs * WIDTH; i < a.elements; i++) a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
     }
@@ -119,8 +118,8 @@ struct StridedArguments {
   COMPUTE scale;
   Drawn drawn;
   unsigned elements;
-  int alike;            // both tensors have the same dimensions and strides
-  Geometry<1> in, out;  // in row-major order
+  int alike;            // whether both tensors have the same dimensions and strides
+  Geometry<1> in, out;  // geometries in row-major order
 };
 
 extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedArguments a) {
@@ -162,38 +161,38 @@ struct TileArguments {
   const PhiloxStates* states;  // null backward
   COMPUTE scale;
   Drawn drawn;
-  unsigned elements, channels, pixels;           // pixels: of an image
-  int in_image, in_pixel, out_image, out_pixel;  // strides
-  FastDivmod lanes, last_lanes;                  // channels of a tile; of the last one
+  unsigned elements, channels, pixels;           // `pixels` counts one image
+  int in_image, in_pixel, out_image, out_pixel;  // strides in elements
+  FastDivmod lanes, last_lanes;                  // channels per tile, and in the last tile
 };
 
-// Of a channel; STRADDLES: octets begin anywhere.
+// TILE_BYTES are the mask bytes per channel of a tile. STRADDLES: octets may begin at any pixel.
 constexpr int TILE_BYTES = TILE_PIXELS / OCTET, TILE_OCTETS = TILE_BYTES + STRADDLES;
-constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // packs of a thread at a time
+constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // vectors in flight per thread
 
-// Packs: of TILE_WIDTH elements that are neighbours in memory: of channels, which end with a pack, or of consecutive
-// pixels too, where a tile has all channels.
+// Vectors have TILE_WIDTH contiguous elements: channels of one pixel, or also of consecutive pixels where a tile has
+// all channels.
 extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
   using TilePack = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;
   const PhiloxStates states = read_states(a.states);
   __shared__ unsigned char octets[STRADDLES ? MOST_LANES * TILE_OCTETS : 1];
-  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // of 8 pixels of each channel
+  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // mask bytes of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
   FastDivmod lanes = a.lanes;
   if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
-  // In row-major order, the first element of the tile; of its channel k: k planes behind it.
+  // This is the row-major index of the tile's first element; channel k begins k planes behind it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
   const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
   ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
   const unsigned elements = lanes.divisor * pixels;
-  if (DRAWS && a.in_pixel == lanes.divisor) {  // one run, which arrives while bits are drawn
+  if (DRAWS && a.in_pixel == lanes.divisor) {  // L2 gets the contiguous tile while masks are drawn.
     constexpr unsigned LINE = 128 / sizeof(ELEMENT);
     for (unsigned i = threadIdx.x * LINE; i < elements; i += LINE * blockDim.x) prefetch_line_l2(x + i);
   }
-  constexpr int AT_ONCE = DRAWS ? DRAWN_OCTETS : 8;  // bytes of a thread
+  constexpr int AT_ONCE = DRAWS ? DRAWN_OCTETS : 8;  // mask bytes that a thread handles at once
   for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
     unsigned octet[AT_ONCE], count[AT_ONCE], found[AT_ONCE], start[AT_ONCE];
 #pragma unroll
@@ -206,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       if (DRAWS && exists) count[u] = min(a.elements - octet[u] * OCTET, count[u]);
     }
     octet_bits<AT_ONCE>(states, a.mask, a.drawn, octet, count, found);
-    // The block that has its first element stores an octet.
+    // An octet is stored by the block that has its first element.
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
       if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
@@ -249,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     for (int u = 0; u < READS; u++) {
       ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
       if (have[u] == 0) continue;
-      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // of one pixel
+      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // The vector lies in one pixel.
         const unsigned char* of_pixel = bits + (down[u] / OCTET * MOST_LANES + across[u]);
         Bytes of_channels;
         if (across[u] % TILE_WIDTH == 0) {
@@ -283,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
 struct StatesArguments {
   PhiloxStates* states;
   unsigned seed[2];
-  int advances;  // counts a call; else the states of a new generator
+  int advances;  // whether to advance the states by one call; else they are initialized
 };
 
 extern "C" __global__ void dropout_states(const StatesArguments a) {

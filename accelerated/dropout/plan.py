@@ -1,5 +1,4 @@
-"""Dropout (3.2.34, 4.1.7): octets of elements in packs of 16 bytes, tiles of channels and pixels, or any layout; the
-states of its random numbers (3.2.80)."""
+"""Plans dropout (3.2.34, 4.1.7) of packed, NHWC and other tensors, and the states of its random numbers (3.2.80)."""
 
 from __future__ import annotations
 
@@ -24,23 +23,23 @@ from ..primitives.geometry import (
 from ..solver import Problem, Solver, serve
 
 SOURCE = "dropout/dropout.cu"
-OCTET = 8  # elements of a thread, as in the kernel
-WORD = 0xFFFFFFFF
+OCTET = 8  # elements per octet, whose mask is one byte, as in the kernel
+WORD = 0xFFFFFFFF  # largest random word
 WARP = 32
-OCTETS = 2  # of a thread, of packed tensors of two bytes an element
-ITEMS, FEW_ITEMS = 8, 2  # elements of a thread, of any layout, and where there are few
-# Of a block: channels, at most, and the pixels that it has, of which few channels have many.
+OCTETS = 2  # octets per thread, for packed tensors of 16-bit elements
+ITEMS, FEW_ITEMS = 8, 2  # elements per thread for any layout, and the same for few elements
+# Each entry maps the maximum of channels per block to the numbers of pixels per block, in order of preference.
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
-DRAWN, FEW_DRAWN = 2, 3  # octets that a thread draws at once; of three channels, whose rounds are full then
-MOST_LANES, LANE_GROUP = max(TILES), 8  # channels of a block are a multiple of this, where it has not all of them
-# Definitions of the kernels of all solvers, which have one source.
+DRAWN, FEW_DRAWN = 2, 3  # octets that a thread draws at once, and the same for three channels
+MOST_LANES, LANE_GROUP = max(TILES), 8  # maximum of channels per block, and their unit if a block lacks some
+# The kernels of all solvers have one source, which needs these macros.
 CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
 MOST_IMAGES = 65535  # in the third dimension of a grid
 
 
 class DropoutProblem(Problem):
-    """A dropout, forward or backward, or the states of a new generator."""
+    """Hold a dropout call, forward or backward, or the initialization of generator states."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -51,16 +50,16 @@ class DropoutProblem(Problem):
             self.operands = (*names, "reserveSpace", "states")
             self.source, self.target = (operation.tensor(name) for name in names)
             self.octets = -(-self.source.count // OCTET)
-            self.same_dims = self.source.dims == self.target.dims  # or others of as many elements
+            self.same_dims = self.source.dims == self.target.dims  # otherwise only the counts are equal
 
     @property
     def drawn(self) -> Any:
-        """The argument that says which random words are kept."""
+        """Return the argument that decides which random words keep an element."""
         threshold = self.operation.threshold if self.forward else 0
         return structure(("threshold", c_uint(min(threshold, WORD))), ("drops_all", c_int(threshold > WORD)))
 
     def launch(self, kernel: str, grid: Grid, *others: tuple[str, Any], **definitions: int) -> list[Launch]:
-        """Return the launch of a kernel, and behind a forward call that of the states' advance."""
+        """Return the launch of a kernel; a forward call has a second launch that advances the states."""
         probability = self.operation.probability
         arguments = structure(
             *pointers(len(self.operands)),
@@ -75,7 +74,7 @@ class DropoutProblem(Problem):
 
     @property
     def busy_threads(self) -> int:
-        """Threads that give every multiprocessor blocks enough."""
+        """Return the number of threads that keeps all SMs busy."""
         return THREADS * BUSY_BLOCKS * self.device.multiprocessors
 
     def states(self, definitions: Any, seed: int = 0, advances: bool = False) -> Launch:
@@ -87,7 +86,7 @@ class DropoutProblem(Problem):
 
 
 class StatesSolver(Solver[DropoutProblem]):
-    """The states of a new generator."""
+    """Initialize the states of a generator."""
 
     name = "dropout.states"
 
@@ -100,7 +99,7 @@ class StatesSolver(Solver[DropoutProblem]):
 
 
 class PackedSolver(Solver[DropoutProblem]):
-    """Tensors that lie in row-major order without gaps: packs of 16 bytes."""
+    """Serve row-major tensors without gaps, in vectors of 16 bytes."""
 
     name = "dropout.packed"
 
@@ -119,7 +118,7 @@ class PackedSolver(Solver[DropoutProblem]):
 
 
 class StridedSolver(Solver[DropoutProblem]):
-    """Tensors of any layout, element by element."""
+    """Serve tensors of any layout, element by element."""
 
     name = "dropout.strided"
 
@@ -142,7 +141,7 @@ class StridedSolver(Solver[DropoutProblem]):
 
 
 class TilesSolver(Solver[DropoutProblem]):
-    """Tensors with channels side by side and pixels in one row behind each other."""
+    """Serve tensors with contiguous channels whose pixels have one common stride."""
 
     name = "dropout.tiles"
 
@@ -179,21 +178,21 @@ class TilesSolver(Solver[DropoutProblem]):
 
     @staticmethod
     def _lanes(channels: int) -> int:
-        """Return the channels of a block: all of them, or a multiple of LANE_GROUP."""
+        """Return the channels per block: all of them, or a multiple of LANE_GROUP."""
         if channels <= MOST_LANES:
             return channels
         across = -(-channels // (MOST_LANES // 2))
         return -(-channels // (across * LANE_GROUP)) * LANE_GROUP
 
     def _width(self, problem: DropoutProblem) -> int:
-        """Return the elements of a pack: neighbours in memory that tiles do not divide."""
+        """Return the elements per vector, which must be contiguous inside a tile."""
         if not problem.aligned:
             return 1
         width, tensors = PACK_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
         channels, lanes = problem.source.dims[1], self._lanes(problem.source.dims[1])
         strides = [t.strides[0] for t in tensors if t.dims[0] > 1] + [_pixels(t)[1][0] for t in tensors]
         contiguous = lanes == channels and all(_pixels(t)[1][0] == channels for t in tensors)
-        if contiguous:  # tiles begin at multiples of LANE_GROUP pixels
+        if contiguous:  # Tiles begin at multiples of LANE_GROUP pixels.
             strides = [t.strides[0] for t in tensors if t.dims[0] > 1]
         elif channels % width:
             return 1
@@ -201,7 +200,7 @@ class TilesSolver(Solver[DropoutProblem]):
 
 
 def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
-    """Return those of images and pixels."""
+    """Return the strides of images and pixels, as fields of the arguments."""
     return [
         (f"{name}_{of}", c_int(stride))
         for name, spec in (("in", problem.source), ("out", problem.target))
@@ -210,13 +209,13 @@ def _strides(problem: DropoutProblem) -> list[tuple[str, Any]]:
 
 
 def _has_channels_innermost(problem: DropoutProblem) -> bool:
-    """Return whether both tensors have the same channels side by side, and their pixels in one row."""
+    """Return whether both tensors have equal dimensions, contiguous channels, and one common stride of pixels."""
     tensors = (problem.source, problem.target)
     return problem.same_dims and all(t.strides[1] == 1 and len(_pixels(t)[0]) == 1 for t in tensors)
 
 
 def _pixels(spec: TensorSpec) -> tuple[list[int], list[int]]:
-    """Return extents and strides of the dimensions behind the channels, merged."""
+    """Return the merged extents and strides of the spatial dimensions."""
     return merge_in_order(spec.dims[2:], spec.strides[2:])
 
 

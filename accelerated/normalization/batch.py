@@ -1,5 +1,7 @@
-"""The calls of batch normalization as their kernels see them, and how those of any layout divide their elements among
-threads (the host side of batch_call.cuh and batch.cuh)."""
+"""Describes batch normalization calls, and divides tensors of any layout among threads.
+
+It is the host side of batch_call.cuh and batch.cuh.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..solver import Problem, Solver
 
-FEWEST_LANES = 16  # neighbouring threads on neighbouring statistics: a sector of 32 bytes at least
+FEWEST_LANES = 16  # minimum of threads along statistics, which read a sector of 32 bytes
 MOST_LANES = WARP = 32
-CLUSTER = 8  # blocks
-IN_FLIGHT = 8  # elements that a thread reads before it uses the first; as in batch.cuh
-NONE = ""  # a null pointer
-ANY, ALONE, RECTIFIED, ADDED = range(4)  # what kernels know of a call when they are compiled, as in batch_call.cuh
+CLUSTER = 8  # blocks per cluster
+IN_FLIGHT = 8  # loads in flight per thread, as in batch.cuh
+NONE = ""  # operand name of a null pointer
+ANY, ALONE, RECTIFIED, ADDED = range(4)  # kinds of calls that kernels are compiled for, as in batch_call.cuh
 
 
 def power_of_two(number: int) -> int:
@@ -34,10 +36,10 @@ def power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """The block and the grid of a launch of any layout."""
+    """Hold the block and the grid of a launch for any layout."""
 
-    lanes: int  # threads of a block along statistics
-    rows: int  # and along positions
+    lanes: int  # threads per block along statistics
+    rows: int  # threads per block along positions
     statistics: int
     positions: int
 
@@ -51,12 +53,12 @@ class Division:
 
     @property
     def blocks_across(self) -> int:
-        """Blocks, or clusters, that have different groups."""
+        """Return the number of blocks, or clusters, along statistics."""
         return -(-self.statistics // self.lanes)
 
 
 class BatchProblem(Problem):
-    """One call: the tensors of the dimensions of x, the output last, its launch operands and its scalars."""
+    """Hold a call: the tensors with the dimensions of x (output last), the launch operands and the scalars."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -70,8 +72,7 @@ class BatchProblem(Problem):
 
     @cached_property
     def call(self) -> ctypes.Structure:
-        """The ``ForwardCall`` or ``BackwardCall`` of the kernels; its pointers are those of ``operands`` and scratch
-        memory."""
+        """Return the ``ForwardCall`` or ``BackwardCall`` of the kernels: pointers to operands and scratch, scalars."""
         o, count = self.operation, self.count
         if self.is_gradient:
             scalars = factors(
@@ -92,7 +93,7 @@ class BatchProblem(Problem):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The operands of every launch, in the order of the kernels' pointers, but for scratch memory, the last one."""
+        """Return the names of the operands in the order of the kernels' pointers, without the scratch memory."""
         kept = "reserveSpace" if self.has_mask else NONE
         if self.is_gradient:
             return (*self.tensors, "scale", "bias", "savedMean", "savedInvVariance", "dScale", "dBias", kept)
@@ -101,12 +102,12 @@ class BatchProblem(Problem):
 
     @cached_property
     def has_mask(self) -> bool:
-        """Whether a mask says what the activation passes: where z is added before it."""
+        """Return whether the reserve space holds a mask of the activation, because z is added before it."""
         return (self.operation.dz if self.is_gradient else self.operation.z) is not None
 
     @cached_property
     def fused(self) -> int:
-        """What is fused with a call of alpha 1 and beta 0: ALONE, RECTIFIED or ADDED; else ANY."""
+        """Return the kind of fusion (ALONE, RECTIFIED or ADDED) if alpha is 1 and beta 0; else ANY."""
         o = self.operation
         scaled = (o.alphaDataDiff, o.betaDataDiff) if self.is_gradient else (o.alpha, o.beta)
         if scaled != (1, 0) or (self.has_mask and o.activation is None):
@@ -115,52 +116,52 @@ class BatchProblem(Problem):
 
     @property
     def statistics_count(self) -> int:
-        """How many statistics there are."""
+        """Return the number of statistics."""
         return self.operation.scaleBias.count
 
     @property
     def count(self) -> int:
-        """The elements of one group."""
+        """Return the number of elements per mean and variance."""
         return self.x.count // self.statistics_count
 
     @property
     def compute_bytes(self) -> int:
-        """The size of a number of the arithmetic."""
+        """Return the bytes per number of the arithmetic type."""
         return 8 if self.operation.compute_type == DOUBLE else 4
 
     @property
     def width(self) -> int:
-        """Elements of a pack of 16 bytes."""
+        """Return the elements per pack of 16 bytes."""
         return PACK_BYTES // self.x.scalar_bytes
 
     def number(self, value: float) -> Any:
-        """Return a number of the arithmetic as a field."""
+        """Return a number in the arithmetic type, as the value of a field."""
         return ctypes.c_double(value) if self.operation.compute_type == DOUBLE else ctypes.c_float(value)
 
     @cached_property
     def _packed_alike(self) -> bool:
-        """Whether all tensors have the strides of x and no gaps, and those of statistics neither."""
+        """Return whether all tensors are packed with the strides of x, and statistics are packed in the same order."""
         of_statistics = (self.operation.scaleBias, self.operation.meanVariance)
         alike = all(spec.strides == self.x.strides for spec in self.indexed)
         extent = 1 + sum((e - 1) * s for e, s in zip(self.x.dims, self.x.strides, strict=True))
         return alike and extent == self.x.count and all(self._lie_alike(spec) for spec in of_statistics)
 
     def _lie_alike(self, spec: TensorSpec) -> bool:
-        """Whether a tensor of statistics has no gaps, and the order in which x has their positions."""
+        """Return whether a tensor of statistics is packed in the order of the kept dimensions of x."""
         dims = [d for d in self.kept if self.x.dims[d] > 1]
         smallest = min((self.x.strides[d] for d in dims), default=1)
         return all(spec.strides[d] * smallest == self.x.strides[d] for d in dims)
 
     @cached_property
     def has_columns(self) -> bool:
-        """Whether the statistics of neighbours in memory are neighbours: channels innermost, or activations."""
+        """Return whether the kept dimensions are innermost: contiguous channels, or statistics per activation."""
         reduced = [self.x.strides[d] for d in self.reduced if self.x.dims[d] > 1]
         kept = [self.x.strides[d] for d in self.kept if self.x.dims[d] > 1]
         return self._packed_alike and bool(kept) and max(kept) < min(reduced, default=self.x.count)
 
     @cached_property
     def plane(self) -> int | None:
-        """The elements of a contiguous plane of one channel; None where the tensors have no such planes."""
+        """Return the elements of a channel's contiguous plane; None where the tensors have no such planes."""
         spatial = range(2, self.x.rank)
         if self.kept != (1,) or not self._packed_alike:
             return None
@@ -173,7 +174,7 @@ class BatchProblem(Problem):
     # --- any layout ---
 
     def _geometry(self, dims: Sequence[int]) -> Any:
-        """Return the geometry of these dimensions; that of positions has no statistics: their strides are 0."""
+        """Return the geometry of dimensions; along positions, the strides of statistics are 0."""
         of_statistics = [self.operation.scaleBias, self.operation.meanVariance]
         kept = dims == self.kept
         strides = [[spec.strides[d] if kept else 0 for d in dims] for spec in of_statistics]
@@ -181,7 +182,7 @@ class BatchProblem(Problem):
         return geometry([self.x.dims[d] for d in dims], strides, 1)
 
     def division(self, threads: int) -> Division:
-        """Return the division of the call for blocks of so many threads at most."""
+        """Return the division of the call into blocks of at most ``threads`` threads."""
         fastest = min((d for d in range(self.x.rank) if self.x.dims[d] > 1), key=lambda d: self.x.strides[d], default=0)
         statistics, positions = self.statistics_count, self.count
         lanes = 1
@@ -190,19 +191,21 @@ class BatchProblem(Problem):
             blocks = CLUSTER if has_clusters(self.device) else 1
             while lanes > FEWEST_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2
-        # Full warps: what a block keeps is a multiple of 16 bytes too, behind which numbers of the arithmetic lie.
+        # A block has full warps, so that its kept elements fill a multiple of 16 bytes in front of other numbers.
         rows = min(threads // lanes, max(power_of_two(positions), WARP // lanes))
         return Division(lanes, rows, statistics, positions)
 
     def clusters(self, division: Division) -> int:
-        """Return how many blocks share the positions of a group: 1, or CLUSTER where there is work for them."""
+        """Return the number of blocks that share the positions of a group: CLUSTER where it pays, else 1."""
         busy = division.blocks_across >= 4 * self.device.multiprocessors
         enough = division.positions >= CLUSTER * division.rows * IN_FLIGHT
         return CLUSTER if has_clusters(self.device) and not busy and enough else 1
 
     def cached(self, division: Division, cluster: int, copies: int) -> tuple[int, int]:
-        """(elements of each of ``copies`` tensors that a thread keeps, bytes of shared memory of a block); two blocks
-        have room."""
+        """Return the elements that a thread keeps of each of ``copies`` tensors, and the shared memory per block.
+
+        Two blocks fit an SM.
+        """
         exchange = self.compute_bytes * (3 * division.threads + 4 * cluster * division.lanes)
         of_threads = self.x.scalar_bytes * division.threads * copies
         needed = -(-division.positions // (division.rows * cluster))
@@ -238,7 +241,7 @@ class BatchProblem(Problem):
 
 
 class BatchPacksSolver(Solver[BatchProblem]):
-    """A solver whose kernels move packs of 16 bytes."""
+    """Plan kernels that move packs of 16 bytes."""
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys((*problem.tensors, "reserveSpace"), PACK_BYTES)

@@ -1,4 +1,4 @@
-"""Batch normalization of packed tensors with contiguous planes (batch_planes.cu)."""
+"""Plans batch normalization of packed tensors with contiguous planes (batch_planes.cu)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..runtime.device import bytes_to_spread
 from .batch import BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_planes.cu"
-PACKS = 4  # of a thread, inference, where there are many
-THREADS, MORE_THREADS = 256, 512  # of a block; of one with many packs, or a multiprocessor's shared memory
-CLUSTERS = (1, 2, 4, 8)  # blocks
-BUSY_SHARE = 0.9  # of the multiprocessors that have a block: from there on clusters cost more than they gain
-FEWEST_PACKS, LONG_PACKS = 2, 12  # of a thread; of one, from which on a block has more threads, forward
-RESERVED_BYTES = 2048  # of shared memory, for each block
-MOMENTS = 3  # numbers
-HELD_THREADS = (256, 512, 1024)  # of a block that has its channel in registers
-HELD_AIM = 2  # packs of a thread, where more threads have them
-MOST_HELD, HELD_BYTES = 16, 128  # of a thread: packs, bytes
-HELD_FEW_PACKS = 1024  # of a channel, where channels are few
+PACKS = 4  # packs per thread in inference, where there are many
+THREADS, MORE_THREADS = 256, 512  # threads per block, and the same for many packs or all of an SM's shared memory
+CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
+BUSY_SHARE = 0.9  # fraction of SMs with a block, from which clusters cost more than they gain
+FEWEST_PACKS, LONG_PACKS = 2, 12  # minimum of packs per thread; packs per thread from which blocks get MORE_THREADS
+RESERVED_BYTES = 2048  # shared memory reserved per block
+MOMENTS = 3  # numbers per partial result
+HELD_THREADS = (256, 512, 1024)  # threads per block with a channel in registers
+HELD_AIM = 2  # packs per thread above which a block gets more threads
+MOST_HELD, HELD_BYTES = 16, 128  # maximum of packs, and of bytes, in the registers of a thread
+HELD_FEW_PACKS = 1024  # maximum of packs per channel, where there are few channels
 
 
 def launch_of(
@@ -38,7 +38,7 @@ def launch_of(
 
 
 def serves_planes(problem: BatchProblem) -> bool:
-    """Whether packs move planes of a call that fuses nothing: what is fused has channels innermost."""
+    """Return whether planes can be moved in packs. Calls with a fused activation have contiguous channels instead."""
     return problem.aligned and problem.plane is not None and problem.operation.activation is None
 
 
@@ -57,7 +57,7 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
 
 
 class BatchPlanesSolver(BatchPacksSolver):
-    """Statistics of channels whose planes are contiguous and follow each other."""
+    """Serve channels whose planes are contiguous and follow each other."""
 
     name = "normalization.batch_planes"
 
@@ -87,27 +87,29 @@ class BatchPlanesSolver(BatchPacksSolver):
         )
 
     def _bytes_of_packs(self, problem: BatchProblem) -> int:
-        """Return the bytes of a pack of each tensor that a block keeps."""
+        """Return the bytes per pack, of all tensors that a block keeps."""
         return PACK_BYTES * (2 if problem.is_gradient else 1)
 
     def _channels_of_block(self, problem: BatchProblem) -> int:
-        """Return the channels whose planes are made of packs together, where shared memory holds them, else 1."""
+        """Return the channels per block: the group whose planes consist of packs, if shared memory holds it, else 1."""
         group, channels = self._group(problem), problem.x.dims[1]
         fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
         return group if fits and channels % group == 0 and self._packs_of_row(problem) <= MORE_THREADS else 1
 
     @staticmethod
     def _group(problem: BatchProblem) -> int:
-        """Return the channels whose planes are made of packs together."""
+        """Return the smallest number of channels whose planes together consist of full packs."""
         return problem.width // gcd(problem.plane or 1, problem.width)
 
     def _packs_of_row(self, problem: BatchProblem) -> int:
-        """Return the packs of their planes in an image."""
+        """Return the packs per image of a group of channels."""
         return self._group(problem) * (problem.plane or 1) // problem.width
 
     def _group_bytes(self, problem: BatchProblem, threads: int) -> int:
-        """Return the bytes of shared memory of a block that has them: all of their packs, and what threads exchange,
-        the moments of their own channels and of the next ones."""
+        """Return the shared memory in bytes of a block with a group: its packs, and the moments that threads exchange.
+
+        A thread exchanges the moments of its own channel and of the next one.
+        """
         packs = self._packs_of_row(problem)
         exchanged = threads + threads // packs * self._group(problem)
         return problem.x.dims[0] * packs * self._bytes_of_packs(problem) + MOMENTS * problem.compute_bytes * exchanged
@@ -119,7 +121,7 @@ class BatchPlanesSolver(BatchPacksSolver):
             ("images", c_uint(images)), ("channels", c_uint(channels)), ("group", c_uint(group)),
             ("packs", c_uint(packs)), ("plane", c_uint(problem.plane or 1)), ("count", problem.number(problem.count)),
         )  # fmt: skip
-        # Of many blocks a multiprocessor has four, else two.
+        # An SM has four resident blocks if there are many, else two.
         many = channels // group > 2 * problem.device.multiprocessors and packs <= THREADS
         four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block
         threads = THREADS if many and four else MORE_THREADS
@@ -142,7 +144,7 @@ class BatchPlanesSolver(BatchPacksSolver):
             if -(-packs // cluster) * of_pack <= half and (busy or few):
                 break
         fits = -(-packs // cluster) * of_pack <= half
-        alone = channels * cluster <= problem.device.multiprocessors  # of more, a gradient has two that share one
+        alone = channels * cluster <= problem.device.multiprocessors  # whether each block has an SM of its own
         longer = packs >= LONG_PACKS * cluster * THREADS and (alone or not problem.is_gradient)
         threads = MORE_THREADS if longer or not fits else THREADS
         most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
@@ -155,7 +157,7 @@ class BatchPlanesSolver(BatchPacksSolver):
 
 
 class BatchPlanesHeldSolver(BatchPacksSolver):
-    """Small channels, which a block has in registers."""
+    """Serve small channels, which a block holds in registers."""
 
     name = "normalization.batch_planes_held"
 
@@ -165,21 +167,21 @@ class BatchPlanesHeldSolver(BatchPacksSolver):
     def applies(self, problem: BatchProblem) -> bool:
         if not self.serves(problem):
             return False
-        # A multiprocessor has a channel, or channels are small.
+        # There must be a channel for almost every SM, or channels must be small.
         busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
         return busy or self._packs(problem) <= HELD_FEW_PACKS
 
     @staticmethod
     def _width(problem: BatchProblem) -> int:
-        """Return the elements of the packs that planes are made of."""
+        """Return the elements per pack, which divide a plane."""
         return gcd(problem.plane or 1, problem.width)
 
     def _packs(self, problem: BatchProblem) -> int:
-        """Return the packs of a channel."""
+        """Return the packs per channel."""
         return problem.count // self._width(problem)
 
     def _threads(self, problem: BatchProblem) -> int | None:
-        """Return the threads of a block, or None where their registers do not hold a channel."""
+        """Return the threads per block, or None where their registers cannot hold a channel."""
         bytes_of_pack = self._width(problem) * problem.x.scalar_bytes
         if problem.is_inference or self._width(problem) == 1:
             return None

@@ -1,4 +1,4 @@
-"""Batch normalization of tensors of any layout (batch_strided.cu)."""
+"""Plans batch normalization of tensors of any layout (batch_strided.cu)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ..solver import Solver
 from .batch import IN_FLIGHT, BatchProblem
 
 SOURCE = "normalization/batch_strided.cu"
-THREADS, GRADIENT_THREADS = 512, 256  # of a block, at most: backward more have too few registers each
-MOST_BLOCKS = 65535  # in the second dimension of a grid
+THREADS, GRADIENT_THREADS = 512, 256  # maximum of threads per block, forward and backward (limited by registers)
+MOST_BLOCKS = 65535  # maximum of the grid's second dimension
 
 
 class BatchStridedSolver(Solver[BatchProblem]):
-    """Tensors of any layout, element by element."""
+    """Serve tensors of any layout, element by element."""
 
     name = "normalization.batch_strided"
 

@@ -1,4 +1,4 @@
-"""Divisive normalization of any strides (divisive.cu)."""
+"""Plans divisive normalization with any strides (divisive.cu)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ..plans import Launch
 from ..solver import Solver
 from .problem import DivisiveProblem
 
-THREADS = 128  # of a block
+THREADS = 128  # threads per block
 SOURCE = "normalization/divisive.cu"
 
 
 class DivisiveSolver(Solver[DivisiveProblem]):
-    """Any strides, in place too: a thread for each element, which reads the window around it."""
+    """Serve any strides, also in place; each thread reads the window around one element."""
 
     name = "normalization.divisive"
 

@@ -1,4 +1,4 @@
-"""What the solvers of LRN share."""
+"""Provides the shared base of LRN solvers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .problem import LRNProblem
 
 
 class LRNSolver(Solver[LRNProblem]):
-    """What the solvers of LRN share: the launch, and that x may be y only in the plan of unaligned operands."""
+    """Build the launch of an LRN kernel. Only the plan for unaligned operands allows x to be y."""
 
     source = ""
 

@@ -1,4 +1,4 @@
-"""LRN of few channels (lrn_channels.cu)."""
+"""Plans LRN of few channels (lrn_channels.cu)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..primitives.geometry import PACK_BYTES, blocks, geometry, merge_dimensions
 from .lrn import LRNSolver
 from .problem import LRNProblem
 
-MOST_CHANNELS = 4  # that a thread has in registers
-THREADS = 128  # of a block
-PLANES, CONTIGUOUS, SINGLE = "", "_contiguous", "_single"  # variants of the kernels
+MOST_CHANNELS = 4  # channels that a thread holds in registers
+THREADS = 128  # threads per block
+PLANES, CONTIGUOUS, SINGLE = "", "_contiguous", "_single"  # suffixes of the kernels' names
 
 
 class ChannelsSolver(LRNSolver):
-    """Few channels: a thread has all those of its positions."""
+    """Serve few channels; a thread has all channels of its positions."""
 
     name = "normalization.lrn_channels"
     source = "normalization/lrn_channels.cu"
@@ -32,7 +32,7 @@ class ChannelsSolver(LRNSolver):
         return PACK_BYTES // problem.x.scalar_bytes
 
     def _variant(self, problem: LRNProblem) -> str:
-        """Return whether a thread has packs of one channel, a run of positions with their channels, or one position."""
+        """Return the variant: vectors of one channel, contiguous positions with their channels, or single positions."""
         width = self._width(problem)
         extents, steps = merge_dimensions(problem.dims, problem.strides)
         if not problem.aligned or extents[-1] % width != 0:

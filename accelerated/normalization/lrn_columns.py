@@ -1,4 +1,4 @@
-"""LRN of any layout (lrn_columns.cu)."""
+"""Plans LRN of any layout (lrn_columns.cu)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from .lrn import LRNSolver
 from .problem import LRNProblem
 
 WARP = 32
-COLUMN_SHARE = 0.875  # of lanes that have positions, at least
+COLUMN_SHARE = 0.875  # minimum fraction of lanes that have positions
 
 
-THREADS = 128  # of a block
-SHORT_WINDOW = 8  # channels; longer windows have half as many positions of a thread and blocks
-STEP, SINGLE_STEP = 4, 8  # channels whose reads are in flight together; forward, where positions are accessed apart
-LONG_STEP_BYTES = 32  # the same for long windows, of a position: each step moves all that is kept between registers
-VECTOR, FORWARD_BYTES, BACKWARD_BYTES = 4, 16, 8  # positions of a thread, bytes of an access, at most
-# Blocks of a multiprocessor: forward and where a thread has one position; backward; where it accesses several apart.
+THREADS = 128  # threads per block
+SHORT_WINDOW = 8  # channels; longer windows have half the positions per thread, and half the blocks per SM
+STEP, SINGLE_STEP = 4, 8  # channels per step, whose loads are in flight together; SINGLE_STEP is for single elements
+LONG_STEP_BYTES = 32  # bytes per position and step for long windows, because each step shifts all kept registers
+VECTOR, FORWARD_BYTES, BACKWARD_BYTES = 4, 16, 8  # maximum of positions per thread, and of bytes per access
+# These are blocks per SM: forward or with one position per thread, backward, and with several single positions.
 SHORT_BLOCKS, BACKWARD_BLOCKS, SINGLE_BLOCKS = 7, 4, 3
-START = 8  # channels that a thread could have done until its first reads arrive
-SHORT_CHUNK = 8  # the fewest channels of a thread
-LEAST_THREADS = 512  # of a multiprocessor, below which a thread has one position
+START = 8  # latency of a thread's first loads, in channels
+SHORT_CHUNK = 8  # minimum of channels per thread
+LEAST_THREADS = 512  # threads per SM below which a thread has one position
 
 
 class ColumnsSolver(LRNSolver):
-    """Any layout: a thread has neighbouring positions and slides down the channels."""
+    """Serve any layout; a thread has neighbouring positions and slides along the channels."""
 
     name = "normalization.lrn_columns"
     source = "normalization/lrn_columns.cu"
 
     def _positions(self, problem: LRNProblem, access_bytes: int) -> int:
-        """Return the positions of a thread, at most, which it accesses together or one by one."""
+        """Return the maximum of positions per thread, for accesses of at most ``access_bytes``."""
         positions = min(VECTOR, access_bytes // problem.x.scalar_bytes)
         return positions if problem.window <= SHORT_WINDOW else max(1, positions // 2)
 
     def _width(self, problem: LRNProblem) -> int:
-        """Return the positions of a thread that the kernels are compiled for."""
+        """Return the positions per thread that the kernels are compiled for."""
         return self._positions(problem, FORWARD_BYTES if problem.forward else BACKWARD_BYTES)
 
     def _are_many(self, problem: LRNProblem, threads: int) -> bool:
@@ -47,8 +47,7 @@ class ColumnsSolver(LRNSolver):
         return threads * chunks >= LEAST_THREADS * problem.device.multiprocessors
 
     def _vector(self, problem: LRNProblem) -> int:
-        """Return the positions of a thread: one where packs would not begin at multiples of themselves, x may be y, or
-        few threads would have packs."""
+        """Return the positions per vector: 1 for unaligned vectors, where x may be y, or for too few threads."""
         width = self._width(problem)
         layout = geometry(problem.dims, problem.strides, width)
         everywhere = layout.vectorised == (1 << len(problem.specs)) - 1 and layout.row % width == 0
@@ -56,7 +55,7 @@ class ColumnsSolver(LRNSolver):
         return width if problem.aligned and everywhere and channels and self._are_many(problem, layout.packs) else 1
 
     def _singles(self, problem: LRNProblem) -> int:
-        """Return the positions of a thread that are accessed one by one: some, where they leave few lanes idle."""
+        """Return the positions per thread with single accesses: several if few lanes stay idle, else 1."""
         singles = self._positions(problem, FORWARD_BYTES)
         extents, steps = merge_dimensions(problem.dims, problem.strides)
         run = WARP * singles
@@ -70,11 +69,13 @@ class ColumnsSolver(LRNSolver):
         return SINGLE_STEP if single and problem.forward else STEP
 
     def _chunk(self, problem: LRNProblem, threads: int, positions: int, step: int, apart: bool) -> int:
-        """Return the channels of a thread, of which ``threads`` lie beside each other, with ``positions`` each: those
-        with which the multiprocessors take the fewest channels one after the other."""
-        if not problem.aligned:  # x may be y
+        """Return the channels per thread that minimize the time of the busiest SM.
+
+        threads: threads across positions, with ``positions`` each. apart: whether accesses are single elements.
+        """
+        if not problem.aligned:  # If x may be y, one thread must have all channels.
             return problem.channels
-        # Backward, the steps of a chunk begin n - 1 channels before it.
+        # Backward, a chunk starts n - 1 channels early.
         again = 0 if problem.forward else problem.window - 1
         held = SHORT_BLOCKS if problem.forward or positions == 1 else BACKWARD_BLOCKS
         held = SINGLE_BLOCKS if apart else held

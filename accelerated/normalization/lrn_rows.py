@@ -1,4 +1,4 @@
-"""LRN of contiguous channels (lrn_rows.cu)."""
+"""Plans LRN of contiguous channels (lrn_rows.cu)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .lrn import LRNSolver
 from .lrn_columns import WARP
 from .problem import LRNProblem
 
-THREADS = 128  # of a block
-PACKS = {"FORWARD_PACKS": 2, "BACKWARD_PACKS": 2}  # of 16 bytes, of a lane
-# Neighbouring channels of a thread where they are accessed apart; backward it computes n - 1 powers more.
+THREADS = 128  # threads per block
+PACKS = {"FORWARD_PACKS": 2, "BACKWARD_PACKS": 2}  # vectors of 16 bytes per lane
+# A thread with single accesses has so many neighbouring channels; backward it computes n - 1 more powers.
 SINGLES = {"FORWARD_SINGLES": 1, "BACKWARD_SINGLES": 4}
 
 
 class RowsSolver(LRNSolver):
-    """Channels are contiguous: a thread has neighbouring channels of one position."""
+    """Serve contiguous channels; a thread has neighbouring channels of one position."""
 
     name = "normalization.lrn_rows"
     source = "normalization/lrn_rows.cu"
@@ -28,11 +28,11 @@ class RowsSolver(LRNSolver):
         return problem.aligned and all(stride == 1 for stride in problem.channel_strides)
 
     def applies(self, problem: LRNProblem) -> bool:
-        """Return whether channels, not positions, are the longer runs of memory."""
+        """Return whether the solver serves the problem, and there is more than one channel."""
         return self.serves(problem) and problem.channels > 1
 
     def _vector(self, problem: LRNProblem) -> int:
-        """Return the elements of an access: those of 16 bytes where every position begins at a multiple of them."""
+        """Return the elements per access: 16 bytes where every position is aligned to them, else 1."""
         width = PACK_BYTES // problem.x.scalar_bytes
         extents, steps = merge_dimensions(problem.dims, problem.strides)
         starts = [step for of in steps for step, extent in zip(of, extents, strict=True) if extent > 1]
@@ -44,7 +44,7 @@ class RowsSolver(LRNSolver):
     def launches(self, problem: LRNProblem) -> list[Launch]:
         vector = self._vector(problem)
         direction = "FORWARD" if problem.forward else "BACKWARD"
-        # Neighbouring channels, packs of them.
+        # own: neighbouring channels per unit. packs: units per thread.
         own, packs = (vector, PACKS[f"{direction}_PACKS"]) if vector > 1 else (SINGLES[f"{direction}_SINGLES"], 1)
         units = -(-problem.channels // own)
         threads = units * prod(problem.dims)

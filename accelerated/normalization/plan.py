@@ -1,4 +1,4 @@
-"""Normalizations: which solvers serve which operations, the preferred first."""
+"""Registers the solvers of normalizations, in order of preference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the solvers of LRN and divisive normalization read of a call."""
+"""Describes calls of LRN and divisive normalization for their solvers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from ..solver import Problem
 
 AXES = 5  # images, channels and three spatial dimensions
 
-LRN_OPERANDS = {True: ("x", "y"), False: ("x", "dy", "dx")}  # forward, backward, which does not need y
+LRN_OPERANDS = {True: ("x", "y"), False: ("x", "dy", "dx")}  # operands by whether the call is forward
 
 
 def power(operation: Any, spec: TensorSpec, count: int) -> tuple[Structure, float]:
-    """Return the ``Power`` of a window of ``count`` elements and the factor 2 * alpha * beta / count of its
-    gradient."""
+    """Return the ``Power`` of a window of ``count`` elements, and its gradient's factor 2 * alpha * beta / count."""
     lrn: LRNSpec = operation.lrn
     alpha, beta, k = lrn.narrowed(spec.data_type)
     is_integer = isinf(beta) or beta == int(beta)
@@ -33,7 +32,7 @@ def power(operation: Any, spec: TensorSpec, count: int) -> tuple[Structure, floa
 
 
 class LRNProblem(Problem):
-    """LRN forward or backward: its operands' tensors without their channels, which are walked apart."""
+    """Hold an LRN call, forward or backward, with channels separated from the other dimensions."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -49,7 +48,7 @@ class LRNProblem(Problem):
 
     @cached_property
     def may_be_in_place(self) -> bool:
-        """Whether the document allows that the output is the input."""
+        """Return whether the document allows the output to be the input."""
         return self.forward and self.specs[0] == self.specs[1]
 
     def scalars(self) -> list[tuple[str, Any]]:
@@ -58,13 +57,13 @@ class LRNProblem(Problem):
         return [*factors(self.operation, alpha=self.operation.alpha, beta=self.operation.beta), ("power", value)]
 
     def gradient(self) -> list[tuple[str, Any]]:
-        """Return the factor of the gradient, which the arguments of the backward kernels have before the others."""
+        """Return the field for the gradient's factor, which comes first in the backward arguments; none forward."""
         kind = c_double if self.operation.compute_type == DOUBLE else c_float
         return [] if self.forward else [("gradient", kind(power(self.operation, self.x, self.window)[1]))]
 
 
 class Box(Structure):
-    """The five dimensions of a tensor, the fastest in memory first, and what a window covers of each (divisive.cu)."""
+    """Lay out five dimensions, fastest first, with the positions that a window covers along each (divisive.cu)."""
 
     _fields_ = [
         ("extent", FastDivmod * AXES),
@@ -76,7 +75,7 @@ class Box(Structure):
 
 
 class DivisiveProblem(Problem):
-    """Divisive normalization forward or backward: all its operands have the same strides."""
+    """Hold a divisive normalization call, forward or backward, whose operands all have the same strides."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -89,7 +88,7 @@ class DivisiveProblem(Problem):
 
     @cached_property
     def box(self) -> Box:
-        """The dimensions in the order of their strides; those that the tensor lacks have one position."""
+        """Return the dimensions in the order of their strides; missing dimensions have one position."""
         lrn, x = self.operation.lrn, self.x
         order = sorted(range(x.rank), key=lambda d: (x.strides[d], -d))
         missing = [-1] * (AXES - x.rank)
@@ -101,7 +100,7 @@ class DivisiveProblem(Problem):
         return value
 
     def launch(self, source: str, kernel: str, threads: int) -> Launch:
-        """Return the launch of a kernel, whose blocks have so many threads, one for each element."""
+        """Return the launch of a kernel with one thread per element. threads: threads per block."""
         operation = self.operation
         value, gradient = power(operation, self.x, self.window**self.spatial)
         kind = c_double if operation.compute_type == DOUBLE else c_float

@@ -1,1 +1,1 @@
-"""ReduceTensor."""
+"""Implements ReduceTensor."""

@@ -1,5 +1,4 @@
-"""Reductions of any tensor; long ones in segments whose partial results go through the workspace
-(reduce_tensor/any.cu)."""
+"""Plans reductions of any tensor; long ones keep partial results in the workspace (reduce_tensor/any.cu)."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from .problem import OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, ReduceSolver,
 
 SOURCE = "reduce_tensor/any.cu"
 WARPS = BLOCK // WARP
-MERGED_AT_ONCE = 4  # partial results of a lane
+MERGED_AT_ONCE = 4  # partial results per lane of the merging kernel
 
 
 class WorkspaceLaunch(Launch):
-    """A launch that uses the caller's workspace, the last operand, from its first aligned address on."""
+    """Launch a kernel that uses the workspace, the last operand, from its first aligned address on."""
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
         *others, workspace = operands
@@ -24,7 +23,7 @@ class WorkspaceLaunch(Launch):
 
 
 class AnyTensor(ReduceSolver):
-    """Whatever no other solver is preferred for: rows and columns of any layout, with indices or without."""
+    """Serve all remaining calls: rows and columns of any layout, with or without indices."""
 
     name = "reduce_tensor.any"
 
@@ -55,5 +54,5 @@ class AnyTensor(ReduceSolver):
 
 
 def _lanes_of_merge(segments: int) -> int:
-    """Return the threads that share an element of C when its partial results are merged."""
+    """Return the number of threads that merge the partial results of an element of C."""
     return min(BLOCK, 1 << (-(-segments // MERGED_AT_ONCE) - 1).bit_length())

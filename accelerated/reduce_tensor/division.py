@@ -1,4 +1,4 @@
-"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu)."""
+"""Divides a reduction of any tensor among threads and blocks (reduce_tensor/any.cu)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from dualdnn.api.operations.reduce_tensor import reduced_dimensions
 
 BLOCK = 256  # threads per block
 WARP = 32
-MOST_WAVES = 4  # of blocks, as many at a time as the device holds
-LEAST_COLUMN_PACKS = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
-READS = 8  # of a thread of columns that are in flight together
-# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one wave of blocks, of
-# columns
+MOST_WAVES = 4  # maximum of waves, each of as many blocks as are resident
+LEAST_COLUMN_PACKS = 8  # neighbouring packs per block of columns, 128 contiguous bytes
+READS = 8  # loads in flight per thread of columns
+# Partial results in memory pay if a thread has so many loads, for rows beyond one wave of blocks and for columns.
 LEAST_SEGMENT_PACKS, LEAST_SEGMENT = 4, 12
 
 
 class Division(NamedTuple):
-    """rows: the innermost dimension of A is reduced, threads walk along it; else threads walk across columns.
+    """Hold the division of a reduction.
+
+    rows: whether the innermost dimension of A is reduced, so that threads walk along it; else they walk across columns.
     lanes: threads of a block that share one element (rows) or one pack of elements (columns) of C.
-    segments: parts of each reduction whose partial results go through the workspace.
+    segments: parts of each reduction, whose partial results are kept in the workspace.
     """
 
     rows: bool
@@ -40,8 +41,7 @@ def along_rows(A: TensorSpec, C: TensorSpec) -> bool:
 
 
 def divided(A: TensorSpec, C: TensorSpec, multiprocessors: int) -> Division:
-    """Return a division with enough blocks to fill a device of so many multiprocessors, each with enough work to be
-    worth it."""
+    """Return a division whose blocks fill a device with ``multiprocessors`` SMs, if each has enough work."""
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
     resident = multiprocessors * (2 if A.scalar_bytes == 1 else 4)
@@ -54,16 +54,16 @@ def divided(A: TensorSpec, C: TensorSpec, multiprocessors: int) -> Division:
 
 
 def _rows(length: int, count: int, width: int, multiprocessors: int, resident: int) -> Division:
-    """Threads walk along what each of ``count`` elements of C reduces."""
+    """Return the division for rows: threads walk along the ``length`` elements of each of ``count`` reductions."""
     lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
-    # The threads of a warp share without waiting for others.
+    # A team inside a warp needs no barrier.
     while lanes > WARP and count * lanes >= 4 * resident * BLOCK:
         lanes //= 2
-    # Rows that begin anywhere reach into a pack more.
+    # An unaligned row touches one more pack.
     most = min(BLOCK, _power_of_two((length + 2 * width - 2) // width))
     lanes = max(lanes, min(most, _enough_lanes(count, multiprocessors)))
     blocks = -(-count * lanes // BLOCK)
-    packs = -(-length // (BLOCK * width))  # of a thread
+    packs = -(-length // (BLOCK * width))  # packs per thread
     if lanes < BLOCK or packs <= LEAST_SEGMENT_PACKS:
         return Division(True, lanes, 1)
     longest = max(-(-packs // LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
@@ -71,11 +71,14 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
 
 
 def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
-    """Threads walk across packs of C. in_line: packs of A are packs of C, so that a thread reads and can write them at
-    once; others take longer, and their partial results are worth their way sooner."""
+    """Return the division for columns: threads walk across packs of C.
+
+    in_line: whether packs of A are packs of C, which one access reads or writes. Others are slower, so that more
+    segments pay.
+    """
     each = READS if in_line else READS // 2
     most = min(BLOCK // min(LEAST_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
-    # No more lanes than give some waves of blocks: a pack of C costs each of its lanes a merge.
+    # The lanes are limited to a few waves of blocks, because every lane adds a merge per pack of C.
     lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
     if length >= READS or not in_line:
         wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs, multiprocessors)))
@@ -86,12 +89,12 @@ def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_li
 
 
 def _enough_lanes(count: int, multiprocessors: int) -> int:
-    """Return as many lanes for each of a few as it takes that half of the multiprocessors have a block."""
+    """Return the lanes per element with which half of the SMs have a block."""
     return _power_of_two(-(-multiprocessors * BLOCK // (2 * count)))
 
 
 def _segments(blocks: int, longest: int, resident: int) -> int:
-    """Return as many segments as it takes that the last wave of blocks leaves little of the device idle."""
+    """Return the number of segments whose last wave of blocks fills the device best."""
 
     def worth(segments: int) -> float:
         waves = -(-blocks * segments // resident)
@@ -102,7 +105,7 @@ def _segments(blocks: int, longest: int, resident: int) -> int:
 
 
 def _innermost(spec: TensorSpec) -> int:
-    """The dimension of more than one position whose stride is the smallest; of equal strides the last."""
+    """Return the dimension with the smallest stride and more than one position; the last one for equal strides."""
     longer = [d for d, extent in enumerate(spec.dims) if extent > 1]
     if spec.vector_length > 1:
         return 1

@@ -1,4 +1,4 @@
-"""Reductions (3.2.71): their solvers, in order of preference."""
+"""Registers the solvers of reductions (3.2.71), in order of preference."""
 
 from __future__ import annotations
 

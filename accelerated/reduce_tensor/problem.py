@@ -1,4 +1,4 @@
-"""The problem of a reduction (3.2.71): how kernels walk A and C, and the arguments of those that take any tensor."""
+"""Describes a reduction (3.2.71): the walks over A and C, and the arguments of the kernels for any tensor."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .division import Division, along_rows, divided, pack_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
 HALF_BYTES = 2
-PACK_BYTES = 16  # that A begins at a multiple of where kernels rely on it
-WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to begin there
-INDEX_STATE_BYTES = 4  # of the position that goes with a partial result
-ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
+PACK_BYTES = 16  # bytes, alignment of A where kernels need it
+WORKSPACE_ALIGNMENT = 8  # bytes, alignment of partial results; the workspace has room for it
+INDEX_STATE_BYTES = 4  # bytes of the position in a partial result
+ACROSS = 8  # neighbouring packs of a row of A per block, where C is contiguous across rows
 
 T = TypeVar("T")
-Axes = tuple[list[int], list[list[int]]]  # extents, and for every operand its strides
+Axes = tuple[list[int], list[list[int]]]  # extents, and every operand's strides
 
 
 class Walk:
-    """The dimensions of A with the strides of everything that is walked along them."""
+    """Hold the dimensions of A and the strides of all operands along them."""
 
     def __init__(self, operation: ReduceTensor) -> None:
         A, C = operation.A, operation.C
@@ -41,26 +41,29 @@ class Walk:
         self.indexed = operation.wants_indices
 
     def kept(self, width: int) -> Any:
-        """Return (offset in C, number, offset in A) of the elements of C; indices need the number in row-major order.
+        """Return the geometry of C with (offset in C, number, offset in A).
 
-        Any other order of the numbers serves the partial results, and that of A's strides merges most dimensions.
+        Indices need row-major numbers. Otherwise they only address partial results, and the order of A's strides merges
+        most dimensions.
         """
         numbers = _row_major(self.c_dims) if self.indexed else _packed_like(self.in_a, self.c_dims)
         return self._geometry(self.kept_dims, [self.in_c, numbers, self.in_a], width)
 
     def reduced(self, width: int) -> Any:
-        """Return (position in row-major order, or 0 without indices, offset in A) of what one element of C reduces."""
+        """Return the geometry of one reduction, with (row-major position, or 0 without indices; offset in A)."""
         inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
         positions = _row_major(inside) if self.indexed else [0] * len(inside)
         return self._geometry(self.reduced_dims, [positions, self.in_a], width)
 
     def columns(self, width: int) -> tuple[Any, Any, bool]:
-        """Return the geometries of what is reduced and what is kept."""
+        """Return the geometries of the reduced and the kept dimensions, and False."""
         return self.reduced(1), self.kept(width), False
 
     def rows(self, width: int) -> tuple[Any, Any, bool]:
-        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has
-        room for one pack more: see windows in the kernel."""
+        """Return the geometries of the reduced and the kept dimensions, and whether rows are unaligned.
+
+        An unaligned row has one more pack; see ``windows`` in the kernel.
+        """
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
         starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
@@ -72,8 +75,7 @@ class Walk:
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
-        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in
-        A, C)."""
+        """Return the merged reduced axes (steps in A) and kept axes (steps in A and C), outermost first."""
 
         def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
             extents, steps = merge_dimensions(
@@ -88,16 +90,14 @@ class Walk:
 
 
 def _scalar_strides(spec: TensorSpec, lengths: list[int]) -> list[int]:
-    """Return the strides in scalars, with one entry for every factor of the channels: those of the coarsest factor
-    first."""
+    """Return the strides in scalars, with one entry for every factor of the channels, coarsest first."""
     vector, strides = spec.vector_length, [stride * spec.vector_length for stride in spec.strides]
     channels = [length if length < vector else length // vector * strides[1] for length in reversed(lengths)]
     return [strides[0], *channels, *strides[2:]]
 
 
 def _split(dims: tuple[int, ...], strides: list[int], lengths: list[int]) -> tuple[list[int], list[int]]:
-    """Return the dimensions with the channels as factors: vectors of the longest length, of the next one inside them,
-    ..."""
+    """Return the dimensions, with channels factored into vectors of each length, longest first, and the strides."""
     longest = lengths[-1]
     inner = [outer // length for outer, length in zip(reversed(lengths), [*reversed(lengths)][1:], strict=False)]
     factors = [1] * len(lengths) if dims[1] == 1 else [dims[1] // longest, *inner]
@@ -109,15 +109,17 @@ def _row_major(dims: list[int]) -> list[int]:
 
 
 def _packed_like(strides: list[int], dims: list[int]) -> list[int]:
-    """Return the strides without gaps in the order of others."""
+    """Return packed strides for ``dims``, in the order of ``strides``."""
     order = sorted(range(len(dims)), key=lambda d: -strides[d])
     packed = _row_major([dims[d] for d in order])
     return [packed[order.index(d)] for d in range(len(dims))]
 
 
 class Tiles(NamedTuple):
-    """How blocks cover columns that C runs across: ``across`` packs of as many rows as there are threads for, so that
-    both what they read and what they write lies side by side."""
+    """Hold the division of columns where C is contiguous across the rows of A.
+
+    A block takes ``across`` neighbouring packs of several rows, so that both its loads and its stores are coalesced.
+    """
 
     across: int
     blocks_across: int
@@ -125,8 +127,11 @@ class Tiles(NamedTuple):
 
     @classmethod
     def of(cls, kept: Any, columns: int) -> Tiles | None:
-        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a
-        row would leave more than a quarter of the threads idle."""
+        """Return the tiles, or None.
+
+        It is None where rows of A are rows of C, where C is contiguous in neither dimension, or where more than a
+        quarter of the threads would be idle.
+        """
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None
         per_row = kept.packs_per_row.divisor
@@ -137,7 +142,7 @@ class Tiles(NamedTuple):
 
 
 class ReduceProblem(solver.Problem):
-    """A reduction of A to C."""
+    """Hold a reduction of A to C."""
 
     def __init__(self, operation: ReduceTensor, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -146,7 +151,7 @@ class ReduceProblem(solver.Problem):
         self._made: dict[str, Any] = {}
 
     def once(self, key: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned when a solver first asked for it under this key."""
+        """Return the result of ``make``, which is called once per key."""
         if key not in self._made:
             self._made[key] = make()
         made: T = self._made[key]
@@ -154,40 +159,39 @@ class ReduceProblem(solver.Problem):
 
     @cached_property
     def division(self) -> Division:
-        """How the kernels of any tensor divide the work on this device."""
+        """Return the division for the kernels of any tensor on this device."""
         return divided(self.operation.A, self.operation.C, self.device.multiprocessors)
 
     @cached_property
     def walk(self) -> Walk:
-        """The dimensions of A with the strides of everything that is walked along them."""
+        """Return the dimensions of A and the strides of all operands along them."""
         return Walk(self.operation)
 
     @cached_property
     def walked(self) -> tuple[Any, Any, bool]:
-        """The geometries of what one element of C reduces and of C, and whether rows begin anywhere."""
+        """Return the geometries of the reduced and the kept dimensions, and whether rows are unaligned."""
         return self.walk.rows(self.width) if self.rows else self.walk.columns(self.width)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of what is accumulated, in shared memory."""
+        """Return the bytes of an accumulator in shared memory."""
         return SCALAR_BYTES[self.operation.compute_type] * (2 if self.operation.wants_indices else 1)
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of a partial result (in the compute type) and its index for every segment and element of C."""
+        """Return the bytes of the partial results and indices of all segments; 0 for one segment."""
         segments, count = self.division.segments, self.operation.C.count
         partial_bytes = SCALAR_BYTES[self.operation.compute_type] + INDEX_STATE_BYTES
         return segments * count * partial_bytes + WORKSPACE_ALIGNMENT if segments > 1 else 0
 
     @cached_property
     def segment(self) -> int:
-        """Packs of a segment of what one element of C reduces."""
+        """Return the packs per segment of a reduction."""
         return -(-int(self.walked[0].packs) // self.division.segments)
 
     @cached_property
     def even(self) -> bool:
-        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is. Of rows, every segment
-        lies in one."""
+        """Return whether a thread reads equidistant packs, aligned if A is; for rows, each segment lies in one row."""
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
@@ -198,19 +202,19 @@ class ReduceProblem(solver.Problem):
         return bool(reduced.outer_rank == 0 and row and all(step % self.width == 0 for step in steps))
 
     def alone(self, kept: Any) -> bool:
-        """Return whether a thread of columns can write a pack of C."""
+        """Return whether a thread of columns can write full packs of C."""
         plain = not self.rows and self.division.segments == 1 and not self.operation.wants_indices
         steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
         return plain and kept.row_stride[0] == 1 and all(step % self.width == 0 for step in (kept.row, *steps))
 
     def function(self, source: str, kernel: str) -> Any:
-        """Return a kernel of ``source`` for the types of the call, that with indices where these are wanted."""
+        """Return a kernel of ``source`` for the types of the call; its variant with indices where they are wanted."""
         suffix = "_indexed" if self.operation.wants_indices else ""
         types = type_definitions(self.operation.A.scalar_type, self.operation)
         return self.device.function(source, f"{kernel}{suffix}", types)
 
     def arguments(self, kept: Any, lanes: int, tiles: Tiles | None = None) -> Structure:
-        """Return what the kernels of any tensor take."""
+        """Return the arguments of the kernels for any tensor."""
         operation, (reduced, _, windows) = self.operation, self.walked
         reduction, segments = operation.reduction, self.division.segments
         return structure(
@@ -227,7 +231,7 @@ class ReduceProblem(solver.Problem):
             ("tiled", c_int(tiles is not None)),
             ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
             ("blocks_across", FastDivmod.of(tiles.blocks_across if tiles else 1)),
-            # 6 MB of half data to one element: 4.1 us instead of 4.35; floats, and what L2 does not hold, took longer
+            # Reducing 6 MB of half to one element takes 4.1 us instead of 4.35; floats and larger tensors get slower.
             (
                 "early",
                 c_int(
@@ -244,8 +248,8 @@ class ReduceProblem(solver.Problem):
 
 
 class ReduceSolver(solver.Solver[ReduceProblem]):
-    """A solver of this room."""
+    """Plan a reduction."""
 
     def workspace_bytes(self, problem: ReduceProblem) -> int:
-        """Return the bytes that the solver of any tensor uses, which is the fallback of all."""
+        """Return the workspace in bytes of the solver for any tensor, which is the fallback of every solver."""
         return problem.workspace_bytes

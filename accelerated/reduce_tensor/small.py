@@ -1,4 +1,4 @@
-"""Reductions of small tensors on the device (reduce_tensor/small.cu): all that they read is in flight at once."""
+"""Plans reductions of small tensors, whose loads are all in flight at once (reduce_tensor/small.cu)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ..primitives.geometry import FastDivmod
 from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
-# As in the kernel
-MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
-REDUCED_DIGITS, KEPT_DIGITS = 4, 3
-LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
-# Bytes of A, at most: also of columns of more elements than MOST_REDUCED; where neighbours in A are no neighbours in C
+# The kernel has the same limits.
+MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # loads per thread, and the same for loads up to NARROW_BYTES
+REDUCED_DIGITS, KEPT_DIGITS = 4, 3  # maximum of merged dimensions
+LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # threads per block, and blocks per grid
+# A has at most so many bytes: in general, for columns longer than MOST_REDUCED, and where C is not contiguous along A.
 MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES = 13 << 20, 4 << 20, 2 << 20
-MOST_REDUCED = 256
+MOST_REDUCED = 256  # elements per reduction
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
-MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
+MOST_RESULTS = 2  # results per thread up to which the kernel is compiled for the type of C
 WARP = 32
-COST_MULTIPROCESSORS = 132  # of the device on which the costs were measured
-CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
-START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
-UNEVEN_CYCLES = 60  # where a part of the threads has an access less
-GATHERING_BYTES = 8  # and as much for its alignment
+COST_MULTIPROCESSORS = 132  # SMs of the device on which the costs were measured
+CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # cycles to start and synchronize a cluster, and per block of it
+START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # cycles to start a block, without and with clusters
+UNEVEN_CYCLES = 60  # cycles added where some threads have one access less
+GATHERING_BYTES = 8  # shared memory for the barrier of a cluster; its alignment needs as much
 
 
 @cache
@@ -47,7 +47,7 @@ def _digits_type(operands: int, dimensions: int) -> type[Structure]:
 
 
 def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions: int) -> Structure:
-    """Return the positions of dimensions, the outermost first."""
+    """Return the kernel's ``Digits`` for dimensions that are given outermost first."""
     value: Any = _digits_type(len(strides), dimensions)()
     for digit in value.digit:
         digit.extent = FastDivmod.of(1)
@@ -57,9 +57,11 @@ def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions
 
 
 class Reading(NamedTuple):
-    """Accesses of ``width`` elements, so many of a thread, ``step`` elements apart along dimension ``split`` (the
-    fastest is 0), where from position ``last`` on one is missing. packs: accesses side by side, or elements of C.
-    shares: threads of each."""
+    """Hold the accesses of a thread: ``accesses`` loads of ``width`` elements, ``step`` elements apart.
+
+    split: the dimension along which they lie, fastest is 0. last: the position from which the last one is missing.
+    packs: neighbouring accesses, or elements of C. shares: threads per pack.
+    """
 
     width: int
     accesses: int
@@ -74,13 +76,15 @@ class Reading(NamedTuple):
 
     @property
     def even(self) -> bool:
-        """Whether threads have equally many accesses."""
+        """Return whether all threads have equally many accesses."""
         return bool(self.last == self.reduced.digit[self.split].extent.divisor)
 
 
 class Sharing(NamedTuple):
-    """How threads share a reduction: ``blocks`` of a cluster (0: each block for itself), in each ``lanes`` threads for
-    every one of ``items``."""
+    """Hold how threads share reductions: ``blocks`` per cluster (0 without clusters), ``lanes`` threads per item.
+
+    items: packs of C per block.
+    """
 
     blocks: int
     lanes: int
@@ -92,11 +96,11 @@ class Sharing(NamedTuple):
         return self.lanes * self.items
 
 
-Found = tuple[Launch, int]  # and the bytes at a multiple of which A has to begin
+Found = tuple[Launch, int]  # the launch, and the alignment of A in bytes
 
 
 class Small(ReduceSolver):
-    """Reductions without indices that read everything at once."""
+    """Serve reductions without indices whose loads are all in flight at once."""
 
     name = "reduce_tensor.small"
 
@@ -121,8 +125,7 @@ class Small(ReduceSolver):
 
 
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
-    """Return whether a reduction is so small that this was measured to take least time. Those with indices never
-    are."""
+    """Return whether a reduction is so small that this solver was measured to be fastest; False with indices."""
     rows = along_rows(operation.A, operation.C)
     most = MOST_BYTES if rows or operation.A.count <= MOST_REDUCED * operation.C.count else MOST_DEEP_BYTES
     if not rows and walk.axes()[1][1][1][-1] != 1:
@@ -131,7 +134,7 @@ def is_small(operation: ReduceTensor, walk: Walk) -> bool:
 
 
 def fastest(operation: ReduceTensor, device: Any) -> Found | None:
-    """Return the launch that should take least time, or None where threads cannot read everything at once."""
+    """Return the launch of least estimated time; None where threads cannot hold all loads at once."""
     for sharing, reading in choices(operation, device):
         made = launch_of(operation, device, reading, sharing)
         usual = sharing.blocks <= CLUSTER_SIZES[0]
@@ -141,14 +144,14 @@ def fastest(operation: ReduceTensor, device: Any) -> Found | None:
 
 
 def choices(operation: ReduceTensor, device: Any) -> list[tuple[Sharing, Reading]]:
-    """Return the ways to share the reduction among threads, the one that should take least time first."""
+    """Return the combinations of sharing and reading, in order of estimated time."""
     rows, scalar_bytes = along_rows(operation.A, operation.C), operation.A.scalar_bytes
     found = [(sharing, reading) for reading in readings(operation) for sharing in sharings(reading, rows, device)]
     return sorted(found, key=lambda choice: cost(choice[0], choice[1], rows, scalar_bytes))
 
 
 def readings(operation: ReduceTensor) -> Iterator[Reading]:
-    """Return readings by accesses of all widths of which A consists, split along each dimension."""
+    """Yield the readings for every access width that divides A, split along each dimension."""
     rows, width = along_rows(operation.A, operation.C), pack_width(operation.A)
     reduced, kept = Walk(operation).axes()
     while width:
@@ -164,8 +167,7 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
 
 
 def _consists(inner: Axes, outer: Axes, width: int) -> bool:
-    """Whether A has accesses of ``width`` elements along the fastest of the inner dimensions, each at a multiple of
-    that."""
+    """Return whether A consists of aligned accesses of ``width`` elements along the fastest inner dimension."""
     (extents, (steps, *_)), (others, (other_steps, *_)) = inner, outer
     apart = steps[:-1] + [step for extent, step in zip(others, other_steps, strict=True) if extent > 1]
     return width == 1 or (steps[-1] == 1 and not any(number % width for number in (extents[-1], *apart)))
@@ -192,8 +194,10 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
 
 
 def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
-    """Return the sharings that read everything at once, and whose lanes are one, or as many as states of a thread: each
-    finishes one at most."""
+    """Yield the sharings that hold all loads at once.
+
+    The lanes per item are one, or at least the states per thread, so that each lane finishes at most one state.
+    """
     for blocks in (0, *cluster_sizes(device)):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
@@ -213,24 +217,26 @@ def cluster_sizes(device: Any) -> tuple[int, ...]:
 
 
 def _merging(sharing: Sharing, rows: bool) -> tuple[int, int]:
-    """Return the lanes of an item in a warp, and parts that meet in shared memory, if any."""
+    """Return the lanes of an item per warp, and the number of parts that are merged in shared memory, or 0."""
     of_warp = min(sharing.lanes, WARP if rows else max(1, WARP // sharing.items))
     return of_warp, sharing.lanes // of_warp if sharing.lanes > of_warp else 0
 
 
 def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> float:
-    """Return about how many cycles a sharing takes, fitted to the best of up to 26 of each of 62 reductions in a stream
-    (H200)."""
+    """Return the estimated cycles of a sharing.
+
+    The model is fitted to the best of up to 26 runs of each of 62 reductions in a stream (H200).
+    """
     states, (of_warp, parts) = 1 if rows else reading.width, _merging(sharing, rows)
     grid = -(-reading.packs // sharing.items) * max(1, sharing.blocks)
-    warps = -(-grid // COST_MULTIPROCESSORS) * sharing.threads / WARP  # of a multiprocessor
+    warps = -(-grid // COST_MULTIPROCESSORS) * sharing.threads / WARP  # warps per SM
     shuffles = (of_warp - 1).bit_length()
     instructions = 52.3 + reading.accesses * (3.04 + 1.91 * reading.width) + (40 + 12 * states if parts else 0)
     merging = 84.7 * states**0.34 * shuffles + (176.7 + 6.4 * parts if parts else 0)
-    # An access of a warp takes a cycle for every run of neighbours; a multiprocessor gets 50 bytes in one.
+    # An access of a warp takes a cycle per contiguous run, and an SM receives 50 bytes per cycle.
     runs = 1 if rows else max(1, WARP // sharing.items)
     read = warps * reading.accesses * max(runs, WARP * reading.width * scalar_bytes / 50)
-    # Blocks write pieces of the same sectors where neighbours in A are none in C.
+    # Where C is not contiguous along A, several blocks write parts of the same sectors.
     scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
     gathering = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * sharing.blocks if sharing.blocks else 0
     uneven = 0 if reading.even else UNEVEN_CYCLES
@@ -239,13 +245,15 @@ def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> f
 
 
 def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
-    """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a
-    graph, by threads that write several elements."""
+    """Return whether the kernel is compiled for the type of C.
+
+    It is not where that was slower: for clusters that share rows, and for threads that write several elements.
+    """
     return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
 def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:
-    """Return the launch of threads that read and share so."""
+    """Return the launch for a reading and a sharing."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = (
         operation.reduction,

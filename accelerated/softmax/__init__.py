@@ -1,1 +1,1 @@
-"""Softmax, forward and backward."""
+"""Implements softmax, forward and backward."""

@@ -1,4 +1,4 @@
-"""Softmax, forward (3.2.96) and backward (4.1.19): its solvers, in order of preference."""
+"""Registers the solvers of softmax, forward (3.2.96) and backward (4.1.19), in order of preference."""
 
 from __future__ import annotations
 

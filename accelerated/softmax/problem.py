@@ -1,7 +1,7 @@
-"""The problem of a softmax: how its rows lie, and what its solvers have in common.
+"""Describes a softmax call: the layout of its rows, and what its solvers share.
 
-A row is what one softmax runs over: C, H, W of an image, or C at a position. Rows whose neighbouring elements are not
-neighbours in memory, while neighbouring rows are, are strided rows; solvers take packs of neighbouring strided rows.
+A row holds the elements of one softmax: C, H, W of an image, or C at a position. A strided row has elements that are
+not contiguous, while the same element of neighbouring rows is. Solvers take vectors of neighbouring strided rows.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from ..primitives.geometry import geometry
 from ..primitives.tma import has_tma
 
 PACK_BYTES, WARP = 16, 32
-SHORT_ROW = 4  # elements of a row of which one thread has all
-BUSY_THREADS = 4 * 128  # per multiprocessor, from which on rows need no more threads
-SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 128, 32  # contiguous bytes that a block over strided rows reads at a position
-LONG_STRIDED_ROW = 1024  # elements from which on a cluster shares a strided row
-BLOCK_BYTES = 64 * 1024  # of a row that one block takes: several blocks of a multiprocessor overlap reads and writes
-# Bytes read and written. Between these L2 gives up first what strided rows, and clusters forward, have read
-# (evict_first), the results stay for who reads them next, and kernels prefetch into L2 what they read first before the
-# kernels before them have ended. Of less all stays in L2, of more nothing that the next kernel needs.
+SHORT_ROW = 4  # elements per row up to which one thread has the full row
+BUSY_THREADS = 4 * 128  # threads per SM above which rows get no more threads
+SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 128, 32  # contiguous bytes that a block of strided rows reads per position
+LONG_STRIDED_ROW = 1024  # elements per strided row from which a cluster shares it
+BLOCK_BYTES = 64 * 1024  # maximum bytes of a row per block, so that several blocks per SM overlap loads and stores
+# Between these numbers of bytes read and written, kernels of strided rows, and clusters forward, load with evict_first,
+# so that results stay in L2 for the next kernel. With fewer bytes all data stay in L2; with more, nothing useful does.
 EVICTED_BYTES = (60 << 20, 160 << 20)
 
 Softmax = SoftmaxForward | SoftmaxBackward
-Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of every operand, in elements
+Extents = tuple[list[int], list[list[int]]]  # extents of dimensions, and every operand's strides in elements
 
 
 @dataclass(frozen=True)
 class RowShape:
-    """What divides rows among threads: ``rows`` single rows, or packs of neighbouring strided rows; ``length`` packs of
-    a row (of a pack of strided rows: positions); whether packs are vectors of 16 bytes; bytes of a pack; tensors that
-    are read."""
+    """Hold the numbers that decide how rows are divided among threads.
+
+    rows: single rows, or packs of neighbouring strided rows. length: packs per row, or positions per pack of strided
+    rows. vector: whether packs are vectors of 16 bytes. inputs: tensors that are read.
+    """
 
     rows: int
     length: int
@@ -51,14 +52,17 @@ class RowShape:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that are read for a row, or for a pack of strided rows."""
+        """Return the bytes that are read for a row, or for a pack of strided rows."""
         return self.length * self.pack_bytes * self.inputs
 
 
 @dataclass(frozen=True)
 class RowLayout:
-    """Geometries of the rows and along a row, as the kernels walk them. vector: packs of several elements are possible;
-    aligned: and every row begins at one; dense: rows follow each other without gaps."""
+    """Hold the geometries of the rows and along a row, as the kernels walk them.
+
+    vector: whether packs have several elements. aligned: whether every row also begins at a pack. dense: whether rows
+    follow each other without gaps.
+    """
 
     rows: Any
     along: Any
@@ -69,7 +73,7 @@ class RowLayout:
 
 
 class SoftmaxProblem(solver.Problem):
-    """A softmax forward, or its gradient."""
+    """Hold a softmax forward call, or its gradient."""
 
     def __init__(self, operation: Softmax, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -77,50 +81,49 @@ class SoftmaxProblem(solver.Problem):
         self.specs: list[TensorSpec] = [operation.tensor(name) for name in operation.operands]
         self.inputs, self.output = len(self.specs) - 1, self.specs[-1]
         self.scalar_bytes = self.output.scalar_bytes
-        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements of a pack
-        self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # of an online-softmax state: row maximum and sum
+        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements per pack
+        self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # bytes per online-softmax state (maximum and sum)
         self.layout = layout = layout_of(operation, self.specs, self.width)
         self.rows, self.length = layout.rows.packs, layout.along.row
         anywhere = layout.vector and not (layout.aligned and aligned)
-        packs = layout.along.packs + anywhere  # a row that begins anywhere has one more
+        packs = layout.along.packs + anywhere  # An unaligned row touches one more pack.
         pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
         self.shape = RowShape(self.rows, packs, layout.vector, pack_bytes, self.inputs)
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that are read and written, without gaps."""
+        """Return the bytes that are read and written, without gaps."""
         return self.rows * self.layout.along.packs * self.shape.pack_bytes * (self.inputs + 1)
 
     @cached_property
     def half_pack_layout(self) -> RowLayout:
-        """How rows lie with packs of 8 bytes."""
+        """Return the layout of the rows with packs of 8 bytes."""
         return layout_of(self.operation, self.specs, self.width // 2)
 
     @property
     def packed_rows(self) -> bool:
-        """Whether rows consist of packs of 16 bytes at multiples of that, in all operands, for kernels that rely on
-        it."""
+        """Return whether all rows of all operands consist of aligned packs of 16 bytes."""
         packed = not self.layout.strided and self.layout.aligned and self.length % self.width == 0
         return self.aligned and packed and self.tma
 
     @property
     def tma(self) -> bool:
-        """Whether the device moves bulk copies by TMA."""
+        """Return whether the device has TMA."""
         return has_tma(self.device)
 
     @property
     def evict_first(self) -> dict[str, int]:
-        """The definition of kernels that read with L2's evict_first policy, empty where they do not."""
+        """Return the macro of kernels that load with the L2 policy evict_first; empty where they do not."""
         return {"EVICT_FIRST": 1} if EVICTED_BYTES[0] <= self.moved_bytes < EVICTED_BYTES[1] else {}
 
     @property
     def row_extents(self) -> Extents:
-        """Extents along a row and, for every operand, strides in elements."""
+        """Return the extents along a row, and every operand's strides in elements."""
         return _extents(_dimensions_along(self.operation, self.output), self.specs)
 
     @property
     def outer_extents(self) -> Extents:
-        """The same of the dimensions that are not along a row."""
+        """Return the extents of the dimensions across rows, and every operand's strides in elements."""
         along = _dimensions_along(self.operation, self.output)
         return _extents([d for d in range(self.output.rank) if d not in along], self.specs)
 
@@ -137,12 +140,10 @@ class SoftmaxProblem(solver.Problem):
         layout: RowLayout | None = None,
         definitions: dict[str, int] | None = None,
     ) -> Launch:
-        """Return the launch of a kernel that takes the arguments of softmax/online.cuh, with its blocks and threads
-        along x.
+        """Return the launch of a kernel with the arguments of softmax/online.cuh, one-dimensional in grid and block.
 
-        team: threads of a block that share a row; of strided rows, packs of them side by side in a block; of tiles,
-        rows. kept: what the kernel keeps there, see the kernel. layout: how the kernel walks the rows, where that is
-        not the problem's own layout.
+        team: threads of a block that share a row, or packs of strided rows per block. kept: the argument ``kept`` of
+        the kernel. layout: the layout of the rows, by default the problem's.
         """
         layout = layout or self.layout
         others = (
@@ -193,27 +194,27 @@ class SoftmaxProblem(solver.Problem):
 
 
 class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
-    """A solver of this room."""
+    """Plan softmax kernels."""
 
     def packed(self, problem: SoftmaxProblem) -> dict[str, int]:
-        """Return the alignment of a kernel that relies on packs of 16 bytes in all operands."""
+        """Return the alignment, by operand, of a kernel that needs aligned packs of 16 bytes in all operands."""
         return dict.fromkeys(problem.operation.operands, PACK_BYTES)
 
 
 def cluster_definition(blocks: int) -> dict[str, int]:
-    """Return the definition of kernels whose clusters are not of the usual size."""
+    """Return the macro of kernels whose clusters have an unusual number of blocks."""
     return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
 
 
 def can_launch(launch: Launch, blocks: int) -> bool:
-    """Return whether the device holds clusters of so many blocks; every GPU with clusters holds the usual ones."""
+    """Return whether the device can run clusters of so many blocks. The usual size runs on every GPU with clusters."""
     return blocks <= CLUSTER_SIZES[0] or bool(
         launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
     )
 
 
 def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:
-    """Return how rows lie in all operands, the output last, for packs of ``width`` elements."""
+    """Return the layout of the rows in all operands (output last), for packs of ``width`` elements."""
     output = specs[-1]
     along = _dimensions_along(operation, output)
     others = tuple(d for d in range(output.rank) if d not in along)
@@ -227,12 +228,12 @@ def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLay
     row, position = walked(others, 1), walked(along, 1)
     simple = position.outer_rank == 0
     if innermost not in along:
-        # Packs of neighbouring rows: every position at a multiple of 16 bytes, extents that fill at least half a pack.
+        # A pack of neighbouring rows needs positions at multiples of 16 bytes, and rows that fill half of a pack.
         packs = walked(others, width)
         every = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
         vector = width > 1 and simple and every and 2 * packs.row >= width
         return RowLayout(packs if vector else row, position, True, vector, vector, False)
-    # Packs along a row: it begins equally far from a multiple of 16 bytes in every operand; if not at one, it is long.
+    # Packs along a row need the same misalignment in every operand; a misaligned row must be long.
     starts = [[spec.strides[d] % width for d in others if output.dims[d] > 1] for spec in specs]
     simple = simple and all(step == 1 for step in position.row_stride)
     aligned = not any(any(start) for start in starts)
@@ -253,7 +254,7 @@ def _dimensions_along(operation: Softmax, output: TensorSpec) -> tuple[int, ...]
 
 
 def power_of_two(at_least: int) -> int:
-    """Return the least power of two that is not below a positive number."""
+    """Return the smallest power of two that is at least a positive number."""
     return 1 << (at_least - 1).bit_length()
 
 

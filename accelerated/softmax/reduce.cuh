@@ -1,4 +1,4 @@
-// Merging online-softmax states among lanes, blocks and clusters. All sizes are powers of two.
+// These functions merge online-softmax states among lanes, blocks and clusters. All sizes are powers of two.
 #pragma once
 #include "primitives/cluster.cuh"
 #include "softmax/online.cuh"
@@ -53,9 +53,9 @@ __device__ __forceinline__ void store_to_cluster_rank(OnlineState* variable, uns
   store_to_cluster_rank(&variable->sum, block, value.sum);
 }
 
-// Merges the states of `team` lanes, or of all threads of the block (and of its cluster; its threads have arrived
-// once before: a block must run before its memory is written), and finishes them.
-// `parts`: a state of every warp, then of every block of the cluster.
+// Merges the states of `team` lanes, of all threads of the block, or of its cluster, and finishes them. The threads of
+// a cluster must have arrived once before, because a block must run before its memory is written. `parts` has room for
+// a state of every warp, and then of every block of the cluster.
 template <bool CLUSTERED, class Rule>
 __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state)[1], unsigned team,
                                            OnlineState* parts) {
@@ -80,8 +80,8 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
 }
 
 // Merges the states of all threads of a block (and of its cluster) that have the same strided row, and finishes them.
-// There are `across` strided rows of ROWS rows, the fastest index of the threads. `parts`: a state of every row and
-// warp (or thread, from 32 strided rows on), then of every row and block of the cluster.
+// There are `across` packs of ROWS strided rows, the fastest index of the threads. `parts` has room for a state of
+// every row and warp (or thread, from 32 packs on), and then of every row and block of the cluster.
 template <bool CLUSTERED, class Rule, int ROWS>
 __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
                                                    OnlineState* parts) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
   __syncthreads();
   OnlineState* of_blocks = parts + groups * rows;
   if (CLUSTERED) cluster_wait();
-  // One thread a row; each touches that row alone.
+  // One thread merges each row, and accesses no other row.
   for (unsigned i = thread; i < rows; i += blockDim.x) {
     OnlineState total = merged(rule, parts + i, groups, rows);
     if (CLUSTERED) {

@@ -1,16 +1,15 @@
-// Softmax over rows that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward
-// (4.1.19).
+// These kernels compute softmax, forward (3.2.96) and backward (4.1.19), with rows in the registers of a warp or block.
 //
-// A team of threads takes a row ("rows"), or a pack of neighbouring strided rows ("strided"), and every thread PACKS
-// packs of it, of each input. All are read before any is used, nothing moves through shared memory, and every
-// exponential is taken once: of rows, a thread takes those of its values below their maximum, and its team, when it
-// has merged the row's state, scales them; of strided rows, the team merges the maxima first, as packs, and then only
-// sums. Packs of one element (PACK_BYTES) are strided rows that begin anywhere.
+// A team of threads takes a row ("rows"), or a pack of neighbouring strided rows ("strided"); each thread has PACKS
+// packs of every input. All loads precede the first use, and every exponential is computed once. For rows, a thread
+// subtracts the maximum of its own values, and scales the exponentials when the team has merged the row's state. For
+// strided rows, the team merges the maxima first, as packs, and then the sums. Packs of one element serve unaligned
+// strided rows.
 //
-// Roofline: bytes, each moves once; some 12 flops an element forward, 10 backward. Blocks that start together read,
-// compute and write together, so nothing comes between the reads, pairs are compared as they are, and nothing is
-// selected element by element. Measured (H200): 64x256x56x56 float over channels, NHWC 98.6 us (99 % of the copy's
-// throughput), NCHW 99.5 us. See docs/performance/softmax.md.
+// Roofline: bytes, each moves once; about 12 flops per element forward, 10 backward. Blocks that start together load,
+// compute and store together, so nothing separates the loads, and fp16x2 pairs are compared without unpacking. On an
+// H200, 64x256x56x56 float over channels takes 98.6 us in NHWC (99 % of a copy's throughput) and 99.5 us in NCHW.
+// See docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
 using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
@@ -28,7 +27,7 @@ __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
   unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values);
 }
 
-// The greater ones of two packs, exactly: pairs are compared as they are.
+// Returns the element-wise maximum of two packs; fp16x2 pairs are compared without unpacking.
 __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
   if constexpr (PAIRED && WIDTH > 1) {
 #pragma unroll
@@ -53,7 +52,7 @@ template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&hel
 __device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) {
   pack(values, &target);
 }
-// Of the lane whose number differs in these bits.
+// Exchanges packs with the lane whose number differs in the bits of `lanes`.
 __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   constexpr int WORDS = (sizeof(Held) + 3) / 4;
   unsigned word[WORDS] = {};
@@ -64,24 +63,24 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   return held;
 }
 
-// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their
-// numbers: with steps, floats of 256 channels took 40 % longer.
+// The offset of a single element is computed from the previous one, which takes fewer instructions. The offsets of
+// packs are computed from their indices, because steps would make 256 float channels 40 % slower.
 constexpr bool STEPS = WIDTH == 1;
 
-// Single elements are full packs. Floats forward take 5 % less where nothing else is compiled; half takes 7 % longer,
-// in 64 registers instead of 55 (H200), and gradients spill.
+// Single elements are always full packs. Compiling only that path saves 5 % for float forward. For half it costs 7 %
+// (64 registers instead of 55 on an H200), and gradients would spill.
 template <int INPUTS> constexpr bool ONE_WAY = WIDTH == 1 && INPUTS == 1 && sizeof(ELEMENT) >= 4;
 
-// What a thread has of a row: packs as they lie, KEEP: and their values, which exponentials replace.
+// Holds a thread's packs of a row. KEEP: it also holds their values, which exponentials replace.
 template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
-  unsigned count;  // of packs that exist, where no element is neutral
+  unsigned count;  // number of existing packs, for types without a neutral element
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
-  // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that
-  // in the usual one, of full packs, nothing comes between the reads; says which.
+  // Loads all packs from index `rank` on, `size` apart; missing elements are neutral. It returns whether all packs are
+  // full; that path has no instructions between the loads.
   template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
     const bool full = ONE_WAY<INPUTS> || row.full_packs == row.packs;
     if constexpr (!NEUTRAL_ELEMENT) count = rank < row.packs ? (row.packs - rank + size - 1) / size : 0;
@@ -111,7 +110,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
     }
     return full;
   }
-  // Adds all to states that no value is above.
+  // Adds all values to states whose maxima they do not exceed.
   template <int ROWS> __device__ __forceinline__ void add(const Rule& rule, OnlineState (&state)[ROWS]) {
     if constexpr (KEEP) {
 #pragma unroll
@@ -131,7 +130,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
       }
     }
   }
-  // The results of a pack, once its rows are finished.
+  // Computes the results of a pack after its rows are finished.
   template <int ROWS>
   __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k,
                                           COMPUTE (&result)[WIDTH]) const {
@@ -144,7 +143,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
   }
-  // All results at once, replacing the values that were kept: whether they are logarithms is asked once.
+  // Replaces the kept values by all results, with one test for logarithms.
   __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
     COMPUTE result[PACKS * WIDTH];
     rule.template results<true>(state, values, result);
@@ -157,9 +156,8 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
 };
 
-// Gradients of rows of half data took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1
-// us less. As one condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 %
-// longer.
+// Launching dependents from the last of many blocks makes gradients of half rows 2 % slower, and saves 0.5 to 1 us for
+// others. A single condition would move the wait before the address computation, which costs up to 2 %.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
   griddepcontrol_launch_dependents_medium_grid();
@@ -176,7 +174,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   if (index >= a.rows.packs) row.end_for_good();
   griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
-  // Two inputs, and many pairs, stay packs, which take fewer registers.
+  // Two inputs, and many pairs, stay packed, which takes fewer registers.
   constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
   HeldPacks<Rule, PACKS, KEEP> packs;
   const bool full = packs.read(row, rank, size);
@@ -209,8 +207,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   }
 }
 
-// Strided rows: the team merges the maxima first, as packs, so that every exponential is taken once, below its row's
-// maximum, and sums need no more than to be added.
+// Computes strided rows. The team merges the maxima first, as packs, so that every exponential is computed once with
+// the row's maximum, and sums are only added.
 template <class Rule, int PACKS>
 __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
   constexpr int INPUTS = Rule::INPUTS, ROWS = WIDTH;
@@ -219,8 +217,7 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
   const unsigned index = (blockIdx.x << log_team) + inner;
   VectorPacks<Rule, true, PACKS> row(a, min(index, a.rows.packs - 1));
   if (index >= a.rows.packs) row.end_for_good();
-  if (!STEPS &&
-      blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of rows nothing; single elements lack the registers
+  if (!STEPS && blockIdx.x < a.kept) {  // Prefetching saves 1 to 4 % for large tensors.
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
@@ -231,10 +228,10 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
 
   HeldPacks<Rule, PACKS, INPUTS == 1> packs;
   const bool full = packs.read(row, rank, size);
-  if constexpr (STEPS) griddepcontrol_launch_dependents_medium_grid();  // with the other, 2 % longer
+  if constexpr (STEPS) griddepcontrol_launch_dependents_medium_grid();  // The other call takes 2 % longer here.
   else griddepcontrol_launch_dependents_from_last_blocks();
 
-  // Warps (or, from 32 strided rows on, as many threads) hand over what they have of each strided row.
+  // Each warp (or thread, for 32 or more strided rows) publishes its partial state of each strided row.
   const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride),
                  groups = blockDim.x >> exponent_of(stride);
   const bool hands_over = (thread & (stride - 1)) < across;
@@ -267,10 +264,10 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
 #pragma unroll
       for (int r = 0; r < ROWS; r++) sums[group * rows + inner * ROWS + r] = state[r].sum;
     __syncthreads();
-    // Some threads a row; of logarithms the rest is the row's own.
+    // Several threads merge each row; for logarithms they then finish its state.
     const unsigned each = min(max(blockDim.x >> exponent_of(rows), 1u), groups), log_each = exponent_of(each),
                    first = thread & (each - 1);
-    // Full warps, some of whose lanes may do the same.
+    // The loop runs with full warps, some of whose lanes may repeat a row.
     for (unsigned j = thread; j < max(rows * each, 32u); j += blockDim.x) {
       const unsigned i = j >> log_each & (rows - 1);
       OnlineState total = {COMPUTE(0), sums[first * rows + i]};
@@ -313,7 +310,7 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
   }
 }
 
-// A short row of single elements, all of which a thread has; of two the second may not exist.
+// Computes a short row of single elements in one thread. A row of two may lack its second element.
 template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_short(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
@@ -330,7 +327,7 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
       if (exists(k)) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
-  griddepcontrol_launch_dependents_medium_grid();  // with the other, 4 % longer
+  griddepcontrol_launch_dependents_medium_grid();  // The other call takes 4 % longer here.
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -349,14 +346,14 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
     }
 }
 
-// Whether results are logarithms, whose values stay as they are, is known to the code.
+// The algorithm is a compile-time choice between logarithms, whose values are kept, and exponentials.
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_strided(const Arguments<Rule::INPUTS>& a) {
   if constexpr (WIDTH == 1 && PACKS <= 4) softmax_of_short<Rule, PACKS>(a);
   else if (a.algorithm == LOG) softmax_of_strided_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
   else softmax_of_strided_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
 }
 
-// Blocks of a multiprocessor for which the registers should suffice.
+// The registers must suffice for so many blocks per SM.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 enum class Kind { rows, strided };
 constexpr int most_blocks(Kind kind, int packs) {

@@ -1,4 +1,4 @@
-"""Softmax whose rows stay in the registers of a warp or a block (softmax/register_resident.cu)."""
+"""Plans softmax with rows in the registers of a warp or a block (softmax/register_resident.cu)."""
 
 from __future__ import annotations
 
@@ -20,41 +20,45 @@ from .problem import (
     power_of_two,
 )
 
-# As in softmax/register_resident.cu
-REGISTER_PACKS = 4  # of a thread
-MOST_ROW_PACKS = (4, 2)  # of a lane, by inputs, of rows for which a warp suffices
-STRIDED_PACKS = 8  # of a thread, where strided rows are many
-LEAST_PACKS = 2  # of a thread that has all of a strided row
-ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements of longer rows
-LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements of a strided row; whether an element has fewer than four bytes
-BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256
-RESIDENT_THREADS = 1024  # per multiprocessor
-# Threads that a tensor has, with four packs each, of those that fit the device
+# softmax/register_resident.cu is compiled for these numbers.
+REGISTER_PACKS = 4  # packs per thread
+MOST_ROW_PACKS = (4, 2)  # packs per lane where a warp has a row, for one and two inputs
+STRIDED_PACKS = 8  # packs per thread for many strided rows
+LEAST_PACKS = 2  # minimum packs per thread that has a full strided row
+ELEMENTS = (16, 12, 10, 8)  # elements per thread where packs are single elements of longer rows
+LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements per strided row, by whether elements are below 4 bytes
+BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256  # threads per block
+RESIDENT_THREADS = 1024  # resident threads per SM
+# These limits divide the threads that a tensor needs, with four packs each, by the resident threads of the device.
 FEW_STRIDED, FEW_ROWS, MANY_ROWS = 0.25, 1, 3
-# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run
-# at once
+# From so many blocks of BLOCK_THREADS per SM on, blocks of twice the size are faster where all are resident.
 LARGE_BLOCKS = 8
-LARGEST_ELEMENT = 4  # bytes of single elements
+LARGEST_ELEMENT = 4  # bytes per single element
 
 
 @dataclass(frozen=True)
 class Division:
-    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block.
-    packs: of a thread."""
+    """Hold the division of rows among threads.
+
+    strided: whether the rows are strided. team: threads that share a row, or packs of strided rows per block. packs:
+    packs per thread.
+    """
 
     strided: bool
     team: int
     packs: int
     threads: int
     grid: int
-    states: int  # in shared memory
+    states: int  # online-softmax states in shared memory
 
 
 def packs_in_registers(
     layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True
 ) -> Division | None:
-    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that
-    no other solver fills the device. None where they do not; preferred: or where another solver takes less time."""
+    """Return the division for rows that a warp holds, or for strided rows that are short or few.
+
+    Return None for other rows. preferred: also return None where another solver is faster.
+    """
     if not layout.aligned:
         return None
     rows, length = layout.rows.packs, layout.along.packs
@@ -80,7 +84,7 @@ def packs_in_registers(
         return Division(True, team, packs, threads, ceiling(rows, team), states)
     if length > WARP * MOST_ROW_PACKS[inputs - 1] or layout.along.row % layout.along.width:
         return None
-    # Where blocks come one after the other, more of them at a time; where all of them run at once, fewer.
+    # If blocks run in several waves, more of them should be resident; if all are resident, fewer are better.
     packs = REGISTER_PACKS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
     packs = max(packs, power_of_two(ceiling(length, WARP)))
     team = power_of_two(ceiling(length, packs))
@@ -90,7 +94,7 @@ def packs_in_registers(
 
 
 def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> Division | None:
-    """Return how threads hold single elements of strided rows, or None where they do not."""
+    """Return the division of strided rows into single elements; None where threads cannot hold them."""
     length, rows = layout.along.row, layout.rows.packs
     if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
@@ -111,7 +115,7 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> 
 
 
 class RegisterResident(SoftmaxSolver):
-    """Short rows, and strided rows of a few positions."""
+    """Serve short rows, and strided rows with few positions."""
 
     name = "softmax.register_resident"
 
@@ -142,7 +146,7 @@ class RegisterResident(SoftmaxSolver):
         ]
 
     def _found(self, problem: SoftmaxProblem, preferred: bool) -> tuple[RowLayout, Division] | None:
-        """Return the division and the layout in which it walks the rows."""
+        """Return a division and its layout, or None."""
 
         def packs(layout: RowLayout) -> Division | None:
             return packs_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred)
@@ -150,8 +154,7 @@ class RegisterResident(SoftmaxSolver):
         layout = problem.layout
         tried = [(layout, packs(layout))]
         if layout.strided and problem.scalar_bytes == 2:
-            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in
-            # registers.
+            # Packs of four 16-bit elements serve where packs of eight do not exist or would exceed the registers.
             four = packs(problem.half_pack_layout)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))

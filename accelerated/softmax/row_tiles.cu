@@ -1,27 +1,27 @@
-// Softmax of short rows that follow each other without gaps, forward (3.2.96) and backward (4.1.19).
+// These kernels compute softmax of short contiguous rows, forward (3.2.96) and backward (4.1.19).
 //
-// A block moves a tile of many rows in 16-byte accesses through shared memory: all tiles at once where they fit the
-// device. Lanes of a warp share a row; of rows of up to four elements a thread takes as many as fill packs (_short);
-// of elements of two bytes few lanes walk along a row, pair by pair (_pairs).
+// A block moves a tile of many rows in 16-byte accesses through shared memory; all tiles are resident at once if they
+// fit the device. Lanes of a warp share a row. For rows of up to four elements, a thread takes as many rows as fill
+// packs (_short). For 16-bit elements, few lanes walk along a row in pairs (_pairs).
 //
-// Roofline: bytes, each moves once; some 12 flops an element forward, 10 backward. What limits is shared memory,
-// where 191 KB a multiprocessor arrive, are read twice and written. Measured (H200): 31x67x37x41 float NHWC over
-// channels 6.3 us forward, 95 % of the copy's throughput.
+// Roofline: bytes, each moves once; about 12 flops per element forward, 10 backward. Shared memory is the limit: 191 KB
+// per SM arrive, are read twice and written. On an H200, 31x67x37x41 float NHWC over channels takes 6.3 us forward,
+// which is 95 % of a copy's throughput.
 #include "softmax/reduce.cuh"
 
-// The row that a thread takes first. The rows of a warp lie so far apart that its lanes find their elements in
-// different banks: beside each other, odd ones took up to three times as many accesses, gradients of 67 floats 20 %
+// Returns the first row of a thread. The rows of a warp are far apart, so that its lanes access different banks.
+// Neighbouring rows of odd length would need up to three times as many accesses; gradients of 67 floats would take 20 %
 // longer (H200).
 __device__ __forceinline__ unsigned first_row_of_tile(unsigned log_team, unsigned length) {
-  constexpr unsigned LOG_WARPS = 3;  // of a block
+  constexpr unsigned LOG_WARPS = 3;  // log2 of the warps per block
   const unsigned most = min(log_team, LOG_WARPS), log_apart = most - min(most, unsigned(__ffs(length) - 1)),
                  log_rows = 5 - log_team;
   const unsigned warp = threadIdx.x >> 5, of_warp = (threadIdx.x & 31) >> log_team;
   return (warp >> log_apart << (log_rows + log_apart)) + (of_warp << log_apart) + (warp & ((1u << log_apart) - 1));
 }
 
-// The rows of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first
-// input.
+// Computes the rows of a tile in shared memory (inputs are `pitch` apart), with N elements per lane. Results replace
+// the first input.
 template <class Rule, int N>
 __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
                                                 unsigned first_row, unsigned rows, const ELEMENT* prior) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
   }
 }
 
-// The same for rows of LENGTH elements: a thread takes so many neighbours that they fill packs.
+// Computes rows of LENGTH elements; a thread takes as many neighbouring rows as fill packs.
 template <class Rule, int LENGTH>
 __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
                                                    unsigned rows, const ELEMENT* prior) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
   using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   for (unsigned first = threadIdx.x * WIDE; first < rows; first += blockDim.x * WIDE) {
-    COMPUTE values[INPUTS][LENGTH * WIDE], result[LENGTH * WIDE];  // number k * WIDE + i: element k of row i
+    COMPUTE values[INPUTS][LENGTH * WIDE], result[LENGTH * WIDE];  // index k * WIDE + i is element k of row i
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
@@ -94,11 +94,10 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
   }
 }
 
-// A few lanes take a row of the tile in shared memory, chunk after chunk: first its state, then the results, which
-// replace the first input. Elements move in pairs; a lane takes what of a row is no pair, too. With elements one
-// by one and more lanes the tile was issue-bound (80 % of all cycles on an H200): rows of 67 half elements take 10 %
-// less so. Floats took 15 % longer than results that go straight to memory. Rows as packs of the block in registers,
-// whatever rows they belong to, took 4 % less for floats backward, and up to 30 % longer elsewhere.
+// A few lanes compute a row of the tile in shared memory: first its state, then the results, which replace the first
+// input. Elements move in pairs; a lane also takes an element that has no partner. Single elements with more lanes
+// would be issue-bound (80 % of all cycles on an H200), and take 10 % longer for rows of 67 half elements. Float tiles
+// do not use this kernel, because it takes 15 % longer.
 template <class Rule>
 __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile,
                                               unsigned pitch, unsigned rows, const ELEMENT* prior) {
@@ -108,7 +107,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
                  stride = CHUNK << log_team;
   for (unsigned row = threadIdx.x >> log_team; (row & ~(31u >> log_team)) < rows; row += blockDim.x >> log_team) {
     const unsigned begin = min(row, rows - 1) * length, end = begin + length;
-    const unsigned first = (begin + PAIR - 1) / PAIR + rank, beyond = end / PAIR;  // items
+    const unsigned first = (begin + PAIR - 1) / PAIR + rank, beyond = end / PAIR;  // indices of pairs
     const unsigned full = first + ((beyond - first - 1 + a.team) >> log_team) / CHUNK * stride;
     auto item = [&](int n, unsigned i) { return reinterpret_cast<Item*>(tile + n * pitch) + i; };
     auto take = [&](unsigned i, COMPUTE(&values)[INPUTS][VALUES]) {
@@ -117,7 +116,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
 #pragma unroll
         for (int k = 0; k < CHUNK; k++) unpack(item(n, i + (k << log_team)), &values[n][k * PAIR]);
     };
-    // What is left of the row for this lane.
+    // This lane takes the remaining elements of the row.
     const bool ends[2] = {rank == 0 && begin % 2 != 0, rank == 0 && end % 2 != 0};
     COMPUTE rest[INPUTS][REST];
 #pragma unroll
@@ -140,7 +139,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
     }
     merge_lanes(rule, state, 1, a.team);
     rule.finish(state[0]);
-    __syncwarp();  // lanes without a row have read the last one
+    __syncwarp();  // Lanes without a row have read the last row.
     if (row >= rows) continue;
 #pragma unroll 1
     for (unsigned i = first; i != full; i += stride) {
@@ -182,7 +181,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
       }
   }
 }
-// The algorithm is known to the loops.
+// The algorithm is a compile-time constant of the loops.
 template <class Rule>
 __device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
                                                  unsigned rows, const ELEMENT* prior) {
@@ -191,7 +190,7 @@ __device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& 
   else pairs_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, rows, prior);
 }
 
-// A case by itself: where a function is handed the count as a constant, registers spill.
+// Each count has its own case, because registers spill where a function gets the count as a constant.
 #define WITH_COUNT(n, rows_in_tile, ...) \
   case n:                                \
     rows_in_tile<Rule, n>(__VA_ARGS__);  \
@@ -248,7 +247,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
       default:
         if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_row, rows, target);
         else if constexpr (INPUTS == 1)
-          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // two inputs take too many registers
+          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // Two inputs lack registers for it.
     }
   }
   __syncthreads();
@@ -259,7 +258,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   for (unsigned i = full * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
-// Blocks of a multiprocessor for which the registers of a kernel should suffice.
+// The registers must suffice for so many blocks per SM.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
 

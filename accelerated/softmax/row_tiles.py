@@ -1,5 +1,4 @@
-"""Softmax of short rows that follow each other without gaps, many of them in a tile in shared memory
-(softmax/row_tiles.cu)."""
+"""Plans softmax of short contiguous rows, with many rows per tile in shared memory (softmax/row_tiles.cu)."""
 
 from __future__ import annotations
 
@@ -8,20 +7,20 @@ from typing import Any
 from ..plans import Launch
 from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
-# As in softmax/row_tiles.cu
-MOST_EACH, MORE_EACH = 8, (10, 9)  # elements of a lane; more, by inputs, where a row has so many lanes
-LEAST_LANES = 8
-TILE_THREADS = 256
-# Tiles of pairs: bytes of all inputs, elements of a lane, and of the shortest row
+# softmax/row_tiles.cu is compiled for these numbers.
+MOST_EACH, MORE_EACH = 8, (10, 9)  # elements per lane, and the same for one and two inputs if many lanes shrink
+LEAST_LANES = 8  # lanes per row above which MORE_EACH is used
+TILE_THREADS = 256  # threads per block
+# A tile of pairs has these bytes of all inputs, elements per lane, and minimum of elements per row.
 PAIR_TILE_BYTES, PAIR_LANE_ELEMENTS, LEAST_PAIR_ROW = 8800, 80, 33
-TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # of all inputs; of two of at least 4 bytes an element
-TILES_AT_ONCE = 6  # per multiprocessor: all tiles at once, where they fit
-RESERVED_BYTES = 1024  # of a block's shared memory
-SHORT_TILE_BYTES = 24 * 1024
+TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # bytes per tile, by whether there are two inputs of 4 bytes or more
+TILES_AT_ONCE = 6  # tiles per SM where all fit the device at once
+RESERVED_BYTES = 1024  # shared memory that the system reserves per block
+SHORT_TILE_BYTES = 24 * 1024  # bytes per tile of rows up to SHORT_ROW
 
 
 def tile_of(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
-    """Return the lanes that share a row, and the rows of a tile."""
+    """Return the lanes per row and the rows per tile."""
     lanes = power_of_two(ceiling(length, MOST_EACH))
     if lanes > LEAST_LANES and length <= MORE_EACH[inputs - 1] * lanes // 2:
         lanes //= 2
@@ -36,14 +35,14 @@ def tile_of(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any)
 
 
 def pair_tile(length: int, inputs: int) -> tuple[int, int]:
-    """Return the lanes that share a row of elements of two bytes, which they take in pairs, and the rows of a tile."""
+    """Return the lanes per row and the rows per tile for 16-bit elements, which lanes take in pairs."""
     lanes = power_of_two(ceiling(length, PAIR_LANE_ELEMENTS))
     warps = min(PAIR_TILE_BYTES // (WARP * length * 2 * inputs), TILE_THREADS // WARP // lanes)
     return lanes, WARP * max(warps, 1)
 
 
 def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
-    """Return the rows of a tile of which a thread takes as many at a time as fill packs."""
+    """Return the rows per tile of very short rows; a thread takes as many at a time as fill packs."""
     at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
     rounds = min(
         SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),
@@ -53,7 +52,7 @@ def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: A
 
 
 class RowTiles(SoftmaxSolver):
-    """Short rows of any length, one after the other; where they are packs, registers hold them without a tile."""
+    """Serve short contiguous rows. RegisterResident is preferred where rows consist of aligned packs."""
 
     name = "softmax.row_tiles"
 

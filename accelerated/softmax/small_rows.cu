@@ -1,17 +1,16 @@
-// Softmax of few rows, forward (3.2.96) and backward (4.1.19), in the registers of clusters: packs of 16 bytes, or
-// single elements that lie anywhere.
+// These kernels compute softmax of few rows, forward (3.2.96) and backward (4.1.19), in the registers of clusters.
 //
-// What a thread has lies one step apart along one dimension, in registers, so that all reads are in flight at once. The
-// blocks of a cluster exchange states once: every warp sends its state to all blocks. Addresses of operands and of the
-// other blocks are computed before the wait.
+// A thread's packs (16 bytes, or single elements) are equidistant along one dimension, so that all loads are in flight
+// at once. The blocks of a cluster exchange states once: every warp sends its state to all blocks. Addresses of
+// operands and of other blocks are computed before the wait.
 //
-// Roofline: a launch and one way to memory and back; bytes (2 or 3 an element) and flops (some 12) hardly matter.
-// Measured (H200), 8 rows of 12544 floats: 1.38 us in a graph, where an empty kernel takes 0.52: 410 to 460 cycles
-// until the values are there, 340 until a warp has its maximum and sum, 300 to 400 for the exchange, 470 to merge,
-// 100 to 180 to write. See docs/performance/softmax.md.
+// Roofline: the latency of a launch and of one round trip to memory; bytes (2 or 3 elements moved per element) and
+// flops (about 12) hardly matter. On an H200, 8 rows of 12544 floats take 1.38 us in a graph, where an empty kernel
+// takes 0.52: 410 to 460 cycles until the values arrive, 340 for a warp's maximum and sum, 300 to 400 for the exchange,
+// 470 for merging, and 100 to 180 for stores. See docs/performance/softmax.md.
 #include "softmax/reduce.cuh"
 
-// The compiler computes an address now, before the wait for earlier kernels, not when it is used.
+// Forces the compiler to compute an address here, before the wait for earlier kernels.
 template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #ifndef EMULATED_CUDA
   auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(address);
@@ -21,19 +20,19 @@ template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #endif
 }
 
-// One element, or pack, of every so many of the slowest dimension of up to four (the host side is
-// softmax/small_rows.py). In few arguments and instructions, without jumps: those that are not at hand take longer than
-// all there is to compute.
+// Locates a thread's packs, which are equidistant along the slowest of up to four dimensions (softmax/small_rows.py).
+// It uses few arguments and instructions and no jumps, because an instruction cache miss takes longer than the
+// computation.
 template <int N> struct Offsets {
   static constexpr int FASTER = 3;
-  unsigned count;  // without the further ones
+  unsigned count;  // number of first packs, one per thread
   unsigned items, apart,
-      limit;  // further ones: how many with the first, distance in positions, how many positions there are
+      limit;  // packs per thread, their distance in positions, and the number of positions
   int item_step[N];
   FastDivmod extent[FASTER];
-  int step[N][FASTER + 1];  // the fastest first
+  int step[N][FASTER + 1];  // strides, fastest dimension first
 
-  // The offsets of one; how many there are with it: only the last may lie beyond the end.
+  // Sets the offsets of a thread's first pack, and returns its number of packs; only the last one may be missing.
   __device__ __forceinline__ unsigned locate(unsigned index, unsigned (&offset)[N]) const {
     unsigned rest = index, position[FASTER + 1];
 #pragma unroll
@@ -57,7 +56,7 @@ template <int INPUTS> struct SmallArguments {
   Offsets<INPUTS + 1> rows, along;
 };
 
-// N packs of a thread, of each input, of which the first `count` exist, and the values in them.
+// Holds N packs per input of a thread, of which the first `count` exist, and their values.
 template <class Rule, int N> struct LocatedPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   using Held = Elements<WIDTH>;
@@ -68,7 +67,7 @@ template <class Rule, int N> struct LocatedPacks {
   Held held[N][INPUTS];
   COMPUTE values[INPUTS][N * WIDTH];
 
-  // Of a row, what thread `number` along it has.
+  // Locates the packs of thread `number` along a row.
   __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
       : a(arguments) {
     unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];
@@ -89,7 +88,7 @@ template <class Rule, int N> struct LocatedPacks {
     }
   }
   __device__ __forceinline__ void wait() const { griddepcontrol_wait_only(source[0][0], target[0]); }
-  // All are in flight before the first is used.
+  // Starts all loads before the first value is used.
   __device__ __forceinline__ void start_loads() {
 #pragma unroll
     for (int k = 0; k < N; k++)
@@ -133,33 +132,33 @@ template <class Rule, int N> struct LocatedPacks {
   }
 };
 
-// Launches dependents when a value is there: in a stream the launch of one takes away what instructions are at
-// hand, and it comes 0.5 to 0.8 us later. Launched at the wait, it came before this kernel's last instructions, which
-// then took 0.15 us longer; launched at the end, it came too late, 0.3 us.
+// Launches dependents when a value has arrived. A dependent launch evicts this kernel's instructions from the cache.
+// Launching at the wait makes the last instructions 0.15 us slower, and launching at the end costs 0.3 us.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
-  constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
+  // This value is unlikely; a thread that has it leaves the launch to others.
+  constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);
   griddepcontrol_launch_dependents_if(value != NEVER);
 }
 
-// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes
-// 0.15 us. with: is given the rule and whether results are blended.
+// Selects code for the usual cases without jumps from the wait to the end, because a jump to uncached code takes 0.15
+// us. It calls with(rule, whether results are blended).
 template <class Rule, class With>
 __device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
   const Algorithm algorithm =
-      Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
+      Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // Both have the same gradient.
   if (a.beta != COMPUTE(0) || algorithm == FAST) with(Rule{algorithm, a.alpha}, std::true_type());
   else if (algorithm == LOG) with(Rule{LOG, a.alpha}, std::false_type());
   else with(Rule{ACCURATE, a.alpha}, std::false_type());
 }
 
-// The maximum of a warp, of which none is NaN: integers are compared in one instruction.
+// Returns the maximum of a warp's values, none of which is NaN. One instruction compares all of them as integers.
 template <class T> __device__ __forceinline__ T maximum_of_warp(T value) {
   for (unsigned lanes = 1; lanes < 32; lanes *= 2) value = max(value, __shfl_xor_sync(~0u, value, lanes));
   return value;
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <> __device__ __forceinline__ float maximum_of_warp(float value) {
-  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // and back
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // It is its own inverse.
   return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
 }
 #endif
@@ -167,8 +166,8 @@ template <class Rule> __device__ __forceinline__ COMPUTE row_maximum_of_warp(con
   return rule.has_maximum() ? maximum_of_warp(maximum) : maximum;
 }
 
-// Of N parts, a power of two, and `maximum`: the maximum of all, their sums below a maximum; in pairs, which wait for
-// each other least.
+// Return the maximum of N parts (a power of two) and `maximum`, and the sum of the parts relative to a maximum. Merging
+// in pairs has the shortest dependency chain.
 template <class Rule, int N>
 __device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
   if (!rule.has_maximum()) return maximum;
@@ -194,13 +193,13 @@ __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, 
 }
 
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
-constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
+constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // states per lane
 
-// How a warp sends its state to the other blocks of its cluster.
+// Holds what a warp needs to send its state to the other blocks of its cluster.
 struct Sending {
   const ClusterExchange* exchange;
-  const OnlineState* parts;                    // of every warp of the cluster, and some that change nothing
-  ClusterExchange::RemoteAddress destination;  // from a lane to the block of that number
+  const OnlineState* parts;                    // states of the cluster's warps, padded with neutral ones
+  ClusterExchange::RemoteAddress destination;  // address in the block with the lane's number
 };
 
 template <bool BLENDS, class Rule, int N>
@@ -208,7 +207,7 @@ __device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rul
   const unsigned lane = threadIdx.x % WARP;
   packs.wait();
   packs.start_loads();
-  sending.exchange->wait_for_peers();  // while they come
+  sending.exchange->wait_for_peers();  // The loads are in flight meanwhile.
   packs.take();
 
   OnlineState state[1] = {rule.empty()};

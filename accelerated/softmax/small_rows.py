@@ -1,5 +1,4 @@
-"""Softmax of few rows in the registers of clusters, which exchange their online-softmax states once
-(softmax/small_rows.cu)."""
+"""Plans softmax of few rows in the registers of clusters, which exchange states once (softmax/small_rows.cu)."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 
-MOST_THREADS = 512  # per block
-RANK = 4  # dimensions: there are no more along rows, and none more beside them, that strides of tensors keep apart
-# Elements or packs of a thread, as the kernel is compiled for them, by elements of a pack, in order of preference
+MOST_THREADS = 512  # threads per block
+RANK = 4  # maximum of dimensions along rows, and across them
+# By elements per pack, these are the packs per thread that the kernel is compiled for, in order of preference.
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
-LEAST_ROW = 1024  # elements; a block or some lanes of a warp serve shorter rows
-FEW_VALUES = 32  # of a thread, with which two blocks of 512 threads find registers on a multiprocessor
-EXCHANGE_BYTES = 16  # of shared memory, for the barrier of a cluster
+LEAST_ROW = 1024  # elements per row; other solvers are preferred for shorter rows
+FEW_VALUES = 32  # values per thread up to which two blocks of 512 threads fit the registers of an SM
+EXCHANGE_BYTES = 16  # shared memory for the barrier of a cluster
 
 
 @cache
@@ -40,13 +39,12 @@ def _offsets_type(operands: int) -> type[ctypes.Structure]:
 
 
 def offsets_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, each: int) -> Any:
-    """Return the kernels' ``Offsets``: of every ``each`` positions of dimension ``d`` one, the others ``apart`` from
-    each other.
+    """Return the kernels' ``Offsets``, where each thread has ``each`` equidistant positions along dimension ``d``.
 
-    extents: of merged dimensions, the slowest first. steps: for every operand, in elements.
+    extents: merged dimensions, slowest first. steps: every operand's strides in elements.
     """
     apart = ceiling(extents[d], each)
-    # That dimension comes last.
+    # Dimension d comes last.
     order = [*reversed([i for i in range(len(extents)) if i != d])]
     value: Any = _offsets_type(len(steps))()
     value.count = apart * prod(extents[i] for i in order)
@@ -66,8 +64,11 @@ def row_offsets(problem: SoftmaxProblem) -> Any:
 
 
 class Division(NamedTuple):
-    """``blocks`` of a cluster that share a row, ``each`` packs of one of their ``threads``, one step apart. along: the
-    offsets of the first pack of every thread. at_once: whether the device holds all blocks at the same time."""
+    """Hold the division of a row among the threads of a cluster.
+
+    blocks: blocks per cluster. each: packs per thread, equidistant. along: the offsets of the first pack of every
+    thread. at_once: whether all blocks are resident at the same time.
+    """
 
     blocks: int
     each: int
@@ -77,32 +78,33 @@ class Division(NamedTuple):
 
     @property
     def states(self) -> int:
-        """Online-softmax states in shared memory: of as many warps as a cluster may have, so that each lane of a warp
-        has as many."""
+        """Return the states in shared memory: one per possible warp of the cluster, rounded up to full warps."""
         return ceiling(self.blocks * MOST_THREADS // WARP, WARP) * WARP
 
 
 def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
-    """Return the divisions that hold a row, the one that takes least time first. extents: in packs along a row, with
-    the strides of every operand in elements; packs: of a thread, each of so many values."""
+    """Yield the divisions that hold a row, fastest first.
+
+    extents: packs along a row, with every operand's strides in elements. packs: candidates for the packs per thread.
+    values: values per pack, of all inputs.
+    """
     for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
             along = min(_splits(extents, each), key=lambda along: along.count)
             threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
-            beside = 2 if each * values <= FEW_VALUES else 1  # blocks of a multiprocessor
+            beside = 2 if each * values <= FEW_VALUES else 1  # blocks per SM
             if threads <= MOST_THREADS:
                 yield Division(blocks, each, threads, along, rows * blocks <= beside * device.multiprocessors)
 
 
 def _splits(row: Extents, each: int) -> Iterator[Any]:
-    """A row whose threads have packs along one of the dimensions, the outermost first."""
+    """Yield the offsets of threads whose packs lie along each of the dimensions, outermost first."""
     extents, steps = merge_dimensions(*row)
     yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
 
 
 class SmallRows(SoftmaxSolver):
-    """Few rows, each by a cluster (by a block where there are none): packs of 16 bytes, or single elements that lie
-    anywhere."""
+    """Serve few rows with a cluster each (a block without clusters), in packs of 16 bytes or single elements."""
 
     name = "softmax.small_rows"
 
@@ -127,8 +129,7 @@ class SmallRows(SoftmaxSolver):
         return problem.width if problem.packed_rows else 1
 
     def _chosen(self, problem: SoftmaxProblem, at_once: bool) -> Launch | None:
-        """Return the launch of the first division that the device can launch. at_once: only of those that it holds all
-        at once."""
+        """Return the launch of the first division that the device can run. at_once: whether all blocks must fit."""
         if problem.layout.strided:
             return None
         rows, width = row_offsets(problem), self._width(problem)

@@ -1,20 +1,20 @@
-// Softmax of any rows, forward (3.2.96) and backward (4.1.19), through shared memory.
+// These kernels compute softmax of any rows, forward (3.2.96) and backward (4.1.19), through shared memory.
 //
-// A row is what one softmax runs over. Some lanes of a warp, a block or a cluster share a row ("rows"), or a block or
-// a cluster shares packs of neighbouring strided rows ("strided"); packs are vectors of 16 bytes or, where rows begin
-// anywhere, scalars. Every thread copies its packs to addresses of its own in shared memory, many in flight at once
-// (cp.async), adds them to the online-softmax state, merges that with its team, computes and writes. Only what
-// exceeds shared memory is read again, what was read last first, while L2 has it.
+// Some lanes of a warp, a block or a cluster share a row ("rows"), or a block or cluster shares packs of neighbouring
+// strided rows ("strided"). Packs are vectors of 16 bytes, or scalars for unaligned rows. Each thread copies its packs
+// to its own part of shared memory, many in flight at once (cp.async), and adds them to its online-softmax state. It
+// merges the state with its team, computes and writes. Data that exceed shared memory are read again, last ones first,
+// while L2 has them.
 //
-// Roofline: bytes. Forward moves 2 elements, backward 3, some 12 and 10 flops an element: at 4.2 TB/s a float costs
-// 1.9 ps forward, the arithmetic 0.4 ps on 132 multiprocessors. Measured (H200): 31x67x37x41 float forward 10.6 us,
-// 56 % of the copy's throughput. See docs/performance/softmax.md.
+// Roofline: bytes. Forward moves 2 elements and backward 3, with about 12 and 10 flops per element. At 4.2 TB/s a float
+// costs 1.9 ps forward, and the arithmetic 0.4 ps on 132 SMs. On an H200, 31x67x37x41 float forward takes 10.6 us,
+// which is 56 % of a copy's throughput. See docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
-// Gradients in float of many single elements took 1.2 times as long with blocks of the next kernel beside theirs
-// (H200); others take less with them.
+// Float gradients of many single elements take 1.2 times as long with blocks of the next kernel on the same SMs (H200);
+// other calls gain from them.
 template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
-constexpr unsigned MANY_BESIDE = 1024;  // blocks, of single elements
+constexpr unsigned MANY_BESIDE = 1024;  // blocks above which such kernels launch no dependents early
 
 template <class Rule, template <class, bool> class Row, bool STRIDED, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   const unsigned thread = threadIdx.x, threads = blockDim.x;
   if (CLUSTERED) cluster_arrive_relaxed();
 
-  // The row, this thread's number in its team, and the size of that.
+  // These are the index of the row, this thread's rank in its team, and the team's size.
   const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER_SIZE : blockIdx.x, log_team = exponent_of(a.team);
   unsigned index, rank, size;
   if (STRIDED)
@@ -34,13 +34,13 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   if (CLUSTERED) rank += cluster_rank() * size, size *= CLUSTER_SIZE;
   const Row<Rule, STRIDED> row(a, min(index, a.rows.packs - 1));
   const unsigned packs = index < a.rows.packs ? row.packs : 0;
-  // Of gradients, and of more than one group, that took as long or longer.
+  // Prefetching gradients, or more than one group, gains nothing.
   if constexpr (CLUSTERED && !STRIDED && INPUTS == 1 && sizeof(Vector) > sizeof(ELEMENT)) row.prefetch(rank, size);
   if constexpr (STRIDED)
-    griddepcontrol_wait_before_access(a.input[0]);  // their addresses would take registers that another block needs
+    griddepcontrol_wait_before_access(a.input[0]);  // Exact addresses would cost registers, and a block of occupancy.
   else griddepcontrol_wait_before_access(row.input[0], row.output);
 
-  // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
+  // Shared memory keeps all groups of this thread, or the first ones and a ring of DEPTH others.
   const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
   const unsigned fixed = groups <= a.kept ? groups : a.kept - DEPTH, pitch = threads;
   Vector* buffer = reinterpret_cast<Vector*>(shared_memory) + thread;
@@ -63,8 +63,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) row.load_async(step * round + rank, size, address(step), pitch);
     cp_async_commit();
   }
-  // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not
-  // many.
+  // Kernels of single elements do so only in grids of medium size; gradients would take five more registers and 13 %
+  // longer.
   if (STRIDED || sizeof(Vector) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
   else if (!SLOW_BESIDE<Rule> || grid_blocks() <= MANY_BESIDE) griddepcontrol_launch_dependents_medium_grid();
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   }
 }
 
-// Blocks of a multiprocessor for which the registers of a kernel should suffice.
+// The registers must suffice for so many blocks per SM.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 

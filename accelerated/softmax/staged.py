@@ -1,4 +1,4 @@
-"""Softmax of any rows, which pass through shared memory: warps, blocks and clusters share them (softmax/staged.cu)."""
+"""Plans softmax of any rows through shared memory, shared by warps, blocks or clusters (softmax/staged.cu)."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from .problem import (
     power_of_two,
 )
 
-# As in softmax/staged.cu
-GROUP_PACKS = {True: 2, False: 8}  # of a group, which a thread asks for at once: vectors, single elements
-LANES_THREADS = 128  # per block, where some lanes of a warp share a row
-BLOCK_THREADS = (128, 512)  # fewest and most, where a block or a cluster shares a row
-CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
+# softmax/staged.cu is compiled for these numbers.
+GROUP_PACKS = {True: 2, False: 8}  # packs per group, which a thread loads together, by whether packs are vectors
+LANES_THREADS = 128  # threads per block, where some lanes of a warp share a row
+BLOCK_THREADS = (128, 512)  # minimum and maximum of threads per block, where a block or a cluster shares a row
+CLUSTER_THREADS = 256  # maximum of threads per block of a cluster where all blocks are resident
 STRIDED_THREADS, FEW_SHARES = (
     256,
     8,
-)  # per block of strided rows; half as many where so few threads or fewer share a row
-LANE_PACKS = 8  # of a short row that a lane should take
-THREAD_PACKS = {True: 4, False: 8}  # of a longer row, a thread: vectors, single elements
-IN_FLIGHT = 4  # groups in flight to a thread, at least
+)  # threads per block of strided rows, and threads per row up to which a block has half of them
+LANE_PACKS = 8  # packs per lane for short rows
+THREAD_PACKS = {True: 4, False: 8}  # packs per thread for longer rows, by whether packs are vectors
+IN_FLIGHT = 4  # minimum of groups in flight per thread
 
 
 @dataclass(frozen=True)
 class Division:
-    """How threads share the rows. team: threads of a block that share a row, or packs of strided rows side by side."""
+    """Hold the division of rows among threads. team: threads that share a row, or packs of strided rows per block."""
 
     kind: str
     threads: int
     grid: int
     team: int
-    groups: int  # that a thread takes
-    states: int  # in shared memory
+    groups: int  # groups per thread
+    states: int  # online-softmax states in shared memory
     cluster: int = 1  # blocks that share a row
 
 
 def lanes_of(shape: RowShape, device: Any, per_lane: int) -> int:
-    """Return the lanes of a warp for each row: as few as keep the device busy."""
+    """Return the lanes per row: as few as keep the device busy."""
     length = shape.length
     lanes = power_of_two(ceiling(length, per_lane))
     if shape.vector:
-        lanes = max(lanes, min(power_of_two(length), 4))  # 64 contiguous bytes, where a row has them
+        lanes = max(lanes, min(power_of_two(length), 4))  # A row with 64 bytes is read in 64 contiguous bytes.
     while lanes < WARP and lanes < length and shape.rows * lanes < device.multiprocessors * BUSY_THREADS:
         lanes *= 2
     return lanes
@@ -69,7 +69,7 @@ def _by_lanes(shape: RowShape, device: Any) -> Division:
 
 
 def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
-    """Return how some lanes, a block or a cluster of ``blocks`` take single rows."""
+    """Return the division of single rows: some lanes, a block, or a cluster of ``blocks`` blocks per row."""
     length, each = shape.length, THREAD_PACKS[shape.vector]
     if length <= WARP * each:
         return _by_lanes(shape, device)
@@ -79,11 +79,11 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
         blocks = 1
     elif shape.rows >= device.multiprocessors and BLOCK_BYTES < shape.row_bytes <= 2 * BLOCK_BYTES:
         blocks = min(blocks, 2)
-    short = shape.row_bytes <= blocks * device.shared_bytes_per_block  # a cluster holds it
+    short = shape.row_bytes <= blocks * device.shared_bytes_per_block  # whether a cluster's shared memory holds a row
     at_once = clustered and short and shape.rows * blocks <= 2 * device.multiprocessors
-    instructions = not shape.vector and shape.inputs == 2 and shape.pack_bytes >= 4  # limit it, not memory
+    instructions = not shape.vector and shape.inputs == 2 and shape.pack_bytes >= 4  # whether the kernel is issue-bound
     most = CLUSTER_THREADS if at_once and not instructions else BLOCK_THREADS[1]
-    ring = IN_FLIGHT * GROUP_PACKS[shape.vector] * shape.inputs * shape.pack_bytes  # the least that a thread keeps
+    ring = IN_FLIGHT * GROUP_PACKS[shape.vector] * shape.inputs * shape.pack_bytes  # least bytes per thread
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
     threads = max(min(power_of_two(ceiling(length, blocks * each)), most), BLOCK_THREADS[0])
@@ -94,8 +94,10 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
 
 
 def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Division:
-    """Return how the threads of a block (of ``blocks`` of a cluster) stand side by side over neighbouring packs and
-    share their length. width: elements of a pack, where packs are vectors."""
+    """Return the division of strided rows: threads of a block take neighbouring packs, and share their length.
+
+    blocks: blocks per cluster for long rows. width: elements per vector.
+    """
     clustered = shape.length >= LONG_STRIDED_ROW
     blocks = blocks if clustered else 1
     length, each = ceiling(shape.length, blocks), 2 * THREAD_PACKS[shape.vector]
@@ -118,12 +120,12 @@ def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Di
 
 
 class Staged(SoftmaxSolver):
-    """Whatever no other solver is preferred for: rows and strided rows of any length that begin anywhere."""
+    """Serve all remaining calls: rows and strided rows of any length and alignment."""
 
     name = "softmax.staged"
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
-        """Rows that begin anywhere have one more pack."""
+        """Return the alignment of single rows; unaligned rows need the fallback, because they have one more pack."""
         rows = problem.layout.aligned and not problem.layout.strided
         return self.packed(problem) if problem.aligned and rows else {}
 

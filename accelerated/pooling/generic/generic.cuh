@@ -1,5 +1,5 @@
-// Pooling with any window, in any layout: axes, windows, and which packs of channels threads take.
-// Two or three spatial dimensions are axis 0, 1, 2 (images: height, 1, width).
+// This header defines axes, windows and the division into vectors of channels, for pooling of any window and layout.
+// Two or three spatial dimensions are axes 0, 1 and 2 (images have height, 1, width).
 #pragma once
 #include <type_traits>
 
@@ -15,7 +15,7 @@ struct Axis {
   __device__ __forceinline__ int clamped(int position) const {
     return position < 0 ? 0 : position > input ? input : position;
   }
-  // The outputs [first, last) whose windows cover an input.
+  // Return the outputs [first, last) whose windows cover an input.
   __device__ __forceinline__ int first_window(int position) const {
     const int beyond = position + padding - window;
     return beyond < 0 ? 0 : min(int(by_stride.divide(beyond)) + 1, output);
@@ -30,16 +30,16 @@ struct Pooling {
   Axis axis[3];
   long long x_stride[3], y_stride[3];
   COMPUTE alpha, beta;
-  COMPUTE divisor;  // of every average, 0 where they differ
+  COMPUTE divisor;  // common divisor of averages, 0 where they differ
   int mode, propagate;
 
-  // The number of an input in its plane, in row-major order.
+  // Returns the row-major index of an input in its plane.
   __device__ __forceinline__ int position(int p0, int p1, int p2) const {
     return (p0 * axis[1].input + p1) * axis[2].input + p2;
   }
 };
 
-// The part [first, last) of an axis that lies in the input and in the window of an output.
+// Holds the part [first, last) of an axis inside both the input and the window of an output.
 struct Span {
   int start, first, last;
   __device__ __forceinline__ Span(const Axis& axis, int output) {
@@ -58,7 +58,7 @@ struct Window {
   __device__ __forceinline__ bool empty() const {
     return span[0].count() == 0 || span[1].count() == 0 || span[2].count() == 0;
   }
-  // The divisor of the average: positions inside the input, or inside the input and its padding.
+  // Returns the divisor of the average: the positions inside the input, or inside the input and its padding.
   __device__ __forceinline__ COMPUTE divisor(const Pooling& pooling) const {
     if (pooling.divisor != COMPUTE(0)) return pooling.divisor;
     COMPUTE product = 1;
@@ -70,7 +70,8 @@ struct Window {
     }
     return product;
   }
-  // Calls visit(p0, p1, p2) for the inputs of the window that one of rows x columns threads takes, in row-major order.
+  // Calls visit(p0, p1, p2) for this thread's share of the window's inputs, in row-major order. The rows x columns
+  // threads of a team share the window.
   template <class Visit>
   __device__ __forceinline__ void visit_part(int row, int rows, int column, int columns, Visit visit) const {
     for (int p0 = span[0].first + row; p0 < span[0].last; p0 += rows)
@@ -80,16 +81,16 @@ struct Window {
   }
 };
 
-constexpr int MAX_WALKED = 6;  // n, c, the rest of a vector, three axes
+constexpr int MAX_WALKED = 6;  // dimensions: n, c, the rest of a vector, three axes
 
-// Every position of one tensor (y forward, dx backward) in packs of channels, in the order of its memory.
-// `other` is the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
+// Walks over every position of one tensor (y forward, dx backward) in vectors of channels, in the order of its memory.
+// `other` holds the strides of the input tensor (x or dy) along the dimensions that are not pooled.
 struct Walk {
   unsigned packs, width;
   FastDivmod packs_per_position;
   int rank;
-  FastDivmod extent[MAX_WALKED];  // the fastest first
-  int axis[MAX_WALKED];           // -1: not pooled
+  FastDivmod extent[MAX_WALKED];  // extents, fastest first
+  int axis[MAX_WALKED];           // pooled axis of each dimension, or -1
   long long walked[MAX_WALKED], other[MAX_WALKED];
 
   __device__ __forceinline__ void locate(unsigned index, int (&position)[3], long long& walked_offset,
@@ -108,8 +109,7 @@ struct Walk {
   }
 };
 
-// The elements of a thread: P neighbouring channels, which are one access, or P planes, which lie `item` elements
-// apart.
+// Loads P contiguous channels in one access (PACKED), or the same position of P planes, `item` elements apart.
 template <int P, bool PACKED>
 __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
   Pack<ELEMENT, P> pack;
@@ -122,10 +122,10 @@ __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long
   return pack;
 }
 
-constexpr int ITEMS = sizeof(ELEMENT) == 2 ? 8 : 4;  // of a pack of a tile; generic_tile.py has the same
+constexpr int ITEMS = sizeof(ELEMENT) == 2 ? 8 : 4;  // planes or channels per group, as in generic_tile.py
 template <int N> using Constant = std::integral_constant<int, N>;
 
-// Calls call(width) with the channels of a thread as a constant: packs of 16 bytes, the four of INT8x4, or one.
+// Calls call(width) with the channels per thread as a constant: 16 bytes, the four of INT8x4, or one.
 template <class Call> __device__ __forceinline__ void with_width(unsigned width, Call call) {
   if (width == WIDTH) return call(Constant<WIDTH>());
   if constexpr (WIDTH == 16)

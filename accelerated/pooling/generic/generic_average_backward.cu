@@ -1,20 +1,19 @@
-// Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
-// own.
+// These kernels compute the gradient (4.1.18) of averages with any window in any layout; static and global windows have
+// other kernels.
 //
-// Tiling: `tile` has a tile of inputs for a block, in packs of planes or channels: it reads dy once, divides it and
-// keeps it in shared memory (generic_tile.cuh), where every input gathers what the windows over it give, in their
-// order. `gather` has a thread for 16 bytes of dx, where windows are apart, or too large; what neighbours read comes
-// from L1.
+// Tiling: in `tile` a block has a tile of inputs, in packs of planes or channels. It reads dy once, divides it, and
+// keeps it in shared memory (generic_tile.cuh), where every input sums the gradients of the windows over it in order.
+// In `gather`, for windows that are sparse or large, each thread computes 16 bytes of dx; neighbours share loads in L1.
 //
-// Roofline bound: bytes, dy read and dx written once; two operations for every input of every window: of 3x3 windows
-// by estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
+// Roofline bound: bytes, dy is read and dx written once; two operations per input of every window. For 3x3 windows an
+// estimate is 50 instructions per element: 6.0 us for 32x128x28x28 float, as long as memory takes.
 #include "pooling/generic/generic_tile.cuh"
 
 struct AverageArguments {
   const ELEMENT* dy;
   ELEMENT* dx;
   Pooling pooling;
-  Walk walk;  // dx; dy is the other tensor
+  Walk walk;  // It walks over dx; dy is the other tensor.
 };
 
 template <int P> __device__ __forceinline__ void backward(const AverageArguments& a) {
@@ -67,7 +66,7 @@ struct AverageTileArguments {
   TileLayout tile;
 };
 
-// Keeps what every window gives to an input. Windows that do not exist give nothing.
+// Stores in shared memory what every window adds to an input. Windows that do not exist add 0.
 template <int P, bool CHANNELS>
 __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
                                             const int (&low)[3], Pack<COMPUTE, P>* shares) {
@@ -91,7 +90,7 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
   });
 }
 
-// COLUMNS: of windows that cover an input, 0 where they differ, or are many.
+// Sums the gradients for each input. COLUMNS: number of windows over an input along axis 2, 0 where it is not static.
 template <int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
                                        const int (&low)[3], const Pack<COMPUTE, P>* shares) {
@@ -106,7 +105,7 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     for (int d = 0; d < 3; d++) {
       const int first = tile.first_window(pooling, d, i[d]);
       position = position * int(sources[d].divisor) + first - low[d];
-      // The last may begin behind the input.
+      // The last window may begin behind the input.
       count[d] = a.tile.covering[d];
       count[d] -= (first + count[d] - 1) * axis[d].stride - axis[d].padding > i[d];
     }

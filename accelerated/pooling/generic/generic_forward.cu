@@ -1,15 +1,15 @@
-// Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
+// These kernels compute forward pooling (3.2.69) with any window in any layout; static and global windows have others.
 //
-// Tiling: `tile` has a tile of outputs for a block, in packs of planes or channels, and reads x once to shared
-// memory (generic_tile.cuh). `thread` has a thread for 16 bytes of y, where windows of channels overlap little. `bands`
-// reads what high windows beside each other cover, full rows of planes or of some channels: a thread pools packs of
-// some rows, and windows then pool columns in shared memory.
+// Tiling: in `tile` a block has a tile of outputs, in packs of planes or channels, and reads x once into shared memory
+// (generic_tile.cuh). In `thread`, for NHWC windows with little overlap, each thread computes 16 bytes of y. In
+// `bands`, for high windows, a block reads full rows; each thread pools vectors of some rows, and windows then pool the
+// columns in shared memory.
 //
-// Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
-// estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
+// Roofline bound: bytes, x is read and y written once; one operation per input of every window. For 3x3 windows an
+// estimate is 50 instructions per element: 6.0 us for 32x128x28x28 float, as long as memory takes.
 #include "pooling/generic/generic_tile.cuh"
 
-constexpr int IN_FLIGHT = 20;  // registers of a thread for what is in flight together
+constexpr int IN_FLIGHT = 20;  // registers per thread for loads in flight
 
 struct ForwardArguments {
   const ELEMENT* x;
@@ -18,7 +18,7 @@ struct ForwardArguments {
   Walk walk;
 };
 
-// What a window of that pools to `pooled` gives.
+// Returns the output, without beta, of a window that pools to `pooled`.
 template <class Pool>
 __device__ __forceinline__ COMPUTE finished(const Pooling& pooling, COMPUTE pooled, COMPUTE divisor, bool empty) {
   return pooling.alpha * (Pool::AVERAGE ? pooled / divisor : empty ? lowest<ELEMENT>() : Pool::result(pooled));
@@ -61,19 +61,19 @@ struct BandArguments {
   const ELEMENT* x;
   ELEMENT* y;
   Pooling pooling;
-  Walk walk;              // bands: all windows along axis 2 that begin in one row, of one plane or some channels
-  unsigned bands, width;  // of a block; elements of a pack
-  unsigned lane_bits;     // log2 of the threads of a window
-  long long step;         // elements from the packs of a position to those of the next, or from pack to pack of a row
-  FastDivmod packs, neighbours, slices;  // of a row; of a position; parts of the rows of a band
-  FastDivmod outputs, channels;          // along axis 2; of a band
+  Walk walk;              // It walks over bands: all windows that begin in one row, of one plane or some channels.
+  unsigned bands, width;  // bands per block, and elements per vector
+  unsigned lane_bits;     // log2 of the threads per window
+  long long step;         // elements from one position to the next (NHWC), or from one vector of a row to the next
+  FastDivmod packs, neighbours, slices;  // vectors per row, vectors per position, parts of a band's rows
+  FastDivmod outputs, channels;          // outputs along axis 2, channels per band
 };
 struct BandPosition {
   long long y_offset;
-  int at[2];  // of the outputs along axes 0 and 1
+  int at[2];  // output indices along axes 0 and 1
 };
 
-// Shared memory: the positions of the bands of a block, and what is pooled of their packs by rows.
+// Shared memory holds the positions of a block's bands, and their vectors pooled over rows.
 template <class Pool, int P> __device__ __forceinline__ void pool_bands(const BandArguments& a) {
   const Pooling& pooling = a.pooling;
   BandPosition* const positions = reinterpret_cast<BandPosition*>(shared_memory);

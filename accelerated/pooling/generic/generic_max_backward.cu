@@ -1,12 +1,11 @@
-// Pooling backward (4.1.18) of maxima with any window, in any layout; static windows have kernels of their own.
+// These kernels compute the gradient (4.1.18) of maxima with any window in any layout; static windows have others.
 //
-// Tiling: a block has a tile of inputs. It finds the first maximum of every window over them and keeps its index and dy
-// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has packs of four
-// planes or channels, eight of 16 bits, and reads x once to shared memory (generic_tile.cuh). Of windows too large for
-// that `index` finds the first maxima, a team of threads each, in scratch memory, and `gather` has a thread for a pack
-// of inputs.
-// Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
-// windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
+// Tiling: in `tile` a block has a tile of inputs, in packs of four planes or channels (eight of 16 bits), and reads x
+// once into shared memory (generic_tile.cuh). It finds the first maximum of every window over them, keeps its index and
+// dy in shared memory, and every input sums the gradients of its windows in order. For larger windows, teams of threads
+// in `index` write the indices of first maxima to scratch memory, and in `gather` each thread computes a vector of dx.
+// Roofline bound: bytes, x and dy are read, dx is written; three operations per input of every window, twice. For 3x3
+// windows an estimate is 100 instructions per element: 11.0 us for 32x128x28x28, where memory takes 9.
 #include "pooling/generic/generic_tile.cuh"
 
 // --- windows too large for tiles ---
@@ -14,12 +13,12 @@
 struct IndexArguments {
   const ELEMENT* x;
   int* indices;
-  Pooling pooling;             // with the strides of the indices as those of y
-  Walk walk;                   // the indices; x is the other tensor
-  int team_bits, column_bits;  // log2 of the threads of a pack of windows, and of those along axis 2
+  Pooling pooling;             // Its y_stride holds the strides of the indices.
+  Walk walk;                   // It walks over the indices; x is the other tensor.
+  int team_bits, column_bits;  // log2 of the threads per team, and along axis 2
 };
 
-// The first maximum of P channels and its index in the plane, -1 where there is none.
+// Holds the first maxima of P channels and their indices in the plane, -1 without one.
 template <int P> struct Maximum {
   COMPUTE value[P];
   int index[P];
@@ -27,7 +26,7 @@ template <int P> struct Maximum {
 #pragma unroll
     for (int i = 0; i < P; i++) value[i] = COMPUTE(-INFINITY), index[i] = -1;
   }
-  // Takes inputs in row-major order.
+  // Compares with an input; inputs come in row-major order.
   __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at, bool propagate) {
 #pragma unroll
     for (int i = 0; i < P; i++) {
@@ -38,7 +37,7 @@ template <int P> struct Maximum {
       index[i] = better ? at : index[i];
     }
   }
-  // Takes what the threads of a team found, `distance` apart.
+  // Merges the maxima of two threads of a team, `distance` lanes apart.
   __device__ __forceinline__ void exchange(int distance) {
 #pragma unroll
     for (int i = 0; i < P; i++) {
@@ -85,7 +84,7 @@ struct GatherArguments {
   const int* indices;
   ELEMENT* dx;
   Pooling pooling;
-  Walk walk, index_walk;  // dx; dy and the indices are the other tensors
+  Walk walk, index_walk;  // They walk over dx; dy and the indices are the other tensors.
   long long index_stride[3];
 };
 
@@ -136,11 +135,11 @@ struct MaxTileArguments {
   TileLayout tile;
 };
 
-constexpr unsigned short NONE = 0xffff;   // of a window
-constexpr unsigned short APART = 0xfffe;  // of an input before all windows
-using Index = unsigned short;             // of an input among those that a block keeps
+constexpr unsigned short NONE = 0xffff;   // index of the maximum of a window without one
+constexpr unsigned short APART = 0xfffe;  // index of an input in front of all kept inputs
+using Index = unsigned short;             // index of an input in shared memory
 
-// The first maximum of P planes. Values around the tensor are NaN, or -infinity where NaN propagates.
+// Finds the first maxima of P planes. Values outside of the tensor are NaN, or -infinity where NaN propagates.
 template <class Pool, int P> struct TileMaximum {
   COMPUTE value[P];
   int index[P];
@@ -163,7 +162,7 @@ template <class Pool, int P> struct TileMaximum {
       }
     }
   }
-  // Of a window whose values are all -infinity, which are never better, the maximum is the first in the tensor.
+  // Returns the index of the maximum. If all values are -infinity, it is the first input of the window in the tensor.
   __device__ __forceinline__ Index result(int i, int first) const {
     if (Pool::PROPAGATES) return index[i] == NONE ? first : index[i];
     return value[i] == value[i] ? index[i] : NONE;
@@ -212,14 +211,14 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
   });
 }
 
-// Whether the index of plane k is `own`, an index twice: one instruction, where the index of a pack has to be unpacked.
+// Returns whether the index of plane k equals an index, given twice in `twice`. Comparing words avoids unpacking.
 template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& index, int k, unsigned twice) {
   if constexpr (P == 1) return index.item[0] == Index(twice);
   const unsigned difference = reinterpret_cast<const unsigned*>(&index)[k / 2] ^ twice;
   return (difference & (k % 2 ? 0xffff0000 : 0xffff)) == 0;
 }
 
-// COLUMNS: of windows that may cover an input.
+// Sums the gradients for each input. COLUMNS: number of windows that may cover an input along axis 2.
 template <int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile,
                                        const int (&low)[3], const int (&origin)[3], const Pack<Index, P>* indices,

@@ -1,40 +1,40 @@
-// Pooling with any window from shared memory: tiles of outputs forward, of inputs backward.
-// A block has a tile of some groups of P planes, or of P channels that are neighbours. It reads what the windows of the
-// tile cover once and keeps it in shared memory as packs of P: an access there, and its address, are those of P
-// elements. Positions outside of the tensor hold what pools to nothing, so that windows have no edges.
+// This header pools any window from shared memory, in tiles of outputs (forward) or inputs (backward).
+// A block has a tile of several groups; a group is P planes or P contiguous channels. It reads the inputs of the tile's
+// windows once and keeps them in shared memory as packs of P, so that one access moves P elements. Positions outside of
+// the tensor hold a neutral value, so that windows need no bounds checks.
 #pragma once
 #include "pooling/generic/generic.cuh"
 
 struct TileLayout {
-  int outer_rank;  // what is not pooled, in groups of planes, the fastest first
+  int outer_rank;  // number of dimensions that are not pooled, in groups of planes, fastest first
   FastDivmod outer[3];
   long long x_outer[3], y_outer[3];
-  long long x_item, y_item;  // from one plane of a group to the next
-  unsigned items;            // of a group
-  unsigned channels;         // whether they are channels, one access
+  long long x_item, y_item;  // elements from one plane of a group to the next
+  unsigned items;            // planes or channels per group
+  unsigned channels;         // whether a group is one access to contiguous channels
   unsigned groups, block_groups;
-  FastDivmod neighbours;  // groups of a position that neighbouring threads have: some of channels, one of planes
+  FastDivmod neighbours;  // groups of a position that neighbouring threads take: several of channels, one of planes
   FastDivmod parts[3];    // tiles along each axis
   FastDivmod targets[3];  // extents of a tile: outputs forward, inputs backward
-  FastDivmod sources[3];  // of what is kept for it: inputs; for the gradient of averages windows
-  FastDivmod windows[3];  // backward: of the windows over its inputs
-  int covering[3];        // backward: the most windows that cover an input
-  int shift[3];           // backward: window of an input i: (i + shift) / stride - before
+  FastDivmod sources[3];  // extents kept in shared memory: inputs, or windows for gradients of averages
+  FastDivmod windows[3];  // backward: windows over the inputs of a tile
+  int covering[3];        // backward: maximum of windows that cover an input
+  int shift[3];           // backward: the first window over input i is (i + shift) / stride - before
   int before[3];
   unsigned source_pitch, window_pitch;  // packs from one group to the next in shared memory
-  unsigned indices, values;             // bytes from the beginning of shared memory to those of windows
+  unsigned indices, values;             // byte offsets of the windows' indices and gradients in shared memory
 };
 
-// The offsets of the planes of a group.
+// Holds the offsets of a group in x and y.
 struct PlaneOffsets {
   long long x, y;
 };
-constexpr unsigned MAX_BLOCK_GROUPS = 32;  // generic_tile.py has the same
+constexpr unsigned MAX_BLOCK_GROUPS = 32;  // groups per block, as in generic_tile.py
 constexpr unsigned OFFSET_BYTES = MAX_BLOCK_GROUPS * sizeof(PlaneOffsets);
 
-// The tile of a block, in packs of P planes, or of P channels.
+// Handles the tile of a block, in packs of P planes or P channels.
 template <int P, bool CHANNELS> struct BlockTile {
-  static constexpr bool PACKED = CHANNELS || P == 1;  // one access
+  static constexpr bool PACKED = CHANNELS || P == 1;  // A pack is one access.
   static constexpr int READS = 2;
 
   const TileLayout& layout;
@@ -64,8 +64,8 @@ template <int P, bool CHANNELS> struct BlockTile {
     }
     __syncthreads();
   }
-  // Position n of boxes of `extents` of all groups, in the order of threads: where it is kept, groups `pitch` apart,
-  // and its group, which may not exist.
+  // Locates position n, in the order of threads, of boxes of `extents` for all groups. It returns the group, which may
+  // not exist, and sets the slot in shared memory, where groups are `pitch` packs apart.
   __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned pitch, unsigned& slot,
                                              unsigned (&at)[3]) const {
     unsigned neighbour = 0, rest = CHANNELS ? layout.neighbours.divide(n, neighbour) : n;
@@ -80,12 +80,12 @@ template <int P, bool CHANNELS> struct BlockTile {
   static __device__ __forceinline__ unsigned volume(const FastDivmod (&extents)[3]) {
     return extents[0].divisor * extents[1].divisor * extents[2].divisor;
   }
-  // How many positions there are: those of the groups that exist, up to a multiple of `neighbours`.
+  // Returns the number of positions of the existing groups, rounded up to a multiple of `neighbours` groups.
   __device__ __forceinline__ unsigned positions(const FastDivmod (&extents)[3]) const {
     const unsigned side = layout.neighbours.divisor;
     return (CHANNELS ? layout.neighbours.divide(groups + side - 1) * side : groups) * volume(extents);
   }
-  // Calls visit(group, slot, at) for the positions that a thread has.
+  // Calls visit(group, slot, at) for each position of this thread.
   template <class Visit>
   __device__ __forceinline__ void visit(const FastDivmod (&extents)[3], unsigned pitch, Visit visit) const {
     const unsigned all = positions(extents);
@@ -95,7 +95,7 @@ template <int P, bool CHANNELS> struct BlockTile {
       if (!CHANNELS || group < groups) visit(group, slot, at);
     }
   }
-  // Stores read(group, at) for every source; READS packs of a thread are in flight.
+  // Stores read(group, at) in shared memory for every source, with READS packs in flight per thread.
   template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
     const unsigned all = positions(layout.sources);
     for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
@@ -114,7 +114,7 @@ template <int P, bool CHANNELS> struct BlockTile {
         if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
-  // Reads the inputs from `origin` on; around the tensor there is `nothing`.
+  // Reads the inputs from `origin` on; positions outside of the tensor get `nothing`.
   __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
     keep(kept, [&](unsigned group, const unsigned (&at)[3]) {
@@ -129,7 +129,7 @@ template <int P, bool CHANNELS> struct BlockTile {
       return pack;
     });
   }
-  // The first of the windows that may cover the input, which may not exist.
+  // Returns the first window that may cover an input; it may be out of range.
   __device__ __forceinline__ int first_window(const Pooling& pooling, int d, int input) const {
     return int(pooling.axis[d].by_stride.divide(input + layout.shift[d])) - layout.before[d];
   }
@@ -138,20 +138,20 @@ template <int P, bool CHANNELS> struct BlockTile {
     return unsigned(i[0]) < unsigned(axis[0].*extent) && unsigned(i[1]) < unsigned(axis[1].*extent) &&
            unsigned(i[2]) < unsigned(axis[2].*extent);
   }
-  // Planes span fewer than 2^31 elements.
+  // Returns an offset in a plane, which spans fewer than 2^31 elements.
   static __device__ __forceinline__ int offset_of(const int (&i)[3], const long long (&stride)[3]) {
     return i[0] * int(stride[0]) + i[1] * int(stride[1]) + i[2] * int(stride[2]);
   }
 };
 
-// Calls call(tile) with the packs of the tile as constants; single planes are taken as single channels are.
+// Calls call(tile) with the kind of packs as template arguments. Single planes use the code of single channels.
 template <class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
   if (layout.items == 1) return call(BlockTile<1, true>(layout));
   layout.channels ? call(BlockTile<ITEMS, true>(layout)) : call(BlockTile<ITEMS, false>(layout));
 }
 
-// Calls take(p, k) for the positions p, k-th of a window of columns of one row after another, of a box of `extents`.
-// COLUMNS: their number, 0 where it is not static.
+// Calls take(p) for the positions p of a window in a box of `extents`, in row-major order. COLUMNS: the window's number
+// of columns, 0 where it is not static.
 template <int COLUMNS, class Take>
 __device__ __forceinline__ void visit_window(int position, const int (&window)[3], const FastDivmod (&extents)[3],
                                              Take take) {
@@ -171,7 +171,7 @@ __device__ __forceinline__ void visit_window(int position, const int (&window)[3
   }
 }
 
-// Calls call(columns) with few columns as a constant, 0 for others.
+// Calls call(columns) with a small number of columns as a constant, and 0 for others.
 template <class Call> __device__ __forceinline__ void with_columns(int columns, Call call) {
   if (columns == 2) return call(Constant<2>());
   if (columns == 3) return call(Constant<3>());

@@ -1,16 +1,16 @@
-// Pooling backward (4.1.18) of maxima with a static window: see pooling/static_window.cuh.
+// These kernels compute the gradient (4.1.18) of maxima with a static window (pooling/static_window.cuh).
 //
-// Tiling: a block takes some windows of axes 1 and 2 of some planes and slides along axis 0 (the height of images); a
-// thread has a tile of windows along axis 2, of CHANNELS channels. It finds the first maximum of each window once; what
-// planes of a window have in common with those of the next one stays in registers. Threads publish the indices of their
-// maxima and what these receive in shared memory, and every input sums what the windows over it give it, in a fixed
-// order. Only windows at the rim of a block are scanned twice. Half takes two windows at once (fp16x2). Roofline bound:
-// bytes, x and dy read, dx written. An H200 issues 60 instructions for an input in the time of its bytes in float, 30
-// in half (3x3x3, stride 2); this takes 15 to 20, with registers for about 16 warps. Measured on an H200: 64x256x56x56
-// float NHWC 116 us, 94 % of the copy.
+// Tiling: a block takes windows of axes 1 and 2 and slides along axis 0 (the height of images). Each thread owns a tile
+// of windows along axis 2 with CHANNELS channels, and finds the first maximum of each window once. Maxima of planes
+// that the next window shares stay in registers. Threads publish the indices and gradients of their windows in shared
+// memory, and every input sums the gradients of the windows over it in a fixed order. Only the windows in the halo of a
+// block are scanned twice. Half processes two windows at once (fp16x2). Roofline bound: bytes, x and dy are read, dx is
+// written. In the time of an input's bytes (3x3x3, stride 2) an H200 issues 60 instructions in float and 30 in half;
+// this takes 15 to 20, at an occupancy of about 16 warps. 64x256x56x56 float NHWC takes 116 us on an H200, which is 94
+// % of a copy's throughput.
 #include "pooling/max_backward/max_backward.cuh"
 
-constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is in flight while windows are scanned
+constexpr bool AHEAD = STAGES == 1;  // whether the next step's loads are in flight while windows are scanned
 
 template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(const MaximumArguments& a) {
   using S = ThreadTile<Access>;
@@ -19,10 +19,10 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   using Group = typename S::Group;
   using Cells = typename S::Cells;
   constexpr int TILE2 = Access::TILE2, CHANNELS = Access::CHANNELS, LINES = S::LINES, COLUMNS = S::COLUMNS;
-  constexpr bool SINGLE = Access::ROWS && Access::X_PACK == 1;  // elements of rows: the next kernel starts no earlier
+  constexpr bool SINGLE = Access::ROWS && Access::X_PACK == 1;  // Single elements launch no dependents early.
   const Sliding& sliding = a.sliding;
 
-  // The block, and the tile of the thread in it.
+  // These are the indices of the block, and of the thread's tile in it.
   unsigned segment, row_part, tile_part, group, pack_of_group, tile, row, rest;
   rest = sliding.groups.divide(blockIdx.x, group);
   rest = sliding.tile_parts.divide(rest, tile_part);
@@ -38,7 +38,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
       exists && unsigned(own_row) < unsigned(sliding.block_rows) && unsigned(own_tile) < unsigned(sliding.block_tiles);
   int tile1 = int(row_part) * sliding.block_rows + own_row, tile2 = int(tile_part) * sliding.block_tiles + own_tile;
 
-  // What threads publish: double buffered; around it cells of windows that do not exist.
+  // Published cells are double buffered, and surrounded by cells of windows that do not exist.
   unsigned pitch = sliding.group_packs.divisor, line_pitch = pitch * (sliding.tiles.divisor + S::TILES - 1);
   unsigned count = sliding.block_planes * (sliding.rows.divisor + S::ROWS - 1) * line_pitch;
   Cells *const first_published = reinterpret_cast<Cells*>(shared_memory), *published = first_published;
@@ -61,7 +61,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   bool has_windows = exists && unsigned(tile1) < unsigned(sliding.output[1]);
 
   Lines<Access> lines[S0];
-  // The dy of windows: of rows one after the other, of their channels, too.
+  // The gradients dy of a thread's windows are in flight; along rows, positions and their channels are one sequence.
   constexpr int DY_COUNT = Access::ROWS ? TILE2 * CHANNELS : TILE2, DY_CHANNELS = Access::ROWS ? 1 : CHANNELS,
                 EACH = Access::ROWS ? CHANNELS : 1;
   Line<DY_CHANNELS, 0, DY_COUNT> in_flight;
@@ -167,7 +167,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
             }
         }
 
-    // What no later window reaches is written, the rest moves on.
+    // Sums that no later window reaches are written; the others move on to the next step.
     if (step >= own) {
 #pragma unroll
       for (int k = 0; k < S0; k++)

@@ -1,12 +1,11 @@
-// Gradients of maxima with a static window (max_backward.cu): how blocks share the work, and the first maxima
-// of the windows of a thread.
+// This header divides the work of max_backward.cu among blocks, and finds the first maxima of a thread's windows.
 #pragma once
 #include "pooling/static_window.cuh"
 
 static_assert(K0 >= S0 && K1 >= S1 && K2 >= S2, "every input lies in a window");
-constexpr int CARRIED = K0 - S0;  // planes of a window that the next one has, too
+constexpr int CARRIED = K0 - S0;  // planes that a window shares with the next one
 
-// NONE: no index, whatever is added to it.
+// Handles one window at a time. NONE equals no index, even after plane offsets are added to it.
 struct One {
   static constexpr int SIZE = 1;
   static constexpr int NONE = -(1 << 16);
@@ -18,7 +17,7 @@ struct One {
   static __device__ __forceinline__ Indices indices(const int (&indices)[1]) { return indices[0]; }
   static __device__ __forceinline__ Indices broadcast(int index) { return index; }
 
-  // Takes what was met where it comes first: it is larger, or NaN.
+  // Replaces the maximum by a later input that is larger or NaN.
   template <bool PROPAGATES>
   static __device__ __forceinline__ void take(Value& value, Indices& where, Value met, Indices index) {
     if constexpr (PROPAGATES) {
@@ -32,7 +31,7 @@ struct One {
     }
   }
   static __device__ __forceinline__ Indices valid(Value value, Indices where) { return value == value ? where : NONE; }
-  // Adds dy to the sums of the windows whose maximum is at an index.
+  // Adds dy to the sum if the window's maximum is at an index.
   static __device__ __forceinline__ void scatter(Indices where, int index, const COMPUTE (&dy_values)[1],
                                                  COMPUTE* const (&sums)[1]) {
     if (where == index) *sums[0] += dy_values[0];
@@ -42,7 +41,8 @@ struct One {
   }
 };
 
-// Indices are bits of half values_of, those without one NaN, so that a comparison makes two predicates.
+// Handles two windows as fp16x2. Indices are the bits of half values, with NaN for none, so that one comparison gives
+// two predicates.
 struct Two {
   static constexpr int SIZE = 2;
   static constexpr unsigned NONE = 0x7e00;
@@ -77,7 +77,7 @@ struct Two {
   static __device__ __forceinline__ Indices valid(Value value, Indices where) {
     return where | __hneu2_mask(pair_of(value), pair_of(value));
   }
-  // A sum that does not exist is null at compile time.
+  // Adds dy to the sums of the windows whose maximum is at an index. A missing sum is a compile-time null pointer.
   template <class C>
   static __device__ __forceinline__ void scatter(Indices where, int index, const C (&dy_values)[2],
                                                  C* const (&sums)[2]) {
@@ -110,15 +110,15 @@ struct Two {
 };
 
 struct Sliding : Layout {
-  unsigned items;                       // threads of a block that have something to do
-  FastDivmod group_packs, tiles, rows;  // of a block: packs of channels, tiles along axis 2, windows along axis 1
+  unsigned items;                       // threads with work per block
+  FastDivmod group_packs, tiles, rows;  // per block: vectors of channels, tiles along axis 2, windows along axis 1
   FastDivmod groups, tile_parts, row_parts, segments;  // blocks along channels, axis 2, axis 1, axis 0
-  unsigned packs;                                      // of channels in all
+  unsigned packs;                                      // total number of channel vectors
   unsigned planes, block_planes;
-  int steps, block_steps;         // along axis 0, in all and of a block
-  int block_rows, block_tiles;    // of a block: those that it writes
-  int rows_before, tiles_before;  // that it only scans: before those
-  int prefetches;                 // whether the first planes are prefetched to L2: x is larger than it
+  int steps, block_steps;         // steps along axis 0: total, and per block
+  int block_rows, block_tiles;    // rows and tiles that a block writes
+  int rows_before, tiles_before;  // halo rows and tiles in front of them, which a block only scans
+  int prefetches;                 // whether the first planes are prefetched to L2, because x exceeds L2
 };
 
 struct MaximumArguments {
@@ -130,19 +130,19 @@ struct MaximumArguments {
   int propagate;
 };
 
-constexpr int BEFORE0 = (K0 - 1) / S0;  // windows before a position's own that may cover it
+constexpr int BEFORE0 = (K0 - 1) / S0;  // earlier windows that may cover a position along axis 0
 
-constexpr int index_of(int k0, int k1, int k2) { return (k0 * K1 + k1) * K2 + k2; }  // in a window, in row-major order
+constexpr int index_of(int k0, int k1, int k2) { return (k0 * K1 + k1) * K2 + k2; }  // row-major index in a window
 
-// What a thread does: windows w, channels i of its tile, SIZE of them in a group.
+// Describes the tile of a thread: ITEMS windows and channels, in groups of SIZE.
 template <class Access> struct ThreadTile {
   using Axis1 = StaticAxis<K1, S1, P1, 1>;
   using Axis2 = typename Access::Axis2;
   static constexpr int TILE2 = Access::TILE2, CHANNELS = Access::CHANNELS, ITEMS = TILE2 * CHANNELS;
   using Group = typename std::conditional<PAIRS && ITEMS % 2 == 0, Two, One>::type;
   static constexpr int SIZE = Group::SIZE, GROUPS = ITEMS / SIZE;
-  static constexpr int LINES = Axis1::INPUTS, COLUMNS = Axis2::INPUTS;      // of inputs, of a plane
-  static constexpr int ROWS_BEFORE = -Axis1::FIRST, ROWS = Axis1::WINDOWS;  // of windows over those
+  static constexpr int LINES = Axis1::INPUTS, COLUMNS = Axis2::INPUTS;      // inputs per plane of the tile
+  static constexpr int ROWS_BEFORE = -Axis1::FIRST, ROWS = Axis1::WINDOWS;  // windows over these inputs
   static constexpr int TILES_BEFORE = (-Axis2::FIRST + TILE2 - 1) / TILE2;
   static constexpr int TILES = TILES_BEFORE + (Axis2::FIRST + Axis2::WINDOWS + TILE2 - 1) / TILE2;
 
@@ -154,7 +154,7 @@ template <class Access> struct ThreadTile {
     Cell of[GROUPS];
   };
 
-  // Column of an input, for a window of a tile and an index in it.
+  // Returns the column of an input, relative to the thread's tile, for a window of a tile and an index in the window.
   static constexpr __host__ __device__ int column(int tile, int item, int k2) {
     return (tile * TILE2 + item / CHANNELS) * S2 - P2 + k2;
   }
@@ -169,20 +169,20 @@ template <class Access> struct ThreadTile {
   }
 };
 
-// The first maxima of a tile.
+// Holds the first maxima of a tile's windows.
 template <class Access> struct Maxima {
   using Group = typename ThreadTile<Access>::Group;
   typename Group::Value value[ThreadTile<Access>::GROUPS];
   typename Group::Indices where[ThreadTile<Access>::GROUPS];
 };
 
-// Where a thread reads, and the indices of what it reads. What lies outside of x is replaced by its neighbour inside,
-// which changes no maximum; the index is that of the neighbour.
+// Computes the offsets and indices of a thread's inputs. An input outside of x is replaced by its nearest neighbour
+// inside, with that neighbour's index, which changes no maximum.
 template <class Access> struct View {
   using Axis2 = typename Access::Axis2;
   static constexpr int CHANNELS = Access::CHANNELS, PACK = Access::X_PACK, ITEMS = Axis2::COUNT * CHANNELS;
-  int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
-  int before1, before2;       // how many lines and columns of the first window lie outside
+  int line[K1], item[ITEMS];  // element offsets; a vector uses only the first
+  int before1, before2;       // rows and columns of the first window in front of x
 
   __device__ __forceinline__ View(const Sliding& sliding, int stride1, int stride2, int tile1, int tile2) {
     int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
@@ -190,12 +190,12 @@ template <class Access> struct View {
     for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * stride1;
 #pragma unroll
     for (int n = 0; n < ITEMS; n++)
-      if (packed(n))  // of a tile that exists entirely, or not at all
+      if (packed(n))  // Vectors are used where tiles exist completely or not at all.
         item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK);
       else item[n] = min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
-  // Where the pack of an item begins, and whether it is read in one access.
+  // Return the first item of an item's vector, and whether the vector is one access.
   static constexpr __host__ __device__ int first(int n) {
     return floor_divided(n + Axis2::BEGIN * CHANNELS, PACK) * PACK - Axis2::BEGIN * CHANNELS;
   }
@@ -204,12 +204,12 @@ template <class Access> struct View {
     return PACK > 1 && first(n) >= 0 && first(n) + PACK <= ITEMS && begin >= 0 &&
            begin + PACK <= Axis2::INPUTS * CHANNELS;
   }
-  // The index of an input in its line, for window `w` of the tile; that of a line in its plane.
+  // Return the index of an input in its row, for window `w` of the tile, and the index of a row in its plane.
   __device__ __forceinline__ int index(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
   __device__ __forceinline__ int index(int k1) const { return (k1 < P1 ? max(k1, before1) : k1) * K2; }
 };
 
-// The lines of a plane that the windows of a tile cover.
+// Holds the rows of a plane that the windows of a tile cover.
 template <class Access> struct Lines {
   using S = ThreadTile<Access>;
   using Axis2 = typename Access::Axis2;
@@ -217,7 +217,7 @@ template <class Access> struct Lines {
   using Where = View<Access>;
   ELEMENT item[K1][Axis2::COUNT][Access::CHANNELS];
 
-  // `plane`: where it begins, for the channels of the thread; in elements or bytes, as the view.
+  // Reads the rows. plane: offset of the plane for the thread's channels, in the unit of the view.
   template <class From> __device__ __forceinline__ void read(const From* x, int plane, const Where& view) {
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++)
@@ -257,7 +257,7 @@ template <class Access> struct Lines {
         else Group::template take<PROPAGATES>(maxima.value[g], maxima.where[g], value, where);
       }
   }
-  // A plane outside of x.
+  // Sets the maxima of a plane outside of x.
   template <bool PROPAGATES> static __device__ __forceinline__ void skip(Maxima<Access>& maxima) {
     ELEMENT nothing[2] = {element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN)),
                           element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN))};
@@ -279,12 +279,12 @@ template <class Access> struct Lines {
   }
 };
 
-// Asks L2 for what a thread reads first: its part of the planes of two steps, what windows scatter in the first one.
+// Prefetches to L2 the thread's part of the planes of two steps, and dy of the first step.
 template <class Access>
 __device__ __forceinline__ void prefetch_steps(const MaximumArguments& a, int step, bool exists, bool has_windows,
                                                int x_offset, int y_offset, int tile1, int tile2) {
   using S = ThreadTile<Access>;
-  constexpr int APART = Access::ROWS ? S::COLUMNS : 1;  // of a row in packs one address is enough
+  constexpr int APART = Access::ROWS ? S::COLUMNS : 1;  // One address per vector is enough.
   const Sliding& sliding = a.sliding;
 #pragma unroll
   for (int k = 0; k < CARRIED + 2 * S0; k++) {
