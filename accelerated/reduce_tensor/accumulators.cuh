@@ -1,4 +1,4 @@
-// What reductions accumulate: shared by the kernels of any tensor (reduce_tensor/problem.cuh) and of small ones
+// This header defines the accumulators of reductions, for any tensor (reduce_tensor/problem.cuh) and for small ones
 // (reduce_tensor/small.cu).
 #pragma once
 #include <type_traits>
@@ -6,8 +6,8 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
-constexpr unsigned NOWHERE = 0xffffffffu;                               // the index of an extremum of nothing
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements per pack
+constexpr unsigned NOWHERE = 0xffffffffu;                               // index of an extremum of no elements
 
 enum Op {
   ADD = 0,
@@ -21,7 +21,7 @@ enum Op {
   MUL_NO_ZEROS = 8
 };  // cudnnReduceTensorOp_t
 enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3, BFLOAT16 = 9 };  // cudnnDataType_t
-// That of ELEMENT, if C can have it.
+// OWN_TYPE is the type of ELEMENT, if C can have it, else -1.
 constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>       ? HALF
                          : std::is_same_v<ELEMENT, double>   ? DOUBLE
                          : std::is_same_v<ELEMENT, int8>     ? INT8
@@ -29,7 +29,7 @@ constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>       ? HALF
                          : std::is_same_v<ELEMENT, float>    ? FLOAT
                                                              : -1;
 
-// --- what is accumulated ---
+// --- accumulators ---
 
 struct Itself {
   static constexpr bool signless = false;
@@ -50,7 +50,7 @@ struct OneForZero {
   static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x == COMPUTE(0) ? COMPUTE(1) : x; }
 };
 
-// Each names, beside what it does, the number that changes nothing when it is added: nothing().
+// Each accumulator defines its neutral element as nothing().
 struct Value {
   COMPUTE value;
 };
@@ -81,8 +81,8 @@ template <class Map, bool PROPAGATE> struct Largest {
   __device__ __forceinline__ COMPUTE nothing() const { return Map::of(start().value); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { merge(state, {Map::of(x)}); }
   __device__ __forceinline__ void merge(State& state, State other) const {
-    if (!PROPAGATE) state.value = fmax(state.value, other.value);  // passes over NaN
-    // Comparisons with NaN are false: once in `state` it stays.
+    if (!PROPAGATE) state.value = fmax(state.value, other.value);  // fmax ignores NaN.
+    // Comparisons with NaN are false, so that a NaN in `state` stays.
     else if (other.value > state.value || other.value != other.value) state.value = other.value;
   }
 };
@@ -101,7 +101,7 @@ template <class Map> struct FirstLargest {
   }
 };
 
-// The result of a reduction; an average is a sum whose factor alpha the host has divided.
+// Returns the result of a reduction. For an average the host has divided alpha by the number of elements.
 template <class Reduction> __device__ __forceinline__ COMPUTE result(const Reduction&, Value state) {
   if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
   else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> ||
@@ -144,7 +144,7 @@ __device__ __forceinline__ Ranked from_lane(Ranked state, int lanes) {
     case AMAX:                              \
       EXTREMUM(run, Absolute)               \
   }
-// Extrema with their indices.
+// INDEXED(run) calls run with the accumulator of an extremum with indices.
 #define INDEXED(run)                                    \
   switch (a.op) {                                       \
     case MIN:                                           \

@@ -1,22 +1,20 @@
-// Reductions of any tensor (3.2.71).
+// These kernels reduce any tensor (3.2.71).
 //
-// Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is
-// kept; a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into
-// segments (blockIdx.y), whose partial results another launch merges, always in the same order: the same sums on every
-// run.
+// Rows: the innermost dimension of A is reduced, and `lanes` neighbouring threads share one element of C. Columns: it
+// is kept, and `lanes` threads share a pack of neighbouring elements of C. Long reductions are split into segments
+// (blockIdx.y), whose partial results another launch merges in a fixed order, so that sums are reproducible.
 //
-// Roofline: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four or eight of them in
-// flight per thread; C and the partial results are a few percent of that. An element costs 2 instructions (extrema
-// with indices 8), an access 15 more for its offset, 20 more for every dimension that is not contiguous with the
-// next. At 4.2 TB/s an H200 has 110 instructions per 16 bytes of a thread: bytes limit float, double and half;
-// instructions limit int8, half extrema with indices, and rows that do not all begin at multiples of 16 bytes.
-// Measured (H200): maxima over W of 64x256x56x56 float NCHW 51.3 us, 96 % of the copy's throughput. History:
-// docs/performance/reduce_tensor.md.
+// Roofline: bytes. Every element of A is read once, in 16-byte accesses (8 bytes for int8), with four or eight in
+// flight per thread; C and partial results are a few percent of that. An element costs 2 instructions (extrema with
+// indices 8), an access 15 more for its offset, and 20 more for every dimension that is not contiguous with the next.
+// At 4.2 TB/s an H200 issues 110 instructions per 16 bytes of a thread. Bytes limit float, double and half;
+// instructions limit int8, half extrema with indices, and unaligned rows. On an H200, maxima over W of 64x256x56x56
+// float NCHW take 51.3 us, which is 96 % of a copy's throughput. See docs/performance/reduce_tensor.md.
 #include "reduce_tensor/problem.cuh"
 
-constexpr int BATCH = 4;  // accesses of a thread that are in flight together, where each has an offset of its own
+constexpr int BATCH = 4;  // loads in flight per thread, where each needs its own offset
 
-// Where the row of pack `pack` starts in the reduction and in A; returns the pack's position in its row.
+// Sets the start of a pack's row in the reduction and in A; returns the pack's position in its row.
 __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position,
                                          long long& offset) {
   position = offset = 0;
@@ -35,11 +33,11 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
   return in_row;
 }
 
-// Packs that a thread reads before it uses the first.
+// Holds packs that a thread reads before it uses the first.
 struct Batch {
   Pack<ELEMENT, WIDTH> loaded[BATCH];
-  unsigned index[BATCH];  // of the first element
-  unsigned full = 0;      // which there are
+  unsigned index[BATCH];  // index of each pack's first element
+  unsigned full = 0;      // mask of the packs that exist
 
   __device__ __forceinline__ void read(int u, const ELEMENT* pointer) {
     loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
@@ -58,7 +56,7 @@ struct Batch {
   }
 };
 
-// Reduces elements `begin` to `end` of a pack that no single access reads; all are read before the first is used.
+// Reduces elements `begin` to `end` of a pack that is not one access; all loads precede the first use.
 template <class Reduction>
 __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typename Reduction::State* state,
                                                const ELEMENT* pointer, long long step, int begin, int end,
@@ -74,11 +72,11 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
 
 // --- rows ---
 
-struct Window {  // a pack of one row of A
+struct Window {  // It is a pack of one row of A.
   const ELEMENT* pointer;
-  int first;       // where in the row it starts: below 0 or behind the end for the outer windows of a row
-  unsigned index;  // position of its first element in the reduction
-  bool full;       // one access reads it
+  int first;       // start in the row; outer windows of a row may start below 0 or end behind it
+  unsigned index;  // position of the first element in the reduction
+  bool full;       // whether one access reads it
 };
 
 __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* source, unsigned pack) {
@@ -148,7 +146,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
 
 // --- columns ---
 
-// Offset in A and index of one position of the reduction.
+// Holds the offset in A and the index of one position of the reduction.
 __device__ __forceinline__ long long locate(const Arguments& a, unsigned which, unsigned& index) {
   long long position, offset;
   unsigned in_row = walk(a.reduced, which, position, offset);
@@ -166,7 +164,7 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
-  if (own < a.kept.packs) {  // the others of the block wait for these
+  if (own < a.kept.packs) {  // Threads without a pack wait for the others.
     unsigned located[3], count = a.kept.locate(own, located);
     const ELEMENT* source = a.a + located[2];
     const int step = a.kept.row_stride[2];
@@ -229,7 +227,7 @@ __device__ __forceinline__ void merge_partials(const Arguments& a, const Reducti
   }
 }
 
-// Where results lie is found before the wait for the segments' blocks, most of which still read.
+// Offsets of results are computed before the wait for the segments' blocks, most of which are still reading.
 template <class Reduction>
 __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
   typename Reduction::State state = reduction.start();
@@ -244,7 +242,7 @@ __device__ __forceinline__ void merge_partial_results(const Arguments& a, const 
   if (lane == 0 && output < a.outputs) conclude(a, state, located[0], located[1]);
 }
 
-// Partial results are sums, products or maxima already: what was done to the elements is not done again.
+// Partial results are sums, products or maxima, so the function of the elements is not applied again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_partial_results(const Arguments a) {
   griddepcontrol_wait_deferred();
   switch (a.op) {

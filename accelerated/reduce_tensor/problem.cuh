@@ -1,33 +1,33 @@
-// Reductions of any tensor (reduce_tensor/any.cu): arguments, results, how the threads of a block merge theirs.
+// This header holds arguments, results and block-level merging for reductions of any tensor (reduce_tensor/any.cu).
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
-constexpr int BLOCK = 256, EVEN_BATCH = 8;  // accesses of a thread that are in flight together
-// Blocks that the registers of a processor hold: with four, bfloat16 would spill.
+constexpr int BLOCK = 256, EVEN_BATCH = 8;  // loads in flight per thread
+// The registers must suffice for so many blocks per SM; with four, bfloat16 would spill.
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat16> ? 2 : 4;
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
-constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
-constexpr unsigned ACROSS = 8;             // packs of a row side by side in a tile, as in reduce_tensor/problem.py
+constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // Packs of few elements leave registers for faster code.
+constexpr unsigned ACROSS = 8;             // neighbouring packs of a row per tile, as in reduce_tensor/problem.py
 
 struct Arguments {
   const ELEMENT* a;
   void* c;
   void* indices;
   COMPUTE* workspace;   // partial results [segment][number], then their indices
-  Geometry<2> reduced;  // one reduction: (position in row-major order, or 0 without indices, offset in A)
-  Geometry<3> kept;  // C: (offset in C, number of the element, in row-major order where there are indices, offset in A)
+  Geometry<2> reduced;  // geometry of one reduction: row-major position (0 without indices) and offset in A
+  Geometry<3> kept;     // geometry of C: offset in C, number (row-major with indices), offset in A
   COMPUTE alpha, beta;
-  unsigned length;             // elements of A that one element of C reduces
+  unsigned length;             // elements of A per element of C
   unsigned outputs;            // elements of C
-  unsigned segments, segment;  // how many there are, packs of one
+  unsigned segments, segment;  // number of segments, and packs per segment
   unsigned lanes_log2;
-  int alone;  // columns: a thread has a pack of C to itself, aligned if C is
-  int tiled;  // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
+  int alone;  // columns: whether one thread computes a pack of C, which is aligned if C is
+  int tiled;  // columns: whether a block has 2 ** across_log2 packs of each of several rows; one segment
   unsigned across_log2;
   FastDivmod blocks_across;
-  int early;    // rows: dependents are launched before the reads
-  int even;     // packs of a segment of A are one step apart, full, and at multiples of 16 bytes if A is
-  int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
+  int early;    // rows: whether dependents are launched before the loads
+  int even;     // whether packs of a segment of A are equidistant, full, and aligned if A is
+  int windows;  // whether rows are unaligned; their packs are aligned, and the outer ones extend beyond the row
   int op, propagate, c_type, index_bytes;
 };
 
@@ -79,12 +79,12 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
       return blend_into<half>(a.c, offset, a, value);
     case INT8:
       return blend_into<int8>(a.c, offset, a, value);
-    case BFLOAT16:  // of gradients of a bias, whose types are one
+    case BFLOAT16:  // Only gradients of a bias use it, where A and C have one type.
       if constexpr (OWN_TYPE == BFLOAT16) return blend_into<bfloat16>(a.c, offset, a, value);
   }
 }
 
-// A pack of results side by side.
+// Writes a pack of neighbouring results.
 template <class T>
 __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
   using Results = Pack<T, WIDTH>;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void keep(const Arguments& a, Ranked state, long long
   partial_indices(a)[index] = state.index;
 }
 
-// The result of this block's segment of one element of C.
+// Writes the result of this block's segment for one element of C.
 template <class State>
 __device__ __forceinline__ void deliver(const Arguments& a, State state, long long offset, long long number) {
   if (a.segments == 1) conclude(a, state, offset, number);
@@ -181,9 +181,8 @@ __device__ __forceinline__ bool aligned(const ELEMENT* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
 }
 
-// Reduces `count` packs `step` elements apart: most reductions of packed tensors. Reads that follow each other at once,
-// with all their offsets computed before, took up to 8 % less time (H200); packs of more elements leave no registers
-// for that.
+// Reduces `count` packs `step` elements apart, which serves most reductions of packed tensors. Computing all offsets
+// before consecutive loads saves up to 8 % (H200); packs of more elements leave no registers for it.
 template <class Reduction>
 __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state,
                                             const ELEMENT* pointer, unsigned step, unsigned count, unsigned index,
@@ -227,15 +226,15 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
   }
 }
 
-// How many of the packs from `first` to `last` one of the threads that share them takes.
+// Returns the number of packs from `first` to `last` that one of the sharing threads takes.
 __device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, unsigned last) {
   return first < last ? ((last - first - 1) >> a.lanes_log2) + 1 : 0;
 }
 
 // --- rows ---
 
-// Merges the states of the threads that share an element of C. Where that lies is found again, behind the reads: what
-// is kept during them takes registers.
+// Merges the states of the threads that share an element of C. The offset of the element is computed again after the
+// loads, because keeping it would take registers.
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction& reduction, State (&state)[WIDTH],
                                             unsigned output, unsigned lane) {
@@ -250,7 +249,7 @@ __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction&
 
 // --- columns ---
 
-// The pack of C of a column of this block.
+// Returns the pack of C of a column of this block.
 __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
   if (!a.tiled) return blockIdx.x * columns + column;
   unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
@@ -259,14 +258,14 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
-// Where the states of a column lie in shared memory. Of tiles a warp writes neighbouring packs and reads neighbouring
-// rows, ACROSS packs apart: both find theirs in different banks. With packs of more elements the kernel took 4 % longer
-// for it (H200).
+// Returns the slot of a column's states in shared memory. For tiles, a warp writes neighbouring packs and reads
+// neighbouring rows, ACROSS packs apart, without bank conflicts. For packs of more elements this would take 4 % longer
+// (H200).
 __device__ __forceinline__ unsigned slot_of(const Arguments& a, unsigned column) {
   return FEW_ELEMENTS && a.tiled ? column ^ (column / 32) : column;
 }
 
-// Offset in C of element `slot` of this block's; whether there is one.
+// Sets the offset in C of this block's element `slot`; returns whether it exists.
 __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset,
                                               unsigned& number) {
   const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
@@ -277,8 +276,8 @@ __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot,
   return true;
 }
 
-// Writes what tiles of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one
-// row, at most WIDTH.
+// Writes the results of tiles: neighbouring threads take neighbouring rows, and a thread at most WIDTH elements of one
+// row.
 template <class State>
 __device__ __forceinline__ void deliver_tile(const Arguments& a, const State* tile, unsigned columns) {
   const unsigned rows = columns / ACROSS, row = threadIdx.x & (rows - 1), step = BLOCK / rows;
@@ -295,7 +294,7 @@ __device__ __forceinline__ void deliver_tile(const Arguments& a, const State* ti
     conclude(a, of, located[0] + element * a.kept.row_stride[0], located[1] + element * a.kept.row_stride[1]);
   };
   unsigned element = threadIdx.x / rows;
-  if constexpr (FEW_ELEMENTS) {  // their square roots do not wait for each other
+  if constexpr (FEW_ELEMENTS) {  // Their square roots are independent.
     State own[WIDTH];
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)

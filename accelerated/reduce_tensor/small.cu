@@ -1,15 +1,14 @@
-// Reductions of small tensors (3.2.71), so small that everything is read at once.
+// These kernels reduce small tensors (3.2.71), whose loads are all in flight at once.
 //
-// Arguments are few, a thread computes one offset, and its accesses, at most MOST_READS, lie one step apart along one
-// dimension, all in flight together. Lanes, threads that share elements of C, merge in their warp by shuffles, then
-// through shared memory, then, where a cluster shares elements of C, in its first block's. Behind the wait for
-// earlier kernels there is one straight path: offsets are computed before it, accesses that are missing hold elements
-// that change nothing, and numbers merge in pairs. Rows: lanes are neighbours, and what an access reads belongs to
-// one element of C. Columns: items (accesses side by side) are neighbours, and every element of an access belongs to
-// another element of C.
+// Arguments are few. Each thread computes one offset, and has at most MOST_READS equidistant accesses along one
+// dimension. Lanes (threads that share elements of C) merge by shuffles in their warp, then through shared memory, and
+// in clusters through the shared memory of the first block. After the wait for earlier kernels there are no branches:
+// offsets are computed before it, missing accesses hold neutral elements, and numbers merge in pairs. Rows: lanes are
+// neighbouring threads, and an access belongs to one element of C. Columns: items (neighbouring accesses) belong to
+// neighbouring threads, and each element of an access belongs to another element of C.
 //
-// Roofline: a launch (0.51 us on an H200 in a graph of many, 0.71 with one way to L2 and back); bytes and flops
-// hardly matter. Measured: 0.4 MB take 0.9 to 1.3 us, 1.3 to 1.6 with clusters. History, and what was tried:
+// Roofline: the latency of a launch (0.51 us on an H200 in a graph of many, 0.71 with a round trip to L2); bytes and
+// flops hardly matter. 0.4 MB take 0.9 to 1.3 us, and 1.3 to 1.6 us with clusters. See
 // docs/performance/reduce_tensor.md.
 #include <cstring>
 
@@ -23,8 +22,8 @@
 #ifndef PACK_BYTES
 #define PACK_BYTES 16
 #endif
-constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);                   // elements of an access
-constexpr unsigned FEW_READS = 2, MOST_READS = PACK_BYTES <= 4 ? 16 : 8;  // of a thread, as in reduce_tensor/small.py
+constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);                   // elements per access
+constexpr unsigned FEW_READS = 2, MOST_READS = PACK_BYTES <= 4 ? 16 : 8;  // per thread, as in reduce_tensor/small.py
 constexpr unsigned LOG_WARP = 5, MOST_THREADS = 1024;
 #ifdef CLUSTER_BLOCKS_WANTED
 constexpr bool CLUSTERED = true;
@@ -34,7 +33,7 @@ constexpr bool CLUSTERED = false;
 #define ACROSS_CLUSTER
 #endif
 
-// Positions of at most D dimensions, the fastest first, and their offsets in N operands.
+// Converts an index to positions of at most D dimensions, fastest first, and to offsets in N operands.
 template <int N, int D> struct Digits {
   struct {
     FastDivmod extent;
@@ -59,23 +58,23 @@ struct Arguments {
   const ELEMENT* a;
   void* c;
   unsigned lanes_log2, items_log2;
-  unsigned packs;           // of C: accesses side by side, or elements
-  unsigned shares;          // of a reduction: what its threads read first
-  unsigned accesses, step;  // of a thread: how many, and elements from one to the next
-  unsigned split, last;     // the dimension along which they lie; from which position on the last one is missing
+  unsigned packs;           // neighbouring accesses (columns) or elements (rows) of C
+  unsigned shares;          // first accesses per reduction, one per thread
+  unsigned accesses, step;  // accesses per thread, and elements from one to the next
+  unsigned split, last;     // dimension along which they lie, and the position from which the last one is missing
   Digits<1, 4> reduced;     // offsets in A
   Digits<2, 3> kept;        // offsets in A and C
   COMPUTE alpha, beta;
   int op, propagate, c_type;
-  unsigned c_step;       // columns: from one element of C to the next
-  unsigned gathered_at;  // where in shared memory a cluster gathers: so many states behind its start
+  unsigned c_step;       // columns: distance of neighbouring elements of C
+  unsigned gathered_at;  // offset of the cluster's states in shared memory, in states
 };
 
-// What a thread reads (offset in A) and where its results go.
+// Holds the offsets of a thread in A and C.
 template <bool COLUMNS> struct Share {
   unsigned lane, item, first = 0, of_c = 0;
-  unsigned count = 0;   // of accesses
-  bool exists = false;  // the element of C
+  unsigned count = 0;   // number of accesses
+  bool exists = false;  // whether the element of C exists
 
   __device__ __forceinline__ Share(const Arguments& a, unsigned rank) {
     lane = COLUMNS ? threadIdx.x >> a.items_log2 : threadIdx.x & ((1u << a.lanes_log2) - 1);
@@ -95,7 +94,7 @@ template <bool COLUMNS> struct Share {
   }
 };
 
-// Merges what lies `apart` from each other, in pairs: fewer steps that wait for each other than one after the other.
+// Merges states in pairs, `apart` from each other, which gives a shorter dependency chain than a sequence.
 template <unsigned COUNT, class Reduction>
 __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&state)[COUNT]) {
 #pragma unroll
@@ -105,13 +104,12 @@ __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&stat
   return state[0];
 }
 
-// Merges every state of an item across its lanes, of which there are as many as states or more; then the thread whose
-// lane is s has the state s.
+// Merges every state of an item across its lanes, which are at least as many as the states. Lane s then has state s.
 template <bool COLUMNS, class Reduction, unsigned STATES>
 __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction& reduction,
                                              const Share<COLUMNS>& share, Value (&state)[STATES]) {
   const unsigned low = COLUMNS ? a.items_log2 : 0,
-                 high = low + a.lanes_log2;  // the bits of a thread's number that are its lane's
+                 high = low + a.lanes_log2;  // bits [low, high) of a thread's index are its lane
   auto across = [&](unsigned lanes) {
 #pragma unroll
     for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
@@ -123,8 +121,8 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
 #pragma unroll 1
     for (unsigned bit = low; bit < min(high, LOG_WARP); bit++) across(1 << bit);
   }
-  const unsigned merged_lanes = low < LOG_WARP ? LOG_WARP - low : 0;  // logarithm
-  if (a.lanes_log2 <= merged_lanes) return state[0];                  // of several states a block has more lanes
+  const unsigned merged_lanes = low < LOG_WARP ? LOG_WARP - low : 0;  // log2 of the lanes merged in a warp
+  if (a.lanes_log2 <= merged_lanes) return state[0];                  // Several states need more lanes.
   constexpr unsigned AT_ONCE = 8;
   const unsigned parts = 1u << (a.lanes_log2 - merged_lanes);
   unsigned pitch = STATES << a.items_log2;
@@ -152,7 +150,8 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   return own;
 }
 
-// An access, in words, so that a half is not filled in by itself: what is not read holds elements that change nothing.
+// Loads an access as words, so that elements of type half are not selected one by one. A missing access holds neutral
+// elements.
 struct Access {
   using Word =
       std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
@@ -176,7 +175,7 @@ struct Access {
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = COLUMNS ? PACK : 1;
   const unsigned rank = CLUSTERED ? cluster_rank() : 0, states = STATES << a.items_log2;
-  // Of a cluster: what its blocks gave for the items, in the first one's shared memory, behind what its own lanes need.
+  // In a cluster, the first block's shared memory collects the states of all blocks, behind its own lanes' states.
   Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
   ClusterGather* gathering =
       reinterpret_cast<ClusterGather*>(gathered + CLUSTER_SIZE * states + (CLUSTER_SIZE * states & 1));
