@@ -22,6 +22,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     LSTM,
     MINMAX,
     NO_BIAS,
+    NOT_PROPAGATE,
     ONE_WAY,
     PROPAGATE,
     RECURRENT_BIAS,
@@ -138,10 +139,9 @@ class LegacyCaller(Caller):
 def judged(cudnn, handle, evidence):
     """Make the calls one after the other on shared memory, and judge each."""
 
-    def run(extended, *operations, seed=0):
-        found = attempt_chain(
-            LegacyCaller(cudnn, handle, extended), [Step(operation) for operation in operations], seed
-        )
+    def run(extended, *operations, seed=0, inputs="normal"):
+        steps = [Step(operation, inputs=inputs) for operation in operations]
+        found = attempt_chain(LegacyCaller(cudnn, handle, extended), steps, seed)
         evidence.note(found)
         if not found.passed:
             pytest.fail(f"{found.explanation()}\n{found.operation}", pytrace=False)
@@ -204,6 +204,15 @@ def test_projection_clipping_and_types(judged):
         judged(extended, *training(plain(projected=3, clip=clip, layers=1), PACKED, LENGTHS))
         judged(extended, *training(plain(cell=GRU, data_type=DOUBLE, layers=1), PACKED, LENGTHS))
         judged(extended, *training(plain(cell=GRU, data_type=HALF, layers=1), PACKED, LENGTHS))
+
+
+@shows("cudnnRNNSetClip/c08")
+@pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
+def test_clipping_of_nan(judged, nan):
+    """A NaN in the cell state becomes the lower bound of the clipping range, or stays."""
+    clip = RNNClipSpec(MINMAX, nan, -0.5, 0.25)
+    operation = forward(plain(direction=ONE_WAY, layers=1, clip=clip), PACKED, (1, 1, 1), training=False)
+    judged(False, operation, inputs={"cx": "special"})
 
 
 @shows("cudnnGetRNNTrainingReserveSize/c05")
