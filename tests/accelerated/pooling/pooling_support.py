@@ -25,6 +25,9 @@ class PlanningDevice:
         self.kernels: list[str] = []
         self.modules: set[tuple[str, Any]] = set()
 
+    def obstacle(self) -> str:
+        return ""
+
     def function(self, source: str, kernel: str, definitions: Any = ()) -> Any:
         self.kernels.append(kernel)
         self.modules.add((source, definitions))
