@@ -24,6 +24,7 @@ class Told:
     """Notes by which name it was recorded, as a launch and as a plan."""
 
     steps: tuple[Any, ...] = ()
+    operands = tuple(MULTIPLES)
     solver, scratch_bytes, template, scalars = "", 0, b"", ()
 
     def __init__(self, name: str, served: list[str]) -> None:
@@ -58,8 +59,8 @@ def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
     plain = Launch(None, structure(*pointers(len(MULTIPLES))), tuple(MULTIPLES), (1, 1, 1))
     device: Any = SimpleNamespace(tensor_map=lambda wanted, address: bytes(MAP_BYTES))
     made = kind(device, ("", ()), "kernel", plain, *arguments)
-    issue = lambda arguments, shape, stream: served.append("own")  # noqa: E731
-    made.function = SimpleNamespace(name="kernel", device=device, check=lambda *_: None, issue=issue)
+    in_shape = lambda shape: lambda arguments, stream: served.append("own")  # noqa: E731
+    made.function = SimpleNamespace(name="kernel", device=device, check=lambda *_: None, in_shape=in_shape)
     return made
 
 
