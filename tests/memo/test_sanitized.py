@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dualdnn.api.abi import exports, memo
+from dualdnn.api.abi.memo.keys import KINDS, NAMING
 
 
 def test_threads_do_not_race(tmp_path: Path) -> None:
@@ -18,7 +19,20 @@ def test_threads_do_not_race(tmp_path: Path) -> None:
         f"-DDUALDNN_{name}={number}"
         for name, number in (("NOT_INITIALIZED", 1), ("ALLOC_FAILED", 2), ("INTERNAL_ERROR", 4))
     ]
-    command = ["gcc", *statuses, "-O1", "-g", "-w", "-fsanitize=thread", str(source), "-o", str(program), "-pthread"]
+    naming = f"-DNAMING={sum(1 << KINDS[name] for name in NAMING)}u"
+    command = [
+        "gcc",
+        *statuses,
+        naming,
+        "-O1",
+        "-g",
+        "-w",
+        "-fsanitize=thread",
+        str(source),
+        "-o",
+        str(program),
+        "-pthread",
+    ]
     made = subprocess.run(command, capture_output=True, text=True)
     if "tsan" in made.stderr:
         pytest.skip("gcc has no ThreadSanitizer here")

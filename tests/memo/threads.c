@@ -27,7 +27,8 @@ static uint64_t doubled(Thread *t, uint64_t argument, uint64_t object)
         draft_effect(0, SET, 0, 1 + argument % 5);
         draft_keep(0, NULL);
     }
-    object_set(object, 1 + argument % 5);
+    static const uint64_t nothing[NAMES];
+    object_set(object, 1 + argument % 5, 0, nothing);
     asked(t, &k, outer, 0, "doubled");
     return expected;
 }
