@@ -18,7 +18,8 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 CASES = Path(__file__).parent.parent / "conformance" / "cases"
-# Mistake -> a file of cases, with its table of refusals, and an expression that chooses some of them
+CORPUS = CASES.parent / "corpus"
+# Mistake -> a file of cases, with its table of refusals and pinned operations, and an expression that chooses some of them
 NOTICED_BY = {
     "time and memory of a row swapped": ("convolution/convolution_algorithms.py", ""),
     "determinism and mathType swapped": ("convolution/convolution_algorithms.py", ""),
@@ -47,7 +48,8 @@ def status(library, mistake, file, expression):
     """How pytest ends that runs these cases until one fails; a step beyond the caller's memory ends the process."""
     command = [sys.executable, str(Path(__file__).parent / "planted_mistakes.py"), mistake]
     command += ["-p", "dualdnn.conformance.plugin", "-q", "-x", "-p", "no:cacheprovider", "-W", "ignore"]
-    files = [file, *map(str, FOLDER.glob(f"{Path(file).stem}.toml"))]
+    name = Path(file).stem
+    files = [file, *map(str, [*FOLDER.glob(f"{name}.toml"), *CORPUS.glob(f"{name}.jsonl")])]
     command += ["--subject", f"library:{library}", "--rootdir", str(CASES), "-c", os.devnull, *files, "-k", expression]
     return subprocess.run(command, cwd=CASES, capture_output=True, timeout=300).returncode
 
