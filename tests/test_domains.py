@@ -19,7 +19,6 @@ ALL = tuple(PROFILES.values())
 SELDOM = {
     "convolution": (
         "convolution.data_gradient_folded",
-        "convolution.data_gradient_small_channels",
         "convolution.depthwise",
         "convolution.filter_gradient_",
         "convolution.implicit_gemm_tma_",

@@ -17,7 +17,7 @@ from .filter_gradient.sum import parts_launch
 
 SOURCE = "convolution/bias_gradient_channels.cu"
 PACK_BYTES = 16
-THREADS = 256  # of a block
+THREADS = 256  # threads per block
 MOST_CHANNELS = 512  # as in the kernel
 BLOCKS = 2  # of a multiprocessor
 LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20  # of dy; of one whose pixels are packs

@@ -17,7 +17,7 @@ constexpr int RESULTS = GROUPS * FILTERS;  // elements of y that a lane has of a
 constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
 
 struct Arguments : Operands<ELEMENT> {
-  const int* notes;         // of the blocks of a product, which are 1 where its results are right (pack_groups.py)
+  const int* notes;         // one per block of the product: 1 if its results are right (pack_groups.py)
   int noting;               // blocks; 0: none has computed y before
   Convolution convolution;  // a gradient has that of dy with the pixels of the first residue
   Epilogue epilogue;

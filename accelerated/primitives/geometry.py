@@ -12,7 +12,7 @@ from typing import Any
 Grid = tuple[int, int, int]
 
 MAX_DIMENSIONS = 9
-THREADS = 256  # of a block of the element-by-element kernels
+THREADS = 256  # threads per block of the element-by-element kernels
 
 # Packs that a thread takes, where there are enough that each multiprocessor gets BUSY_BLOCKS blocks. A function of many
 # instructions takes more of them, so that a block runs longer than it takes to start one.

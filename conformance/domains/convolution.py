@@ -28,6 +28,7 @@ KINDS = ("normal", "positive", "ties")
 MOST_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
 MOST_FILTER = 60_000  # elements
 TILED = (8, 16, 32, 64)  # channel counts that vectors and tiles divide
+FEW = (2, 4, 8)  # channels of a group
 STRIDED = (tables.ANY_LAYOUT,)
 
 
@@ -105,6 +106,10 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     each, filters = (multiple * source.pick((1, 2, 3, source.pick(TILED), source.integer(1, 33))) for _ in range(2))
     if multiple == 1 and source.chance(15):  # depthwise
         groups, each, filters = source.channels(), 1, source.pick((1, 1, 2))
+    elif multiple == 1 and source.chance(20):  # groups of few channels, which vectors divide together
+        groups, each, filters = source.pick((4, 8, 16)), source.pick(FEW), source.pick(FEW)
+    elif multiple == 1 and source.chance(10):  # an image of few channels
+        groups, each, filters = 1, source.integer(1, 8), source.pick(TILED)
     x_dims = (source.integer(1, 3), groups * each, *spatial)
     w_dims = (groups * filters, each, *size)
     need(each * prod(size) * w_dims[0] <= MOST_FILTER)

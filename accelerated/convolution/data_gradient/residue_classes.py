@@ -155,7 +155,7 @@ class DataGradientProblem(Problem):
         dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
         algo = FORWARD[o.algo]
         if groups > 1 and algo == ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
-            algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # which may pack groups
+            algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # this algorithm may pack groups
         of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
         forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
         return self._in_packs(ResidueClass(

@@ -23,7 +23,7 @@ DIRECT = (
 LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
 PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds of a full device, each with an access to L1 and an index
 TERM_SECONDS = 4.8e-7  # between two terms of a lane, which follow each other; bounds few elements of dw with long sums
-LEAST_TERMS = 512  # of a sum that the lanes of a warp do not share
+LEAST_TERMS = 512  # terms of a sum from which on a matrix product serves few results
 FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES

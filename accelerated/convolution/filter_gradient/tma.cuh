@@ -30,7 +30,7 @@ struct Arguments {
   long long reserved;
   TensorMap row_map, column_map;
   Operand rows, columns;
-  FastDivmod depth, height, width;  // of dy
+  FastDivmod depth, height, width;  // extents of dy
   Division division;
 };
 
@@ -129,8 +129,8 @@ struct SumArguments {
   int inner_taps;
   int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
   int kept;                       // of the channels of a row, in dw
-  FastDivmod filters;             // of a group of dw, of which a group of the product may have several
-  int all_filters;                // of dw
+  FastDivmod filters;             // filters in a group of dw; a group of the product may hold several such groups
+  int all_filters;                // filters of dw
   int filter_step, channel_step, tap_step;  // of dw
 };
 

@@ -38,9 +38,9 @@ constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
 struct Arguments : Operands<ELEMENT> {  // read through the maps
-  unsigned char* workspace;             // with STATISTICS: [block of the same filters][sum, of squares][filter]; notes
-  const ELEMENT *scale, *prior_scale;   // of each filter, with FACTORS; NULL: 1
-  const ELEMENT *x_scale, *x_bias;      // of each channel, with PROLOGUE; NULL: 1 and 0
+  unsigned char* workspace;            // notes, or statistics: [block of the same filters][sum, sum of squares][filter]
+  const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
+  const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
   int x_rectified;
   int notes;  // 1: the workspace is an int for each block, which becomes 1 where no sum of it is NaN
   long long reserved[5];

@@ -14,7 +14,7 @@ from ...primitives.geometry import FastDivmod
 from ..batch import CLUSTER, BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_columns/batch_columns.cu"
-THREADS = 256  # of a block, at most
+THREADS = 256  # threads per block, at most
 LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
 MOST_LANES = 64  # of rows that have a group twice
 # Elements of a pack at most, and of a tensor from which on packs may have 8: they take twice the registers.
