@@ -16,6 +16,10 @@
 constexpr int DEPTH = (TAP_ROWS + ROW_STEP - 1) / ROW_STEP;  // rows of dy that one of x meets
 constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
 constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
+constexpr int WARPS = THREADS / 32;
+constexpr int PITCH = TAPS * CHANNELS + 1;  // numbers between the sums of two lanes in shared memory
+// Warps that add their sums at once: one where the sums of all do not fit the 48 KiB of static shared memory.
+constexpr int SLOTS = sizeof(COMPUTE) * WARPS * 32 * PITCH <= 48 << 10 ? WARPS : 1;
 
 // Axes: rows, columns. The steps are elements from one image, channel, row, column to the next.
 struct Arguments {
@@ -134,7 +138,7 @@ struct Item {
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_filter_gradient(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ COMPUTE shared[THREADS / 32][32][TAPS * CHANNELS + 1];
+  __shared__ COMPUTE shared[SLOTS][32][PITCH];
   const int packs = 1 << a.log_packs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   unsigned channel_block;
   const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
@@ -157,12 +161,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
 #pragma unroll
   for (int t = 0; t < TAPS; t++)
 #pragma unroll
-    for (int c = 0; c < CHANNELS; c++) {
-      COMPUTE sum = sums.of[t][c];
-      for (int distance = 16; distance >= packs; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-      if (lane < packs) shared[warp][lane][c * TAPS + t] = sum;
+    for (int c = 0; c < CHANNELS; c++)
+      for (int distance = 16; distance >= packs; distance /= 2)
+        sums.of[t][c] += __shfl_xor_sync(~0u, sums.of[t][c], distance);
+#pragma unroll
+  for (int turn = 0; turn < WARPS; turn += SLOTS) {
+    if (lane < packs && warp >= turn && warp < turn + SLOTS) {
+#pragma unroll
+      for (int t = 0; t < TAPS; t++)
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) {
+          COMPUTE& sum = shared[warp - turn][lane][c * TAPS + t];
+          sum = turn ? sum + sums.of[t][c] : sums.of[t][c];
+        }
     }
-  __syncthreads();
+    __syncthreads();
+  }
   COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
   for (int i = threadIdx.x; i < packs * CHANNELS * TAPS; i += THREADS) {
     const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
@@ -170,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
     if (of >= a.channels) continue;
     COMPUTE sum = shared[0][pack][element];
 #pragma unroll
-    for (int w = 1; w < THREADS / 32; w++) sum += shared[w][pack][element];
+    for (int w = 1; w < SLOTS; w++) sum += shared[w][pack][element];
     to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
   }
 }
@@ -261,7 +275,6 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
 extern "C" __global__ void __launch_bounds__((MOST_WARPS + 1) * 32, TMA_BLOCKS)
     convolution_depthwise_filter_gradient_tma(const __grid_constant__ TmaArguments a) {
   griddepcontrol_wait();
-  constexpr int PITCH = TAPS * CHANNELS + 1;  // of the sums of a lane in shared memory, where the stages were
   const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   unsigned channel_block;
   const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);

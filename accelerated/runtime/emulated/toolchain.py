@@ -14,6 +14,7 @@ from ..cache import locked, remembered
 from ..errors import DeviceUnavailable
 from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
+from .static_shared import excess
 
 HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
 SCHEDULER = ("scheduler.cpp", "warp_operations.cpp")  # sources that are linked with every module
@@ -143,6 +144,8 @@ class EmulatedToolchain:
         result = self._compile([*self.kernel_options, f"-I{folder}"], outputs)
         if result.returncode:  # A damaged precompiled header must not fail the compilation.
             result = self._compile(self.kernel_options, outputs)
+        if not result.returncode and (error := excess(output)):
+            return subprocess.CompletedProcess(result.args, 1, result.stdout, error)
         return result
 
     def _compile(self, options: list[str], outputs: list[str]) -> subprocess.CompletedProcess[str]:

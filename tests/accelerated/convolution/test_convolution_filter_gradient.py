@@ -223,7 +223,7 @@ OF_CHANNELS = {
     "channels": depthwise((2, 70, 13, 12), (3, 3), configuration="PSEUDO_HALF", formats=NHWC, beta=-2.0),
     "odd channels": depthwise((2, 9, 6, 7), (3, 2), formats=NHWC, padding=(0, 0)),
     "channels, stride": depthwise((2, 24, 12, 9), (3, 3), configuration="PSEUDO_BFLOAT16", formats=NHWC, stride=(2, 1)),
-    "channels, 7 x 7": depthwise((1, 6, 9, 9), (7, 7), formats=NHWC, padding=(3, 3), stride=(2, 2)),
+    "channels, 7 x 7": depthwise((6, 6, 9, 21), (7, 7), formats=NHWC, padding=(3, 3), stride=(2, 2)),
     "channels, wide": depthwise((2, 72, 7, 37), (3, 3), configuration="PSEUDO_HALF", formats=NHWC),
     "channels, 5 x 5": depthwise((2, 8, 9, 10), (5, 5), formats=NHWC, padding=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "one row": depthwise((5, 3, 1, 6), (1, 3), padding=(0, 1)),

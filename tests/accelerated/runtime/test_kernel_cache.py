@@ -182,6 +182,27 @@ def test_compile_error_has_the_message_the_file_and_the_definitions(folder: Path
     assert cached_files(folder) == []
 
 
+@pytest.mark.parametrize("numbers, refused", [(6144, False), (6145, True)])
+def test_more_static_shared_memory_than_a_gpu_compiler_allows_is_refused(
+    folder: Path, numbers: int, refused: bool
+) -> None:
+    """Two variables of one kernel count together. Their limit of 48 KiB holds on every architecture."""
+    source = folder / "shared.cu"
+    source.write_text(
+        f"""struct Arguments {{ float* values; }};
+extern "C" __global__ void scale(const Arguments arguments) {{
+  __shared__ float first[6144], second[{numbers}];
+  first[0] = second[{numbers} - 1] = 3, *arguments.values = first[0];
+}}"""
+    )
+    if not refused:
+        assert scale(source) == 3
+        return
+    with pytest.raises(CompileError, match="scale: 49156 bytes of static shared memory, at most 49152"):
+        scale(source)
+    assert cached_files(folder) == []
+
+
 def test_a_compiler_that_a_signal_stops_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where memory is short; the source is not refused for ever."""
     compiler_, met = folder / "compiler", folder / "met"
