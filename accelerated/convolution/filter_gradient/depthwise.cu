@@ -18,7 +18,7 @@ constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
 constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
 constexpr int WARPS = THREADS / 32;
 constexpr int PITCH = TAPS * CHANNELS + 1;  // numbers between the sums of two lanes in shared memory
-// Warps that add their sums at once: one where the sums of all do not fit the 48 KiB of static shared memory.
+// Warps that add up at once: one where the sums of all do not fit the 48 KiB of static shared memory.
 constexpr int SLOTS = sizeof(COMPUTE) * WARPS * 32 * PITCH <= 48 << 10 ? WARPS : 1;
 
 // Axes: rows, columns. The steps are elements from one image, channel, row, column to the next.
@@ -165,14 +165,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
       for (int distance = 16; distance >= packs; distance /= 2)
         sums.of[t][c] += __shfl_xor_sync(~0u, sums.of[t][c], distance);
 #pragma unroll
-  for (int turn = 0; turn < WARPS; turn += SLOTS) {
-    if (lane < packs && warp >= turn && warp < turn + SLOTS) {
+  for (int first = 0; first < WARPS; first += SLOTS) {
+    if (lane < packs && warp >= first && warp < first + SLOTS) {
 #pragma unroll
       for (int t = 0; t < TAPS; t++)
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++) {
-          COMPUTE& sum = shared[warp - turn][lane][c * TAPS + t];
-          sum = turn ? sum + sums.of[t][c] : sums.of[t][c];
+          COMPUTE& sum = shared[warp - first][lane][c * TAPS + t];
+          sum = first ? sum + sums.of[t][c] : sums.of[t][c];
         }
     }
     __syncthreads();
