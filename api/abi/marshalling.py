@@ -82,9 +82,10 @@ class Marshalling:
             if not given:
                 return None
             spec = getattr(get(c[place]), "spec", None)
-            if spec is None or (spec.data_type is not DOUBLE and not own_type):
+            data_type = getattr(spec, "data_type", None)  # A descriptor of another kind has none; the call refuses it.
+            if data_type is None or (data_type is not DOUBLE and not own_type):
                 return given[0]
-            if spec.data_type is DOUBLE:
+            if data_type is DOUBLE:
                 return ffi.cast("double *", c[index])[0]
             dtype = NUMPY_TYPES[spec.scalar_type]
             return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
@@ -117,11 +118,11 @@ class Marshalling:
         attention = names.index("attnDesc")
 
         def read(c: tuple[Any, ...]) -> Any:
-            spec = getattr(self.objects.get(c[queries]), "spec", None)
-            if not c[index] or spec is None:
+            dims = getattr(getattr(self.objects.get(c[queries]), "spec", None), "dims", None)
+            if not c[index] or not dims:
                 return () if c[index] else None
             longest = getattr(getattr(self.objects.get(c[attention]), "spec", None), "qo_longest", 0)
-            step, steps = -1 if current is None else c[current], spec.dims[0]
+            step, steps = -1 if current is None else c[current], dims[0]
             if steps > longest:
                 return ()
             if step < 0:

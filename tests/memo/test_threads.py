@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 from .conftest import EMULATED
 
+DRAWN = Path(__file__).with_name("drawn.py")
 WORK = """
 import os, threading
 import numpy as np
@@ -71,45 +76,6 @@ for i in range(3000):
 assert said_dims(kept) == [1, 2, 3, 4]
 print(most[0] <= 200, most[1] <= 500, counts()["emptied"] > 20)
 """
-FUZZ = """
-import json, random
-draw = random.Random(int(sys.argv[2]))
-kinds = ("Tensor", "Filter", "Convolution", "Activation", "Pooling")
-objects, out = [(kind, P(0)) for kind in kinds], []
-def some(kind):
-    "Mostly an object of the kind, which may be destroyed; sometimes another or none that there ever was."
-    fitting = [it for name, it in objects if name == kind] or [P(0)]
-    return draw.choice(fitting) if draw.random() < 0.9 else draw.choice([it for _, it in objects] + [P(64 * draw.randrange(1 << 30))])
-def size():
-    return draw.choice((1, 2, 3, 4, 0, -1, 5))
-def call(name, *arguments, outputs=()):
-    status = getattr(C, name)(*arguments)
-    out.append((name, status, said() if status else "", b"".join(map(bytes, outputs)).hex() if not status else ""))
-def step():
-    what, n, got, more = draw.randrange(13), Int(), ints(*[0] * 8), ints(*[0] * 8)
-    number = D()
-    if what == 0:
-        kind = draw.choice(kinds)
-        objects.append((kind, made(f"{kind}Descriptor")))
-        if len(objects) > 30:
-            objects.pop(draw.randrange(len(objects)))
-    elif what == 1:
-        kind = draw.choice(kinds)
-        call(f"cudnnDestroy{kind}Descriptor", some(kind))
-    elif what in (2, 3): call("cudnnSetTensor4dDescriptor", some("Tensor"), draw.randrange(3), draw.randrange(4), *[size() for _ in range(4)])
-    elif what == 4: call("cudnnSetFilter4dDescriptor", some("Filter"), draw.randrange(3), draw.randrange(2), *[size() for _ in range(4)])
-    elif what == 5: call("cudnnSetConvolution2dDescriptor", some("Convolution"), size(), size(), *[size() for _ in range(4)], draw.randrange(3), draw.randrange(2))
-    elif what == 6: call("cudnnSetConvolutionGroupCount", some("Convolution"), size())
-    elif what == 7: call("cudnnGetConvolutionNdForwardOutputDim", some("Convolution"), some("Tensor"), some("Filter"), 4, got, outputs=(got,))
-    elif what == 8: call("cudnnGetTensorNdDescriptor", some("Tensor"), draw.randrange(9), ref(n), ref(n), got, more if draw.random() < 0.9 else None, outputs=(got, more))
-    elif what == 12: call("cudnnGetActivationDescriptor", some("Activation"), ref(n), ref(Int.from_buffer(got)), ref(number), outputs=(n, got, number))
-    elif what == 9: call("cudnnSetActivationDescriptor", some("Activation"), draw.randrange(8), draw.randrange(3), D(draw.choice((0, -0.0, 1.5, float("nan")))))
-    elif what == 10: call("cudnnSetPooling2dDescriptor", some("Pooling"), draw.randrange(5), draw.randrange(2), *[size() for _ in range(6)])
-    else: call("cudnnGetPooling2dForwardOutputDim", some("Pooling"), some("Tensor"), *[ref(Int.from_buffer(got, 4 * i)) for i in range(4)], outputs=(got,))
-for _ in range(int(sys.argv[3])): step()
-import hashlib
-print(json.dumps([len(out), hashlib.sha256(repr(out).encode()).hexdigest(), counts()]))
-"""
 
 
 def test_threads_and_children(ran):
@@ -130,10 +96,22 @@ def test_values_are_forgotten_without_the_memo(ran):
     assert ran(limit + program, DUALDNN_MEMO="0") == "True True False False\n"
 
 
-def test_drawn_calls(ran):
-    """Valid and invalid ones on objects that live, are destroyed, or never were: with and without the memo, and with a small one."""
-    by_python = json.loads(ran(FUZZ, "5", "4000", DUALDNN_MEMO="0"))
-    by_memo = json.loads(ran(FUZZ, "5", "4000"))
-    small = json.loads(ran(FUZZ, "5", "4000", DUALDNN_MEMO_ENTRIES="20"))
-    assert by_memo[:2] == by_python[:2] == small[:2] and by_memo[0] > 3000
-    assert by_memo[2]["hits"] > 500 and small[2]["emptied"] > 50
+def test_drawn_calls(library):
+    """Valid and invalid calls on objects that live, are destroyed, or never were have the same answers with the memo, without it, and
+    with a small one. None of them is an internal error."""
+
+    def run(**variables):
+        command = [sys.executable, str(DRAWN), str(library), "2500", "1", "0", "2500"]
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-4000:]
+        *calls, last = done.stdout.splitlines()
+        return calls, json.loads(last)
+
+    (by_python, without), (by_memo, kept), (small, few) = (
+        run(DUALDNN_MEMO="0"),
+        run(),
+        run(DUALDNN_MEMO_ENTRIES="20"),
+    )
+    assert by_memo == by_python == small and without["hits"] == 0
+    assert kept["hits"] > 500 and few["emptied"] > 50
+    assert not [call for call in by_python if call.split()[2:3] == ["4"]]
