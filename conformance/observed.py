@@ -34,7 +34,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 from dualdnn.reference import ReferenceBackend, judge
 from dualdnn.reference.entries import batch_of
-from dualdnn.reference.formulas import has_formula
+from dualdnn.reference.formulas import has_samples
 
 from .programs.entries import EntriesWatch, chosen_of
 from .programs.findings import Findings, erratum, replayed
@@ -522,7 +522,7 @@ class Look:
             return False
         if name not in operation.raw or name in operation.public:
             return True
-        if not has_formula(operation):
+        if not has_samples(operation):
             return False  # Recurrent networks and attention use a form of the library's own, whatever its size.
         sizes = (i for i, p in enumerate(self.call.parameters) if p.name.lower() == f"{name}SizeInBytes".lower())
         return any(int(self.c[i]) == operation.nbytes(name) for i in sizes)

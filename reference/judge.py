@@ -104,6 +104,7 @@ def judge(
     kept: Mapping[str, Array] | None = None,
     random: bool = False,
     spots: int = 0,
+    earlier: Mapping[str, Array] | None = None,
 ) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
@@ -117,13 +118,16 @@ def judge(
 
     spots: how many elements of each output are also evaluated by formulas, to judge the exact results themselves
     (spots.py).
+
+    earlier: the operands of the calls that wrote the raw inputs, as they were before those calls. Only formulas read
+    them.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     known = {**before, **(kept or {})}
     if spots:
         from .spots import Spots  # This import is delayed, because it loads every formula.
 
-        verdict.spots = Spots(operation, known, spots)
+        verdict.spots = Spots(operation, {**(earlier or {}), **known}, spots)
     said: set[str] = set()
     of_parts: dict[str, int] = {}  # output that comes in parts -> elements
     asked = EXPECTED_ASKED.set(random)

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dualdnn.api import cudnn
+from dualdnn.api.operations.rnn import RNNClipSpec
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases.every_operation import SAMPLES
-from dualdnn.conformance.trial import attempt, prepare
+from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
+from dualdnn.conformance.trial import Step, attempt, attempt_chain, prepare
 from dualdnn.reference import engine, evaluate, formulas, implemented
 from dualdnn.reference.judge import bounds
 from dualdnn.reference.spots import sample
@@ -65,6 +67,7 @@ def changed(operation, field, **values):
     return replace(operation, **{field: replace(getattr(operation, field), **values)})
 
 
+CLIPPED = RNNClipSpec(cudnn.CUDNN_RNN_CLIP_MINMAX, cudnn.CUDNN_PROPAGATE_NAN, -0.1, 0.1)
 # A sample, and the operation that a broken reference computes in its place.
 BREAKS = {
     "PoolingForward-average": lambda o: changed(
@@ -76,6 +79,7 @@ BREAKS = {
     "LRNCrossChannelForward": lambda o: changed(o, "lrn", n=o.lrn.n + 1),
     "ReduceTensor": lambda o: changed(o, "reduction", op=cudnn.CUDNN_REDUCE_TENSOR_AVG),
     "DropoutForward": lambda o: replace(o, probability=0.9 * o.probability),
+    "RNNForward": lambda o: changed(o, "network", clip=CLIPPED),
 }
 
 
@@ -109,6 +113,31 @@ def test_a_case_notices_a_reference_that_computes_something_else(name, broken, c
     broken(operation, lambda original: lambda o, *inputs: original(BREAKS[name](o), *inputs))
     result = attempt(caller, operation)
     assert not result.passed and "the reference itself is wrong" in result.explanation()
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_chain_notices_gradients_of_another_network(which, broken, caller):
+    """The formula has the operands of the forward call, not its reserve space."""
+    steps = [Step(operation) for operation in rnn_backward.training(rnn_forward.network(projected=3))]
+    assert attempt_chain(caller, steps).passed
+    broken(steps[which].operation, lambda original: lambda o, *inputs: original(changed(o, "network", clip=CLIPPED), *inputs))  # fmt: skip
+    result = attempt_chain(caller, steps)
+    assert not result.passed and "the reference itself is wrong" in result.explanation()
+
+
+@pytest.mark.parametrize(
+    "form", [{"dropout": 0.5}, {"cell": cudnn.CUDNN_RNN_RELU}, {"layers": 1, "input_mode": cudnn.CUDNN_SKIP_INPUT}]
+)
+def test_networks_have_formulas_for_every_element(form):
+    """The samples have neither dropout, nor rectified cells, nor inputs without matrices."""
+    spec = replace(rnn_forward.network(cudnn.CUDNN_GRU, width=7, hidden=7), **form)
+    operation = rnn_forward.forward(spec, fill=0.5)
+    memory = prepare(operation, "normal", 1)
+    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    for output in operation.tensors_written:
+        value, bound = bounds(operation, output, evaluate(operation, memory)[output], memory)
+        for index in np.ndindex(*value.shape):
+            assert abs(formulas.element_of(operation, output, index, read).value - value[index]) <= bound[index] / 256
 
 
 def test_a_case_notices_an_output_that_the_reference_does_not_write(broken, caller):

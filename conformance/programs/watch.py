@@ -22,7 +22,7 @@ SUSPECTS = 8  # extra non-finite elements to evaluate
 def wants_sample(operation: Operation, spots: int) -> bool:
     """Return whether a sample of the operation is judged, instead of every element."""
     size = sum(operation.nbytes(name) for name in operation.operands if name not in operation.raw)
-    return bool(spots) and formulas.has_formula(operation) and size > SMALL
+    return bool(spots) and formulas.has_samples(operation) and size > SMALL
 
 
 class Watch:

@@ -10,22 +10,23 @@ from typing import Any
 
 from dualdnn.api.operations import Operation
 
-from . import normalization, pointwise, spatial, sums, windows
+from . import normalization, pointwise, recurrent, spatial, sums, windows
 from .elements import Elements, Found, Index, Memory, Pages, Untold
 
 MOST_READS = 1 << 16  # elements of the inputs that one element of an output may need
 FORMULAS: dict[type[Operation], Any] = {
     kind: formula
-    for module in (normalization, pointwise, spatial, sums, windows)
+    for module in (normalization, pointwise, recurrent, spatial, sums, windows)
     for kind, formula in module.FORMULAS.items()
 }
+# An element of these needs most of the call's inputs, and no rounding bound follows from their formulas.
+WHOLE = {kind for module in (recurrent,) for kind in module.FORMULAS}
 _CHAIN = "a chain of products over time, of which recorded calls of NVIDIA's library and the oracles of tests/ judge the reference"
 _SEQUENCE = (
     "a sequence of operations that have formulas, of which cases compare the reference with the steps made one by one"
 )
 # These operations have no formula; the text names what checks the reference instead.
 MISSING = {
-    **dict.fromkeys(("RNNForward", "RNNBackwardData", "RNNBackwardWeights"), _CHAIN),
     **dict.fromkeys(
         ("MultiHeadAttnForward", "MultiHeadAttnStep", "MultiHeadAttnBackwardData", "MultiHeadAttnBackwardWeights"),
         _CHAIN,
@@ -51,6 +52,11 @@ MISSING = {
 
 def has_formula(operation: Operation) -> bool:
     return type(operation) in FORMULAS
+
+
+def has_samples(operation: Operation) -> bool:
+    """Return whether a sample of the operation's elements can be judged without computing the rest."""
+    return has_formula(operation) and type(operation) not in WHOLE
 
 
 def element_of(operation: Operation, output: str, index: Index, read: Elements) -> Found:
@@ -86,4 +92,5 @@ __all__ = [
     "blended",
     "element_of",
     "has_formula",
+    "has_samples",
 ]

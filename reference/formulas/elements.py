@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
-from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.api.operations.specs import DOUBLE, TensorSpec
 
 Index = tuple[int, ...]
 Bytes = np.ndarray[Any, Any]
@@ -66,7 +66,7 @@ Memory = Mapping[str, Bytes | Pages]
 
 
 class Elements:
-    """Hold the operands of one call as they were before it.
+    """Hold the operands of one call as they were before it, and those of the earlier calls whose reserve space it reads.
 
     ``most`` bounds how many elements one output element may read. reads counts those of the current element, all_reads
     those of all elements so far.
@@ -76,11 +76,12 @@ class Elements:
         self.operation, self.memory, self.most, self.reads, self.all_reads = operation, memory, most, 0, 0
         self.remembered: dict[Any, Any] = {}  # values that several elements of an output share
         self._flat: dict[str, Any] = {}
+        self._specs: dict[str, TensorSpec] = {}  # operands that another call or no field of this one describes
 
     def __call__(self, operand: str, index: Sequence[int]) -> float:
         """Return the element at (n, c, spatial ...)."""
         self._count(1)
-        spec, flat = self.operation.tensor(operand), self._scalars(operand)
+        spec, flat = self._spec(operand), self._scalars(operand)
         length, inside = spec.vector_length, list(index)
         if length > 1:
             inside[1] //= length
@@ -93,7 +94,10 @@ class Elements:
     def box(self, operand: str, ranges: Sequence[range]) -> list[float]:
         """Return the elements at every combination of the ranges, in row-major order."""
         self._count(math.prod(map(len, ranges)))
-        spec = self.operation.tensor(operand)
+        return self._box(operand, ranges)
+
+    def _box(self, operand: str, ranges: Sequence[range]) -> list[float]:
+        spec = self._spec(operand)
         if spec.vector_length > 1:
             return [self(operand, index) for index in product(*ranges)]
         flat = self._scalars(operand)
@@ -111,6 +115,24 @@ class Elements:
         numbers: list[float] = found.astype(np.float64).ravel().tolist()
         return numbers
 
+    def whole(self, operand: str, spec: TensorSpec) -> list[float]:
+        """Return all elements of an operand in row-major order, however many. spec describes it."""
+        if operand not in self.memory:
+            raise Untold(f"the memory of {operand} is not known")
+        self._specs[operand] = spec
+        return self._box(operand, [range(extent) for extent in spec.dims])
+
+    def once(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make`` made when it was first asked for this key. It fails again where it failed."""
+        if key not in self.remembered:
+            try:
+                self.remembered[key] = make()
+            except (Untold, ArithmeticError, ValueError) as why:
+                self.remembered[key] = Untold(f"{type(why).__name__}: {why}")
+        if isinstance(self.remembered[key], Untold):
+            raise self.remembered[key]
+        return self.remembered[key]
+
     def bytes(self, operand: str) -> np.ndarray[Any, Any]:
         """Return the raw bytes of memory without a descriptor."""
         self._count(1)
@@ -124,9 +146,12 @@ class Elements:
         """Return a double parameter rounded to float, unless the operation computes in double."""
         return value if self.operation.compute_type == DOUBLE else float(np.float32(value))
 
+    def _spec(self, operand: str) -> TensorSpec:
+        return self._specs.get(operand) or self.operation.tensor(operand)
+
     def _scalars(self, operand: str) -> Any:
         if operand not in self._flat:
-            dtype = NUMPY_TYPES[self.operation.tensor(operand).scalar_type]
+            dtype = NUMPY_TYPES[self._spec(operand).scalar_type]
             memory = self.memory[operand]
             memory = memory.bytes if isinstance(memory, Pages) else memory
             self._flat[operand] = memory[: memory.size // dtype.itemsize * dtype.itemsize].view(dtype)

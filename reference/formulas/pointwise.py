@@ -193,14 +193,14 @@ def _place(number: int, dims: Index) -> Index:
     return tuple(reversed(found))
 
 
-def random_number(seed: int, call: int, number: int) -> int:
+def random_number(seed: int, call: int, number: int, sequence: int = 0) -> int:
     """Return the 32-bit random number of an element.
 
     The upper 16 bits come from one Philox sequence, the lower 16 from another (docs/dropout.md).
     """
     halves = []
-    for sequence in (0, 2**31):
-        words = _philox([number // 8, sequence, call % 2**32, call >> 32], [seed % 2**32, seed >> 32])
+    for which in (sequence, sequence + 2**31):
+        words = _philox([number // 8, which, call % 2**32, call >> 32], [seed % 2**32, seed >> 32])
         halves.append(words[number % 8 // 2] >> 16 * (number % 2) & 0xFFFF)
     return halves[0] << 16 | halves[1]
 
