@@ -44,7 +44,7 @@ clients: $(BIN)/.ready ## CuPy's cuDNN module, unmodified, on the C library
 # The interpreter that has PyTorch and PyCUDA; `make clients-gpu TORCH=python3`
 TORCH ?= $(BIN)/python
 clients-gpu: $(BIN)/.ready ## PyTorch, unmodified, on this library beside NVIDIA's, on a GPU; the table goes to build/pytorch
-	$(TORCH) examples/clients/run_pytorch.py
+	$(TORCH) examples/clients/run_pytorch.py --kernels build/kernels
 
 # The table of a full run where there is one; the standard tier launches every kernel, too.
 KERNEL_TABLE = $(firstword $(wildcard conformance-report/kernels.json) conformance-report-standard/kernels.json)

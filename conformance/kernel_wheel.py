@@ -141,6 +141,11 @@ def archive(entries: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
+def wheel_name(target: str) -> str:
+    """Return the file name of a target's wheel."""
+    return f"dualdnn_kernels_{TARGETS[target][0]}-{__version__}-py3-none-any.whl"
+
+
 def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) -> Path:
     """Write the wheel that contains an archive, and return its path.
 
@@ -156,7 +161,7 @@ def packed(data: bytes, target: str, out: Path, choices: Sequence[Path] = ()) ->
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: dualdnn build\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     files[f"{info}/RECORD"] = "".join([*(_recorded(*file) for file in files.items()), f"{info}/RECORD,,\n"]).encode()
-    path = out / f"{distribution}-{__version__}-py3-none-any.whl"
+    path = out / wheel_name(target)
     temporary = path.with_suffix(".tmp")
     with zipfile.ZipFile(temporary, "w") as wheel:  # The archive is already compressed.
         for name, content in files.items():

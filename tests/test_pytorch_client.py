@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from dualdnn.conformance import kernel_wheel
 
 FILE = Path(__file__).parent.parent / "examples" / "clients" / "run_pytorch.py"
 SPEC = importlib.util.spec_from_file_location("run_pytorch", FILE)
@@ -42,6 +45,25 @@ def test_an_error_passes_within_the_tolerance_or_twice_nvidias(theirs, ours, wro
     assert len(client.operators(Told(rows(theirs), rows(ours)))["failures"]) == wrong
 
 
+@pytest.mark.parametrize(("of_modules", "wrong"), [(0.9, 0), (1.1, 1), (float("nan"), 1)])
+def test_recurrent_networks_in_half_have_the_tolerance_of_pytorchs_own_tests(of_modules, wrong):
+    """The other samples are better than NVIDIA's."""
+    pairs = [(24.0, 4.6), *[(2.0, 3.0)] * 3]
+    theirs, ours = (
+        {"rows": [SAMPLE | {"sample": i, "error": pair[who], "of_modules_tolerance": of_modules} for i, pair in enumerate(pairs)]}
+        for who in (1, 0)
+    )  # fmt: skip
+    assert len(client.operators(Told(theirs, ours))["failures"]) == wrong
+
+
+@pytest.mark.parametrize(("worse", "wrong"), [(2, 0), (3, 1)])
+def test_an_operation_with_most_samples_worse_than_nvidias_is_wrong(worse, wrong):
+    """Each sample by itself passes."""
+    theirs = {"rows": [SAMPLE | {"sample": i, "error": 3.0} for i in range(4)]}
+    ours = {"rows": [SAMPLE | {"sample": i, "error": 4.0 if i < worse else 2.0} for i in range(4)]}
+    assert len(client.operators(Told(theirs, ours))["failures"]) == wrong
+
+
 def test_a_sample_that_only_we_refuse_is_wrong():
     refused = {"rows": [SAMPLE | {"refused": "RuntimeError"}], "left": 0}
     assert "RuntimeError" in client.operators(Told(rows(1.0), refused))["failures"][0]
@@ -66,6 +88,30 @@ def test_ways_of_training_must_agree_with_plain_steps():
         ({}, 1),
     ):
         assert len(client.modes(Told(served, ours), [])["failures"]) == wrong
+
+
+@pytest.mark.parametrize(
+    ("architecture", "installed", "status", "found"),
+    [("sm_90", [], 0, True), ("sm_86", ["sm_90a"], 0, True), ("sm_90", ["sm_90a"], 0, False),
+     ("sm_90", [], 2, False), ("sm_70", [], 0, False)],
+)  # fmt: skip
+def test_kernels_are_built_for_the_gpu_unless_a_package_has_them(
+    tmp_path, monkeypatch, architecture, installed, status, found
+):
+    def build(command):
+        _, _, _, *options = command
+        target = options[options.index("--arch") + 1]
+        if not status:
+            kernel_wheel.packed(b"archive", target, tmp_path)
+        return SimpleNamespace(returncode=status)
+
+    monkeypatch.setattr(client.subprocess, "run", build)
+    monkeypatch.setattr(client, "archives", lambda: {Path(f"{name}.zip"): 1 for name in installed})
+    monkeypatch.setenv("PYTHONPATH", "before")
+    client.add_kernels(tmp_path, architecture)
+    *added, before = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert before == "before" and len(added) == found
+    assert all(list(Path(folder).glob("dualdnn_kernels/sm_*.zip")) for folder in added)
 
 
 def test_memory_that_grows_is_wrong():

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from samples import Sample, samples
+from samples import MODULES, Sample, samples
+from torch.testing._internal.common_utils import dtype2prec_DONTUSE
 
 TOLERANCES = {
     torch.float32: (1.3e-6, 1e-5),
@@ -56,6 +57,10 @@ def judged(sample: Sample, device: str, dtype: torch.dtype, nhwc: bool) -> dict[
         far = torch.where(value == right, torch.zeros_like(far), far)  # infinities that agree
         errors[name] = float(far.nan_to_num(nan=float("inf")).max()) if far.numel() else 0.0
     worst = max(errors, key=lambda name: errors[name])
+    if sample.operation in MODULES and dtype == torch.float16:
+        # PyTorch's own tests of recurrent networks allow this absolute difference, because states are kept in half.
+        far = max(float((value - expected[name].detach().double()).abs().max()) for name, value in found.items())
+        row["of_modules_tolerance"] = far / dtype2prec_DONTUSE[dtype]
     return row | {"error": errors[worst], "where": worst, "errors": errors}
 
 
