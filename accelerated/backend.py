@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import BackendError, Operation, dlpack
 from dualdnn.api.operations.answers import Answers
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
 from .records import Record, likeness
+from .reproducible import at_level, canonical_operation, require_level
 from .runtime.device import Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.timing import Clock
 from .scalars import ValueNeeded, without_values
-from .solver import is_forcing, possible_solvers
+from .solver import is_forcing, possible_solvers, summation_order
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3  # runs of which the shortest counts, on a GPU
@@ -111,10 +113,11 @@ class AcceleratedBackend:
 
     name = "accelerated"
 
-    def __init__(self, kind: str) -> None:
-        self.device = open_device(kind)
+    def __init__(self, kind: str, reproducible: str = RUN) -> None:
+        self.device, self.reproducible = open_device(kind), reproducible
+        self.planned_on = at_level(self.device, reproducible)
         self.description = f"accelerated ({self.device.name})"
-        self.plans: dict[Operation, Plan | None] = self.device.__dict__.setdefault("plans", {})
+        self.plans: dict[Operation, Plan | None] = self.planned_on.__dict__.setdefault("plans", {})
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         return allocated(self.device, nbytes)
@@ -203,23 +206,37 @@ class AcceleratedBackend:
         return found
 
     def _planned(self, operation: Operation) -> Plan:
+        require_level(operation, self.reproducible)
         with failures():
-            return plan(operation, self.device)
+            return plan(operation, self.planned_on)
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
         """Return the names of the solvers that can serve an operation, in order of preference."""
-        return possible_solvers(operation, self.device)
+        return possible_solvers(operation, self.planned_on)
 
     def workspace_bytes(self, operation: Operation) -> int:
         with failures():  # Selecting a solver may load a kernel to query its occupancy.
-            return workspace_bytes(operation, self.device)
+            return workspace_bytes(operation, self.planned_on)
 
     def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
-        return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
+        """Return operations ordered by expected speed, above level RUN by that of their canonical operations."""
+        if self.reproducible == RUN:
+            return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
+        return sorted(operations, key=lambda o: estimated_seconds(canonical_operation(o), self.planned_on))
+
+    def in_one_order(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Return the operations that add in the order of the preferred one; all at level RUN.
+
+        A search that took another one for its time would give results that depend on the batch and the device.
+        """
+        if self.reproducible == RUN or not operations:
+            return list(operations)
+        orders = {operation: summation_order(operation, self.planned_on) for operation in operations}
+        return [o for o in operations if orders[o] == orders[self.preferred_algorithms(operations)[0]]]
 
     def graph_solvers(self, operation: Any) -> tuple[str, ...]:
         """Return the names of the solvers that the engine knob of an operation graph selects from."""
-        return () if operation.single is None else possible_solvers(operation.single.operation, self.device)
+        return () if operation.single is None else possible_solvers(operation.single.operation, self.planned_on)
 
     def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
         """Return the milliseconds of the fastest of a few runs, after a run for compiling and warming up.
@@ -227,7 +244,7 @@ class AcceleratedBackend:
         A time that was measured on such a device before is returned without a run, unless the device measures anew.
         """
         choices = None if self.device.measures_anew else self.device.choices
-        known = choices.find(operation) if choices else None
+        known = choices.find(operation, self.reproducible) if choices else None
         if known is not None:
             return known
         launch = self.prepare(operation)
@@ -239,7 +256,7 @@ class AcceleratedBackend:
             runs = 1 if self.device.kind == "emulated" else TIMED_RUNS
             milliseconds = 1e3 * min(clock.seconds(lambda: launch(operands, stream)) for _ in range(runs))
         if choices:
-            choices.keep(operation, milliseconds)
+            choices.keep(operation, milliseconds, self.reproducible)
         return milliseconds
 
     def new_stream(self) -> Stream:

@@ -17,6 +17,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 
 from . import records
 from .records import NULL, KernelStep, Record, UploadStep, Where
+from .reproducible import require_no_fallback
 from .runtime import fallbacks
 from .runtime.device import Function, LaunchShape
 from .runtime.errors import DeviceUnavailable
@@ -130,6 +131,7 @@ class BackgroundLaunch(Launch):
             self._have(self.ready_kernel)
         if self.fallback is None or (self.function is not None and aligned):
             return False
+        require_no_fallback(self.kernel, self.device)
         record.final &= self.refused or not aligned
         self.fallback.record(record, operands[: len(self.fallback.operands)])
         return True

@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, Self, TypeVar
 
-from dualdnn.api.operations import Operation, replay
+from dualdnn.api.operations import Operation, Unsupported, replay
+from dualdnn.api.operations.backend import RUN
 
 from .plans import ROOMS, AlignedPlan, Launch, Plan
+from .reproducible import Order, canonical_operation, level_of, undeclared, unreached
 from .runtime import fallbacks
 from .runtime.compiler import build_together, is_built, module
 from .runtime.device import is_only_built, only_built
@@ -46,6 +49,18 @@ class Problem:
         """Return the bytes of all operands, each counted once, which give the roofline bound."""
         return sum(self.operation.nbytes(name) for name in self.operation.operands)
 
+    @cached_property
+    def canonical(self) -> Self:
+        """Return the problem by whose size sums are divided: itself at level RUN, else that of the canonical call."""
+        if level_of(self.device) == RUN:
+            return self
+        operation = canonical_operation(self.operation)
+        return self if self.aligned and operation == self.operation else self.alike(operation)
+
+    def alike(self, operation: Any) -> Self:
+        """Return the problem of another operation on the same device, with aligned operands."""
+        return type(self)(operation, self.device)
+
 
 P = TypeVar("P", bound=Problem)
 
@@ -54,9 +69,11 @@ class Solver(Generic[P]):
     """Serve the calls of a family with certain kernels.
 
     name: ``<family>.<file stem>``, with the folder where the stem needs it; it is unique in the project.
+    fixed_order: the order of sums where it is the same for every problem; None where it is not, or not declared.
     """
 
     name = ""
+    fixed_order: Order | None = None
 
     def serves(self, problem: P) -> bool:
         """Return whether the launches of this solver compute the problem correctly, however slowly; True by default."""
@@ -73,6 +90,14 @@ class Solver(Generic[P]):
     def estimated_seconds(self, problem: P) -> float:
         """Return the estimated seconds of the launches; by default the time of the memory traffic."""
         return LAUNCH_SECONDS + problem.moved_bytes / BYTES_PER_SECOND
+
+    def summation_order(self, problem: P) -> Order | None:
+        """Return in which order the launches add; None where the solver declares none, and serves at level RUN alone.
+
+        Solvers of one room that return equal orders give equal bits. Above level RUN the order may not depend on the
+        batch: a planner that divides sums reads sizes from ``problem.canonical``.
+        """
+        return self.fixed_order
 
     def launches(self, problem: P) -> Sequence[Launch]:
         """Return the kernel launches, in order."""
@@ -109,21 +134,54 @@ class Room(Generic[P]):
 
         Raises ValueError where the required solver is unknown or cannot serve the problem, or where no solver applies.
         """
+        order = self.order(problem)
         if only is not None:
             found = next((solver for solver in self.solvers if solver.name == only), None)
-            if found is None or not found.serves(problem):
+            if found is None or not found.serves(problem) or not adds_in(order, found, problem):
                 known = ", ".join(solver.name for solver in self.solvers)
                 reason = f"is none of {known}" if found is None else "does not serve the problem"
                 raise ValueError(f"the solver {only} {reason}: {problem.operation}")
             return found
         if forced := forced_solvers():
-            found = next((s for s in self.solvers if s.name in forced and holds(s.serves, problem)), None)
+            found = next((s for s in self.serving(problem, order) if s.name in forced), None)
             if found is not None:
                 return found
+        return self._preferred(problem, order)
+
+    def preferred(self, problem: P) -> Solver[P]:
+        """Return the solver that serves a problem where none is forced."""
+        return self._preferred(problem, self.order(problem))
+
+    def _preferred(self, problem: P, order: Order | None) -> Solver[P]:
         for solver in self.solvers:
-            if holds(solver.applies, problem):
+            if holds(solver.applies, problem) and adds_in(order, solver, problem):
                 return solver
-        raise ValueError(f"no solver applies to {problem.operation}")
+        if order is None:
+            raise ValueError(f"no solver applies to {problem.operation}")
+        if found := self.serving(problem, order):
+            return found[0]
+        raise unreached(problem.operation, level_of(problem.device), order)
+
+    def serving(self, problem: P, order: Order | None) -> list[Solver[P]]:
+        """Return the solvers that serve a problem and add in an order, or in any where it is None."""
+        return [s for s in self.solvers if holds(s.serves, problem) and adds_in(order, s, problem)]
+
+    def order(self, problem: P) -> Order | None:
+        """Return the order of sums that the level of the device asks for, which is None at level RUN.
+
+        It is that of the first solver that applies to the canonical problem and declares one. Raises Unsupported where
+        no solver declares one.
+        """
+        if level_of(problem.device) == RUN:
+            return None
+        canonical = problem.canonical
+        for applies in (True, False):
+            for solver in self.solvers:
+                if holds(solver.applies if applies else solver.serves, canonical):
+                    order = solver.summation_order(canonical)
+                    if order is not None:
+                        return order
+        raise undeclared(problem.operation, level_of(problem.device))
 
     def plan(self, problem: P, only: str | None = None) -> Plan:
         """Return the plan of the solver that serves.
@@ -202,7 +260,7 @@ class Room(Generic[P]):
 
     def _taking(self, problem: P) -> list[Solver[P]]:
         """Return the solvers that serve a problem, without those that need alignment if the problem is unaligned."""
-        serving = [solver for solver in self.solvers if holds(solver.serves, problem)]
+        serving = self.serving(problem, self.order(problem))
         if problem.aligned:
             return serving
         return [solver for solver in serving if not (solver.alignment(problem) or solver.apart(problem))]
@@ -266,6 +324,11 @@ def seconds_otherwise(solver: Solver[P], problem: P) -> float:
     return other.estimated_seconds(problem)
 
 
+def adds_in(order: Order | None, solver: Solver[P], problem: P) -> bool:
+    """Return whether a solver adds in an order; None stands for any."""
+    return order is None or solver.summation_order(problem) == order
+
+
 def holds(asked: Callable[[P], bool], problem: P) -> bool:
     """Return a solver's answer about a problem.
 
@@ -298,7 +361,17 @@ def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
     if room is None:
         return ()
     problem = room.problem(operation, device)
-    return tuple(solver.name for solver in room.solvers if holds(solver.serves, problem))
+    try:
+        return tuple(solver.name for solver in room.serving(problem, room.order(problem)))
+    except Unsupported:
+        return ()
+
+
+def summation_order(operation: Operation, device: Any) -> Order | None:
+    """Return in which order the level of a device adds for an operation; None at level RUN."""
+    room = ROOMS[type(operation)]
+    order: Order | None = room.order(room.problem(operation, device))
+    return order
 
 
 def solver_names() -> tuple[str, ...]:

@@ -68,6 +68,7 @@ class CrosscheckBackend:
             "zeros",
             "operand",
             "graph_solvers",
+            "in_one_order",
             "new_stream",
             "stream",
             "finished",

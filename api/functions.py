@@ -29,7 +29,7 @@ from .descriptors import DESCRIPTORS, Descriptor
 from .document import Function, Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
-from .operations import BackendError, Operation, TensorSpec
+from .operations import BackendError, Operation, TensorSpec, Unsupported
 from .status import (
     ALLOC_FAILED,
     BAD_PARAM,
@@ -609,7 +609,9 @@ def run(call: str, handle: Handle, operation: Operation, memory: Mapping[str, An
 
 def failure(function: Function, clause: str, error: BackendError) -> CudnnError:
     """Return the error of a call that the backend could not compute; ``clause`` is its clause of
-    CUDNN_STATUS_EXECUTION_FAILED."""
+    CUDNN_STATUS_EXECUTION_FAILED. Work that the handle's backend does not serve is NOT_SUPPORTED, by its own clause."""
+    if isinstance(error, Unsupported):
+        return CudnnError(NOT_SUPPORTED, error.clause, str(error), function.name)
     api_log.log_fatal(function, str(error))
     return CudnnError(EXECUTION_FAILED, clause, str(error), function.name)
 

@@ -13,12 +13,14 @@ from . import releases
 from .enumerations import cudnnStatus_t
 from .operations import Backend, Buffer
 from .operations.answers import Answers
+from .operations.backend import LEVELS, RUN
 from .operations.buffers import checked_size
 from .operations.forks import free_in_children
 from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
 
 BACKENDS = ("reference", "accelerated", "crosscheck")
 DEVICES = ("gpu", "emulated")
+LEVEL = "dualdnnReproducible/c01"  # clause of an unknown level
 
 
 class Handle:
@@ -29,13 +31,14 @@ class Handle:
     at its end.
     """
 
-    def __init__(self, backend: Backend, release: str | None = None) -> None:
+    def __init__(self, backend: Backend, release: str | None = None, reproducible: str = RUN) -> None:
         """Create a handle of a backend.
 
         release: names the cuDNN release that its calls emulate; None means the document.
+        reproducible: is the level of reproducibility that the backend holds.
         """
         self.backend: Any = backend  # This is a Backend; each backend has additional attributes.
-        self.release = release
+        self.release, self.reproducible = release, reproducible
         self.stream: Any = None  # This is the backend's form of the stream.
         self.user_stream: Any = None  # This is the argument of cudnnSetStream.
         self.lock = free_in_children(threading.RLock())
@@ -105,11 +108,23 @@ def release_named(name: str | None) -> str | None:
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"as_release: {error}") from None
 
 
-def open_backend(backend: str | None, device: str | None) -> Any:
-    """Return the backend that ``cudnnCreate(backend=..., device=...)`` requests.
+def level_named(name: str | None) -> str:
+    """Return the level that ``cudnnCreate(reproducible=...)`` or DUALDNN_REPRODUCIBLE requests.
+
+    The default is "run". Raise BAD_PARAM if it is unknown.
+    """
+    level = name if name is not None else os.environ.get("DUALDNN_REPRODUCIBLE") or RUN
+    if not (isinstance(level, str) and level in LEVELS):
+        raise CudnnError(BAD_PARAM, LEVEL, f"reproducible is {level!r}, not one of {', '.join(LEVELS)}")
+    return level
+
+
+def open_backend(backend: str | None, device: str | None, reproducible: str = RUN) -> Any:
+    """Return the backend that ``cudnnCreate(backend=..., device=..., reproducible=...)`` requests.
 
     The backend defaults to DUALDNN_BACKEND, then to accelerated if a GPU is usable, then to reference. The device
-    defaults to DUALDNN_DEVICE, then to a GPU. Raise BAD_PARAM for an unknown value.
+    defaults to DUALDNN_DEVICE, then to a GPU. Raise BAD_PARAM for an unknown value, and for a level above "run" of the
+    reference backend, whose matrix products add in an order that NumPy chooses.
     """
     name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
     if name is not None and not (isinstance(name, str) and name in BACKENDS):
@@ -125,10 +140,13 @@ def open_backend(backend: str | None, device: str | None) -> Any:
             raise CudnnError(
                 BAD_PARAM, "cudnnStatus_t/c05", f"the reference backend has no device, {device!r} was asked for"
             )
+        if reproducible != RUN:
+            text = f"the reference backend promises {RUN!r} alone, reproducible={reproducible!r} was asked for"
+            raise CudnnError(BAD_PARAM, LEVEL, text)
         from dualdnn.reference import ReferenceBackend
 
         return ReferenceBackend()
-    accelerated = _accelerated(device)
+    accelerated = _accelerated(device, reproducible)
     if name == "accelerated":
         return accelerated
     from .crosscheck import CrosscheckBackend
@@ -136,11 +154,11 @@ def open_backend(backend: str | None, device: str | None) -> Any:
     return CrosscheckBackend(accelerated)
 
 
-def _accelerated(device: str | None) -> Any:
+def _accelerated(device: str | None, reproducible: str) -> Any:
     from dualdnn.accelerated import AcceleratedBackend, DeviceUnavailable
 
     try:
-        return AcceleratedBackend(device or "gpu")
+        return AcceleratedBackend(device or "gpu", reproducible)
     except DeviceUnavailable as error:
         instead = "" if device else "; without a GPU, in Python: cudnnCreate(..., device='emulated')"
         raise CudnnError(NOT_INITIALIZED, "cudnnCreate/c12", f"{error}{instead}") from error

@@ -7,7 +7,9 @@ import argparse
 from dualdnn import accelerated
 from dualdnn.api import cudnn, miopen
 from dualdnn.api.document import SPECIFICATION, functions
+from dualdnn.api.handle import level_named
 from dualdnn.api.miopen.document import functions as miopen_functions
+from dualdnn.api.operations.backend import LEVELS
 
 from .subjects import find_vendor_library
 
@@ -24,6 +26,7 @@ def run(_chosen: argparse.Namespace) -> int:
         "specification": SPECIFICATION,
         "functions": f"{len(present)} of {len(functions())} implemented",
         "MIOpen guide": f"{sum(hasattr(miopen, name) for name in miopen_functions())} of {len(miopen_functions())} implemented",
+        "reproducible": f"{level_named(None)} (DUALDNN_REPRODUCIBLE names another: {', '.join(LEVELS)})",
         **accelerated.facts(),
         "vendor library": vendor.name if vendor else "missing: pip install 'dualdnn[vendor]'",
     }

@@ -18,6 +18,7 @@ from ..primitives.geometry import (
     elementwise,
     prefetching_blocks,
 )
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver, serve
 
 SOURCE = "activation/activation.cu"
@@ -59,6 +60,7 @@ class ElementwiseSolver(Solver[ActivationProblem]):
     """Serve tensors of any layout, in vectors of 16 bytes where every operand allows them, else element by element."""
 
     name = "activation.elementwise"
+    fixed_order = NO_SUMS
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
         output = problem.output

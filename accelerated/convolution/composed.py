@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, TensorSpec, TransformTensor
 
 from ..plans import Launch, PlacedPlan
+from ..reproducible import Order
 from ..solver import ROOMS
 from ..transform.plan import copy, launch
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
@@ -85,8 +86,7 @@ class Inner:
         if filter_row:
             self.kernels = TMA
         elif fits or operation.algo not in IMPLICIT:
-            solvers = ROOMS[ConvolutionForward].solvers
-            found = next(s for s in solvers if s.applies(self.problem))
+            found = ROOMS[ConvolutionForward].preferred(self.problem)
             assert isinstance(found, ConvolutionSolver)
             self.solver = found
 
@@ -96,6 +96,14 @@ class Inner:
         if self.solver:
             return self.solver.kernel if isinstance(self.solver, ImplicitGemm) else None
         return kernel_of(self.problem.products[0], self.kernels)
+
+    @property
+    def summation_order(self) -> Order | None:
+        """The order in which the launches add."""
+        if self.solver:
+            return self.solver.summation_order(self.problem)
+        product = self.problem.products[0]
+        return kernel_of(product, self.kernels).summation_order(product)
 
     @property
     def used_bytes(self) -> int:

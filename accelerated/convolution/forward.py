@@ -61,6 +61,9 @@ class ConvolutionProblem(Problem):
         super().__init__(operation, device, aligned)
         self.farthest, self.groups, self.filter_row = farthest, operation.convolution.group_count, filter_row
 
+    def alike(self, operation: Convolution) -> ConvolutionProblem:
+        return ConvolutionProblem(operation, self.device, True, self.farthest, self.filter_row)
+
     @cached_property
     def epilogue(self) -> EpilogueStruct:
         return epilogue(self.operation)

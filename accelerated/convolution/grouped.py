@@ -14,6 +14,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
+from ..reproducible import Order
 from ..solver import seconds_otherwise
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import (
@@ -245,6 +246,9 @@ class Grouped(ConvolutionSolver):
             few = max(filters, channels) <= FEW
             return few and not (problem.tensor_cores and channels in TILED and not channels_last(problem.operation.x))
         return filters <= FEW_OF_ONE and self.estimated_seconds(problem) < seconds_otherwise(self, problem)
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        return Order("fma", (problem.definitions, "taps, channels"))
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return grouped_product(problem).estimated_seconds(problem.device)

@@ -11,6 +11,7 @@ from dualdnn.api.operations import ReorderFilterAndBias
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
 from .problem import WORD
 
@@ -21,6 +22,7 @@ class Int8x32Reorder(Solver[Problem]):
     """A thread for each word of four 8-bit channels; the first block has the bias."""
 
     name = "convolution.int8x32_reorder"
+    fixed_order = NO_SUMS
 
     def launches(self, problem: Problem) -> list[Launch]:
         operation: Any = problem.operation

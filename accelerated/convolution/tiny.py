@@ -9,6 +9,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
+from ..reproducible import Order
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import FARTHEST, Rates, operand_names, operation_product
 
@@ -32,6 +33,9 @@ class Tiny(ConvolutionSolver):
     def applies(self, problem: ConvolutionProblem) -> bool:
         products = prod(problem.operation.y.dims) * problem.operation.terms
         return self.serves(problem) and products <= RESIDENT * problem.device.multiprocessors
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        return Order("fma", (problem.definitions, "tiny", _lanes(problem.operation.terms)))
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return Rates.LAUNCH

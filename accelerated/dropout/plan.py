@@ -20,6 +20,7 @@ from ..primitives.geometry import (
     geometry_in_order,
     merge_in_order,
 )
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver, serve
 
 SOURCE = "dropout/dropout.cu"
@@ -89,6 +90,7 @@ class StatesSolver(Solver[DropoutProblem]):
     """Initialize the states of a generator."""
 
     name = "dropout.states"
+    fixed_order = NO_SUMS
 
     def serves(self, problem: DropoutProblem) -> bool:
         return problem.sets_states
@@ -102,6 +104,7 @@ class PackedSolver(Solver[DropoutProblem]):
     """Serve row-major tensors without gaps, in vectors of 16 bytes."""
 
     name = "dropout.packed"
+    fixed_order = NO_SUMS
 
     def serves(self, problem: DropoutProblem) -> bool:
         if problem.sets_states or not problem.aligned:
@@ -121,6 +124,7 @@ class StridedSolver(Solver[DropoutProblem]):
     """Serve tensors of any layout, element by element."""
 
     name = "dropout.strided"
+    fixed_order = NO_SUMS
 
     def serves(self, problem: DropoutProblem) -> bool:
         return not problem.sets_states
@@ -144,6 +148,7 @@ class TilesSolver(Solver[DropoutProblem]):
     """Serve tensors with contiguous channels whose pixels have one common stride."""
 
     name = "dropout.tiles"
+    fixed_order = NO_SUMS
 
     def serves(self, problem: DropoutProblem) -> bool:
         if problem.sets_states or problem.source.dims[0] > MOST_IMAGES or problem.source.dims[1] == 1:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dualdnn.api import __version__
 from dualdnn.api.operations import Operation
+from dualdnn.api.operations.backend import RUN
 
 from .cache import locked, readable_folders, writable_folder
 from .errors import DeviceUnavailable
@@ -28,9 +29,10 @@ MOST = 8192  # lines kept per device; older lines are dropped
 LINE_BYTES = 64  # upper bound of the bytes per line
 
 
-def key_of(operation: Operation) -> str:
-    """Return the hash by which lines name an operation of this release, 24 hexadecimal digits."""
-    return hashlib.sha256(f"{__version__} {operation}".encode()).hexdigest()[:24]
+def key_of(operation: Operation, level: str = RUN) -> str:
+    """Return the hash by which lines name an operation of this release at a level, 24 hexadecimal digits."""
+    named = f"{__version__} {operation}" + (f" {level}" if level != RUN else "")
+    return hashlib.sha256(named.encode()).hexdigest()[:24]
 
 
 def lines_of(text: str) -> Iterator[tuple[str, float]]:
@@ -58,13 +60,13 @@ class Choices:
                 found.update(lines_of((folder / FOLDER / self.name).read_text(encoding="utf-8")))
         return found
 
-    def find(self, operation: Operation) -> float | None:
-        """Return the milliseconds of an operation, or None where no search measured it."""
-        return self._known.get(key_of(operation))
+    def find(self, operation: Operation, level: str = RUN) -> float | None:
+        """Return the milliseconds of an operation at a level, or None where no search measured it."""
+        return self._known.get(key_of(operation, level))
 
-    def keep(self, operation: Operation, milliseconds: float) -> None:
+    def keep(self, operation: Operation, milliseconds: float, level: str = RUN) -> None:
         """Append the time of an operation to the device's file. Do nothing where no folder can be written."""
-        key = key_of(operation)
+        key = key_of(operation, level)
         self._known[key] = milliseconds
         content = f"{key} {milliseconds:.6g}"
         with contextlib.suppress(OSError, DeviceUnavailable):

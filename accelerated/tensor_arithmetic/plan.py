@@ -9,6 +9,7 @@ from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor, 
 
 from ..plans import Launch, factors, pointers, scalar_field, structure, type_definitions
 from ..primitives.geometry import THREADS, broadcast_strides, elementwise
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver, serve
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
@@ -56,6 +57,7 @@ class ElementwiseSolver(Solver[ArithmeticProblem]):
     elements."""
 
     name = "tensor_arithmetic.elementwise"
+    fixed_order = NO_SUMS
 
     def launches(self, problem: ArithmeticProblem) -> list[Launch]:
         layout, grid = elementwise(problem.dims, problem.strides, problem.width, problem.device)

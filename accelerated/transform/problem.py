@@ -13,6 +13,7 @@ from dualdnn.api.operations.transform import folding_factors, folds, unfolded_bl
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod, Grid
+from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
 
 PACK_BYTES = 16
@@ -379,6 +380,7 @@ class WalkSolver(Solver[TransformProblem]):
     """A solver of one walk. It is chosen for the first walk of a transform; each walk behind that has the solver
     preferred for it."""
 
+    fixed_order = NO_SUMS
     order: tuple[WalkSolver, ...] = ()  # all of the room, the preferred first
 
     def carries(self, problem: TransformProblem, walk: Walk) -> bool:

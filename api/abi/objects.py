@@ -214,7 +214,9 @@ def _value(value: Any) -> Any:
     """Return an object's complete state as a key, or None if it has more state than a key can hold."""
     if isinstance(value, Handle):
         backend = value.backend
-        return (backend.name, getattr(backend, "device", None), value.release) if backend.name != "crosscheck" else None
+        if backend.name == "crosscheck":
+            return None
+        return backend.name, getattr(backend, "device", None), value.release, value.reproducible
     if value.type_name not in NUMBERED:
         return None
     return type(value), value.value

@@ -115,7 +115,13 @@ Memory: TypeAlias = object
 Callback: TypeAlias = Callable[[cudnnSeverity_t, Any, cudnnDebug_t, str], None]
 FUNCTIONS: dict[str, Callable[..., Any]]
 
-def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_release: str | None = None) -> Handle:
+def cudnnCreate(
+    *,
+    backend: str | None = None,
+    device: str | None = None,
+    as_release: str | None = None,
+    reproducible: str | None = None,
+) -> Handle:
     """Return a new handle.
 
     backend: "reference", "accelerated" or "crosscheck". It defaults to DUALDNN_BACKEND, then to accelerated if a GPU is
@@ -123,7 +129,9 @@ def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_rel
     device: "gpu" or "emulated", for the accelerated backend.
     as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
     DUALDNN_AS, then to the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release.
+    reproducible: "run", "batch", "device" or "release", the level at which results are the same bits
+    (docs/reproducibility.md). It defaults to DUALDNN_REPRODUCIBLE, then to "run".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device, release or level.
     Source: 3.2.5.
     """
 

@@ -10,7 +10,7 @@ from .. import api_log
 from ..document import VERSION
 from ..enumerations import cudnnErrQueryMode_t, cudnnStatus_t
 from ..functions import FUNCTIONS, documented
-from ..handle import Handle, open_backend, release_named
+from ..handle import Handle, level_named, open_backend, release_named
 from ..operations import BackendError
 from ..status import BAD_PARAM, INTERNAL_ERROR, INVALID_VALUE, MAPPING_ERROR, CudnnError, expect
 
@@ -18,7 +18,7 @@ SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 CUDNN_VERSION = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 
 
-def cudnnCreate(*, backend=None, device=None, as_release=None):
+def cudnnCreate(*, backend=None, device=None, as_release=None, reproducible=None):
     """Return a new handle.
 
     backend: "reference", "accelerated" or "crosscheck". It defaults to DUALDNN_BACKEND, then to accelerated if a GPU is
@@ -26,11 +26,14 @@ def cudnnCreate(*, backend=None, device=None, as_release=None):
     device: "gpu" or "emulated", for the accelerated backend.
     as_release: "8.9.7" or "9.19", the NVIDIA release whose declared differences the handle emulates. It defaults to
     DUALDNN_AS, then to the document, which is "8.0.3".
-    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device or release.
+    reproducible: "run", "batch", "device" or "release", the level at which results are the same bits
+    (docs/reproducibility.md). It defaults to DUALDNN_REPRODUCIBLE, then to "run".
+    Errors: NOT_INITIALIZED without a usable GPU (c12), BAD_PARAM for an unknown backend, device, release or level.
     Source: 3.2.5.
     """
     release = release_named(as_release)
-    return Handle(open_backend(backend, device), release)
+    level = level_named(reproducible)
+    return Handle(open_backend(backend, device, level), release, level)
 
 
 FUNCTIONS["cudnnCreate"] = cudnnCreate

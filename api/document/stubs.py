@@ -45,7 +45,9 @@ Memory: TypeAlias = object
 Callback: TypeAlias = Callable[[cudnnSeverity_t, Any, cudnnDebug_t, str], None]
 FUNCTIONS: dict[str, Callable[..., Any]]
 
-def cudnnCreate(*, backend: str | None = None, device: str | None = None, as_release: str | None = None) -> Handle:
+def cudnnCreate(
+    *, backend: str | None = None, device: str | None = None, as_release: str | None = None, reproducible: str | None = None
+) -> Handle:
     {{create}}
 '''
 

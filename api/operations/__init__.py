@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         MultiHeadAttnForward,
         MultiHeadAttnStep,
     )
-    from .backend import Backend, BackendError, Buffer, Operand
+    from .backend import Backend, BackendError, Buffer, Operand, Unsupported
     from .convolution import (
         ConvolutionBackwardBias,
         ConvolutionBackwardData,
@@ -110,7 +110,7 @@ HOMES = {
         "MultiHeadAttnForward",
         "MultiHeadAttnStep",
     ),
-    "backend": ("Backend", "BackendError", "Buffer", "Operand"),
+    "backend": ("Backend", "BackendError", "Buffer", "Operand", "Unsupported"),
     "convolution": (
         "ConvolutionBackwardBias",
         "ConvolutionBackwardData",
@@ -266,6 +266,7 @@ __all__ = [
     "TransformSpec",
     "TransformTensor",
     "TransformTensorEx",
+    "Unsupported",
     "allows_tf32",
     "parse",
 ]

@@ -10,9 +10,20 @@ from .operation import Operation
 if TYPE_CHECKING:
     from .graph import OperationGraph
 
+# Levels of reproducibility that cudnnCreate(reproducible=...) takes; each includes those before it.
+LEVELS = RUN, BATCH, DEVICE, RELEASE = "run", "batch", "device", "release"
+
 
 class BackendError(Exception):
     """Report that accepted work failed while it ran (CUDNN_STATUS_EXECUTION_FAILED)."""
+
+
+class Unsupported(BackendError):
+    """Report that a backend does not serve an operation for a handle (CUDNN_STATUS_NOT_SUPPORTED, by ``clause``)."""
+
+    def __init__(self, clause: str, message: str) -> None:
+        super().__init__(message)
+        self.clause = clause
 
 
 class Operand(Protocol):

@@ -22,13 +22,14 @@ UNFINISHED: set[str] = set()
 SHARED = {
     "runtime": set(),
     "scalars": set(),
+    "reproducible": set(),
     "records": {"runtime", "scalars"},
-    "plans": {"records", "runtime", "scalars"},
+    "plans": {"records", "reproducible", "runtime", "scalars"},
     "primitives": {"plans", "records", "runtime"},
     "substitutes": {"plans", "records", "runtime"},
-    "solver": {"plans", "runtime", "substitutes"},
+    "solver": {"plans", "reproducible", "runtime", "substitutes"},
     "gemm": {"runtime", "plans", "primitives", "solver"},
-    "backend": {"plans", "records", "runtime", "scalars", "solver"},
+    "backend": {"plans", "records", "reproducible", "runtime", "scalars", "solver"},
     "__init__": {"backend", "plans", "runtime", "solver", *FAMILIES},
 }
 # A family that uses another one: (family, the other) and why.

@@ -9,6 +9,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 
 from ...plans import Launch, factors, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
 from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
 from .residue_classes import DataGradientProblem
@@ -29,15 +30,17 @@ class DataGradientDirect(Solver[DataGradientProblem]):
     def serves(self, problem: DataGradientProblem) -> bool:
         return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 or not problem.in_one_launch
 
+    def summation_order(self, problem: DataGradientProblem) -> Order:
+        o = problem.operation
+        return Order("fma", (o.dx.data_type, o.compute_type, "taps, filters in lanes", _lanes(problem)))
+
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         o = problem.operation
         return LAUNCH_SECONDS + prod(o.dx.dims) * o.terms / PRODUCTS_PER_SECOND
 
     def launches(self, problem: DataGradientProblem) -> list[Launch]:
         o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dx.dims)
-        filters, lanes = o.w.dims[0] // c.group_count, 1
-        while lanes < MOST_LANES and lanes * LANE_FILTERS < filters and 2 * lanes * elements <= FARTHEST:
-            lanes *= 2
+        filters, lanes = o.w.dims[0] // c.group_count, _lanes(problem)
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -62,3 +65,12 @@ class DataGradientDirect(Solver[DataGradientProblem]):
             SOURCE, "convolution_data_gradient_direct", type_definitions(o.dx.data_type, o)
         )
         return [Launch(function, arguments, ("w", "dy", "dx"), blocks(elements * lanes), (THREADS, 1, 1))]
+
+
+def _lanes(problem: DataGradientProblem) -> int:
+    """Return how many lanes share the output channels of an element of dx."""
+    o, lanes = problem.operation, 1
+    filters, elements = o.w.dims[0] // o.convolution.group_count, prod(o.dx.dims)
+    while lanes < MOST_LANES and lanes * LANE_FILTERS < filters and 2 * lanes * elements <= FARTHEST:
+        lanes *= 2
+    return lanes

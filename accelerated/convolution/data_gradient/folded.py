@@ -27,6 +27,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Launch, Plan, with_alignment
+from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
 from ...transform.plan import launch, spread_filter, transformed
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
@@ -147,6 +148,10 @@ class DataGradientFolded(Solver[DataGradientProblem]):
             return False
         folded = Folded(problem)
         return folded.saved_seconds > folded.moved_seconds
+
+    def summation_order(self, problem: DataGradientProblem) -> Order | None:
+        order = Folded(problem).inner.summation_order
+        return order and Order("folded", (order,))
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
         return with_alignment(Folded(problem).regions.used)

@@ -10,6 +10,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import FilterSpec, TensorSpec
 
 from ...plans import Launch
+from ...reproducible import Order
 from ...scalars import fill
 from ...solver import Solver, seconds_otherwise
 from ..composed import Inner
@@ -47,6 +48,9 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
         # Without strides it is one convolution, which has kernels of its own for common windows of one channel.
         one = prod(c.stride) == max(filters, channels) == 1 and Inner(problem.classes[0].forward, problem.device)
         return not (one and isinstance(one.solver, DepthwiseSolver))
+
+    def summation_order(self, problem: DataGradientProblem) -> Order:
+        return Order("fma", (problem.operation.dx.data_type, problem.operation.compute_type, "taps, filters"))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         return _product(problem).estimated_seconds(problem.device)

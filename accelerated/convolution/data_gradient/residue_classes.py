@@ -27,6 +27,7 @@ from dualdnn.api.operations.specs import BFLOAT16, HALF, NCHW, NHWC
 from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import ROW_BYTES, has_wgmma
+from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
@@ -196,7 +197,8 @@ class DataGradientProblem(Problem):
             product = ConvolutionProblem(forward, self.device, aligned=False, filter_row=apart).products[0]
             if any(kernel.serves(product) for kernel in TMA):
                 return found._replace(filter_row=apart)
-        if forward.terms * prod(forward.y.dims) < LEAST_MULTIPLIED:
+        images = self.canonical.operation.dx.dims[0]
+        if forward.terms * images * prod(forward.y.dims[1:]) < LEAST_MULTIPLIED:
             return found
         algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
         return found._replace(forward=replace(forward, algo=algo))
@@ -213,6 +215,10 @@ class DataGradient(Solver[DataGradientProblem]):
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
         return with_alignment(_regions(problem).used)
+
+    def summation_order(self, problem: DataGradientProblem) -> Order | None:
+        orders = [_inner(found, problem.device).summation_order for found in problem.classes if found.meets]
+        return None if None in orders else Order("classes", tuple(orders))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         device = problem.device

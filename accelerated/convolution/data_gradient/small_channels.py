@@ -14,6 +14,7 @@ from dualdnn.api.operations.specs import NHWC
 from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ROW_BYTES
+from ...reproducible import Order
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
@@ -107,6 +108,9 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
 
     def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
         return {} if "dy" in self._copies(problem) else {"dy": PACK_BYTES}
+
+    def summation_order(self, problem: DataGradientProblem) -> Order:
+        return Order("wgmma", (problem.operation.dx.scalar_type, "pixels of the window, 128 bytes of channels"))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         o = problem.operation

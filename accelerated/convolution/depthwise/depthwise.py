@@ -12,6 +12,7 @@ from dualdnn.api.operations import TensorSpec
 from ...plans import Launch, factors, pointers, type_definitions
 from ...primitives.geometry import FastDivmod, blocks
 from ...primitives.tma import MAP_BYTES, TmaLaunch, mapped_structure
+from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     PACK_BYTES,
@@ -55,6 +56,9 @@ class DepthwiseSolver(ConvolutionSolver):
     def takes(self, o: Convolution, device: Any) -> bool:
         """Return whether the kernel has the window, strides and layouts of a depthwise convolution."""
         return True
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        return Order("fma", (problem.definitions, "rows, columns", self.name))
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return Rates.LAUNCH + problem.memory_seconds

@@ -7,8 +7,9 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 
 from ...plans import Launch
+from ...reproducible import Order
 from ..forward import IMPLICIT_GEMM, ConvolutionProblem, ConvolutionSolver
-from ..implicit_gemm.products import product_launch
+from ..implicit_gemm.products import kernel_of, product_launch
 from ..implicit_gemm.simt import im2col_launch
 from ..problem import (
     AXES,
@@ -37,6 +38,12 @@ class Im2ColGemm(ConvolutionSolver):
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
         return _slice_pixels(problem) * problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        o = problem.operation
+        source = describe(o.convolution, o.x, o.w, o.y.dims)
+        product = problem.product(_slice_product(o, source, _row(o)), "workSpace")
+        return kernel_of(product).summation_order(product)
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         o = problem.operation

@@ -13,6 +13,7 @@ from dualdnn.api.operations import Im2Col
 
 from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod
+from ...reproducible import NO_SUMS
 from ...solver import Problem, Solver
 from ..implicit_gemm.simt import im2col_launch
 from ..problem import PACK_BYTES, describe
@@ -101,6 +102,7 @@ class Im2ColBlocks(Solver[Im2ColProblem]):
     """Blocks of some channels and output pixels, whose patch of the input passes through shared memory."""
 
     name = "convolution.im2col"
+    fixed_order = NO_SUMS
 
     def serves(self, problem: Im2ColProblem) -> bool:
         return problem.tile is not None
@@ -131,6 +133,7 @@ class Im2ColElements(Solver[Im2ColProblem]):
     """Any filter, also one whose patch no block could hold: a thread finds each element of a pack."""
 
     name = "convolution.im2col_elements"
+    fixed_order = NO_SUMS
 
     def launches(self, problem: Im2ColProblem) -> list[Launch]:
         o = problem.operation

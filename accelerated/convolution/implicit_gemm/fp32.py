@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctypes import c_int
 
 from ...plans import Launch, pointers, structure
+from ...reproducible import Order
 from ...runtime.device import reaches
 from ..problem import m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
@@ -53,6 +54,9 @@ class Fp32Kernel(ProductKernel):
         last = share % OCCUPANCY  # blocks that share a multiprocessor in the end
         late = UNEVEN if share < OCCUPANCY else ALONE * last * (1 - last / OCCUPANCY)
         return (share + late) / self.throughput
+
+    def summation_order(self, product: Product) -> Order:
+        return Order("fma", (product.element, dict(product.definitions)["COMPUTE"], *product.k_walk))
 
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups

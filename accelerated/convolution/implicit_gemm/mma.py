@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...plans import Launch, pointers, structure
 from ...primitives.geometry import THREADS
+from ...reproducible import Order
 from ..problem import Rates, product_fields, rounded_up
 from . import fp32
 from .product import Product, ProductKernel, tiles
@@ -34,6 +35,9 @@ class MmaKernel(ProductKernel):
     def is_preferred(self, product: Product) -> bool:
         gathered = product.element == "float" and not product.value.x_packs and fp32.suits(product)
         return product.tensor_cores and not gathered and self.n == _preferred_n(product)
+
+    def summation_order(self, product: Product) -> Order:
+        return Order("mma", (product.element, *product.k_walk))
 
     def launch(self, product: Product) -> Launch:
         value = product.value

@@ -17,6 +17,7 @@ from dualdnn.api.operations.specs import NHWC
 
 from ...plans import Launch
 from ...primitives.tma import ROW_BYTES
+from ...reproducible import Order
 from ...transform.plan import launch, padded
 from ..forward import IMPLICIT, IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
@@ -138,6 +139,10 @@ class PackNhwc(ConvolutionSolver):
         if not self.serves(problem) or problem.value.x_packs:
             return False
         return _Copies(problem.operation).repay
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        product = problem.product(_Copies(problem.operation).product)
+        return kernel_of(product).summation_order(product)
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
         return _Copies(problem.operation).nbytes

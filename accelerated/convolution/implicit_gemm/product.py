@@ -7,10 +7,12 @@ computes products; ``products.py`` has all of them in order of preference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from ...plans import Launch
+from ...reproducible import CANONICAL_IMAGES, Order
 from ..problem import PLAIN, ConvolutionStruct, EpilogueStruct, Rates
 
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
@@ -70,6 +72,18 @@ class Product:
     def element_bytes(self) -> int:
         return ELEMENT_BYTES[self.element]
 
+    @property
+    def k_walk(self) -> tuple[str, int, int]:
+        """How K is walked: its terms, channels innermost in blocks of so many."""
+        return "K", self.value.k, self.value.inner_channels.divisor
+
+    @property
+    def canonical(self) -> Product:
+        """The product for the canonical number of images, whose kernel gives the order of sums above level RUN."""
+        value = ConvolutionStruct.from_buffer_copy(self.value)
+        value.first_m, value.m = 0, CANONICAL_IMAGES * prod(output.divisor for output in value.output)
+        return replace(self, value=value)
+
 
 class ProductKernel:
     """A kernel that computes products, with tiles of one size. ``name`` is that of the solver that serves with it
@@ -84,6 +98,10 @@ class ProductKernel:
     def is_preferred(self, product: Product) -> bool:
         """Return whether the kernel serves the product and is expected to be faster than those after it."""
         raise TypeError(f"{type(self).__name__} does not define is_preferred()")
+
+    def summation_order(self, product: Product) -> Order:
+        """Return in which order the kernel adds the K of a result, which may not depend on its tiles."""
+        raise TypeError(f"{type(self).__name__} does not define summation_order()")
 
     def launch(self, product: Product) -> Launch:
         raise TypeError(f"{type(self).__name__} does not define launch()")

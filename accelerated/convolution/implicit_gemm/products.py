@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dualdnn.api.operations.backend import RUN
+
 from ...plans import Launch
+from ...reproducible import level_of, unreached
 from ...solver import forced_solvers
 from .fp32 import FP32
 from .mma import MMA
@@ -17,7 +20,16 @@ KERNELS: tuple[ProductKernel, ...] = (*TMA, *MMA, *FP32, *SIMT)
 
 def preferred_kernel(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
     """Return the kernel that is expected to compute a product first; of kernels of which none is preferred, one that
-    can."""
+    can. Above level RUN it adds in the order of the level."""
+    if (level := level_of(product.device)) != RUN:
+        order = _preferred(product.canonical, kernels).summation_order(product.canonical)
+        kernels = [k for k in kernels if k.serves(product) and k.summation_order(product) == order]
+        if not kernels:
+            raise unreached(product, level, order)
+    return _preferred(product, kernels)
+
+
+def _preferred(product: Product, kernels: Sequence[ProductKernel]) -> ProductKernel:
     found = next((kernel for kernel in kernels if kernel.is_preferred(product)), None)
     return found or next(kernel for kernel in kernels if kernel.serves(product))
 
@@ -27,7 +39,7 @@ def kernel_of(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> P
     one."""
     if forced := forced_solvers():
         found = next((kernel for kernel in kernels if kernel.name in forced and kernel.serves(product)), None)
-        if found is not None:
+        if found is not None and level_of(product.device) == RUN:
             return found
     return preferred_kernel(product, kernels)
 

@@ -7,6 +7,7 @@ from ctypes import c_int
 
 from ...plans import Launch, pointers, structure
 from ...primitives.geometry import THREADS, FastDivmod, blocks
+from ...reproducible import Order
 from ..problem import ConvolutionStruct, m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
 
@@ -42,6 +43,9 @@ class SimtKernel(ProductKernel):
         rounds = -(-count // product.device.multiprocessors)
         alone = ALONE if rounds % self.occupancy == 1 else 0.0
         return (rounds + alone) * self.n * self.m / self.throughput
+
+    def summation_order(self, product: Product) -> Order:
+        return Order("fma", (product.element, dict(product.definitions)["COMPUTE"], *product.k_walk))
 
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups

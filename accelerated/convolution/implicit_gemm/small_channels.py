@@ -16,6 +16,7 @@ from dualdnn.api.operations.specs import FLOAT
 from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import has_tma
+from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     AXES,
@@ -406,6 +407,10 @@ class SmallChannels(ConvolutionSolver):
         most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
         possible = [Geometry(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
         return min(possible, key=lambda found: found.busy_clocks).filters == self.filters
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order | None:
+        found = self._geometry(problem)
+        return Order("mma", (problem.definitions, "words", found.terms)) if found else None
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         found = self._geometry(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...plans import Launch
+from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import Rates
 from .product import ProductKernel
@@ -22,6 +23,9 @@ class ImplicitGemm(ConvolutionSolver):
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         return problem.operation.algo in IMPLICIT and problem.kernel is self.kernel and self.can_launch(problem)
+
+    def summation_order(self, problem: ConvolutionProblem) -> Order:
+        return self.kernel.summation_order(problem.products[0])
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return Rates.LAUNCH + problem.product_seconds(self.kernel)

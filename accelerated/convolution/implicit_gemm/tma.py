@@ -12,6 +12,7 @@ from ...plans import Launch, pointers
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
+from ...reproducible import Order
 from ..problem import AXES, ConvolutionStruct, Rates
 from .mma import preferred_mma
 from .product import Product, ProductKernel, TapWalk, tiles
@@ -164,6 +165,9 @@ class TmaKernel(ProductKernel):
         """Return of how many blocks each filter's results have sums, and how many filters their tiles have."""
         n_tiles, _ = self._tiles(product)
         return self.shares(product).blocks // n_tiles, n_tiles * self.n
+
+    def summation_order(self, product: Product) -> Order:
+        return Order("wgmma", (product.element, "taps of 128 bytes of channels", bool(product.prologue)))
 
     def launch(self, product: Product) -> Launch:
         device, value, groups, finish = product.device, product.value, product.groups, product.finish

@@ -8,8 +8,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ...enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
-from ...operations import BackendError, ConvolutionSpec
-from ...status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, CudnnError, expect
+from ...operations import BackendError, ConvolutionSpec, Unsupported
+from ...operations.backend import RUN
+from ...status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, CudnnError, expect
 from ...support.convolution import Problem
 
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
@@ -148,7 +149,11 @@ class Search:
                 taken.append(replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation)))
             except CudnnError as error:
                 refused.append(self._result(operation, error.status, UNMEASURED))
-        return taken, refused
+            except Unsupported:
+                refused.append(self._result(operation, NOT_SUPPORTED, UNMEASURED))
+        alike = taken if handle.reproducible == RUN else handle.backend.in_one_order(taken)
+        refused += [self._result(o, NOT_SUPPORTED, UNMEASURED) for o in taken if o not in alike]
+        return alike, refused
 
     def _result(self, operation: Any, status: cudnnStatus_t, time: float) -> Any:
         determinism = NON_DETERMINISTIC if operation.algo in self.unordered else DETERMINISTIC

@@ -1,0 +1,130 @@
+"""Defines how a level of reproducibility decides in which order a call adds.
+
+A solver declares the order of its sums as a value (``Solver.summation_order``). Above level RUN a call adds in the
+order of its canonical problem: the fastest solver that declares one gives it, for CANONICAL_IMAGES images. At level
+DEVICE planners see a canonical number of SMs. The fastest solver with this order serves, however it divides outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import TensorSpec, Unsupported
+from dualdnn.api.operations.backend import BATCH, RUN
+
+CANONICAL_IMAGES = 32  # images for which the solver is chosen that gives the order of all batches
+CANONICAL_MULTIPROCESSORS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
+EMULATED_MULTIPROCESSORS = 132  # SMs that planners see on other devices
+# Tensors whose first dimension is the batch, of operations whose sums stay within an image.
+IN_IMAGES = {
+    "ConvolutionForward": ("x", "y"),
+    "ConvolutionBiasActivationForward": ("x", "z", "y"),
+    "ConvolutionBackwardData": ("dy", "dx"),
+}
+# Operations that mix the images of a batch by their definition, which level BATCH therefore refuses.
+OVER_IMAGES = (
+    "BatchNormalizationForwardTraining",
+    "BatchNormalizationForwardTrainingEx",
+    "BatchNormalizationBackward",
+    "BatchNormalizationBackwardEx",
+)
+UNDECLARED, UNREACHED, MIXES_IMAGES = (f"dualdnnReproducible/c{number:02}" for number in (5, 6, 7))
+
+
+class Order(NamedTuple):
+    """State how the terms of a sum are added; equal orders give equal bits.
+
+    instruction: multiplies and adds. walk: which terms are added when, and to which partial sum.
+    """
+
+    instruction: str
+    walk: tuple[Hashable, ...] = ()
+
+
+NO_SUMS = Order("none")  # Each output depends on one element of each input.
+
+
+class DeviceAtLevel:
+    """Act as a device towards planners, and never let another kernel serve while one is compiled."""
+
+    compiles_in_background, waits_for_kernels = False, True
+
+    def __init__(self, device: Any, reproducible: str) -> None:
+        self.device, self.reproducible = device, reproducible
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.device, name)
+
+    @property
+    def multiprocessors(self) -> int:
+        """Return the SMs among which planners divide work: the device's at level BATCH, else the canonical number."""
+        if self.reproducible == BATCH:
+            return int(self.device.multiprocessors)
+        return CANONICAL_MULTIPROCESSORS.get(self.device.architecture, EMULATED_MULTIPROCESSORS)
+
+    def function_when_ready(self, *wanted: Any) -> Any:
+        """Return the kernel, compiled at once."""
+        return self.device.function(*wanted)
+
+    optional_function = function_when_ready
+
+
+def at_level(device: Any, reproducible: str) -> Any:
+    """Return the device as planners see it at a level: itself at level RUN, else one object for each level."""
+    if reproducible == RUN:
+        return device
+    seen = device.__dict__.setdefault("levels", {})
+    return seen.get(reproducible) or seen.setdefault(reproducible, DeviceAtLevel(device, reproducible))
+
+
+def level_of(device: Any) -> str:
+    """Return the level for which plans on a device are made."""
+    return str(getattr(device, "reproducible", RUN))
+
+
+def canonical_operation(operation: Any) -> Any:
+    """Return the operation whose solver gives the order of sums: with CANONICAL_IMAGES images that follow each other.
+
+    Operations whose sums pass over the batch, or that have no batch, are their own.
+    """
+    names = IN_IMAGES.get(type(operation).__name__, ())
+    return replace(operation, **{name: _canonical(getattr(operation, name)) for name in names}) if names else operation
+
+
+def _canonical(tensor: TensorSpec) -> TensorSpec:
+    extents = zip(tensor.storage_dims[1:], tensor.strides[1:], strict=True)
+    image = max(extent * stride for extent, stride in extents)
+    return replace(tensor, dims=(CANONICAL_IMAGES, *tensor.dims[1:]), strides=(image, *tensor.strides[1:]))
+
+
+def require_level(operation: Any, reproducible: str) -> None:
+    """Raise Unsupported for an operation that cannot hold a level by its definition."""
+    name = type(operation).__name__
+    if reproducible == BATCH and name in OVER_IMAGES:
+        raise Unsupported(
+            MIXES_IMAGES, f"reproducible is {BATCH!r}, and {name} computes each image from the statistics of all images"
+        )
+
+
+def undeclared(operation: Any, reproducible: str) -> Unsupported:
+    """Return the error for an operation none of whose solvers declares the order of its sums."""
+    name = type(operation).__name__
+    return Unsupported(
+        UNDECLARED,
+        f"reproducible is {reproducible!r}, and no solver declares the order of its sums for {name}: {operation}",
+    )
+
+
+def unreached(operation: Any, reproducible: str, order: Order) -> Unsupported:
+    """Return the error for a call that no solver can compute in the order of its level."""
+    text = f"reproducible is {reproducible!r}, and no solver that serves adds in its order, {order}: {operation}"
+    return Unsupported(UNREACHED, text)
+
+
+def require_no_fallback(kernel: str, device: Any) -> None:
+    """Raise Unsupported above level RUN, where a kernel of another order would take operands that are not aligned."""
+    if (reproducible := level_of(device)) != RUN:
+        text = f"reproducible is {reproducible!r}, and {kernel} needs operands that are aligned to 16 bytes"
+        raise Unsupported(UNREACHED, text)

@@ -1,0 +1,150 @@
+"""Levels of reproducibility: how a handle gets one, which order a call has, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import reproducible, solver
+from dualdnn.accelerated.runtime.choices import key_of
+from dualdnn.accelerated.solver import ROOMS, summation_order
+from dualdnn.api import cudnn
+from dualdnn.api.abi.objects import _value
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Forward
+from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t, cudnnStatus_t
+from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec, Unsupported
+from dualdnn.api.operations.backend import LEVELS
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
+
+CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
+FMA = cudnnMathType_t.CUDNN_FMA_MATH
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+DIRECT = Forward.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT  # which no backend has
+DESCRIBED = ConvolutionSpec(CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), 1, FMA, cudnnReorderType_t(0))
+GPU_MULTIPROCESSORS = 132
+
+
+def convolution(images: int, algo: Forward = Forward.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) -> ConvolutionForward:
+    """Return a convolution that ``convolution.tiny`` computes alone, and other solvers in a large batch."""
+    x, y = (TensorSpec.packed(FLOAT, (images, channels, 6, 6)) for channels in (16, 40))
+    return ConvolutionForward(DESCRIBED, algo, 0, 1.0, 0.0, x, FilterSpec(FLOAT, 0, (40, 16, 3, 3)), y)
+
+
+def handle(level: str):
+    return cudnn.cudnnCreate(backend="accelerated", device="emulated", reproducible=level)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Let planners divide work as among the SMs of a GPU, and forget the plans that other tests made."""
+    device = handle("run").backend.device
+    monkeypatch.setattr(device, "multiprocessors", GPU_MULTIPROCESSORS)
+    monkeypatch.setitem(device.__dict__, "levels", {})
+    monkeypatch.setitem(device.__dict__, "plans", {})
+    return device
+
+
+def image(level: str, images: int, which: int = 0) -> bytes:
+    """Return the bits of one image of a batch; image i has the same values in every batch."""
+    used, operation = handle(level), convolution(images)
+    values = [np.random.default_rng(i).standard_normal(operation.x.count // images) for i in range(images)]
+    x, w = (np.float32(of) for of in (values, np.random.default_rng(99).standard_normal(operation.w.tensor.count)))
+    y = used.zeros(operation.y.nbytes)
+    used.backend.prepare(operation)([used.to_device(x), used.to_device(w), y, None], None)
+    result = y.to_host(np.float32, (images, -1))
+    return result[which].tobytes()
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_an_image_has_the_same_bits_alone_and_in_a_batch():
+    for level in LEVELS[1:]:
+        alone = image(level, 1)
+        assert [image(level, images) == alone for images in (2, 40)] == [True, True]
+    assert image("run", 40) != image("run", 1)  # Otherwise the convolution would show nothing.
+
+
+def test_an_order_that_depends_on_the_batch_is_noticed(as_on_a_gpu, monkeypatch):
+    monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
+    assert image("batch", 40) != image("batch", 1)
+
+
+def test_planners_see_the_same_number_of_multiprocessors_on_every_gpu(as_on_a_gpu, monkeypatch):
+    seen = {level: handle(level).backend.planned_on for level in LEVELS}
+    for multiprocessors in (7, 114):
+        monkeypatch.setattr(as_on_a_gpu, "multiprocessors", multiprocessors)
+        counts = [seen[level].multiprocessors for level in LEVELS]
+        assert counts == [multiprocessors, multiprocessors, GPU_MULTIPROCESSORS, GPU_MULTIPROCESSORS]
+
+
+def test_the_environment_names_a_level(monkeypatch):
+    monkeypatch.setenv("DUALDNN_REPRODUCIBLE", "device")
+    assert cudnn.cudnnCreate(backend="accelerated", device="emulated").reproducible == "device"
+    assert handle("batch").reproducible == "batch"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"reproducible": "bits", "backend": "accelerated"}, "reproducible is 'bits', not one of run, batch, device"),
+        ({"reproducible": 1, "backend": "accelerated"}, "reproducible is 1, not one of run"),
+        ({"reproducible": "batch", "backend": "reference"}, "the reference backend promises 'run' alone"),
+    ],
+)
+def test_another_level_is_refused(arguments, words):
+    with pytest.raises(CudnnError, match=words) as refusal:
+        cudnn.cudnnCreate(**arguments)
+    assert (refusal.value.status, refusal.value.clause) == (BAD_PARAM, "dualdnnReproducible/c01")
+
+
+def test_a_solver_that_declares_no_order_is_refused():
+    operation = convolution(2, Forward.CUDNN_CONVOLUTION_FWD_ALGO_FFT)
+    assert handle("run").backend.workspace_bytes(operation) > 0
+    with pytest.raises(Unsupported, match="no solver declares the order of its sums for ConvolutionForward") as refusal:
+        handle("batch").backend.workspace_bytes(operation)
+    assert refusal.value.clause == "dualdnnReproducible/c05"
+    assert handle("batch").backend.solvers(operation) == ()
+
+
+def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu):
+    for level in ("batch", "device"):
+        backend = handle(level).backend
+        for images in (1, 40):
+            operation = convolution(images)
+            room = ROOMS[ConvolutionForward]
+            problem = room.problem(operation, backend.planned_on)
+            order = summation_order(operation, backend.planned_on)
+            named = [each for each in room.solvers if each.name in backend.solvers(operation)]
+            assert len(named) > 1
+            assert {each.summation_order(problem) for each in named} == {order}
+
+
+def test_an_order_that_no_solver_reaches_is_refused(as_on_a_gpu, monkeypatch):
+    backend = handle("batch").backend
+    changed = reproducible.Order("abacus")
+    monkeypatch.setattr(solver.Room, "order", lambda *_: changed)
+    with pytest.raises(Unsupported, match="no solver that serves adds in its order") as refusal:
+        backend.prepare(convolution(3))
+    assert refusal.value.clause == "dualdnnReproducible/c06"
+
+
+@pytest.mark.parametrize("level, statuses", [("run", {SUCCESS}), ("batch", {SUCCESS, NOT_SUPPORTED})])
+def test_a_search_reports_algorithms_of_one_order_alone(level, statuses):
+    problem, used = convolution(2), handle(level)
+    x, y = (cudnn.cudnnCreateTensorDescriptor() for _ in range(2))
+    for descriptor, spec in ((x, problem.x), (y, problem.y)):
+        cudnn.cudnnSetTensor4dDescriptor(descriptor, 0, 0, *spec.dims)
+    w, described = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateConvolutionDescriptor()
+    cudnn.cudnnSetFilter4dDescriptor(w, 0, 0, *problem.w.dims)
+    cudnn.cudnnSetConvolution2dDescriptor(described, 1, 1, 1, 1, 1, 1, CORRELATION, FLOAT)
+    cudnn.cudnnSetConvolutionMathType(described, FMA)
+    for search in (cudnn.cudnnGetConvolutionForwardAlgorithm_v7, cudnn.cudnnFindConvolutionForwardAlgorithm):
+        found = [each for each in search(used, x, w, described, y, 8).perfResults if each.algo != DIRECT]
+        assert {each.status for each in found} == statuses
+        served = [replace(problem, algo=each.algo) for each in found if each.status == SUCCESS]
+        assert len(served) > 1
+        assert len({summation_order(each, used.backend.planned_on) for each in served}) == 1
+
+
+def test_times_of_searches_and_answers_of_c_belong_to_a_level():
+    assert key_of(convolution(1)) == key_of(convolution(1), "run") != key_of(convolution(1), "batch")
+    assert len({_value(handle(level)) for level in LEVELS}) == len(LEVELS)
