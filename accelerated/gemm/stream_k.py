@@ -15,12 +15,14 @@ class DivisionStruct(ctypes.Structure):
     _fields_ = (
         ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
         ("parts", c_uint), ("share", c_uint), ("longer_parts", c_uint), ("rest_share", c_uint), ("longer", c_uint),
+        ("unsplit", c_uint), ("blocks", c_uint), ("k_blocks", c_uint),
     )  # fmt: skip
 
 
 class Shares(NamedTuple):
     """How blocks share the K-blocks of each of some tiles: ``parts`` blocks of each have ``share`` of them, the first
-    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles."""
+    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles. ``unsplit`` tiles before these have
+    one block each, of ``lone`` blocks in turn."""
 
     tiles: int
     parts: int
@@ -28,6 +30,9 @@ class Shares(NamedTuple):
     longer_parts: int
     rest: int
     further: int
+    unsplit: int = 0
+    lone: int = 0
+    k_blocks: int = 0  # of a tile, where some are unsplit
 
     @classmethod
     def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
@@ -39,14 +44,25 @@ class Shares(NamedTuple):
             return cls(tiles, parts, share, 0, rest, further)
         return cls(tiles, parts, k_blocks // parts, k_blocks % parts, 0, 0)
 
+    @classmethod
+    def with_unsplit(cls, unsplit: int, tiles: int, k_blocks: int, blocks: int) -> Shares:
+        """Return shares of about ``blocks`` blocks that have ``unsplit`` of the tiles alone and share the others."""
+        others = cls.of(tiles - unsplit, k_blocks, blocks) if tiles > unsplit else cls(0, 0, 0, 0, 0, 0)
+        return others._replace(unsplit=unsplit, lone=min(blocks, unsplit), k_blocks=k_blocks)
+
     @property
     def blocks(self) -> int:
+        return max(self.lone, self.sharing)
+
+    @property
+    def sharing(self) -> int:
+        """Blocks that share tiles."""
         return self.parts * self.tiles + self.further
 
     @property
     def slots(self) -> int:
         """Sums of tiles that the blocks store."""
-        return self.blocks + (self.tiles - 1 if self.further else 0)
+        return self.sharing + (self.tiles - 1 if self.further else 0)
 
     @property
     def most_k_blocks(self) -> int:
@@ -58,6 +74,6 @@ class Shares(NamedTuple):
         rest = divmod(self.tiles * self.rest, self.further) if self.further else (0, 0)
         return DivisionStruct(
             FastDivmod.of(max(self.rest, 1)), FastDivmod.of(row_tiles),
-            FastDivmod.of(column_tiles), FastDivmod.of(self.tiles),
-            self.parts, self.share, self.longer_parts, *rest,
+            FastDivmod.of(column_tiles), FastDivmod.of(max(self.tiles, 1)),
+            self.parts, self.share, self.longer_parts, *rest, self.unsplit, self.lone, self.k_blocks,
         )  # fmt: skip

@@ -53,5 +53,5 @@ class PrologueProduct(Product):
         where["partial"] = At("workSpace", self.regions.partial)
         return [
             ComposedLaunch(launch, tuple(where[name] for name in launch.operands))
-            for launch in (self._product_launch(), self._sum_launch())
+            for launch in self._product_launches()
         ]

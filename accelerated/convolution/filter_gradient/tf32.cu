@@ -10,17 +10,18 @@
 // 3x3, an H100: 670 us, 353 T/s, and 151 us for the copy of dy.
 #include "convolution/filter_gradient/tma.cuh"
 
-template <int ROW_BOXES, int COLUMNS, int STAGES>
-struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * ROW_BYTES> {
-  using Pipeline = TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * ROW_BYTES>;
+template <int ROW_BOXES, int COLUMN_COUNT, int STAGES>
+struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT * ROW_BYTES>;
   static constexpr int WARPS = WARPGROUP / 32;  // each with a box of rows
   static constexpr bool SPLIT_K = ROW_BOXES < CONSUMERS * WARPS;
-  static constexpr int SLOT = CONSUMERS * WARPS * BOX * COLUMNS;  // sums that a block stores of a tile
+  static constexpr int ALL_ROWS = ROW_BOXES * BOX, COLUMNS = COLUMN_COUNT;
   static_assert(has_own_stages(STAGES, SPLIT_K ? CONSUMERS : 1));
   static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
   static constexpr bool MOVES_REGISTERS = true;
 
   const Arguments& a;
+  Finisher<Order::ROWS, ALL_ROWS, COLUMNS, SPLIT_K> finisher;
 
   __device__ __forceinline__ void produce() {
     Segment segment;
@@ -47,6 +48,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
     if (SPLIT_K) this->advance(group);
     Segment segment;
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      finisher.begin(segment);
       float sums[2][COLUMNS / 2];
 #pragma unroll
       for (int b = 0; b < 2; b++)
@@ -60,7 +62,7 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
       if (count > 0) this->release_by_lane(previous);
 #pragma unroll
       for (int b = 0; b < 2; b++) wgmma_fence_accumulators(sums[b]);
-      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + group * (SLOT / CONSUMERS), sums);
+      finisher.finish(segment, sums);
     }
   }
 };
@@ -75,9 +77,3 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMNS * RO
 KERNEL(256x128, 8, 128, 4)
 KERNEL(128x128, 4, 128, 6)
 KERNEL(128x64, 4, 64, 8)
-
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tf32_sum(const SumArguments a) {
-  griddepcontrol_wait();
-  if (a.lanes > 1) sum_parts<RowsOfRegisters, MOST_LANES>(a);
-  else sum_parts<RowsOfRegisters, 1>(a);
-}

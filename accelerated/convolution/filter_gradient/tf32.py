@@ -16,7 +16,7 @@ from ...primitives.tma import ALIGNMENT, ROW_BYTES, TiledMap
 from ..composed import copied
 from ..problem import rounded_up
 from .forward_convolution import FilterGradient, FilterGradientProblem
-from .tma import FilterGradientTma, Operand, Product, TileKernel
+from .tma import OF_ROWS, FilterGradientTma, Operand, Product, TileKernel
 
 SOURCE = "convolution/filter_gradient/tf32.cu"
 FLOAT_BYTES = 4
@@ -31,6 +31,7 @@ class Tf32Kernel(TileKernel):
     box: ClassVar[int] = ROW_BYTES // FLOAT_BYTES
     warpgroup_boxes: ClassVar[int] = 4
     products: ClassVar[int] = 1024
+    order: ClassVar[int] = OF_ROWS
 
 
 TF32_KERNELS = (Tf32Kernel(8, 4, 4, 0.74), Tf32Kernel(4, 4, 6, 0.6), Tf32Kernel(4, 2, 8, 0.5))

@@ -12,11 +12,12 @@ template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
 struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES>;
   static constexpr int COLUMNS = COLUMN_BOXES * BOX, STEPS = 4;  // products of a K-block
-  static constexpr int SLOT = ROW_BOXES * BOX * COLUMNS;         // sums that a block stores of a tile
-  static constexpr int READERS = WARPGROUP * CONSUMERS;          // threads that read a stage
+  static constexpr int ALL_ROWS = ROW_BOXES * BOX;
+  static constexpr int READERS = WARPGROUP * CONSUMERS;  // threads that read a stage
   static constexpr bool MOVES_REGISTERS = false;
 
   const Arguments& a;
+  Finisher<Order::BOTH, ALL_ROWS, COLUMNS, false> finisher;
 
   __device__ __forceinline__ void produce() {
     Segment segment;
@@ -48,9 +49,10 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   }
 
   __device__ __forceinline__ void consume() {
-    const int group = threadIdx.x / WARPGROUP - 1, left = (threadIdx.x / 32 - WARPGROUP / 32) * BOX_BYTES;
+    const int left = (threadIdx.x / 32 - WARPGROUP / 32) * BOX_BYTES;
     Segment segment;
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      finisher.begin(segment);
       float sums[2][COLUMNS / 2] = {};
       for (unsigned k_block = 0; k_block < segment.count; k_block++) {
         mbarrier_wait_parity(&this->full[this->stage], this->parity);
@@ -72,7 +74,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
         this->release_by_lane(this->stage);
         this->advance(1);
       }
-      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + group * (SLOT / CONSUMERS), sums);
+      finisher.finish(segment, sums);
     }
   }
 };
@@ -85,10 +87,3 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     multiply<Multiplication<__VA_ARGS__>>(a);                                            \
   }
 KERNEL(256x64, 8, 2, 5)
-
-extern "C" __global__ void __launch_bounds__(SUM_THREADS)
-    convolution_filter_gradient_tf32_mma_sum(const SumArguments a) {
-  griddepcontrol_wait();
-  if (a.lanes > 1) sum_parts<BothOfRegisters, MOST_LANES>(a);
-  else sum_parts<BothOfRegisters, 1>(a);
-}

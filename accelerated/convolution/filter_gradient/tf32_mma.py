@@ -10,7 +10,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from .forward_convolution import FilterGradientProblem
 from .tf32 import TF32_KERNELS, FilterGradientTf32, Tf32Kernel
-from .tma import FilterGradientTma
+from .tma import OF_BOTH, FilterGradientTma
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class MmaKernel(Tf32Kernel):
     """A tile whose rows and columns both come through registers."""
 
     source: ClassVar[str] = "convolution/filter_gradient/tf32_mma.cu"
+    order: ClassVar[int] = OF_BOTH
 
 
 MMA_KERNELS = (MmaKernel(8, 2, 5, 0.45),)

@@ -18,19 +18,20 @@
 #define TF32 0
 #endif
 
-template <int ROWS, int COLUMNS, int STAGES, bool PLANES = false>
-struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
-  using Pipeline = TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES>;
+template <int ROWS, int COLUMN_COUNT, int STAGES, bool PLANES = false>
+struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
+  using Pipeline = TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES>;
   static constexpr bool SPLIT_K = ROWS < CONSUMERS * 64;
-  static constexpr int ROW_BOXES = ROWS / BOX, COLUMN_BOXES = COLUMNS / BOX;
-  static constexpr int SLOT = CONSUMERS * 64 * COLUMNS;  // sums that a block stores of a tile
-  static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;   // from one K-block of a warpgroup to its next
+  static constexpr int ROW_BOXES = ROWS / BOX, COLUMN_BOXES = COLUMN_COUNT / BOX;
+  static constexpr int ALL_ROWS = ROWS, COLUMNS = COLUMN_COUNT;
+  static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;  // from one K-block of a warpgroup to its next
   static_assert(PLANES || BOX == 64);
   static_assert(has_own_stages(STAGES, STEP));
   static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
   static constexpr bool MOVES_REGISTERS = true;
 
   const Arguments& a;
+  Finisher<Order::STAGES, ALL_ROWS, COLUMNS, SPLIT_K> finisher;
 
   __device__ __forceinline__ void produce() {
     Segment segment;
@@ -102,6 +103,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
     if (SPLIT_K) this->advance(group);
     Segment segment;
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
+      finisher.begin(segment);
       float sums[1][COLUMNS / 2];
 #pragma unroll
       for (int i = 0; i < COLUMNS / 2; i++) sums[0][i] = 0;
@@ -121,7 +123,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMNS) * ROW_BYTES> {
       if (count > 0 && PROLOGUE) this->release_by_lane(previous);
       else if (count > 0) this->release(previous);
       wgmma_fence_accumulators(sums[0]);
-      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + group * (SLOT / CONSUMERS), sums);
+      finisher.finish(segment, sums);
     }
   }
 };
@@ -156,9 +158,3 @@ KERNEL(planes_64x128, 64, 128, 8, true)
 #if TF32 && !PROLOGUE
 KERNEL(planes_128x256, 128, 256, 4, true)
 #endif
-
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
-  griddepcontrol_wait();
-  if (a.lanes > 1) sum_parts<RowsOfStages, MOST_LANES>(a);
-  else sum_parts<RowsOfStages, 1>(a);
-}

@@ -2,9 +2,10 @@
 // and tf32.cu share. dw is a product over all pixels of dy; x, and dy where it lies like x, comes in
 // boxes: 128 bytes of channels under one tap, of as many pixels (im2col mode).
 //
-// All tiles have equal parts of the pixels, which their blocks walk together, and what is left is shared by the other
-// blocks (stream-K). A block stores its float sums of every tile that it meets, in the order of its registers; a second
-// kernel adds those of a tile in one order and blends them into dw.
+// A block blends the sums of a tile that it has alone into dw from its registers. Other tiles have equal parts of the
+// pixels, which their blocks walk together, and what is left is shared by the other blocks (stream-K). A block stores
+// its float sums of every such tile that it meets, in the order of its registers; a second kernel adds those of a tile
+// in one order and blends them into dw (tma_sum.cu).
 #pragma once
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -20,18 +21,82 @@ struct Operand {
   int channels, all_boxes;  // of a group
 };
 
+// Where a row or a column of a tile lies in dw: elements from its beginning, negative where dw has none; the group of a
+// filter among those of the product, and of a channel, or which tap of a packed row it is under.
+struct Target {
+  long long offset;
+  unsigned part;
+};
+
+// dw, and how sums are blended into it.
+struct Results {
+  float alpha, beta;
+  FastDivmod row_boxes, column_boxes;  // of a tap
+  FastDivmod inner;                    // channels of x that lie under one tap of several in a box, which has inner_taps
+  FastDivmod of_row;                   // of those: of one of the rows that lie together
+  FastDivmod filters;                  // filters in a group of dw; a group of the product may hold several such groups
+  int all_filters;                     // filters of dw
+  int row_channels, column_channels;   // of a group
+  int taps, inner_taps;
+  int rows_are_filters, flipped;
+  int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
+  int kept;                       // of the channels of a row, in dw
+  int filter_step, channel_step, tap_step;  // of dw
+  int packs;  // 1 where every eight columns of a tile, from a multiple on, follow each other
+
+  __device__ __forceinline__ Target target_of_row(unsigned group, unsigned box, unsigned at) const {
+    return target(rows_are_filters, row_boxes, row_channels, group, box, at);
+  }
+  __device__ __forceinline__ Target target_of_column(unsigned group, unsigned box, unsigned at) const {
+    return target(!rows_are_filters, column_boxes, column_channels, group, box, at);
+  }
+  // Where the sum of a row and a column lies; negative: nowhere.
+  __device__ __forceinline__ long long locate(const Target& row, const Target& column) const {
+    const unsigned right = rows_are_filters ? column.part - row.part : row.part - column.part;
+    // Groups of dw in one of the product, or taps of a packed row: never several of both.
+    if (row.offset < 0 || column.offset < 0 || right >= static_cast<unsigned>(inner_taps)) return -1;
+    return row.offset + column.offset;
+  }
+
+ private:
+  __device__ __forceinline__ Target target(bool of_filter, const FastDivmod& boxes, int channels, unsigned group,
+                                           unsigned box, unsigned at) const {
+    unsigned channel, part;
+    const unsigned tap = boxes.divide(box + at / BOX, channel);
+    channel = channel * BOX + at % BOX;
+    const long long nowhere = -1;
+    if (channel >= static_cast<unsigned>(channels)) return {nowhere, 0};
+    if (of_filter) {
+      const unsigned filter = group * channels + channel;
+      const bool exists = tap == 0 && filter < static_cast<unsigned>(all_filters);  // dy has one tap
+      part = filters.divide(channel, channel);
+      return {exists ? static_cast<long long>(filter) * filter_step : nowhere, part};
+    }
+    part = inner.divide(channel, channel);
+    const unsigned down = tap * together + of_row.divide(channel, channel) - early;
+    if (tap >= static_cast<unsigned>(taps) || channel >= static_cast<unsigned>(kept) ||
+        down >= static_cast<unsigned>(tap_rows))
+      return {nowhere, part};
+    const int tap_of = down * inner_taps + min(part, static_cast<unsigned>(inner_taps) - 1);
+    const int of = flipped ? tap_rows * inner_taps - 1 - tap_of : tap_of;
+    return {static_cast<long long>(channel) * channel_step + of * tap_step, part};
+  }
+};
+
 struct Arguments {
   const ELEMENT* row_operand;  // read through the maps
   const ELEMENT* column_operand;
   float* partial;
+  ELEMENT* dw;
   const ELEMENT *x_scale, *x_bias;  // of each channel, with PROLOGUE
   int scales, biases, x_rectified;
   int volumes;  // 1 where maps have planes
-  long long reserved;
   TensorMap row_map, column_map;
   Operand rows, columns;
   FastDivmod depth, height, width;  // extents of dy
   Division division;
+  Results results;
+  int slots;  // of tiles that blocks share
 };
 
 // A box of an operand: its first channel, and where its tap is.
@@ -76,6 +141,22 @@ template <int COUNT> struct Boxes {
   }
 };
 
+// Where sums lie in a tile: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
+// columns. STAGES: both operands come from shared memory, a block for each warpgroup; ROWS: rows come through registers
+// in boxes of 32 of a warp, two blocks for each warpgroup (read_left); BOTH: columns, too (tf32_mma.cu).
+enum class Order { STAGES, ROWS, BOTH };  // tma.py has the same
+
+// Row `i` of a thread of block `b` in the tile.
+__device__ __forceinline__ unsigned row_of(Order order, unsigned b, unsigned thread, int i) {
+  if (order == Order::STAGES) return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
+  return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
+}
+// The first of its two columns of eight, number `n` of the tile.
+__device__ __forceinline__ unsigned column_of(Order order, unsigned n, unsigned thread) {
+  if (order != Order::BOTH) return n * 8 + thread % 4 * 2;
+  return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
+}
+
 // The sums of a warpgroup, in the order of its registers.
 template <int BLOCKS, int COUNT>
 __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOCKS][COUNT]) {
@@ -87,19 +168,147 @@ __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOC
       to[(b * (COUNT / 4) + i) * WARPGROUP] =
           make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
 }
+// Adds what another warpgroup stored so.
+template <int BLOCKS, int COUNT>
+__device__ __forceinline__ void add_sums(float (&sums)[BLOCKS][COUNT], const float* slot) {
+  const float4* from = reinterpret_cast<const float4*>(slot) + threadIdx.x % WARPGROUP;
+#pragma unroll
+  for (int i = 0; i < BLOCKS * COUNT / 4; i++) {
+    const float4 found = from[i * WARPGROUP];
+    float* sum = sums[i / (COUNT / 4)] + i % (COUNT / 4) * 4;
+    sum[0] += found.x, sum[1] += found.y, sum[2] += found.z, sum[3] += found.w;
+  }
+}
+
+// Blends two sums of each of two rows into dw.
+__device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const float4& sum,
+                                           const long long (&offsets)[2][2]) {
+  const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const long long (&at)[2] = offsets[i];
+    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
+      Pack<ELEMENT, 2> pair;
+#pragma unroll
+      for (int j = 0; j < 2; j++) pair.item[j] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
+      *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        if (at[j] >= 0) dw[at[j]] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
+    }
+  }
+}
+
+// What the threads of both warpgroups do with the sums of a tile of ROWS x COLUMNS that the block has alone. Targets
+// are found before the products, in one of two tables in turn.
+template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
+  const Arguments& a;
+  Target (*targets)[ROWS + COLUMNS];
+  Mbarrier* targets_known;
+  unsigned tiles = 0;
+
+  __device__ __forceinline__ void begin(const Segment& segment) {
+    if (!segment.unsplit) return;
+    unsigned row, column;
+    const unsigned group = find_tile(a.division, segment.tile, row, column);
+    Target* to = targets[tiles % 2];
+    for (int i = threadIdx.x - WARPGROUP; i < ROWS + COLUMNS; i += CONSUMERS * WARPGROUP)
+      to[i] = i < ROWS ? a.results.target_of_row(group, row * (ROWS / BOX), i)
+                       : a.results.target_of_column(group, column * (COLUMNS / BOX), i - ROWS);
+  }
+
+  // sums: of blocks of 64 rows of the warpgroup; SPLIT_K: of every other K-block, which the first warpgroup adds to
+  // those of the second one.
+  template <int BLOCKS, int COUNT>
+  __device__ __forceinline__ void finish(const Segment& segment, float (&sums)[BLOCKS][COUNT]) {
+    constexpr int SLOT = CONSUMERS * BLOCKS * COUNT * WARPGROUP;
+    const int warpgroup = threadIdx.x / WARPGROUP - 1;
+    if (!segment.unsplit) {
+      store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + warpgroup * (SLOT / CONSUMERS), sums);
+      return;
+    }
+    // Two parts of a slot for each block lie behind those of shared tiles, used in turn.
+    float* exchanged =
+        a.partial + (static_cast<long long>(a.slots + blockIdx.x) * CONSUMERS + tiles % 2) * (SLOT / CONSUMERS);
+    if (SPLIT_K && warpgroup == 1) store_sums(exchanged, sums);
+    mbarrier_arrive(targets_known);
+    mbarrier_wait_parity(targets_known, tiles % 2);
+    const Target *rows = targets[tiles++ % 2], *columns = rows + ROWS;
+    if (SPLIT_K && warpgroup == 1) return;
+    if (SPLIT_K) add_sums(sums, exchanged);
+    const Results& r = a.results;
+    const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
+    const bool packs = r.packs && r.beta == 0 && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+      const Target of_rows[2] = {rows[row_of(ORDER, first + b, thread, 0)], rows[row_of(ORDER, first + b, thread, 1)]};
+      if constexpr (sizeof(ELEMENT) == 2) {
+        if (packs) {
+          store_packs(sums[b], of_rows, columns);
+          continue;
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < COUNT / 4; n++) {
+        const Target* of_columns = columns + column_of(ORDER, n, thread);
+        long long offsets[2][2];
+#pragma unroll
+        for (int i = 0; i < 4; i++) offsets[i / 2][i % 2] = r.locate(of_rows[i / 2], of_columns[i % 2]);
+        const float* quad = sums[b] + 4 * n;
+        blend_quad(r, a.dw, make_float4(quad[0], quad[1], quad[2], quad[3]), offsets);
+      }
+    }
+  }
+
+  // Four lanes, which have pairs of the same eight columns, exchange those of four such columns, so that each has eight
+  // sums that follow each other.
+  template <int COUNT>
+  __device__ __forceinline__ void store_packs(const float (&sums)[COUNT], const Target (&of_rows)[2],
+                                              const Target* columns) const {
+    const Results& r = a.results;
+    const int lane = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < COUNT / 4; n += 4) {
+      const Target& column = columns[(n + lane) * 8];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        unsigned words[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+          const float* pair = sums + 4 * (n + k) + 2 * i;
+          words[k] = store_pair<ELEMENT>(r.alpha * pair[0], r.alpha * pair[1]);
+        }
+#pragma unroll
+        for (int far = 1; far <= 2; far *= 2)
+#pragma unroll
+          for (int k = 0; k < 4; k++) {
+            if (k & far) continue;
+            const unsigned found = __shfl_xor_sync(~0u, lane & far ? words[k] : words[k | far], far);
+            if (lane & far) words[k] = found;
+            else words[k | far] = found;
+          }
+        const long long at = r.locate(of_rows[i], column);
+        if (at >= 0) *reinterpret_cast<uint4*>(a.dw + at) = make_uint4(words[0], words[1], words[2], words[3]);
+      }
+    }
+  }
+};
 
 // A block: one thread fills the stages of an M, two warpgroups multiply them; where M::MOVES_REGISTERS they have those
 // of the producer's warpgroup.
 template <class M> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH];
+  __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH], targets_known;
+  __shared__ Target targets[2][M::ALL_ROWS + M::COLUMNS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   if (threadIdx.x == 0) {
     M::Pipeline::initialise(full, empty, M::READERS);
+    mbarrier_init(&targets_known, CONSUMERS * WARPGROUP);
     fence_mbarrier_init();
   }
   __syncthreads();
-  M m{{stages, full, empty}, a};
+  M m{{stages, full, empty}, a, {a, targets, &targets_known}};
   if (threadIdx.x < WARPGROUP) {
     if constexpr (M::MOVES_REGISTERS) setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
@@ -108,148 +317,4 @@ template <class M> __device__ __forceinline__ void multiply(const Arguments& a) 
     m.consume();
   }
 #endif
-}
-
-// --- the sums of all blocks ---
-
-struct SumArguments {
-  const float* partial;
-  ELEMENT* dw;
-  COMPUTE alpha, beta;
-  Division division;
-  FastDivmod row_boxes, column_boxes;       // of a tap
-  FastDivmod quads;                         // fours of sums of a slot, without those of the second half of K
-  int log_columns, tile_boxes;              // of a tile; of its rows
-  int split_k, slot;                        // sums of a slot
-  int row_channels, column_channels, taps;  // of a group
-  int rows_are_filters, flipped;
-  FastDivmod inner;   // channels of x that lie under one tap of several in a box, which has inner_taps
-  FastDivmod of_row;  // of those: of one of the rows that lie together
-  int lanes;          // threads that share the parts of a sum: one or MOST_LANES
-  int inner_taps;
-  int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
-  int kept;                       // of the channels of a row, in dw
-  FastDivmod filters;             // filters in a group of dw; a group of the product may hold several such groups
-  int all_filters;                // filters of dw
-  int filter_step, channel_step, tap_step;  // of dw
-};
-
-constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads of a thread in flight
-
-__device__ __forceinline__ void add(float4& sum, const float4& value) {
-  sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
-}
-
-// Where sums lie in a slot: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
-// columns. Row `i` of a thread of block `b` in the tile, and its first column of eight, number `n` of the tile:
-struct RowsOfStages {  // both operands from shared memory, a block for each warpgroup
-  static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
-    return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
-  }
-  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) { return n * 8 + thread % 4 * 2; }
-};
-struct RowsOfRegisters : RowsOfStages {  // boxes of 32 rows of a warp, two blocks for each warpgroup (read_left)
-  static __device__ __forceinline__ unsigned row(unsigned b, unsigned thread, int i) {
-    return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
-  }
-};
-struct BothOfRegisters : RowsOfRegisters {  // boxes of 32 columns, too (tf32_mma.cu)
-  static __device__ __forceinline__ unsigned column(unsigned n, unsigned thread) {
-    return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
-  }
-};
-
-// LANES threads of a block share the parts of fours of sums, which the first of them add and blend. Neighbouring
-// threads have neighbouring columns, 64 of them.
-template <class Rows, int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
-  constexpr int QUADS = SUM_THREADS / LANES;
-  __shared__ float4 shared[LANES][QUADS];
-  const int part = threadIdx.x / QUADS, lane = threadIdx.x % QUADS;
-  unsigned index;
-  const unsigned tile = a.quads.divide(blockIdx.x * QUADS + lane, index);
-  const unsigned thread = index % 4 + index / 32 % 32 * 4, swath = index / 1024;
-  const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
-  const unsigned block = swath >> (a.log_columns - 6);
-  const unsigned quad = ((block << (a.log_columns - 3)) + n) * WARPGROUP + thread;
-  unsigned row_tile, column_tile;
-  const unsigned group = find_tile(a.division, tile, row_tile, column_tile);
-  const unsigned row = Rows::row(block, thread, 0), column = Rows::column(n, thread);
-  const unsigned row_box = row_tile * a.tile_boxes + row / BOX;
-  const unsigned column_box = (column_tile << a.log_columns) / BOX + column / BOX;
-  unsigned row_channel, column_channel;
-  const unsigned row_tap = a.row_boxes.divide(row_box, row_channel);
-  const unsigned column_tap = a.column_boxes.divide(column_box, column_channel);
-  row_channel = row_channel * BOX + row % BOX, column_channel = column_channel * BOX + column % BOX;
-  const unsigned tap = row_tap + column_tap;  // dy has one
-  const bool exists = tap < static_cast<unsigned>(a.taps) && (a.rows_are_filters ? row_tap : column_tap) == 0;
-  const int filters = a.rows_are_filters ? a.row_channels : a.column_channels;
-  const int left = a.all_filters - static_cast<int>(group) * filters;
-  ELEMENT* dw = a.dw + static_cast<long long>(group) * filters * a.filter_step;
-  // Where the sum of a row and a column goes, or -1.
-  const auto locate = [&](int r, int c) -> long long {
-    const int filter = a.rows_are_filters ? r : c;
-    if (!exists || r >= a.row_channels || c >= a.column_channels || filter >= left) return -1;
-    unsigned channel, of_group;
-    // Groups of dw in one of the product, or taps of a packed row: never several of both.
-    const unsigned right = a.inner.divide(a.rows_are_filters ? c : r, channel) - a.filters.divide(filter, of_group);
-    if (right >= static_cast<unsigned>(a.inner_taps)) return -1;
-    const unsigned down = tap * a.together + a.of_row.divide(channel, channel) - a.early;
-    if (channel >= static_cast<unsigned>(a.kept) || down >= static_cast<unsigned>(a.tap_rows)) return -1;
-    const int at = down * a.inner_taps + right, of = a.flipped ? a.tap_rows * a.inner_taps - 1 - at : at;
-    return static_cast<long long>(filter) * a.filter_step +
-           (static_cast<long long>(channel) * a.channel_step + of * a.tap_step);
-  };
-  long long offsets[2][2];
-  bool any = false;
-#pragma unroll
-  for (int i = 0; i < 2; i++)
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      offsets[i][j] = locate(row_channel + Rows::row(block, thread, i) - row, column_channel + j);
-      any |= offsets[i][j] >= 0;
-    }
-
-  const Slots parts(a.division, tile);
-  const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
-  const unsigned count = any ? parts.count : 0;
-  float4 sum = make_float4(0, 0, 0, 0);
-  for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
-    float4 loaded[AT_ONCE], second[AT_ONCE];
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++) {
-      if (i + u * LANES >= count) break;
-      const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
-      loaded[u] = from[0];
-      if (a.split_k) second[u] = from[a.quads.divisor];
-    }
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++) {
-      if (i + u * LANES >= count) break;
-      add(sum, loaded[u]);
-      if (a.split_k) add(sum, second[u]);
-    }
-  }
-  if constexpr (LANES > 1) {
-    shared[part][lane] = sum;
-    __syncthreads();
-    if (part > 0) return;
-#pragma unroll
-    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
-  }
-
-  const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const long long (&at)[2] = offsets[i];
-    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
-      Pack<ELEMENT, 2> pair;
-#pragma unroll
-      for (int j = 0; j < 2; j++) pair.item[j] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
-      *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
-    } else {
-#pragma unroll
-      for (int j = 0; j < 2; j++)
-        if (at[j] >= 0) dw[at[j]] = blend<COMPUTE>(a.alpha, values[i][j], a.beta, dw + at[j]);
-    }
-  }
 }

@@ -2,14 +2,14 @@
 (convolution/filter_gradient/tma.cu).
 
 Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
-sums of all blocks: each block has a slot for every tile that it meets.
+sums of blocks that share tiles: each block has a slot for every such tile that it meets.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
-from ctypes import c_int, c_longlong, c_ubyte
+from ctypes import c_float, c_int, c_ubyte
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -22,26 +22,30 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NHWC
 
 from ...gemm.stream_k import DivisionStruct, Shares
-from ...plans import ELEMENTS, Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
+from ...plans import ELEMENTS, Launch, Plan, pointers, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
+from ...scalars import fill
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
 from ..problem import AXES, Rates, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
+from .tma_sum import SUM_LANES, sum_launch
 
 SOURCE = "convolution/filter_gradient/tma.cu"
+OF_STAGES, OF_ROWS, OF_BOTH = range(3)  # orders of sums in a slot
 ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
 WARPGROUP, CONSUMERS = 128, 2
-SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 LANES_SECONDS = 3e-6  # that a sum takes longer where threads share parts
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
+BLENDED, BLENDED_APART = 12.0, 5.0  # results that it blends in a clock: in packs, or one by one
+PACK = 8  # columns that follow each other in dw
 
 Triple = c_int * AXES
 
@@ -52,6 +56,19 @@ class OperandStruct(ctypes.Structure):
     _fields_ = (
         ("boxes", FastDivmod), ("across", FastDivmod), ("down", FastDivmod), ("step", Triple), ("padding", Triple),
         ("dilation", Triple), ("channels", c_int), ("all_boxes", c_int),
+    )  # fmt: skip
+
+
+class ResultsStruct(ctypes.Structure):
+    """``Results`` in the kernel's source."""
+
+    _fields_ = (
+        ("alpha", c_float), ("beta", c_float), ("row_boxes", FastDivmod), ("column_boxes", FastDivmod),
+        ("inner", FastDivmod), ("of_row", FastDivmod), ("filters", FastDivmod),
+        *((name, c_int) for name in (
+            "all_filters", "row_channels", "column_channels", "taps", "inner_taps", "rows_are_filters", "flipped",
+            "together", "early", "tap_rows", "kept", "filter_step", "channel_step", "tap_step", "packs",
+        )),
     )  # fmt: skip
 
 
@@ -69,7 +86,7 @@ class Operand(NamedTuple):
 class TileKernel:
     """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach. least_k_blocks: of a
     block. few_parts: of a tile, which one thread adds. rows_are_filters: whether they may be, and channels under
-    taps."""
+    taps. alone: whether a block may have unsplit tiles, and blocks share all."""
 
     row_boxes: int
     column_boxes: int
@@ -78,6 +95,7 @@ class TileKernel:
     least_k_blocks: int = 4
     few_parts: int = 8
     rows_are_filters: tuple[bool, ...] = (True, False)
+    alone: tuple[bool, ...] = (True, False)
 
     source: ClassVar[str] = SOURCE
     prefix: ClassVar[str] = ""  # of the tile in the kernel's name
@@ -85,6 +103,7 @@ class TileKernel:
     operands: ClassVar[tuple[str, ...]] = ()  # of the prologue
     box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
     warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
+    order: ClassVar[int] = OF_STAGES
     products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
 
     @property
@@ -96,11 +115,6 @@ class TileKernel:
     def entry(self) -> str:
         """The kernel's entry point."""
         return f"{self.stem}_{self.prefix}{self.box * self.row_boxes}x{self.box * self.column_boxes}"
-
-    @property
-    def sum_entry(self) -> str:
-        """The entry point of the kernel that adds parts."""
-        return f"{self.stem}_sum"
 
     @property
     def splits_k(self) -> bool:
@@ -314,14 +328,32 @@ class Product:
         kernel, (rows, columns) = self.kernel, self._sides(rows_are_filters)
         row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
-        most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
-        # As many blocks as there can be, or several equal parts of all tiles.
-        possible = [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *range(2 * tiles, most + 1, tiles))]
-        seconds, shares = min(((self._shared_seconds(shares), shares) for shares in possible), key=itemgetter(0))
+        possible: list[Shares] = []
+        if True in kernel.alone:  # all tiles of one block each, or as many as keep all blocks busy
+            counts_unsplit = {tiles, tiles // multiprocessors * multiprocessors} - {0}
+            possible += [
+                Shares.with_unsplit(unsplit, tiles, self.k_blocks, multiprocessors)
+                for unsplit in sorted(counts_unsplit)
+            ]
+        if False in kernel.alone:
+            most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
+            # As many blocks as there can be, or several equal parts of all tiles.
+            equal = range(2 * tiles, most + 1, tiles)
+            possible += [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *equal)]
+        packs = self._follow(rows_are_filters)
+        seconds, shares = min(((self._shared_seconds(each, packs), each) for each in possible), key=itemgetter(0))
         return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
 
-    def _shared_seconds(self, shares: Shares) -> float:
-        """Return about how long blocks take that share tiles so, and the sum of theirs."""
+    def _follow(self, rows_are_filters: bool) -> bool:
+        """Return whether every eight columns of a tile follow each other in dw, at multiples of a pack."""
+        o = self.operation
+        filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
+        plain = rows_are_filters and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
+        return plain and not any(step % PACK for step in (self.channels, filter_step, tap_step))
+
+    def _shared_seconds(self, shares: Shares, packs: bool) -> float:
+        """Return about how long blocks take that share tiles so, and the sum of theirs. packs: whether results follow
+        each other."""
         kernel = self.kernel
         k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
         stored = kernel.slot * SUM_BYTES / STORED
@@ -330,12 +362,18 @@ class Product:
             k_blocks, longer = divmod(shares.tiles * shares.rest, shares.further)
             tiles = k_blocks / shares.rest + (longer > 0 or k_blocks % shares.rest > 0)
             clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
-        added = 2 * shares.slots * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
-        return clocks / Rates.CLOCK + added + (LANES_SECONDS if self._lanes(shares) > 1 else 0.0)
+        if shares.unsplit:
+            blended = kernel.size / (BLENDED if packs else BLENDED_APART) + 2 * stored * kernel.splits_k
+            clocks += -(-shares.unsplit // shares.lone) * (shares.k_blocks * k_block + blended)
+        added = 0.0
+        if shares.tiles:
+            added = Rates.LAUNCH + 2 * shares.slots * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
+            added += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
+        return clocks / Rates.CLOCK + added
 
     def _lanes(self, shares: Shares) -> int:
         """Return how many threads share the parts of a sum."""
-        return SUM_LANES if shares.blocks > self.kernel.few_parts * shares.tiles else 1
+        return SUM_LANES if shares.sharing > self.kernel.few_parts * shares.tiles else 1
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
         return (self.incoming, self.image) if rows_are_filters else (self.image, self.incoming)
@@ -343,18 +381,21 @@ class Product:
     @property
     def seconds(self) -> float:
         copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
-        return (2 + len(self.copies)) * Rates.LAUNCH + copied + max(self.read_seconds, self.tiling.seconds)
+        return (1 + len(self.copies)) * Rates.LAUNCH + copied + max(self.read_seconds, self.tiling.seconds)
 
     @property
     def read_seconds(self) -> float:
-        """The least time in which x and dy are read."""
-        return (self.operation.x.nbytes + self.operation.dy.nbytes) / Rates.BANDWIDTH
+        """The least time in which x and dy are read, and dw is written."""
+        o = self.operation
+        return (o.x.nbytes + o.dy.nbytes + o.dw.nbytes) / Rates.BANDWIDTH
 
     @cached_property
     def regions(self) -> Regions:
         dy = rounded_up(self._copy_bytes("x"), ALIGNMENT)
         partial = dy + rounded_up(self._copy_bytes("dy"), ALIGNMENT)
-        return Regions(0, dy, partial, partial + self.tiling.shares.slots * self.kernel.slot * SUM_BYTES)
+        shares, kernel = self.tiling.shares, self.kernel
+        slots = shares.slots + (shares.blocks if shares.unsplit and kernel.splits_k else 0)
+        return Regions(0, dy, partial, partial + slots * kernel.slot * SUM_BYTES)
 
     @property
     def division(self) -> DivisionStruct:
@@ -370,7 +411,7 @@ class Product:
         }
         for name, made in self.copies.items():
             yield from within([self._copy_launch(name, made)], {"x": At(name), "y": where[name]})
-        yield from within([self._product_launch(), self._sum_launch()], where)
+        yield from within(self._product_launches(), where)
 
     def _copy_bytes(self, name: str) -> int:
         if name == "x" and self.rows:
@@ -382,17 +423,27 @@ class Product:
             return pack_launch(self.operation, self.rows, self.problem.device)
         return copied(self.operation.tensor(name), made, self.problem.device)
 
+    def _product_launches(self) -> list[Launch]:
+        """Return the product, and the sum of what blocks share."""
+        return [self._product_launch(), *self._sum_launches()]
+
+    def _sum_launches(self) -> list[Launch]:
+        kernel, shares = self.kernel, self.tiling.shares
+        if not shares.tiles:
+            return []
+        shared = shares.tiles * kernel.size, kernel.slot, self._lanes(shares)
+        return [sum_launch(self.operation, kernel, self.division, self._results, shared, self.problem.device)]
+
     def _product_launch(self) -> Launch:
         tiling, device, (rows, columns) = self.tiling, self.problem.device, self._sides(self.tiling.rows_are_filters)
         depth, height, width = self.extents
         fields = [
-            *pointers(5),
+            *pointers(6),
             *(
                 (name, c_int(flag))
                 for name, flag in zip(("scales", "biases", "x_rectified"), self.prologue, strict=True)
             ),
             ("volumes", c_int(self.operation.convolution.rank == AXES)),
-            ("reserved", c_longlong()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
@@ -400,13 +451,15 @@ class Product:
             ("height", FastDivmod.of(height)),
             ("width", FastDivmod.of(width)),
             ("division", self.division),
+            ("results", self._results),
+            ("slots", c_int(tiling.shares.slots)),
         ]
         arguments = mapped_structure(*fields)
         kernel = self.kernel
         definitions = type_definitions(self.operation.x.data_type, self.operation, **kernel.definitions)
         launch = Launch(
             device.function(kernel.source, kernel.entry, definitions), arguments,
-            (rows.name, columns.name, "partial", *kernel.operands),
+            (rows.name, columns.name, "partial", "dw", *kernel.operands),
             (tiling.shares.blocks, 1, 1), ((CONSUMERS + 1) * WARPGROUP, 1, 1), kernel.shared_bytes,
         )  # fmt: skip
         maps = tuple(
@@ -415,49 +468,25 @@ class Product:
         )
         return TmaLaunch(device, (kernel.source, definitions), kernel.entry, launch, maps, None)
 
-    def _sum_launch(self) -> Launch:
-        o, tiling = self.operation, self.tiling
-        kernel, (rows, columns) = self.kernel, self._sides(tiling.rows_are_filters)
+    @property
+    def _results(self) -> ResultsStruct:
+        o, rows_are_filters = self.operation, self.tiling.rows_are_filters
+        rows, columns = self._sides(rows_are_filters)
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
-        quads = kernel.size // 4
         inner_taps, taps, channels, together, early = 1, prod(self.taps), o.dw.dims[1], 1, 0
         if packed := self.rows:
             inner_taps, taps = self.taps[1], packed.taps
             channels, together, early = packed.channels, packed.together, packed.early
-        arguments = structure(
-            *pointers(2),
-            *factors(o, alpha=o.alpha, beta=o.beta),
-            ("division", self.division),
-            ("row_boxes", FastDivmod.of(rows.channel_boxes)),
-            ("column_boxes", FastDivmod.of(columns.channel_boxes)),
-            ("quads", FastDivmod.of(quads)),
-            ("log_columns", c_int((kernel.box * kernel.column_boxes).bit_length() - 1)),
-            ("tile_boxes", c_int(kernel.row_boxes)),
-            ("split_k", c_int(kernel.splits_k)),
-            ("slot", c_int(kernel.slot)),
-            ("row_channels", c_int(rows.struct.channels)),
-            ("column_channels", c_int(columns.struct.channels)),
-            ("taps", c_int(taps)),
-            ("rows_are_filters", c_int(tiling.rows_are_filters)),
-            ("flipped", c_int(o.convolution.is_flipped)),
-            ("inner", FastDivmod.of(channels * together)),
-            ("of_row", FastDivmod.of(channels)),
-            ("lanes", c_int(lanes := self._lanes(tiling.shares))),
-            ("inner_taps", c_int(inner_taps)),
-            ("together", c_int(together)),
-            ("early", c_int(early)),
-            ("tap_rows", c_int(prod(self.taps) // inner_taps)),
-            ("kept", c_int(o.dw.dims[1])),
-            ("filters", FastDivmod.of(o.dw.dims[0] // self.problem.groups)),
-            ("all_filters", c_int(o.dw.dims[0])),
-            ("filter_step", c_int(filter_step)),
-            ("channel_step", c_int(channel_step)),
-            ("tap_step", c_int(tap_step)),
-        )
-        definitions = type_definitions(o.x.data_type, o, **kernel.definitions)
-        function = self.problem.device.function(kernel.source, kernel.sum_entry, definitions)
-        grid = (tiling.shares.tiles * quads * lanes // SUM_THREADS, 1, 1)
-        return Launch(function, arguments, ("partial", "dw"), grid)
+        return fill(
+            ResultsStruct(), alpha=o.alpha, beta=o.beta,
+            row_boxes=FastDivmod.of(rows.channel_boxes), column_boxes=FastDivmod.of(columns.channel_boxes),
+            inner=FastDivmod.of(channels * together), of_row=FastDivmod.of(channels),
+            filters=FastDivmod.of(o.dw.dims[0] // self.problem.groups), all_filters=o.dw.dims[0],
+            row_channels=rows.struct.channels, column_channels=columns.struct.channels,
+            taps=taps, inner_taps=inner_taps, rows_are_filters=rows_are_filters, flipped=o.convolution.is_flipped,
+            together=together, early=early, tap_rows=prod(self.taps) // inner_taps, kept=o.dw.dims[1],
+            filter_step=filter_step, channel_step=channel_step, tap_step=tap_step, packs=self._follow(rows_are_filters),
+        )  # fmt: skip
 
 
 def _lies_well(tensor: TensorSpec) -> bool:

@@ -15,6 +15,8 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
     FilterGradientTma,
     Shares,
 )
+from dualdnn.accelerated.convolution.filter_gradient.tma_sum import SUM
+from dualdnn.accelerated.convolution.problem import Rates
 from dualdnn.accelerated.solver import ROOMS, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
@@ -75,9 +77,9 @@ def seven_multiprocessors(monkeypatch):
     return made
 
 
-def divided(solver, **settings):
-    """The solver of the same tile, whose blocks may have one K-block of it."""
-    return type(solver)(replace(solver.kernel, least_k_blocks=1, **settings))
+def divided(solver, alone=False, **settings):
+    """The solver of the same tile, whose blocks may have one K-block of it; alone: tiles that one block has."""
+    return type(solver)(replace(solver.kernel, least_k_blocks=1, alone=(alone,), **settings))
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
@@ -86,7 +88,44 @@ def divided(solver, **settings):
 def test_every_tile(seven_multiprocessors, name, kernel, rows_are_filters):
     solver = divided(FilterGradientTma(kernel), rows_are_filters=(rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], solver)
-    assert kernels(plan)[-2:] == [kernel.entry, kernel.sum_entry]
+    assert kernels(plan)[-2:] == [kernel.entry, SUM]
+
+
+@pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
+@pytest.mark.parametrize("kernel", KERNELS[1:], ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_tiles_of_one_block_are_blended_from_its_registers(seven_multiprocessors, name, kernel, rows_are_filters):
+    """Some blocks have two such tiles; in "groups" and "one tap" seven of each round are unsplit, and the rest is shared."""
+    solver = divided(FilterGradientTma(kernel), alone=True, rows_are_filters=(rows_are_filters,))
+    plan = check(seven_multiprocessors, GRADIENTS[name], solver)
+    assert kernel.entry in kernels(plan)
+
+
+@pytest.mark.parametrize(
+    "solver", [FilterGradientTma(KERNELS[0]), FilterGradientTma(KERNELS[2])], ids=lambda solver: solver.kernel.entry
+)
+def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solver):
+    """Two blocks have one or two of three or five tiles each alone, and share the last one, where a launch costs nothing."""
+    monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", 2)
+    monkeypatch.setattr(Rates, "LAUNCH", 0.0)
+    monkeypatch.setattr(Rates, "BANDWIDTH", 1e15)
+    operation = half((5, 64, 14, 11), (264, 64, 1, 1), padding=(0, 0), beta=0.5)
+    made = divided(solver, alone=True, rows_are_filters=(True,))
+    problem = ROOMS[ConvolutionBackwardFilter].problem(operation, seven_multiprocessors.device)
+    shares = made.product(problem, made.kernel).tiling.shares
+    assert shares.unsplit > 0 and shares.tiles > 0
+    plan = check(seven_multiprocessors, operation, made)
+    assert kernels(plan) == [solver.kernel.entry, SUM]
+
+
+def test_few_pixels_of_many_channels_need_one_launch(monkeypatch):
+    """On 132 multiprocessors, every tile of 1280 x 23040 results of two K-blocks is one block's."""
+    device = AcceleratedBackend("emulated").device
+    monkeypatch.setattr(device, "multiprocessors", 132)
+    room = ROOMS[ConvolutionBackwardFilter]
+    problem = room.problem(half((2, 2560, 8, 8), (1280, 2560, 3, 3)), device)
+    solver = room.solver(problem)
+    assert len(solver.plan(problem).steps) == 1 and solver.workspace_bytes(problem) == 0
 
 
 OF_FLOATS = {
@@ -114,6 +153,7 @@ TF32_SOLVERS = (*map(FilterGradientTf32, TF32_KERNELS), *map(FilterGradientTf32M
 def test_every_tile_in_tf32(seven_multiprocessors, name, solver):
     plan = check(seven_multiprocessors, OF_FLOATS[name], divided(solver))
     assert kernels(plan)[-2] == solver.kernel.entry
+    assert solver.kernel.entry in kernels(check(seven_multiprocessors, OF_FLOATS[name], divided(solver, alone=True)))
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])
@@ -138,7 +178,7 @@ def test_infinities_stay_in_their_group(seven_multiprocessors):
 def test_volumes_in_planes_have_algorithm_3(seven_multiprocessors, configuration):
     operation = half((2, 24, 4, 5, 6), (40, 24, 2, 3, 3), configuration, formats=NCHW, algo=ALGO_3)
     check(seven_multiprocessors, operation, shift=UNALIGNED)
-    assert kernels(check(seven_multiprocessors, operation))[-1].endswith("_sum")
+    assert kernels(check(seven_multiprocessors, operation))[-1].startswith("convolution_filter_gradient_t")
 
 
 @pytest.mark.parametrize("few_parts", [0, 1000])
@@ -149,7 +189,7 @@ def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessor
     solver = divided(FilterGradientTma(KERNELS[-1]), few_parts=few_parts)
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))  # 13 K-blocks, tiles of 3 x 2 or 2 x 2
     plan = check(seven_multiprocessors, wide, solver)
-    assert kernels(plan)[-1] == KERNELS[-1].sum_entry
+    assert kernels(plan)[-1] == SUM
     check(seven_multiprocessors, half((1, 8, 3, 5), (16, 8, 3, 3)), solver)
 
 
@@ -192,11 +232,12 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
     assert transposed or found.name.startswith("convolution.filter_gradient_tf32")
 
 
-@pytest.mark.parametrize("dx, dw, parts, further", [
-    ((32, 1024, 14, 14), (256, 1024, 1, 1), 7, False), ((8, 512, 7, 7), (512, 512, 3, 3), 0, True),
-    ((64, 256, 56, 56), (256, 256, 3, 3), 7, True)], ids=str)  # fmt: skip
-def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further):
-    """On 132 multiprocessors: equal parts where blocks that meet several tiles, or many sums, would take longer."""
+@pytest.mark.parametrize("dx, dw, parts, further, unsplit", [
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 7, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
+    ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
+def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
+    """On 132 multiprocessors: equal parts where blocks that meet several tiles, or many sums, would take longer; unsplit
+    tiles where their sums would."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     operation = half(dx, dw, padding=(dw[2] // 2, dw[3] // 2))
@@ -204,7 +245,7 @@ def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further):
     problem = room.problem(operation, device)
     solver = room.solver(problem)
     shares = solver.product(problem, solver.kernel).tiling.shares
-    assert (shares.parts, shares.further > 0) == (parts, further)
+    assert (shares.parts, shares.further > 0, shares.unsplit) == (parts, further, unsplit)
 
 
 DEPTHWISE = "convolution.depthwise_filter_gradient"

@@ -1,0 +1,87 @@
+// The sum of the parts of tiles that several blocks share (tma.cuh), blended into the gradient of a filter (6.2.2).
+//
+// Tiling: a thread has four sums of a tile, or several threads of a block share their parts, which are added in one
+// order. Roofline bound: bytes, the parts are read once, dw is written once.
+#include "convolution/filter_gradient/tma.cuh"
+
+struct SumArguments {
+  const float* partial;
+  ELEMENT* dw;
+  Results results;
+  Division division;
+  FastDivmod quads;             // fours of sums of a slot, without those of the second half of K
+  int log_columns, tile_boxes;  // of a tile; of its rows
+  int split_k, slot;            // sums of a slot
+  int lanes;                    // threads that share the parts of a sum: one or MOST_LANES
+  int order;                    // of the sums in a slot, an Order
+};
+
+constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads of a thread in flight
+
+__device__ __forceinline__ void add(float4& sum, const float4& value) {
+  sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
+}
+
+// LANES threads of a block share the parts of fours of sums, which the first of them add and blend. Neighbouring
+// threads have neighbouring columns, 64 of them.
+template <int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
+  constexpr int QUADS = SUM_THREADS / LANES;
+  __shared__ float4 shared[LANES][QUADS];
+  const int part = threadIdx.x / QUADS, lane = threadIdx.x % QUADS;
+  unsigned index;
+  const unsigned tile = a.quads.divide(blockIdx.x * QUADS + lane, index);
+  const unsigned thread = index % 4 + index / 32 % 32 * 4, swath = index / 1024;
+  const unsigned n = (swath << 3 & ((1u << a.log_columns) / 8 - 1)) + index / 4 % 8;
+  const unsigned block = swath >> (a.log_columns - 6);
+  const unsigned quad = ((block << (a.log_columns - 3)) + n) * WARPGROUP + thread;
+  unsigned row_tile, column_tile;
+  const unsigned group = find_tile(a.division, a.division.unsplit + tile, row_tile, column_tile);
+  const unsigned row_box = row_tile * a.tile_boxes, column_box = (column_tile << a.log_columns) / BOX;
+  const Order order = static_cast<Order>(a.order);
+  Target rows[2], columns[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    rows[i] = a.results.target_of_row(group, row_box, row_of(order, block, thread, i));
+    columns[i] = a.results.target_of_column(group, column_box, column_of(order, n, thread) + i);
+  }
+  long long offsets[2][2];
+  bool any = false;
+#pragma unroll
+  for (int i = 0; i < 4; i++) any |= (offsets[i / 2][i % 2] = a.results.locate(rows[i / 2], columns[i % 2])) >= 0;
+
+  const Slots parts(a.division, tile);
+  const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
+  const unsigned count = any ? parts.count : 0;
+  float4 sum = make_float4(0, 0, 0, 0);
+  for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
+    float4 loaded[AT_ONCE], second[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= count) break;
+      const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
+      loaded[u] = from[0];
+      if (a.split_k) second[u] = from[a.quads.divisor];
+    }
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
+      if (i + u * LANES >= count) break;
+      add(sum, loaded[u]);
+      if (a.split_k) add(sum, second[u]);
+    }
+  }
+  if constexpr (LANES > 1) {
+    shared[part][lane] = sum;
+    __syncthreads();
+    if (part > 0) return;
+#pragma unroll
+    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
+  }
+
+  blend_quad(a.results, a.dw, sum, offsets);
+}
+
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
+  griddepcontrol_wait();
+  if (a.lanes > 1) sum_parts<MOST_LANES>(a);
+  else sum_parts<1>(a);
+}

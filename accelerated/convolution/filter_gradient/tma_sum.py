@@ -1,0 +1,40 @@
+"""The sum of tiles that several blocks share, of gradients with respect to the filter
+(convolution/filter_gradient/tma_sum.cu)."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_int
+from typing import Any
+
+from dualdnn.api.operations import ConvolutionBackwardFilter
+
+from ...plans import Launch, pointers, structure, type_definitions
+from ...primitives.geometry import FastDivmod
+
+SOURCE, SUM = "convolution/filter_gradient/tma_sum.cu", "convolution_filter_gradient_tma_sum"
+SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
+
+
+def sum_launch(
+    operation: ConvolutionBackwardFilter, kernel: Any, division: Structure, results: Structure,
+    shared: tuple[int, int, int], device: Any,
+) -> Launch:  # fmt: skip
+    """Return the launch that adds the parts of tiles of a kernel (TileKernel in tma.py) and blends them into ``dw``.
+
+    results: where sums lie in dw. shared: elements of all tiles that blocks share, sums of a slot, threads of a sum.
+    """
+    elements, slot, lanes = shared
+    arguments = structure(
+        *pointers(2),
+        ("results", results),
+        ("division", division),
+        ("quads", FastDivmod.of(kernel.size // 4)),
+        ("log_columns", c_int((kernel.box * kernel.column_boxes).bit_length() - 1)),
+        ("tile_boxes", c_int(kernel.row_boxes)),
+        ("split_k", c_int(kernel.splits_k)),
+        ("slot", c_int(slot)),
+        ("lanes", c_int(lanes)),
+        ("order", c_int(kernel.order)),
+    )
+    function = device.function(SOURCE, SUM, type_definitions(operation.x.data_type, operation))
+    return Launch(function, arguments, ("partial", "dw"), (elements // 4 * lanes // SUM_THREADS, 1, 1))
