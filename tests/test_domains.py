@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
@@ -15,6 +17,7 @@ from dualdnn.conformance.subjects import open_subject
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ALL = tuple(PROFILES.values())
+OF_KERNELS = {"rnn": "rnn"}  # domains that draw every kernel of a room soon
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
     "convolution": (
@@ -71,22 +74,50 @@ def test_a_profile_keeps_its_limits(profile):
     assert bool(offsets) == bool(wanted.offset)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", DOMAINS)
-def test_the_solvers_of_a_family_are_drawn(name):
-    """Within 2,000 operations, planned for the emulated device, without compiling anything."""
+class Complete(Exception):
+    """End the drawing, because everything has been drawn."""
+
+
+def planned(name: str, wanted: set[str], plans_all: bool) -> set[str]:
+    """Return the wanted solvers and kernels that nobody drew within 2,000 operations.
+
+    They are planned for the emulated device, without compiling anything. plans_all: a solver is planned again and
+    again, for its other kernels.
+    """
     device: Any = EmulatedDevice(0)
-    kernel = SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True, name="kernel")
-    device.function = device.function_when_ready = lambda *_: kernel
-    found = set()
+    missing = {one for one in wanted if not one.startswith(SELDOM.get(name, ("-",)))}
+
+    def function(_source, kernel, *_):
+        missing.discard(kernel)
+        return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True, name=kernel)
+
+    device.function = device.function_when_ready = function
 
     def look(drawn):
         for operation in drawn.steps:
             for solver in possible_solvers(operation, device):
-                if solver not in found:
+                if solver in missing or plans_all:
                     plan_by(operation, device, solver)
-                    found.add(solver)
+                    missing.discard(solver)
+        if not missing:
+            raise Complete
 
-    each(DOMAINS[name], 2000, look)
-    wanted = {solver.name for kind in DOMAINS[name].operations for solver in ROOMS[kind].solvers}
-    assert not [solver for solver in wanted - found if not solver.startswith(SELDOM.get(name, ("-",)))]
+    with suppress(Complete):
+        each(DOMAINS[name], 2000, look)
+    return missing
+
+
+def solvers_of(name: str) -> set[str]:
+    return {solver.name for kind in DOMAINS[name].operations for solver in ROOMS[kind].solvers}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in DOMAINS if name not in OF_KERNELS])
+def test_the_solvers_of_a_family_are_drawn(name):
+    assert not planned(name, solvers_of(name), False)
+
+
+@pytest.mark.parametrize("name", OF_KERNELS)
+def test_the_solvers_and_kernels_of_a_family_are_drawn(name):
+    kernels = {kernel for kernel in entry_points() if kernel.startswith(f"{OF_KERNELS[name]}_")}
+    assert kernels and not planned(name, solvers_of(name) | kernels, True)

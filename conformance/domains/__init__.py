@@ -20,6 +20,7 @@ from . import (
     normalization,
     pooling,
     reduce_tensor,
+    rnn,
     softmax,
     spatial_transformer,
     tensor_arithmetic,
@@ -61,6 +62,7 @@ DOMAINS = {
             normalization,
             dropout,
             spatial_transformer,
+            rnn,
         ),
     )
 }

@@ -156,11 +156,15 @@ class Source:
         """Return the same operations with operands that begin after aligned addresses, at multiples of their
         elements.
         """
-        operation = drawn.operation
-        names = [name for name in operation.operands if name not in operation.raw and operation.nbytes(name)]
+        specs = {
+            name: step.tensor(name)
+            for step in drawn.steps
+            for name in step.operands
+            if name not in step.raw and step.nbytes(name)
+        }
         offsets = [
-            (name, self.integer(1, 15) * operation.tensor(name).scalar_bytes * operation.tensor(name).vector_length)
-            for name in names
+            (name, self.integer(1, 15) * spec.scalar_bytes * spec.vector_length)
+            for name, spec in specs.items()
             if self.chance(self.profile.offset)
         ]
         return replace(drawn, offsets=tuple(offsets))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNDataLayout_t, cudnnRNNMode_t
-from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, TensorSpec
+from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
@@ -31,28 +31,13 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     label,
     network,
 )
+from dualdnn.conformance.domains.rnn import backward
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
 from dualdnn.reference.view import strided
 
 FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
-GRADIENTS = ("dhy", "dhx", "dcy", "dcx")
-
-
-def backward(first, null=()):
-    """The two backward operations behind a forward operation; ``null`` names the gradients that the call does not get."""
-    n = first.network
-    sizes = {"h": n.projected, "c": n.hidden} if n.cell == LSTM else {"h": n.projected}
-    tensors = {
-        kind: TensorSpec.packed(n.data_type, (n.pseudo_layers, first.x.batch, size)) for kind, size in sizes.items()
-    }
-    dhy, dhx, dcy, dcx = (None if name in null else tensors.get(name[1]) for name in GRADIENTS)
-    common = first.workspace, first.reserve
-    data = RNNBackwardData(
-        n, first.y, first.y, first.hx, dhy, first.cx, dcy, first.weightSpace, first.x, dhx, dcx, *common
-    )
-    return data, RNNBackwardWeights(n, first.x, first.hx, first.y, first.weightSpace, *common)
 
 
 def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnForwardMode_t, cudnnRNNDataLayout_t, cudnnRNNMode_t
 from dualdnn.api.operations import RNNForward, TensorSpec
-from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
+from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
@@ -32,6 +32,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     TANH,
     TWO_WAYS,
 )  # fmt: skip
+from dualdnn.conformance.domains import rnn as drawn
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
@@ -40,7 +41,6 @@ INFERENCE, TRAINING = cudnnForwardMode_t
 NAME = "cudnnRNNForward"
 EXACT = next(kind for kind in type(DEFAULT) if kind.name == "CUDNN_FMA_MATH")
 RAGGED = (3, 1, 2)
-OPTIONAL = ("hx", "cx", "hy", "cy")
 
 
 def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, data_type=FLOAT, *, width=5, hidden=7,
@@ -54,31 +54,7 @@ def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, 
 
 def forward(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, training=True, null=()):
     """The forward operation of a network; ``null`` names the states that the call does not get."""
-    spec = spec or network()
-    steps, batch = longest or max(lengths), len(lengths)
-    x, y = (
-        RNNDataSpec(spec.data_type, layout, steps, batch, size, lengths, fill)
-        for size in (spec.input_size, spec.output_size)
-    )
-    states = {"h": spec.projected, "c": spec.hidden} if spec.cell == LSTM else {"h": spec.projected}
-    tensors = {
-        kind: TensorSpec.packed(spec.data_type, (spec.pseudo_layers, batch, size)) for kind, size in states.items()
-    }
-    hx, cx, hy, cy = (None if name in null else tensors.get(name[0]) for name in OPTIONAL)
-    weights = TensorSpec.packed(spec.data_type, (1, spec.weight_elements, 1))
-    return RNNForward(
-        spec,
-        training,
-        x,
-        hx,
-        cx,
-        weights,
-        y,
-        hy,
-        cy,
-        workspace(spec, steps, batch),
-        reserve(spec, steps, batch, training),
-    )
+    return drawn.forward(spec or network(), layout, lengths, longest or max(lengths), fill, training, null)
 
 
 def label(value):
