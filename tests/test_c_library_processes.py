@@ -126,6 +126,25 @@ def test_dlclose(library, tmp_path):
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
+def test_packages_of_the_python_below_an_environment_are_not_imported(library, tmp_path):
+    """An environment's NumPy may be another one; files of the other installation would also run at each start."""
+    text = """
+    #include <cudnn.h>
+    #include <dlfcn.h>
+    int main(void) {
+      size_t version = cudnnGetVersion();
+      int (*python)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+      int (*begin)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+      begin();
+      return version == 0 || python("import sys; print(chr(10).join(sys.path), flush=True)");
+    }
+    """
+    ran = run(compiled(library, tmp_path, "#define _GNU_SOURCE" + text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    packages = [path for path in ran.stdout.splitlines() if path.endswith("-packages")]
+    assert packages == [path for path in sys.path if path.endswith("-packages")]
+
+
 def test_calls_at_exit(library, tmp_path):
     """Of a program in C the interpreter lives on: what atexit calls still computes."""
     text = COMPUTE + """

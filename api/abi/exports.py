@@ -70,6 +70,7 @@ static void dualdnn_start(void)
         PyStatus status;
         PyConfig_InitPythonConfig(&config);
         config.install_signal_handlers = 0;
+        config.site_import = 0; /* an environment does not see the packages of the Python below it; DUALDNN_PATHS has its own */
         if (!getenv("PYTHONHOME")) PyConfig_SetBytesString(&config, &config.home, DUALDNN_HOME);
         status = Py_InitializeFromConfig(&config);
         PyConfig_Clear(&config);
