@@ -8,6 +8,7 @@ positions are a fixed number of elements apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import product
 from math import gcd
@@ -22,6 +23,7 @@ from .view import Array, Place
 # This function reads a part of the filter (K, C / groups, spatial ...) in a given type.
 ReadFilter = Callable[[Place, Any], Array]
 FLOAT64_BYTES = 8
+SMALLEST_BUFFER = 16  # elements: the smallest buffer that NumPy allows
 MOST_IN_FLOAT32 = 2**23  # terms: half a float32 unit each adds up to at most half of their sum
 Wide = type[np.floating[Any]]
 
@@ -213,3 +215,13 @@ def meeting(offset: int, stride: int, extent: int, positions: slice) -> tuple[sl
 
 def ceil_divide(a: int, b: int) -> int:
     return -(-a // b)
+
+
+@contextmanager
+def unbuffered() -> Iterator[None]:
+    """Shrink NumPy's buffer: copying short rows through it takes longer than their product."""
+    before = np.setbufsize(SMALLEST_BUFFER)
+    try:
+        yield
+    finally:
+        np.setbufsize(before)

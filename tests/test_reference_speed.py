@@ -167,7 +167,7 @@ def test_window_maxima_are_those_of_plain_loops(propagate, window, padding, stri
         np.testing.assert_equal(found[index], expected)
 
 
-def test_the_data_gradient_of_short_rows_takes_few_products(seen):
+def test_the_data_gradient_of_short_rows_takes_few_products(monkeypatch, seen):
     """The second convolution of LeNet, batch 64: each of two products has all images, so that a sum of a row is a long one."""
     spec = CONVOLUTION[CONVOLUTION.index("convolution=") : CONVOLUTION.index(" algo=")].replace("(1, 1)", "(0, 0)", 1)
     w = "FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(50, 20, 5, 5))"
@@ -176,5 +176,9 @@ def test_the_data_gradient_of_short_rows_takes_few_products(seen):
     operation = parse(
         f"ConvolutionBackwardData({spec} algo=CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, workspace_bytes=0, alpha=1.0, beta=0.0, w={w}, dy={dy}, dx={dx})"
     )
+    sizes, setbufsize, before = [], np.setbufsize, np.getbufsize()
+    monkeypatch.setattr(np, "setbufsize", lambda size: sizes.append(size) or setbufsize(size))
     run(operation, memory_of(operation))
     assert len(seen) == 2
+    # NumPy copies rows of 512 elements through its buffer, which takes longer than their sums.
+    assert sizes == [16, before] * 2

@@ -17,7 +17,7 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData
 
-from ..blocks import FLOAT64_BYTES, blocks, estimate_type, meeting
+from ..blocks import FLOAT64_BYTES, blocks, estimate_type, meeting, unbuffered
 from ..engine import Exact, implements
 from ..precise_product import product_of_doubles
 from ..view import Array
@@ -123,11 +123,12 @@ def _add_all_taps(steps: Steps, weights: Array, dy: Array, dx: Array, block_byte
             memory = np.empty((len(dy), left.shape[1], right.shape[2]), dy.dtype)
         found = product_of_doubles(left, right, memory).reshape(*factors.shape[:-1], -1, *positions)
         block = dx[:, channels, images]
-        for tap in product(*map(range, taps)):
-            meets = [of_dimension[t] for of_dimension, t in zip(met, tap, strict=True)]
-            here: Any = (..., *(slices[1] for slices in meets))
-            there: Any = (slice(None), slice(None), *tap, slice(None), *(slices[0] for slices in meets))
-            block[here] += found[there]
+        with unbuffered():
+            for tap in product(*map(range, taps)):
+                meets = [of_dimension[t] for of_dimension, t in zip(met, tap, strict=True)]
+                here: Any = (..., *(slices[1] for slices in meets))
+                there: Any = (slice(None), slice(None), *tap, slice(None), *(slices[0] for slices in meets))
+                block[here] += found[there]
 
 
 def _add_tap_by_tap(o: ConvolutionBackwardData, weights: Array, dy: Array, dx: Array) -> None:

@@ -8,7 +8,6 @@ is then one shift in any number of dimensions. Rows run into each other, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from math import prod
@@ -17,14 +16,13 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from ..blocks import Part, ReadFilter, blocks, estimate_type, meeting
+from ..blocks import Part, ReadFilter, blocks, estimate_type, meeting, unbuffered
 from ..view import Array, Place
 
 BLOCK_BYTES = 2**20  # fits in the second-level cache while the taps pass over it
 FEWEST_INPUTS = 2**13  # inputs: with fewer, the matrix product takes fewer calls
 MOST_CHANNELS = 2  # channels per group: with more, the matrix product is faster
 MOST_BORDER = 2**8  # factor by which the surrounding inputs may enlarge a block of a large image
-SMALLEST_BUFFER = 16  # elements: the smallest buffer that NumPy allows
 
 
 def suits(input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
@@ -88,7 +86,7 @@ def _summed(
     planes = {phase: change(_phase(block, phase, convolution, positions, extents, furthest, wide)) for phase in phases}
     sums = np.empty((*block.shape[:2], prod(extents)), wide)
     products = np.empty_like(sums)
-    with _unbuffered():
+    with unbuffered():
         for count, (channel, *tap) in enumerate(product(range(block.shape[2]), *map(range, weights.shape[2:]))):
             found = [dimension[t] for dimension, t in zip(taps, tap, strict=True)]
             shift = sum(moved * step for (moved, _), step in zip(found, steps, strict=True))
@@ -138,13 +136,3 @@ def _phase(
     if all(part.stop > part.start for part in there[3:]):
         image[there] = block[here]
     return plane
-
-
-@contextmanager
-def _unbuffered() -> Iterator[None]:
-    """Shrink NumPy's buffer: copying short rows through it takes longer than their product."""
-    before = np.setbufsize(SMALLEST_BUFFER)
-    try:
-        yield
-    finally:
-        np.setbufsize(before)
