@@ -138,10 +138,56 @@ TAKEN = [
     ("switch (t) { case 0 ... 2: g(); }", "0 ...", True), ("t = as<cudnnDataType_t>(2)", "2", True), ("auto m = std::make_unique<cudnnDataType_t>()", "std::make_unique<cudnnDataType_t>()", True),
     ("cudnnDataType_t m[3] = {}", "m[3]", True), ("auto m = new cudnnDataType_t()", "new cudnnDataType_t()", True), ("struct D { cudnnDataType_t m{}; }", "m", True),
     ("struct D { cudnnDataType_t m; D() : m() {} }", "m", True), ("int *m = (int *)(void *)&t", "&t", True),
+    ("n = std::get<0>(std::make_pair(t, n))", "std::get<0>(std::make_pair(t, n))", True), ("n = keyed.begin()->first", "keyed.begin()->first", True),
+    ("auto [type, m] = a; n = type", "type", True), ("n = [&] { return t; }()", "[&] { return t; }()", True), ("if (t <=> 2) g()", "t", True),
     ("std::cout << 1 << t", "t", False),
     ("n = status", "status", False), ('printf("%d", status)', "status", False), ('printf("%d", t)', "t", False), ("std::cout << t", "t", False), ("exit(status)", "status", False),
     ("names.find(std::to_string(t))", "t", False),
 ]  # fmt: skip
+
+
+# Types that C++ deduces: results, structured bindings, members of pairs and tuples, iterators, parameters. Numbers of integers stay.
+DEDUCED = [
+    "auto made = [] { return CUDNN_DATA_HALF; }; if (made() == @2) g()",
+    "auto made = [](int n) { if (n) return CUDNN_DATA_HALF; return CUDNN_DATA_FLOAT; }; if (made(2) == @2) g()",
+    "if ([] { return CUDNN_DATA_HALF; }() == @2 || deduced() == @2 || arrow() == @2) g()",
+    "auto [type, m] = both; if (type == @2 && m == 2) g()",
+    "const auto &[type, m] = a; switch (type) { case @2: if (m == 2) g(); }",
+    "auto [type, m] = std::make_pair(t, n); if (type == @2 && m == 2) g()",
+    "for (const auto &[key, value] : keyed) if (key == @2 && value == 2) g()",
+    "if (std::get<0>(both) == @2 && std::get<1>(both) == 2) g()",
+    "if (std::get<cudnnDataType_t>(either) == @2 || *std::get_if<1>(&either) == @2) g()",
+    "if (keyed.begin()->first == @2 && keyed.begin()->second == 2) g()",
+    "auto it = numbered.find(2); if (it->first == 2 && it->second == @2) g()",
+    "std::map<int, cudnnDataType_t>::const_iterator it; if ((*it).second == @2) g()",
+    "for (auto it = std::begin(all); it != all.end(); ++it) if (*it == @2) g()",
+    "auto copy = both; auto &same = all; auto *q = &t; if (copy.first == @2 || same[2] == @2 || *q == @2) g()",
+    "if (maybe == @2 || *maybe == @2 || maybe.value_or(other) == @2 || std::min(t, other) == @2) g()",
+    "if (aliased.first == @2 || owned->type == @2 || functor() == @2 || converted == @2) g()",
+    "if (numbered.at(2) == @2 || (c.*method)() == @2 || std::invoke([&] { return t; }) == @2) g()",
+    "n = std::count(all.begin(), all.end(), @2); if (std::equal_to<>{}(t, @2)) g()",
+    "auto test = [](auto s) { return s == @2; }; test(t)",
+    "std::for_each(all.begin(), all.end(), [k = t](auto each) { if (each == @2 || k == @2) g(); })",
+    "std::vector v{t, other}; std::tuple made(n, t); auto listed = {t, other}; if (v[2] == @2 || std::get<1>(made) == @2 || *listed.begin() == @2) g()",
+    "auto type = unknown(); cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, type, 2, 2, 2, 2); if (type == @2) g()",
+    "decltype(auto) type = c.get(); if (auto s = c.get()) { if (s == @2 || type == @2) g(); }",
+    "if (W().half()) g()",
+]
+DEDUCING = CARRYING.replace(
+    "void f(",
+    """using Pair = std::pair<cudnnDataType_t, int>; Pair both, aliased; std::variant<int, cudnnDataType_t> either; std::optional<cudnnDataType_t> maybe;
+struct F {{ cudnnDataType_t operator()() const; }} functor; struct G {{ operator cudnnDataType_t() const; }} converted; std::unique_ptr<A> owned;
+auto deduced() {{ return CUDNN_DATA_HALF; }} auto arrow() -> cudnnDataType_t; cudnnDataType_t (C::*method)() const;
+struct W {{ cudnnDataType_t type; bool half() {{ return this->type == @2; }} }};
+void f(""",
+)
+
+
+@pytest.mark.parametrize("source", DEDUCED)
+def test_numbers_beside_a_value_of_a_deduced_type(source):
+    text = DEDUCING.format(source)
+    file, wanted = ported(text.replace("@", "")), ported(text.replace("@2", "CUDNN_DATA_HALF"))
+    assert file.after.decode() == wanted.after.decode() and not file.left
 
 
 @pytest.mark.parametrize("source, wanted", CARRIED)

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any
 
 from . import arguments, integers, uses
-from .declared import STATUS, Declared
+from .declared import Declared
 from .edits import Edits
+from .expressions import STATUS
 from .forms import Table
 from .verdicts import HELPED, LEFT, REWRITTEN, Note, PortedFile, Verdict
 

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .declared import STATUS, Declared
+from .declared import Declared
+from .expressions import STATUS, template_call
 from .integers import code, is_integer, number, values
 
-_EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=")
+_EQUALITY, _ORDER = ("==", "!="), ("<", ">", "<=", ">=", "<=>")
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "|", "&", "^"})
-_ASSERTIONS = re.compile(rb"[A-Z_]+_(?:EQ|NE)")
+_ASSERTIONS = re.compile(rb"[A-Z_]+_(?:EQ|NE)|cmp_(?:not_)?equal")
+_COMPARERS = re.compile(rb"(?:std::)?(?:not_)?equal_to<.*", re.DOTALL)
+_SEARCHES = re.compile(rb"find|count|replace|remove|search_n|binary_search|(?:lower|upper)_bound|equal_range|fill")
 _BYTES = re.compile(rb"mem(?:cpy|set|cmp|move)|bcopy|f?(?:read|write)|recv|send|f?scanf|sscanf")
 _ALLOCATIONS = frozenset({b"malloc", b"calloc", b"realloc", b"alloca"})
 _TEXTS = re.compile(rb"\w*printf|to_string|format|print|println|_?exit|quick_exit")
@@ -93,6 +96,8 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
             declared.declared(function.child_by_field_name("argument"))[0]
         ):
             yield from (Typed(argument, "") for argument in given)
+        elif _COMPARERS.match(function.text) and len(given) == 2:
+            yield from _compared(declared, *given)
         elif callee is not None:
             yield from _parameters(declared, callee, given)
         else:
@@ -108,6 +113,9 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
         ]
         others = [argument for argument in given[:2] if argument not in ours]
         yield from (Typed(argument, "", is_opaque=True) for argument in ours if others)
+    elif _SEARCHES.fullmatch(name.text) and len(given) > 2:  # of elements between two iterators
+        element, depth = declared.declared(given[0])
+        yield from (Typed(argument, element) for argument in given[2:] if depth == 1)
     elif _TEXTS.fullmatch(name.text):
         yield from (Typed(argument, "", is_text=True) for argument in given)
     elif name.text in declared.comparing:
@@ -127,12 +135,7 @@ def _parameters(declared: Declared, function: bytes, given: list[Any]) -> Iterat
 
 def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[Typed]:
     """Yields the arguments of ``f<type>(...)``: what f makes of a number is not known, and an integer type takes an enumerator's."""
-    function = node.child_by_field_name("function")
-    while function is not None and function.type == "qualified_identifier":
-        function = function.child_by_field_name("name")
-    if function is None or function.type != "template_function":
-        return
-    types = [declared.bare(argument.text.decode()) for argument in code(function.child_by_field_name("arguments"))]
+    types = [declared.bare(a.text.decode()) for a in template_call(node.child_by_field_name("function"))[1]]
     kind = types[0] if types else ""
     if is_integer(kind):
         yield from (Typed(argument, kind) for argument in given)
