@@ -21,7 +21,7 @@ DATA = CASES / "clauses.json"
 
 
 def shown() -> dict[str, list[str]]:
-    """Case -> the clauses that its mark names, for every case of the suite that names some."""
+    """Return case -> the clauses that its mark names and the rows of its table cite, for every case of the suite."""
     found = {}
     makers = {".toml": refusals.module_of, ".jsonl": corpus.module_of, ".py": imported}
     for path in case_files():
@@ -30,6 +30,7 @@ def shown() -> dict[str, list[str]]:
             if name.startswith("test_") and case.__module__ == module.__name__:
                 marks = getattr(case, "pytestmark", [])
                 clauses = {clause for mark in marks if mark.name == "shows" for clause in mark.args}
+                clauses |= getattr(case, "cited", frozenset())
                 assert f"{path.stem}/{name}" not in found, "two cases have one id"
                 found[f"{path.stem}/{name}"] = sorted(clauses)
     return dict(sorted(found.items()))

@@ -148,34 +148,6 @@ def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
     assert (probability, seed, held.address) == (0.5, 4, memory.address)
 
 
-@shows("cudnnSetDropoutDescriptor/c06", "cudnnRestoreDropoutDescriptor/c02")
-@pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
-@pytest.mark.parametrize("probability", [-1e-3, 1.001, float("nan"), float("inf"), -float("inf"), 1e300])
-def test_no_probability(cudnn, handle, refuses, fresh, probability, call):
-    """What is outside of [0, 1] is refused, whatever else the call has (docs/errata.md, D110)."""
-    needed = cudnn.cudnnDropoutGetStatesSize(handle)
-    memory = handle.to_device(np.ones(needed, np.uint8))
-    function = getattr(cudnn, call)
-    refuses(
-        BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, memory, needed, 4, unchanged=(memory,)
-    )
-    if call == "cudnnSetDropoutDescriptor":
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, None, 0, 4)
-
-
-@shows("cudnnGetDropoutDescriptor/c06", "cudnnStatus_t/c05")
-def test_null(cudnn, handle, refuses, fresh):
-    size = cudnn.cudnnDropoutGetStatesSize(handle)
-    memory = handle.to_device(np.ones(size, np.uint8))
-    for call in (cudnn.cudnnSetDropoutDescriptor, cudnn.cudnnRestoreDropoutDescriptor):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, None, handle, 0.5, memory, size, 4, unchanged=(memory,))
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, fresh, None, 0.5, memory, size, 4, unchanged=(memory,))
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRestoreDropoutDescriptor, fresh, handle, 0.5, None, size, 4)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDropoutGetStatesSize, None)
-    refuses(BAD_PARAM, "cudnnGetDropoutDescriptor/c06", cudnn.cudnnGetDropoutDescriptor, None, handle)
-    refuses(BAD_PARAM, "cudnnGetDropoutDescriptor/c06", cudnn.cudnnGetDropoutDescriptor, fresh, None)
-
-
 # --- what every library can be asked ---
 
 

@@ -309,12 +309,6 @@ def counting(operation: ReduceTensor) -> dict[str, Any]:
 # --- what is refused ---
 
 
-@shows("cudnnReduceTensor/c07", "cudnnReduceTensor/c28", "cudnnReduceTensor/c06")
-@pytest.mark.parametrize("op", [op for op in OPERATIONS if op not in INDEXED], ids=by_name)
-def test_indices_of_other_operations(refused, op):
-    refused(reduction(op, indices=True), BAD_PARAM, "cudnnReduceTensor/c28")
-
-
 ALL_TYPES = [FLOAT, DOUBLE, HALF, INT8, BFLOAT16, INT32, UINT8]
 
 
@@ -353,21 +347,6 @@ def test_type_of_the_computation(trial, refused, types, compute):
 
 
 @shows(
-    "cudnnReduceTensor/c30",
-    "cudnnReduceTensor/c16",
-    "cudnnGetReductionIndicesSize/c01",
-    "cudnnGetReductionIndicesSize/c03",
-)
-@pytest.mark.parametrize("missing", [1, 12])
-def test_indices_too_small(cudnn, caller, refuses, missing):
-    """The size that the caller states counts, however much memory there is."""
-    arguments = arguments_of(caller, reduction(MAX, indices=True))
-    arguments["indicesSizeInBytes"] -= missing
-    unchanged = (arguments["A"], arguments["C"], arguments["indices"])
-    refuses(INVALID_VALUE, "cudnnReduceTensor/c30", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
-
-
-@shows(
     "cudnnReduceTensor/c31",
     "cudnnReduceTensor/c17",
     "cudnnGetReductionWorkspaceSize/c01",
@@ -394,25 +373,6 @@ def test_size_that_no_int_holds(subject, cudnn, caller, size):
     assert arguments["workspaceSizeInBytes"] > 4
     arguments["workspaceSizeInBytes"] = size
     cudnn.cudnnReduceTensor(*arguments.values())
-
-
-@shows("cudnnReduceTensor/c30", "cudnnReduceTensor/c31")
-@pytest.mark.parametrize(
-    "operand, clause", [("indices", "cudnnReduceTensor/c30"), ("workspace", "cudnnReduceTensor/c31")]
-)
-def test_space_smaller_than_it_is_said_to_be(subject, caller, refuses, operand, clause):
-    if not subject.knows_sizes:
-        pytest.skip("a C pointer does not know its size")
-    operation = sized(caller, reduction(MIN, indices=True))
-    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
-    memory[operand] = memory[operand].slice(0, operation.nbytes(operand) - 1)
-    refuses(INVALID_VALUE, clause, caller, operation, memory, unchanged=(memory["A"], memory["C"]))
-
-
-def test_output_may_not_overlap_the_input(subject, refused):
-    if not subject.cites_clauses:
-        pytest.skip("the document does not say so; what another library does with it is undefined")
-    refused(reduction(), BAD_PARAM, "cudnnStatus_t/c05", aliases={"C": "A"})
 
 
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from itertools import permutations
 from math import prod
 
 import pytest
-from dualdnn.api.enumerations import CUDNN_SEQDATA_DIM_COUNT, cudnnDataType_t, cudnnSeqDataAxis_t
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.enumerations import CUDNN_SEQDATA_DIM_COUNT, cudnnSeqDataAxis_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
@@ -143,54 +143,6 @@ def test_as_many_as_are_asked_for(cudnn, fresh, dims, lengths):
     assert read(cudnn, fresh, dims, lengths) == (FLOAT, 4, DIMS[:dims], GOOD["axes"][:dims], 6, LENGTHS[:lengths])
 
 
-@shows("cudnnGetSeqDataDescriptor/c20")
-def test_wrong_requests(cudnn, fresh, refuses):
-    fill(cudnn, fresh)
-    refuses(BAD_PARAM, "cudnnGetSeqDataDescriptor/c20", cudnn.cudnnGetSeqDataDescriptor, fresh, -1, 6)
-    refuses(BAD_PARAM, "cudnnGetSeqDataDescriptor/c20", cudnn.cudnnGetSeqDataDescriptor, None, 4, 6)
-
-
-@shows(f"{SET}/c23")
-def test_null(cudnn, refuses):
-    refuses(BAD_PARAM, f"{SET}/c23", cudnn.cudnnSetSeqDataDescriptor, None, *GOOD.values())
-
-
-@pytest.mark.parametrize("name", ["dimA", "axes", "seqLengthArray"])
-def test_null_arrays(subject, refused, name):
-    if not subject.cites_clauses:
-        pytest.skip("NVIDIA's library reads the array")
-    clause = {"axes": "c16", "seqLengthArray": "c27"}.get(name, "cudnnStatus_t/c05")
-    refused(BAD_PARAM, clause, **{name: None})
-
-
-@shows(f"{SET}/c25", f"{SET}/c28", f"{SET}/c03")
-def test_numbers_of_dimensions(refused):
-    for count in (0, -1):
-        refused(BAD_PARAM, "c25", nbDims=count)
-    for count in (1, 3):
-        refused(NOT_SUPPORTED, "c28", nbDims=count)
-    for count in (5, 8):
-        refused(NOT_SUPPORTED, "c28", nbDims=count, dimA=(*DIMS, 1, 1, 1, 1), axes=(*GOOD["axes"], *GOOD["axes"]))
-
-
-@shows(f"{SET}/c24")
-def test_unknown_types(refused):
-    for value in (-1, max(cudnnDataType_t) + 90):
-        refused(BAD_PARAM, "c24", dataType=value)
-
-
-@shows(f"{SET}/c20")
-@pytest.mark.parametrize("data_type", [INT8, INT32, BFLOAT16], ids=lambda t: t.name)
-def test_other_types(refused, data_type):
-    refused(NOT_SUPPORTED, "c20", dataType=data_type)
-
-
-@pytest.mark.parametrize("size", [0, -1, -(2**31)])
-@pytest.mark.parametrize("axis", list(cudnnSeqDataAxis_t), ids=lambda a: a.name)
-def test_sizes_must_be_positive(refused, axis, size):
-    refused(BAD_PARAM, "cudnnStatus_t/c05", dimA=(*DIMS[:axis], size, *DIMS[axis + 1 :]))
-
-
 @shows(f"{SET}/c16", f"{SET}/c17")
 @pytest.mark.parametrize("axes", list(permutations(range(4))), ids=str)
 def test_the_vector_is_innermost(cudnn, fresh, refused, axes):
@@ -199,38 +151,3 @@ def test_the_vector_is_innermost(cudnn, fresh, refused, axes):
         fill(cudnn, fresh, axes=axes)
     else:
         refused(BAD_PARAM, "c17", axes=axes)
-
-
-@shows(f"{SET}/c16")
-@pytest.mark.parametrize("axes", [(0, 0, 1, 3), (3, 3, 3, 3), (0, 1, 2, 4), (-1, 1, 2, 3)], ids=str)
-def test_axes_that_are_no_order(refused, axes):
-    refused(BAD_PARAM, "c16", axes=axes)
-
-
-@shows(f"{SET}/c26", f"{SET}/c11")
-@pytest.mark.parametrize("count", [0, 5, 7, 2**40])
-def test_numbers_of_lengths(refused, count):
-    refused(BAD_PARAM, "c26", seqLengthArraySize=count, seqLengthArray=(*LENGTHS, 1))
-
-
-@shows(f"{SET}/c27", f"{SET}/c12")
-@pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("length", [-1, 5, 2**31 - 1])
-def test_lengths_beyond_their_range(refused, length, position):
-    refused(BAD_PARAM, "c27", seqLengthArray=(*LENGTHS[:position], length, *LENGTHS[position + 1 :]))
-
-
-def test_too_few_entries(subject, refused):
-    if not subject.is_python:
-        pytest.skip("a C array has no length to check")
-    refused(BAD_PARAM, "c04", dimA=DIMS[:3])
-    refused(BAD_PARAM, "c04", axes=GOOD["axes"][:3])
-    refused(BAD_PARAM, "c11", seqLengthArray=LENGTHS[:5])
-
-
-@shows(f"{SET}/c08", f"{SET}/c29")
-def test_fill(subject, refused):
-    if not subject.is_python:
-        pytest.skip("C takes a pointer to the value")
-    refused(NOT_SUPPORTED, "c29", paddingFill=0.0)
-    refused(BAD_PARAM, "c27", paddingFill=0.0, seqLengthArray=(-1, *LENGTHS[1:]))

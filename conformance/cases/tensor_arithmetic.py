@@ -18,7 +18,6 @@ from dualdnn.api.operations.specs import (
     HALF,
     INT8,
     INT32,
-    NCHW,
     NCHW_VECT_C,
     NHWC,
     UINT8,
@@ -215,21 +214,6 @@ def test_scale_by_zero(caller):
     assert not result.after["y"].view(np.float32).any()
 
 
-@pytest.mark.parametrize("data_type", [INT32, UINT8, INT8x4, UINT8x4, INT8x32], ids=by_name)
-def test_scale_other_types_are_not_supported(refused, data_type):
-    spec = TensorSpec.packed(data_type, (2, 32, 2, 2), NCHW_VECT_C if data_type in (INT8x4, UINT8x4, INT8x32) else NCHW)
-    refused(ScaleTensor(2.0, spec), NOT_SUPPORTED, "cudnnScaleTensor/c05")
-
-
-@pytest.mark.parametrize("missing", ["handle", "yDesc", "y", "alpha"])
-def test_scale_null(cudnn, caller, refuses, missing):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    memory = caller.handle.to_device(np.ones(spec.count, np.float32))
-    arguments: dict[str, Any] = {"handle": caller.handle, "yDesc": caller.tensor(spec), "y": memory, "alpha": 2.0}
-    arguments[missing] = None
-    refuses(BAD_PARAM, "cudnnScaleTensor/c06", cudnn.cudnnScaleTensor, *arguments.values(), unchanged=(memory,))
-
-
 # --- cudnnSetTensor ---
 
 
@@ -240,21 +224,6 @@ def test_set_to_zero(caller):
         assert result.passed, result.explanation()
         after = result.after["y"].view(np.float16)
         assert not after.any() and (np.signbit(after) == np.signbit(value)).all()
-
-
-@pytest.mark.parametrize("data_type", [INT32, UINT8, INT8x4, UINT8x4, INT8x32], ids=by_name)
-def test_set_other_types_are_not_supported(refused, data_type):
-    spec = TensorSpec.packed(data_type, (2, 32, 2, 2), NCHW_VECT_C if data_type in (INT8x4, UINT8x4, INT8x32) else NCHW)
-    refused(SetTensor(2.0, spec), NOT_SUPPORTED, "cudnnSetTensor/c06")
-
-
-@pytest.mark.parametrize("missing", ["handle", "yDesc", "y", "valuePtr"])
-def test_set_null(cudnn, caller, refuses, missing):
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    memory = caller.handle.to_device(np.ones(spec.count, np.float32))
-    arguments: dict[str, Any] = {"handle": caller.handle, "yDesc": caller.tensor(spec), "y": memory, "valuePtr": 2.0}
-    arguments[missing] = None
-    refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, *arguments.values(), unchanged=(memory,))
 
 
 # --- addresses and layouts ---

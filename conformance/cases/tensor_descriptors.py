@@ -86,50 +86,6 @@ def test_vectorised_channels(cudnn, tensor, data_type):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * 64 * 15
 
 
-@shows("cudnnTensorFormat_t/c06")
-@pytest.mark.parametrize("data_type", list(SCALARS), ids=by_name)
-def test_vect_c_needs_a_vector_type(cudnn, tensor, refuses, data_type):
-    refuses(
-        BAD_PARAM,
-        "cudnnTensorFormat_t/c06",
-        cudnn.cudnnSetTensor4dDescriptor,
-        tensor,
-        NCHW_VECT_C,
-        data_type,
-        2,
-        64,
-        3,
-        5,
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnTensorFormat_t/c06",
-        cudnn.cudnnSetTensorNdDescriptorEx,
-        tensor,
-        NCHW_VECT_C,
-        data_type,
-        4,
-        (2, 64, 3, 5),
-    )
-
-
-@pytest.mark.parametrize("data_type, clause", [(INT8x4, "c02"), (INT8x32, "c03"), (UINT8x4, "c05")], ids=by_name)
-@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
-def test_vector_types_need_vect_c(cudnn, tensor, refuses, data_type, clause, tensor_format):
-    refuses(
-        BAD_PARAM,
-        f"cudnnDataType_t/{clause}",
-        cudnn.cudnnSetTensor4dDescriptor,
-        tensor,
-        tensor_format,
-        data_type,
-        2,
-        64,
-        3,
-        5,
-    )
-
-
 @shows("cudnnSetTensor4dDescriptor/c03")
 @pytest.mark.parametrize(
     "dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str
@@ -158,39 +114,6 @@ def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
     refuses(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, *beyond)
     many = (NCHW_VECT_C, data_type, 4, beyond[2:])
     refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, *many)
-
-
-@pytest.mark.parametrize("position", range(4))
-@pytest.mark.parametrize("size", [-1, 0, -(2**31)])
-def test_4d_sizes_are_positive(cudnn, tensor, refuses, position, size):
-    dims = list(DIMS)
-    dims[position] = size
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, *dims)
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensor4dDescriptorEx/c09",
-        cudnn.cudnnSetTensor4dDescriptorEx,
-        tensor,
-        FLOAT,
-        *dims,
-        60,
-        20,
-        5,
-        1,
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensorNdDescriptor/c10",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        FLOAT,
-        4,
-        dims,
-        (60, 20, 5, 1),
-    )
-    refuses(
-        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, FLOAT, 4, dims
-    )
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c01", "cudnnSetTensor4dDescriptorEx/c02", "cudnnSetTensor4dDescriptorEx/c03", "cudnnSetTensor4dDescriptorEx/c07",
@@ -233,36 +156,6 @@ def test_a_stride_of_zero_needs_a_size_of_one(cudnn, tensor, refuses):
     )
     cudnn.cudnnSetTensor4dDescriptorEx(tensor, FLOAT, 2, 1, 4, 5, 60, 0, 5, 1)
     assert cudnn.cudnnGetTensor4dDescriptor(tensor).cStride == 0
-
-
-@shows("cudnnSetTensor4dDescriptorEx/c06", "cudnnSetTensorNdDescriptor/c02")
-@pytest.mark.parametrize(
-    "dims, strides",
-    [((2, 1, 1, 1), (2**31 - 1, 1, 1, 1)), ((2**16, 2, 1, 1), (2**15, 1, 1, 1)), ((2**31 - 1,) * 4, (2**31 - 1,) * 4)],
-    ids=str,
-)
-def test_two_giga_elements_count_gaps(cudnn, tensor, refuses, dims, strides):
-    if 1 + sum((d - 1) * s for d, s in zip(dims, strides, strict=True)) < 2**31:
-        strides = tuple(s + 1 for s in strides)
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensor4dDescriptorEx/c12",
-        cudnn.cudnnSetTensor4dDescriptorEx,
-        tensor,
-        INT8,
-        *dims,
-        *strides,
-    )
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensorNdDescriptor/c13",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        INT8,
-        4,
-        dims,
-        strides,
-    )
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c04", "cudnnSetTensor4dDescriptorEx/c05")

@@ -208,18 +208,6 @@ def test_factors_beside_other_types(caller, source, into, filters):
     assert np.abs(found - exact).max() <= exact * 2.0 ** (-52 if into == DOUBLE else -24)
 
 
-@both("c15", "c06", "c11", "c16")
-@BOTH
-@pytest.mark.parametrize("alpha, beta", [(2.0, 0.0), (1.0, 1.0), (0.0, 0.0)])
-@pytest.mark.parametrize(
-    "transform",
-    [changing(fold=(2, 2)), changing(after=(0, 1, 0, 0)), changing(before=(0, 0, 1, 0), fold=(2, 1))],
-    ids=["fold", "pad", "both"],
-)
-def test_folding_and_padding_are_not_scaled(refused, transform, alpha, beta, filters):
-    refused(applied(transform, DIMS, filters=filters, alpha=alpha, beta=beta), NOT_SUPPORTED, named(filters, "c16"))
-
-
 @both("c04")
 @BOTH
 @pytest.mark.parametrize("transform", [changing(), changing(fold=(2, 2)), changing(after=(0, 1, 1, 0)), changing(fold=(1, 3), direction=UNFOLD)],
@@ -342,12 +330,6 @@ def test_refused_settings(subject, cudnn, fresh, refuses):
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_lowest_rank_of_a_transform(cudnn, fresh, refuses, rank):
-    zeros, call = (0,) * 10, cudnn.cudnnSetTensorTransformDescriptor
-    refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD)
-
-
 # cudnnInitTransformDest
 
 DESTINATIONS = [
@@ -398,36 +380,3 @@ def unchanged(subject, destination):
     """Our refused calls leave a descriptor as it was; a foreign library may keep a part of what it refused."""
     if subject.cites_clauses:
         assert subject.cudnn.cudnnGetTensorNdDescriptor(destination, 4).dimA == (1, 1, 1, 1)
-
-
-@pytest.mark.parametrize("rank", [3, 5])
-def test_destination_rank_must_agree(subject, cudnn, fresh, tensors, refuses, rank):
-    source, destination = tensors
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, NCHW, None, None, None, FOLD)
-    refuses(BAD_PARAM, "cudnnInitTransformDest/c08", cudnn.cudnnInitTransformDest, fresh, source, destination)
-    unchanged(subject, destination)
-
-
-@pytest.mark.parametrize("rank", [3, 5, 6, 8])
-def test_destination_of_other_ranks(subject, cudnn, fresh, tensors, refuses, rank):
-    source, destination = tensors
-    cudnn.cudnnSetTensorNdDescriptorEx(source, NCHW, FLOAT, rank, (2,) * rank)
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, NCHW, None, None, None, FOLD)
-    refuses(NOT_SUPPORTED, "cudnnInitTransformDest/c09", cudnn.cudnnInitTransformDest, fresh, source, destination)
-    unchanged(subject, destination)
-
-
-def test_nothing_left(subject, cudnn, fresh, tensors, refuses):
-    source, destination = tensors
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, (0, 0, -2, 0), (0, 0, -2, 0), None, FOLD)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnInitTransformDest, fresh, source, destination)
-    unchanged(subject, destination)
-
-
-def test_destination_of_vectors(subject, cudnn, fresh, tensors, refuses):
-    """A vectorised tensor has no counterpart in the formats that a transform writes."""
-    source, destination = tensors
-    cudnn.cudnnSetTensor4dDescriptor(source, NCHW_VECT_C, INT8x4, 2, 8, 4, 6)
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, FOLD)
-    refuses(BAD_PARAM, "cudnnDataType_t/c02", cudnn.cudnnInitTransformDest, fresh, source, destination)
-    unchanged(subject, destination)

@@ -37,6 +37,7 @@ REASONS = {
     "cites_clauses": "the document does not say what happens",
     "survives_stray_pointers": "another library may read memory that is not there",
     "is_python": "C has no such argument",
+    "knows_sizes": "another library cannot know the sizes of buffers",
 }
 Call = Operation | Mapping[str, Any]  # an operation; or a function's name under "function", and its arguments
 

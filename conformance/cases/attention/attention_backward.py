@@ -10,10 +10,9 @@ import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
 from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights, MultiHeadAttnForward
 from dualdnn.api.operations.specs import FLOAT, HALF
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
-    BIASES,
     DEFAULT,
     LAYOUTS_OF_TENSOR_CORES,
     LONG_OF_TENSOR_CORES,
@@ -269,18 +268,6 @@ class Call:
 
 
 @shows(f"{DATA}/c23", f"{WEIGHTS}/c14")
-def test_null(cudnn, handle, refuses):
-    call = Call(cudnn, handle, steps())
-    written = tuple(call.buffers[name] for name in ("dqueries", "dkeys", "dvalues", "dweights"))
-    for name in call.of_data:
-        if not name.endswith("SizeInBytes"):
-            refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: None}, unchanged=written)
-    for name in call.of_weights:
-        if not name.endswith("SizeInBytes") and name != "addGrad":
-            refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: None}, unchanged=written)
-
-
-@shows(f"{DATA}/c23", f"{WEIGHTS}/c14")
 @pytest.mark.parametrize("name", MISFITS)
 def test_what_does_not_fit(cudnn, handle, refuses, name):
     call = Call(cudnn, handle, steps())
@@ -330,19 +317,3 @@ def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
             size = call.of_data[name] - 1
             refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: size})
             refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: size})
-
-
-@shows(f"{WEIGHTS}/c14")
-def test_no_gradient_mode(cudnn, handle, refuses):
-    call = Call(cudnn, handle, steps())
-    for mode in (2, -1):
-        refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, addGrad=mode)
-
-
-@shows(f"{DATA}/c27", f"{WEIGHTS}/c18", "cudnnSetAttnDescriptor/c40")
-def test_biases_have_no_gradients(cudnn, handle, refuses):
-    """The training call is computed; its gradients are not supported (7.2.43)."""
-    call = Call(cudnn, handle, steps(attn=attention(mode=BIASES)))
-    call.forward()
-    refuses(NOT_SUPPORTED, f"{DATA}/c27", call.data)
-    refuses(NOT_SUPPORTED, f"{WEIGHTS}/c18", call.weights)

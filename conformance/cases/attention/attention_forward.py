@@ -260,18 +260,6 @@ def test_factors_keep_eleven_bits(trial):
 # --- refusals ---
 
 
-@shows(f"{FORWARD}/c10", f"{FORWARD}/c35")
-def test_steps_out_of_range(cudnn, handle, refuses):
-    call = Call(cudnn, handle, forward())
-    call(currIdx=3)
-    for current in (4, 5, INT_MAX):
-        refuses(BAD_PARAM, f"{FORWARD}/c35", call, currIdx=current)
-    training = Call(cudnn, handle, forward(trains=True))
-    for current in (0, 3):
-        refuses(BAD_PARAM, f"{FORWARD}/c10", training, currIdx=current)
-    call(currIdx=-7)
-
-
 class Call:
     """A call with good arguments, of which some can be changed."""
 
@@ -303,19 +291,6 @@ class Call:
 
     def __call__(self, **changed: Any) -> None:
         self.cudnn.cudnnMultiHeadAttnForward(*(self.arguments | changed).values())
-
-
-POINTERS = (
-    "attnDesc", "loWinIdx", "hiWinIdx", "devSeqLengthsQO", "devSeqLengthsKV", "qDesc", "queries", "kDesc", "keys", "vDesc",
-    "values", "oDesc", "out", "weights", "workSpace",
-)  # fmt: skip
-
-
-@shows(f"{FORWARD}/c34", f"{FORWARD}/c29")
-@pytest.mark.parametrize("name", POINTERS)
-def test_null(cudnn, handle, refuses, name):
-    call = Call(cudnn, handle, forward())
-    refuses(BAD_PARAM, f"{FORWARD}/c34", call, **{name: None}, unchanged=(call.buffers["out"],))
 
 
 @shows(f"{FORWARD}/c05", f"{FORWARD}/c06", f"{FORWARD}/c36")
@@ -376,23 +351,6 @@ def test_what_does_not_fit(cudnn, handle, refuses, name):
         for parameter, changes in misfits.items()
     }
     refuses(BAD_PARAM, f"{FORWARD}/{clause}", call, **wrong, unchanged=(call.buffers["out"],))
-
-
-@shows(f"{FORWARD}/c28")
-def test_residuals_that_do_not_fit(cudnn, handle, refuses):
-    call = Call(cudnn, handle, forward())
-    refuses(BAD_PARAM, f"{FORWARD}/c28", call, residuals=call.buffers["queries"])
-
-
-@shows(f"{FORWARD}/c13")
-def test_too_few_windows(subject, cudnn, handle, refuses):
-    if not subject.is_python:
-        pytest.skip("an array of C has no length")
-    call = Call(cudnn, handle, forward())
-    for name in ("loWinIdx", "hiWinIdx"):
-        refuses(BAD_PARAM, f"{FORWARD}/c13", call, **{name: (0,) * 3})
-        refuses(BAD_PARAM, f"{FORWARD}/c13", call, currIdx=3, **{name: (0,) * 3})
-        call(currIdx=2, **{name: (0,) * 3})
 
 
 @shows("cudnnGetMultiHeadAttnBuffers/c05")

@@ -28,7 +28,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
@@ -276,30 +276,6 @@ def test_filter_larger_than_the_padded_input(refused, run):
     refused(convolution(w=(6, 4, 10, 8), y=y), BAD_PARAM, f"{F}/c54")
     refused(convolution(w=(6, 4, 9, 9), y=y), BAD_PARAM, f"{F}/c54")
     refused(convolution(w=(6, 4, 4, 3), dilation=(3, 1), y=y), BAD_PARAM, f"{F}/c54")
-
-
-@pytest.mark.parametrize("algo", [-1, 8, 100])
-def test_unknown_algorithms(caller, refuses, algo):
-    operation = convolution()
-    x, w, descriptor, y = described(caller, operation)
-    memory = caller.handle.to_device(np.zeros(4096, np.float32))
-    output = caller.handle.to_device(np.ones(operation.y.count, np.float32))
-    refuses(NOT_SUPPORTED, f"{F}/c58", caller.cudnn.cudnnConvolutionForward, caller.handle, 1.0, x, memory, w, memory, descriptor,
-            algo, None, 0, 0.0, y, output, unchanged=(output,))  # fmt: skip
-
-
-@shows(f"{F}/c46")
-@pytest.mark.parametrize("missing", ["handle", "alpha", "xDesc", "x", "wDesc", "w", "convDesc", "beta", "yDesc", "y"])
-def test_null(caller, refuses, missing):
-    operation = convolution()
-    x, w, descriptor, y = described(caller, operation)
-    memory = caller.handle.to_device(np.ones(4096, np.float32))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "alpha": 1.0, "xDesc": x, "x": memory, "wDesc": w, "w": memory, "convDesc": descriptor,
-        "algo": IMPLICIT, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "yDesc": y, "y": memory,
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(BAD_PARAM, f"{F}/c46", caller.cudnn.cudnnConvolutionForward, *arguments.values(), unchanged=(memory,))
 
 
 @shows(

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
-from dualdnn.api.operations import BackendError, FilterSpec, TensorSpec
+from dualdnn.api.operations import BackendError
 from dualdnn.api.operations.answers import Answers
-from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.operations.specs import NHWC
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED, CudnnError
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
@@ -55,10 +55,6 @@ def search(caller):
 def test_max_count(cudnn, caller):
     """Eight algorithms, and those with tensor op math once more: IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
     assert cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle) == len(Algo) + 2
-
-
-def test_max_count_needs_a_handle(cudnn, caller, refuses):
-    refuses(BAD_PARAM, f"{COUNT}/c04", cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount, None)
 
 
 @shows(*(f"{RANK}/c{n:02}" for n in (1, 2, 4, 7)), *(f"{FIND}/c{n:02}" for n in (1, 2, 3, 6, 10, 11)),
@@ -129,13 +125,6 @@ def test_no_more_than_asked_for(search, name, count):
     assert found.returnedAlgoCount == len(found.perfResults) == count
 
 
-@shows(f"{RANK}/c13", f"{FIND}/c16", f"{FIND_EX}/c20")
-@pytest.mark.parametrize("count", [0, -1])
-@pytest.mark.parametrize("name, clause", [(RANK, "c13"), (FIND, "c16"), (FIND_EX, "c20")])
-def test_at_least_one_result_is_asked_for(search, refuses, name, clause, count):
-    refuses(BAD_PARAM, f"{name}/{clause}", search, name, convolution(**LAYER), count)
-
-
 @pytest.mark.parametrize("missing", ["handle", "xDesc", "wDesc", "yDesc", "convDesc"])
 @pytest.mark.parametrize(
     "name, handle_clause, descriptor_clause, convolution_clause",
@@ -148,21 +137,6 @@ def test_at_least_one_result_is_asked_for(search, refuses, name, clause, count):
 def test_searches_refuse_null(search, refuses, name, handle_clause, descriptor_clause, convolution_clause, missing):
     clause = {"handle": handle_clause, "convDesc": convolution_clause}.get(missing, descriptor_clause)
     refuses(BAD_PARAM, clause, search, name, convolution(**LAYER), **{missing: None})
-
-
-@pytest.mark.parametrize("missing", ["x", "w", "y"])
-def test_search_on_given_memory_refuses_null(search, refuses, missing):
-    refuses(BAD_PARAM, f"{FIND_EX}/c18", search, FIND_EX, convolution(**LAYER), **{missing: None})
-
-
-def test_search_on_given_memory_that_is_too_small(subject, caller, search, refuses):
-    if not subject.knows_sizes:
-        pytest.skip("a C library cannot see the size of memory")
-    operation = convolution(**LAYER)
-    for name in ("x", "w", "y"):
-        small = caller.handle.allocate(operation.nbytes(name) - 1)
-        refuses(BAD_PARAM, f"{FIND_EX}/c18", search, FIND_EX, operation, **{name: small})
-    refuses(BAD_PARAM, f"{FIND_EX}/c13", search, FIND_EX, operation, workSpace=caller.handle.allocate(16))
 
 
 @shows(
@@ -280,59 +254,6 @@ def test_a_search_overwrites_y_alone(caller, search):
     after = {n: memory[n].to_host(np.float32, values[n].size) for n in memory}
     assert np.array_equal(after["x"], values["x"]) and np.array_equal(after["w"], values["w"])
     assert not np.array_equal(after["y"], values["y"])
-
-
-OF_THE_CALL = {
-    "output_rank": "c47",
-    "filter_rank": "c48",
-    "types": "c53",
-    "channels": "c51",
-}  # of cudnnConvolutionForward
-
-
-def wrong_problems() -> dict[str, tuple[Any, str]]:
-    """name -> (operation, check that it violates)"""
-    base = convolution(**LAYER)
-    return {
-        "output rank": (replace(base, y=TensorSpec.packed(FLOAT, (2, 4, 6, 7, 1))), "output_rank"),
-        "filter rank": (replace(base, w=FilterSpec(FLOAT, NCHW, (4, 4, 3, 3, 1))), "filter_rank"),
-        "data types": (replace(base, w=replace(base.w, data_type=HALF)), "types"),
-        "channels": (convolution((2, 4, 6, 7), (4, 3, 3, 3)), "channels"),
-        "group channels": (convolution((2, 4, 6, 7), (4, 4, 3, 3), groups=2), "channels"),
-    }
-
-
-@pytest.mark.parametrize("problem", wrong_problems())
-@pytest.mark.parametrize(
-    "name, clauses",
-    [
-        (SIZE, {"output_rank": "c07", "filter_rank": "c07", "types": "c08", "channels": "c09"}),
-        (RANK, {"output_rank": "c09", "filter_rank": "c09", "types": "c10", "channels": "c11"}),
-        (FIND, OF_THE_CALL),
-        (FIND_EX, OF_THE_CALL),
-    ],
-)
-def test_descriptors_must_fit(caller, search, refuses, name, clauses, problem):
-    operation, check = wrong_problems()[problem]
-    clause = f"{'cudnnConvolutionForward' if clauses is OF_THE_CALL else name}/{clauses[check]}"
-    if name == SIZE:
-        query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
-        refuses(BAD_PARAM, clause, query, caller.handle, *described(caller, operation), PRECOMP)
-    else:
-        refuses(BAD_PARAM, clause, search, name, operation)
-
-
-@pytest.mark.parametrize("position", range(5))
-def test_size_query_refuses_null(caller, refuses, position):
-    arguments = [caller.handle, *described(caller, convolution(**LAYER)), PRECOMP]
-    arguments[position] = None
-    refuses(BAD_PARAM, f"{SIZE}/c06", caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize, *arguments)
-
-
-@pytest.mark.parametrize("algo", [-1, 8])
-def test_size_query_of_unknown_algorithms(caller, refuses, algo):
-    query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
-    refuses(NOT_SUPPORTED, f"{SIZE}/c11", query, caller.handle, *described(caller, convolution(**LAYER)), algo)
 
 
 @shows(f"{SIZE}/c11", f"{RANK}/c01")

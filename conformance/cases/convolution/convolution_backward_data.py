@@ -218,42 +218,6 @@ def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
     refuses(BAD_PARAM, f"{SIZE}/c07", query, caller.handle, *described(caller, changed), ALGO_1)
 
 
-@shows(f"{D}/c31", f"{SIZE}/c08", f"{SIZE}/c03")
-@pytest.mark.parametrize("algo", [-1, 6, 100])
-def test_unknown_algorithms(caller, refuses, algo):
-    operation = gradient()
-    w, dy, convolution, dx = described(caller, operation)
-    memory = caller.handle.to_device(np.ones(4096, np.float32))
-    output = caller.handle.to_device(np.ones(operation.dx.count, np.float32))
-    refuses(NOT_SUPPORTED, f"{D}/c31", caller.cudnn.cudnnConvolutionBackwardData, caller.handle, 1.0, w, memory, dy, memory, convolution,
-            algo, None, 0, 0.0, dx, output, unchanged=(output,))  # fmt: skip
-    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
-    refuses(NOT_SUPPORTED, f"{SIZE}/c08", query, caller.handle, w, dy, convolution, dx, algo)
-
-
-@shows(f"{D}/c22")
-@pytest.mark.parametrize(
-    "missing", ["handle", "alpha", "wDesc", "w", "dyDesc", "dy", "convDesc", "beta", "dxDesc", "dx"]
-)
-def test_null(caller, refuses, missing):
-    operation = gradient()
-    w, dy, convolution, dx = described(caller, operation)
-    memory = caller.handle.to_device(np.ones(4096, np.float32))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "alpha": 1.0, "wDesc": w, "w": memory, "dyDesc": dy, "dy": memory, "convDesc": convolution,
-        "algo": ALGO_0, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "dxDesc": dx, "dx": memory,
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(BAD_PARAM, f"{D}/c22", caller.cudnn.cudnnConvolutionBackwardData, *arguments.values(), unchanged=(memory,))
-
-
-@pytest.mark.parametrize("position", range(5))
-def test_size_query_refuses_null(caller, refuses, position):
-    arguments = [caller.handle, *described(caller, gradient()), ALGO_1]
-    arguments[position] = None
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize, *arguments)
-
-
 @shows(f"{D}/c03", f"{SIZE}/c01", f"{SIZE}/c02")
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
 def test_workspace(subject, caller, run, refuses, algo):

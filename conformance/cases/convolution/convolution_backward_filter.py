@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t
+from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
@@ -265,72 +265,6 @@ def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
     query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
     query(caller.handle, *described(caller, base), ALGO_1)
     refuses(BAD_PARAM, f"{SIZE}/c06", query, caller.handle, *described(caller, changed), ALGO_1)
-
-
-@shows(f"{F}/c49")
-@pytest.mark.parametrize(
-    "data_type, compute", [(FLOAT, HALF), (FLOAT, DOUBLE), (FLOAT, INT32), (DOUBLE, FLOAT), (BFLOAT16, HALF), (HALF, DOUBLE), (INT8, INT32)], ids=by_name
-)  # fmt: skip
-def test_types_that_no_configuration_has(refused, data_type: cudnnDataType_t, compute: cudnnDataType_t):
-    base = gradient()
-    types = {name: replace(getattr(base, name), data_type=data_type) for name in ("x", "dy", "dw")}
-    for algo in DIRECT_SUMS:
-        refused(
-            replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute), **types),
-            NOT_SUPPORTED,
-            f"{F}/c49",
-        )
-
-
-@shows(f"{F}/c46")
-@pytest.mark.parametrize("filters", [5, 7])
-def test_groups_must_divide_the_filters(refused, filters):
-    for algo in DIRECT_SUMS:
-        uneven = gradient(dw=(filters, 2, 3, 3), groups=2, algo=algo)
-        refused(uneven, BAD_PARAM, f"{F}/c46")
-        even = gradient(dw=(6, 2, 3, 3), groups=2, algo=algo)
-        refused(replace(even, dy=uneven.dy), BAD_PARAM, f"{F}/c46")
-        refused(replace(uneven, dy=even.dy), BAD_PARAM, f"{F}/c46")
-
-
-@shows(f"{F}/c49", f"{SIZE}/c07", f"{SIZE}/c02")
-@pytest.mark.parametrize("algo", [-1, int(WINOGRAD), 7, 100])
-def test_unknown_algorithms(caller, refuses, algo):
-    """WINOGRAD is an enumerator that no table has."""
-    operation = gradient()
-    x, dy, convolution, dw = described(caller, operation)
-    memory = caller.handle.to_device(np.ones(4096, np.float32))
-    output = caller.handle.to_device(np.ones(operation.dw.tensor.count, np.float32))
-    refuses(NOT_SUPPORTED, f"{F}/c49", caller.cudnn.cudnnConvolutionBackwardFilter, caller.handle, 1.0, x, memory, dy, memory, convolution,
-            algo, None, 0, 0.0, dw, output, unchanged=(output,))  # fmt: skip
-    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
-    clause = f"{F}/c49" if algo == WINOGRAD else f"{SIZE}/c07"
-    refuses(NOT_SUPPORTED, clause, query, caller.handle, x, dy, convolution, dw, algo)
-
-
-@shows(f"{F}/c40")
-@pytest.mark.parametrize(
-    "missing", ["handle", "alpha", "xDesc", "x", "dyDesc", "dy", "convDesc", "beta", "dwDesc", "dw"]
-)
-def test_null(caller, refuses, missing):
-    operation = gradient()
-    x, dy, convolution, dw = described(caller, operation)
-    memory = caller.handle.to_device(np.ones(4096, np.float32))
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "alpha": 1.0, "xDesc": x, "x": memory, "dyDesc": dy, "dy": memory, "convDesc": convolution,
-        "algo": ALGO_0, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "dwDesc": dw, "dw": memory,
-    }  # fmt: skip
-    arguments[missing] = None
-    refuses(
-        BAD_PARAM, f"{F}/c40", caller.cudnn.cudnnConvolutionBackwardFilter, *arguments.values(), unchanged=(memory,)
-    )
-
-
-@pytest.mark.parametrize("position", range(5))
-def test_size_query_refuses_null(caller, refuses, position):
-    arguments = [caller.handle, *described(caller, gradient()), ALGO_1]
-    arguments[position] = None
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize, *arguments)
 
 
 @shows(f"{F}/c05", f"{F}/c06", f"{SIZE}/c01")

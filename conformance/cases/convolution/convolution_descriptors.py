@@ -8,7 +8,6 @@ import pytest
 from dualdnn.api.enumerations import (
     CUDNN_DIM_MAX,
     cudnnConvolutionMode_t,
-    cudnnDataType_t,
     cudnnMathType_t,
     cudnnReorderType_t,
 )
@@ -102,33 +101,6 @@ def test_set_2d_refuses_sizes(subject, cudnn, refuses, convolution, position, va
         assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*VALUES_2D, CORRELATION, FLOAT)
 
 
-@pytest.mark.parametrize("data_type", [t for t in cudnnDataType_t if t not in COMPUTE_TYPES], ids=by_name)
-def test_compute_types(cudnn, refuses, convolution, data_type):
-    """Only what the tables of configurations compute in (docs/errata.md, D249)."""
-    one = (1, 1)
-    refuses(
-        BAD_PARAM,
-        "cudnnStatus_t/c05",
-        cudnn.cudnnSetConvolution2dDescriptor,
-        convolution,
-        *VALUES_2D,
-        CORRELATION,
-        data_type,
-    )
-    refuses(
-        BAD_PARAM,
-        f"{SET_ND}/c15",
-        cudnn.cudnnSetConvolutionNdDescriptor,
-        convolution,
-        2,
-        one,
-        one,
-        one,
-        CORRELATION,
-        data_type,
-    )
-
-
 @shows(*(f"{SET_ND}/c{n:02}" for n in (1, 2, 4, 5, 6, 7, 8, 11)),
        *(f"cudnnGetConvolutionNdDescriptor/c{n:02}" for n in range(1, 9)))  # fmt: skip
 @pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
@@ -165,15 +137,6 @@ def test_set_nd_refuses_sizes(subject, cudnn, refuses, convolution, name, value,
     )
     if subject.cites_clauses:
         assert cudnn.cudnnGetConvolutionNdDescriptor(convolution, 3).padA == (1, 1, 1)
-
-
-def test_set_nd_refuses_the_rest(cudnn, refuses, convolution):
-    call, ones = cudnn.cudnnSetConvolutionNdDescriptor, [1] * 10
-    refuses(BAD_PARAM, f"{SET_ND}/c12", call, None, 2, ones, ones, ones, CORRELATION, FLOAT)
-    refuses(BAD_PARAM, f"{SET_ND}/c13", call, convolution, -1, ones, ones, ones, CORRELATION, FLOAT)
-    refuses(BAD_PARAM, f"{SET_ND}/c14", call, convolution, 2, ones, ones, ones, 2, FLOAT)
-    refuses(BAD_PARAM, f"{SET_ND}/c15", call, convolution, 2, ones, ones, ones, CORRELATION, 100)
-    refuses(NOT_SUPPORTED, f"{SET_ND}/c19", call, convolution, CUDNN_DIM_MAX + 1, ones, ones, ones, CORRELATION, FLOAT)
 
 
 def test_get_nd_refuses(cudnn, refuses, convolution):

@@ -16,7 +16,6 @@ from dualdnn.api.operations.specs import (
     NCHW_VECT_C,
     INT8x32,
 )
-from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
@@ -67,20 +66,6 @@ def test_im2col_times_filter_is_the_convolution(caller):
         assert np.array_equal(y.to_host(np.float32, forward.y.dims), expected)
 
 
-@shows(f"{I}/c07")
-@pytest.mark.parametrize("missing", range(6))
-def test_im2col_null(caller, refuses, missing):
-    operation = im2col()
-    memory = caller.handle.to_device(np.ones(512, np.float32))
-    arguments: list[Any] = [
-        caller.handle, caller.tensor(operation.srcData), memory, caller.filter(operation.filter),
-        caller.descriptor(operation.convolution), caller.handle.allocate(operation.colBuffer.nbytes),
-    ]  # fmt: skip
-    arguments[missing] = None
-    clause = f"{I}/c07" if missing in (2, 5) else "cudnnStatus_t/c05"
-    refuses(BAD_PARAM, clause, caller.cudnn.cudnnIm2Col, *arguments)
-
-
 def filters(*dims: int) -> FilterSpec:
     return FilterSpec(INT8x32, NCHW_VECT_C, dims)
 
@@ -120,33 +105,6 @@ def test_the_bias_is_left_alone(caller, asked):
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, given, written)
     assert np.array_equal(written.to_host(np.float32, 32), np.full(32, 7, np.float32))
     caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, None, None)
-
-
-def test_reorder_type_is_checked(caller, refuses):
-    memory, output = (caller.handle.to_device(np.ones(1024, np.int8)) for _ in range(2))
-    spec = caller.filter(filters(32, 32, 1, 1))
-    for reorder_type in (-1, 2):
-        refuses(BAD_PARAM, "cudnnReorderType_t/c01", caller.cudnn.cudnnReorderFilterAndBias, caller.handle, spec, reorder_type,
-                memory, output, 0, None, None, unchanged=(output,))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "missing", ["handle", "filterDesc", "filterData", "reorderedFilterData", "biasData", "reorderedBiasData"]
-)
-def test_reorder_null(caller, refuses, missing):
-    memory = {n: caller.handle.to_device(np.ones(1024, np.int8)) for n in range(4)}
-    arguments: dict[str, Any] = {
-        "handle": caller.handle, "filterDesc": caller.filter(filters(32, 32, 1, 1)), "reorderType": REORDER,
-        "filterData": memory[0], "reorderedFilterData": memory[1], "reorderBias": 1, "biasData": memory[2],
-        "reorderedBiasData": memory[3],
-    } | {missing: None}  # fmt: skip
-    refuses(
-        BAD_PARAM,
-        "cudnnStatus_t/c05",
-        caller.cudnn.cudnnReorderFilterAndBias,
-        *arguments.values(),
-        unchanged=tuple(memory.values()),
-    )
 
 
 @shows(f"{I}/c04")

@@ -17,8 +17,7 @@ from dualdnn.api.enumerations import (
     cudnnMathType_t,
     cudnnStatus_t,
 )
-from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
+from dualdnn.api.operations.specs import NHWC
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance import scope
 from dualdnn.conformance.calls import described, sized
@@ -246,29 +245,6 @@ def test_searches_refuse_null(search, refuses, direction, call, missing):
     refuses(BAD_PARAM, clause, search, direction, name, direction.make(*LAYER), **{parameter: None})
 
 
-@directions
-def test_search_on_given_memory_refuses_null(search, refuses, direction):
-    for missing in direction.operands:
-        clause = f"{direction.finds_on_memory}/{direction.given['memory']}"
-        refuses(
-            BAD_PARAM, clause, search, direction, direction.finds_on_memory, direction.make(*LAYER), **{missing: None}
-        )
-
-
-@directions
-def test_search_on_given_memory_that_is_too_small(subject, caller, search, refuses, direction):
-    if not subject.knows_sizes:
-        pytest.skip("a C library cannot see the size of memory")
-    operation, name = direction.make(*LAYER), direction.finds_on_memory
-    for operand in direction.operands:
-        small = caller.handle.allocate(operation.nbytes(operand) - 1)
-        refuses(
-            BAD_PARAM, f"{name}/{direction.given['memory']}", search, direction, name, operation, **{operand: small}
-        )
-    clause = f"{name}/{direction.given['workSpace']}"
-    refuses(BAD_PARAM, clause, search, direction, name, operation, workSpace=caller.handle.allocate(16))
-
-
 @shows(
     *(f"{DATA.finds_on_memory}/c{n}" for n in (11, 12, 13)), *(f"{FILTER.finds_on_memory}/c{n}" for n in (12, 13, 14)),
     *both("cudnnConvolutionBwdDataAlgoPerf_t/c02", "cudnnConvolutionBwdDataAlgoPerf_t/c06"),
@@ -302,34 +278,6 @@ def test_a_search_overwrites_the_output_alone(caller, search, direction):
     *inputs, output = direction.operands
     assert all(np.array_equal(memory[n].to_host(np.float32, values[n].size), values[n]) for n in inputs)
     assert not np.array_equal(memory[output].to_host(np.float32, values[output].size), values[output])
-
-
-@directions
-@calls
-def test_descriptors_must_fit(search, refuses, direction, call):
-    name, clauses = direction.calls[call]
-    base = direction.make(*LAYER)
-    computes = f"cudnnConvolutionBackward{direction.name}"
-    channels = (
-        f"{name}/{clauses['channels']}"
-        if "channels" in clauses
-        else f"{computes}/{'c27' if direction is DATA else 'c45'}"
-    )
-    types = (
-        f"{name}/{clauses['types']}" if "types" in clauses else f"{computes}/{'c26' if direction is DATA else 'c44'}"
-    )
-    refuses(BAD_PARAM, channels, search, direction, name, direction.make((2, 4, 6, 7), (4, 3, 3, 3)))
-    first = direction.operands[0]
-    refuses(
-        BAD_PARAM,
-        types,
-        search,
-        direction,
-        name,
-        replace(base, **{first: replace(getattr(base, first), data_type=HALF)}),
-    )
-    other = replace(base, dy=TensorSpec.packed(FLOAT, (2, 4, 6, 8)))
-    refuses(BAD_PARAM, f"{computes}/c28" if direction is DATA else "cudnnStatus_t/c05", search, direction, name, other)
 
 
 @shows(f"{DATA.ranks}/c01", f"{FILTER.ranks}/c01")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC
-from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, NOT_SUPPORTED
+from dualdnn.api.operations.specs import FLOAT, NCHW, NHWC
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
@@ -138,40 +137,6 @@ def test_what_is_described(caller, shape, tensor_format):
         assert cudnn.cudnnGetTensorTransformDescriptor(found[name], 4)[0] == tensor_format
 
 
-@shows(f"{G}/c08")
-@pytest.mark.parametrize("missing", ["handle", "filterDesc", "diffDesc", "convDesc", "gradDesc", *NAMES])
-def test_null(caller, refuses, missing):
-    refuses(BAD_PARAM, f"{G}/c08", asked, caller, gradient(**SHAPES["3x3 by 2"]), **{missing: None})
-
-
-@shows(f"{G}/c09")
-def test_other_ranks(caller, refuses):
-    volume = gradient((2, 4, 5, 6, 7), (8, 4, 3, 3, 3), stride=(2, 2, 2))
-    refuses(BAD_PARAM, f"{G}/c09", asked, caller, volume)
-
-
-def test_vectorised_channels_are_no_format_of_transforms(caller, refuses):
-    operation = gradient(**SHAPES["3x3 by 2"])
-    refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", asked, caller, operation, NCHW_VECT_C)
-
-
-@shows(f"{G}/c10")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2, "stride": (2, 2)},
-        {"dx": (2, 4, 8, 8), "w": (8, 2, 3, 3), "groups": 2},
-        {"dx": (2, 16, 8, 8), "w": (12, 8, 3, 3), "groups": 2},
-        {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (2, 1), "dilation": (2, 1)},
-        {"dx": (2, 4, 9, 9), "w": (8, 4, 3, 3), "stride": (1, 2), "mode": Mode.CUDNN_CONVOLUTION},
-    ],
-    ids=["folded groups", "padded groups", "padded filters of groups", "dilation", "mode"],
-)
-def test_what_cannot_be_folded(caller, refuses, options):
-    """Folding these would not be the same gradient."""
-    refuses(EXECUTION_FAILED, f"{G}/c10", asked, caller, gradient(**options))
-
-
 @shows(f"{G}/c01")
 def test_groups_and_modes_without_folding(caller):
     """Nothing is folded and no channel is added."""
@@ -180,9 +145,3 @@ def test_groups_and_modes_without_folding(caller):
         found = asked(caller, operation)
         assert caller.cudnn.cudnnGetFilterNdDescriptor(found["foldedFilterDesc"], 4)[3] == operation.w.dims
         assert caller.cudnn.cudnnGetConvolutionGroupCount(found["foldedConvDesc"]) == options.get("groups", 1)
-
-
-def test_descriptors_must_fit(caller, refuses):
-    operation = gradient(**SHAPES["3x3 by 2"])
-    other = replace(operation, dy=TensorSpec.packed(FLOAT, (2, 8, 4, 5)))
-    refuses(BAD_PARAM, "cudnnConvolutionBackwardData/c28", asked, caller, other)

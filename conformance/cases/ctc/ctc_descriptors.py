@@ -13,7 +13,6 @@ from dualdnn.conformance.marks import shows
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
 NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
 SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSetCTCLossDescriptor_v8")
-GETTERS = ("cudnnGetCTCLossDescriptor", "cudnnGetCTCLossDescriptorEx", "cudnnGetCTCLossDescriptor_v8")
 ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
 REFUSED = {setter: f"{setter}/{clause}" for setter, clause in zip(SETTERS, ("c04", "c07", "c08"), strict=True)}
 GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # none of them what a fresh descriptor has
@@ -128,22 +127,3 @@ def test_compute_types(subject, cudnn, fresh, refuses, setter, value):
 def test_unknown_modes(subject, cudnn, fresh, refuses, setter, value):
     stays(subject, cudnn, refuses, fresh, setter, FLOAT, value, PROPAGATE, 33)
     stays(subject, cudnn, refuses, fresh, setter, FLOAT, SOFTMAX, value, 33)
-
-
-@shows("cudnnSetCTCLossDescriptor_v8/c08")
-@pytest.mark.parametrize("longest", [-1, -(2**31)])
-def test_negative_lengths(subject, cudnn, fresh, refuses, longest):
-    stays(subject, cudnn, refuses, fresh, SETTERS[2], *GOOD[:3], longest)
-
-
-@shows(
-    *REFUSED.values(),
-    "cudnnGetCTCLossDescriptor/c03",
-    "cudnnGetCTCLossDescriptorEx/c05",
-    "cudnnGetCTCLossDescriptor_v8/c06",
-)
-def test_null(cudnn, refuses):
-    for setter, clause in REFUSED.items():
-        refuses(BAD_PARAM, clause, getattr(cudnn, setter), None, *GOOD[: ARGUMENTS[setter]])
-    for getter, clause in zip(GETTERS, ("c03", "c05", "c06"), strict=True):
-        refuses(BAD_PARAM, f"{getter}/{clause}", getattr(cudnn, getter), None)

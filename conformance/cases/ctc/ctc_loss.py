@@ -414,12 +414,6 @@ def test_dimensions_differ(wrong, caller, call, dims):
     wrong(call, BAD_PARAM, "dims", gradientsDesc=caller.tensor(TensorSpec.packed(FLOAT, dims)))
 
 
-@calls
-def test_other_ranks(wrong, caller, call):
-    four = caller.tensor(TensorSpec.packed(FLOAT, (9, 3, 5, 1)))
-    wrong(call, BAD_PARAM, "", "cudnnStatus_t/c05", probsDesc=four, gradientsDesc=four)
-
-
 @shows(f"{HOST}/c15", f"{HOST_SIZE}/c07")
 @pytest.mark.parametrize("lengths", [(9, 10, 9), (9, -1, 9), (9, 9), (9, 9, 9, 9), (2**31 - 1, 9, 9)], ids=str)
 def test_input_lengths(subject, wrong, lengths):
@@ -435,23 +429,6 @@ def test_too_many_labels(wrong, caller):
     wrong(HOST, BAD_PARAM, "labels", operation=operation, labelLengths=(3, 257))
 
 
-@shows(f"{DEVICE}/c19")
-def test_too_large_maxima(wrong, caller):
-    loss = caller.descriptor(CTCLossSpec(FLOAT, SOFTMAX, ZERO, 257))
-    wrong(DEVICE, BAD_PARAM, "labels", ctcLossDesc=loss)
-
-
-@pytest.mark.parametrize("labels, lengths", [
-    ((1, 2, 3, 4, 5, 1, 1), (4, 1, 2)), ((1, 2, 3, 4, 0, 1, 1), (4, 1, 2)), ((1, 2, -3, 4, 1, 1, 1), (4, 1, 2)),
-    ((1, 2, 3, 4, 1, 1), (4, 1, 2)), ((1, 2, 3), (4, -1, 2)), ((1, 2, 3), (1, 1)),
-], ids=["beyond", "blank", "negative", "too_few", "negative_length", "too_few_lengths"])  # fmt: skip
-def test_labels_that_are_none(subject, wrong, labels, lengths):
-    """Of the host, where they can be seen."""
-    if not subject.is_python:
-        pytest.skip("C has no lengths of arrays, and the document names no status for labels")
-    wrong(HOST, BAD_PARAM, "", "cudnnStatus_t/c05", labels=labels, labelLengths=lengths)
-
-
 @shows(f"{HOST}/c18", f"{HOST_SIZE}/c10", f"{DEVICE}/c20", f"{DEVICE_SIZE}/c06")
 @calls
 def test_other_types(wrong, caller, call):
@@ -461,20 +438,6 @@ def test_other_types(wrong, caller, call):
         wrong(call, NOT_SUPPORTED, "types", gradientsDesc=other)
     longest = 4 if call == DEVICE else None
     wrong(call, NOT_SUPPORTED, "types", ctcLossDesc=caller.descriptor(CTCLossSpec(DOUBLE, SOFTMAX, ZERO, longest)))
-
-
-@shows(f"{HOST}/c19", f"{HOST_SIZE}/c11", f"{DEVICE}/c21", f"{DEVICE_SIZE}/c07")
-@pytest.mark.parametrize("algo", [-1, 2, 99])
-@calls
-def test_unknown_algorithms(wrong, call, algo):
-    wrong(call, NOT_SUPPORTED, "algo", algo=algo)
-
-
-@shows(f"{DEVICE}/c03")
-def test_descriptors_without_a_maximum(wrong, caller):
-    """Of the setters that do not say how many labels there may be."""
-    loss = caller.descriptor(CTCLossSpec(FLOAT, SOFTMAX, ZERO))
-    wrong(DEVICE, BAD_PARAM, "", f"{DEVICE}/c03", ctcLossDesc=loss)
 
 
 @shows(f"{HOST}/c02", f"{DEVICE}/c03")
@@ -492,18 +455,6 @@ def test_null(wrong, call, missing):
     wrong(call, BAD_PARAM, "", "cudnnStatus_t/c05", **{missing: None})
 
 
-@calls
-def test_gradients_without_a_descriptor(subject, cudnn, caller, refuses, call):
-    """Costs alone are wanted where the gradients are NULL, not where their descriptor is."""
-    if not subject.survives_stray_pointers:
-        pytest.skip("NVIDIA's library reads the descriptor")
-    operation: Any = CALLS[call]()
-    buffers = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
-    refuses(
-        BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, call), *arguments(caller, operation, buffers, gradientsDesc=None)
-    )
-
-
 @shows(f"{HOST}/c09", f"{DEVICE}/c11")
 @calls
 def test_a_descriptor_without_gradients(subject, cudnn, caller, call):
@@ -518,20 +469,6 @@ def test_a_descriptor_without_gradients(subject, cudnn, caller, call):
         getattr(cudnn, call)(*arguments(caller, operation, {**buffers, "gradients": gradients}))
         costs.append(buffers["costs"].to_host(np.float32, operation.costs.count))
     assert np.array_equal(*costs) and np.isfinite(costs[0]).all() and costs[0].any()
-
-
-@calls
-def test_overlapping_memory(refused, caller, call):
-    """Gradients do not take the memory of what they are computed from, nor costs that of gradients."""
-    operation = sized(caller, CALLS[call]())
-    for first, second in (("gradients", "probs"), ("costs", "gradients")):
-        refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={first: second})
-
-
-@calls
-def test_overlapping_strides(wrong, caller, call):
-    spec = caller.tensor(TensorSpec(FLOAT, DIMS, (5, 5, 1)))
-    wrong(call, NOT_SUPPORTED, "", "cudnnSetTensor4dDescriptorEx/c04", gradientsDesc=spec)
 
 
 @shows(f"{HOST}/c06", f"{HOST}/c07")

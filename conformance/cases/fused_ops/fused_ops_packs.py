@@ -21,7 +21,7 @@ from dualdnn.api.enumerations import cudnnFusedOpsConstParamLabel_t as Const
 from dualdnn.api.enumerations import cudnnFusedOpsVariantParamLabel_t as Variant
 from dualdnn.api.operations import ActivationSpec, ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NHWC
-from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER
 from dualdnn.api.support.fused_ops import CONST, VARIANT, const_type, scalar_type
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.marks import shows
@@ -139,18 +139,6 @@ def test_create_and_destroy(cudnn, creator, ops):
     assert first is not second
     for made_object in (first, second):
         getattr(cudnn, creator.replace("Create", "Destroy"))(made_object)
-
-
-@shows(
-    "cudnnCreateFusedOpsConstParamPack/c05", "cudnnCreateFusedOpsVariantParamPack/c03", "cudnnCreateFusedOpsPlan/c03"
-)
-@pytest.mark.parametrize(
-    "creator, status, clause",
-    list(zip(CREATORS, (NOT_SUPPORTED, BAD_PARAM, BAD_PARAM), ("c05", "c03", "c03"), strict=True)),
-)
-@pytest.mark.parametrize("ops", [-1, 7, 8, 2**31 - 1])
-def test_no_sequence(cudnn, refuses, creator, status, clause, ops):
-    refuses(status, f"{creator}/{clause}", getattr(cudnn, creator), ops)
 
 
 @shows("cudnnDestroyFusedOpsPlan/c03")

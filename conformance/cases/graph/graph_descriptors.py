@@ -447,12 +447,6 @@ def test_negative_requests(cudnn, builder, refuses):
             Name.CUDNN_ATTR_TENSOR_DIMENSIONS, INT64, -1)  # fmt: skip
 
 
-@shows("cudnnBackendCreateDescriptor/c04")
-@pytest.mark.parametrize("kind", [-1, 18, 99])
-def test_unknown_types(cudnn, refuses, kind):
-    refuses(NOT_SUPPORTED, "cudnnBackendCreateDescriptor/c04", cudnn.cudnnBackendCreateDescriptor, kind)
-
-
 @shows(*of("INTERMEDIATE_INFO", "c01", "c04", "c08", "c10", "c12", "c13"), *of("KNOB_INFO", "c02", "c06", "c08", "c10", "c12", "c13"),
        *of("LAYOUT_INFO", "c03", "c05", "c07"), f"{SET}/c04", f"{FINALIZE}/c07")  # fmt: skip
 @pytest.mark.parametrize(

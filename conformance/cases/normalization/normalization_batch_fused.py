@@ -27,7 +27,6 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
-from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Chain, Step, prepare
@@ -444,40 +443,3 @@ def test_fused_configurations_that_are_refused(caller, refused, refuses, call, g
             refused(make(nhwc(data_type)), NOT_SUPPORTED, f"{EX}/{clause}")
     operation = make(generation=generation)
     refuses(BAD_PARAM, needed, caller, operation, {**given(caller, operation), extra: None})
-
-
-@shows(f"{EX}/c37", f"{NORM}/c33", f"{BACKWARD_EX}/c36", f"{BACKWARD_NORM}/c33", f"{EX}/c39", f"{NORM}/c35", f"{BACKWARD_EX}/c38",
-       f"{BACKWARD_NORM}/c35")  # fmt: skip
-@pytest.mark.ours
-@in_calls
-def test_reserve_space_that_is_too_small(caller, refuses, call, generation):
-    operation = MAKERS[call](generation=generation)
-    clause = cited(call, generation, ex="c39", norm="c35", backward_ex="c38", backward_norm="c35")
-    missing = cited(call, generation, ex="c37", norm="c33", backward_ex="c36", backward_norm="c33")
-    memory = given(caller, operation)
-    unchanged = tuple(m for m in memory.values() if m)
-    refuses(
-        BAD_PARAM,
-        clause,
-        caller,
-        replace(operation, reserve_bytes=operation.reserve_bytes - 1),
-        memory,
-        unchanged=unchanged,
-    )
-    refuses(BAD_PARAM, missing, caller, replace(operation, activation=None), memory, unchanged=unchanged)
-    small = {**memory, "reserveSpace": caller.handle.allocate(operation.reserve_bytes - 1)}
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller, operation, small, unchanged=unchanged)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller, operation, {**memory, "reserveSpace": None}, unchanged=unchanged)
-
-
-@shows(f"{NORM}/c36", f"{BACKWARD_NORM}/c36", f"{NORM}/c38", f"{BACKWARD_NORM}/c38", "cudnnNormAlgo_t/c01")
-@pytest.mark.parametrize("call", MAKERS)
-def test_algorithms_and_groups_that_are_refused(cudnn, refused, refuses, caller, call):
-    operation = MAKERS[call](ops=ALONE, generation="norm")
-    per_activation = MAKERS[call](ops=ALONE, mode=ACTIVATION, generation="norm")
-    refused(replace(per_activation, algo=PERSIST), NOT_SUPPORTED, "cudnnNormAlgo_t/c01")
-    function = CALLS[call, "norm"]
-    values = [value(caller, operation, given(caller, operation)) for value in arguments(function, type(operation))]
-    for groups in (0, 2):
-        refuses(NOT_SUPPORTED, f"{function}/c36", getattr(cudnn, function), *values[:-1], groups)
-    refuses(NOT_SUPPORTED, f"{function}/c38", getattr(cudnn, function), *values[:3], 2, *values[4:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from dualdnn.api.enumerations import cudnnDivNormMode_t, cudnnNanPropagation_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     AddTensor,
@@ -105,27 +104,3 @@ def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
     if subject.survives_stray_pointers:
         cudnn.cudnnDestroyLRNDescriptor(descriptor)
         refuses(BAD_PARAM, f"{FORWARD}/c07", cudnn.cudnnDivisiveNormalizationForward, *call(descriptor, 0))
-
-
-@shows("cudnnDivisiveNormalizationForward/c15", "cudnnDivisiveNormalizationBackward/c09")
-def test_temporaries_have_the_size_of_x(subject, caller, refuses, cudnn):
-    if not subject.knows_sizes:
-        pytest.skip("a foreign library is not told how large memory is")
-    spec = TensorSpec.packed(FLOAT, DIMS)
-    x, temp, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(3))
-    tensor, small = caller.tensor(spec), caller.handle.allocate(spec.nbytes - 1)
-    arguments = (
-        caller.handle,
-        caller.descriptor(LRN),
-        PRECOMPUTED,
-        1.0,
-        tensor,
-        x,
-        None,
-        temp,
-        small,
-        0.0,
-        tensor,
-        y,
-    )
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDivisiveNormalizationForward, *arguments)

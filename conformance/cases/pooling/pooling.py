@@ -182,13 +182,6 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
         assert np.array_equal(numbers_of(result, "y"), expected, equal_nan=True)
 
 
-@shows("cudnnPoolingForward/c18")
-@pytest.mark.parametrize("rank", [1, 4])
-def test_forward_spatial_dimensions(trial, refused, rank):
-    geometry = Geometry((2, 3, *[4] * rank), (2,) * rank, (0,) * rank, (2,) * rank)
-    refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c04")
-
-
 @shows("cudnnPoolingForward/c01")
 @pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
 def test_forward_positions_of_32_bits(subject, trial, mode):

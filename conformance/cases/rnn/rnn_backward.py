@@ -221,37 +221,6 @@ def test_wrong_arguments_of_data(subject, caller, cudnn, refuses):
     call(cDesc=None, cx=None, dcy=None, dcx=None)
 
 
-STATES = {"hDesc": ("hx", "dhy", "dhx"), "cDesc": ("cx", "dcy", "dcx")}
-
-
-@pytest.mark.ours
-@shows(f"{DATA}/c53", f"{FORWARD}/c45")
-@pytest.mark.parametrize("name", [DATA, FORWARD])
-def test_each_state_needs_its_description(caller, cudnn, refuses, name):
-    """A description is looked at wherever one of its states is given, and wherever it is; a cell without c looks at none."""
-    steps = dict(zip((FORWARD, DATA), training(network(projected=3)), strict=False))
-    clause = {DATA: f"{DATA}/c53", FORWARD: f"{FORWARD}/c45"}[name]
-    good = calls_of(caller, steps[name], name)
-    wrong = caller.tensor(TensorSpec.packed(FLOAT, (4, 3, 8)))
-
-    def call(**changes):
-        getattr(cudnn, name)(*{**good, **changes}.values())
-
-    for description, states in STATES.items():
-        absent = dict.fromkeys(
-            [state for state in (*states, "hy", "cy") if state in good and state[-2] == description[0]]
-        )
-        if name == FORWARD and description == "hDesc":
-            continue  # which is never NULL there
-        for state in absent:
-            refuses(BAD_PARAM, clause, call, **{**absent, description: None, state: good[state]})
-        refuses(BAD_PARAM, clause, call, **{**absent, description: wrong})
-        call(**{**absent, description: None})
-    steps = dict(zip((FORWARD, DATA), training(network(GRU)), strict=False))
-    good = calls_of(caller, steps[name], name)
-    call(cDesc=wrong)
-
-
 @shows(*(f"{WEIGHTS}/c{i:02}" for i in (6, 7, 14, 22, 23, 24, 25)))
 def test_wrong_arguments_of_weights(subject, caller, cudnn, refuses):
     *_, operation = training(network(projected=3))

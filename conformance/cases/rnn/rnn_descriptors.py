@@ -132,13 +132,6 @@ def test_invalid_arguments(subject, cudnn, fresh, refuses):
     refuses(BAD_PARAM, f"{GET}/c10", cudnn.cudnnGetRNNDescriptor_v8, None)
 
 
-@shows(f"{SET}/c32")
-@pytest.mark.parametrize("value", [-1, 99])
-def test_no_data_types(subject, cudnn, fresh, refuses, value):
-    for name in ("dataType", "mathPrec"):
-        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
-
-
 @shows(*(f"{SET}/c{i:02}" for i in (11, 12, 13, 22, 23, 25, 34)))
 def test_combinations(subject, cudnn, fresh, refuses):
     """Types, projections and bias modes that the network or its algorithm does not take."""

@@ -6,8 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnDataType_t, cudnnForwardMode_t, cudnnRNNDataLayout_t, cudnnRNNMode_t
-from dualdnn.api.operations.rnn import RNNDataSpec
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnForwardMode_t, cudnnRNNMode_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, SCALAR_BYTES
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED
 from dualdnn.conformance.cases.rnn.rnn_data import descriptor as data_descriptor
@@ -22,7 +21,6 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     NO_BIAS,
     ONE_WAY,
     PADDED,
-    PLAIN,
     PROPAGATE,
     RECURRENT_BIAS,
     RELU,
@@ -148,25 +146,6 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     describe_v6(cudnn, handle, fresh)
     refuses(NOT_INITIALIZED, f"{SIZE}/c06", size_of, handle, fresh)
     refuses(NOT_INITIALIZED, f"{PARAMS}/c22", call)
-
-
-@shows(f"{SIZE}/c05")
-def test_impossible_weight_space(subject, cudnn, handle, fresh, refuses):
-    if not subject.cites_clauses:
-        pytest.skip("a foreign library may return any number")
-    describe(cudnn, fresh, PLAIN, inputSize=2**31 - 1, hiddenSize=2**31 - 1, projSize=2**31 - 1, numLayers=2**31 - 1)
-    refuses(BAD_PARAM, f"{SIZE}/c05", cudnn.cudnnGetRNNWeightSpaceSize, handle, fresh)
-
-
-@shows("cudnnGetRNNTempSpaceSizes/c08")
-@pytest.mark.ours
-@pytest.mark.parametrize("training", [0, 1])
-def test_impossible_spaces(caller, cudnn, handle, fresh, refuses, training):
-    """Work and reserve space of numbers of bytes that no address space has, where those of the weights are possible."""
-    most = 2**31 - 1
-    describe(cudnn, fresh, PLAIN, numLayers=most)
-    data = caller.descriptor(RNNDataSpec(FLOAT, cudnnRNNDataLayout_t(0), most, 2, INPUT, (most, 1)))
-    refuses(BAD_PARAM, "cudnnGetRNNTempSpaceSizes/c08", cudnn.cudnnGetRNNTempSpaceSizes, handle, fresh, training, data)
 
 
 def step(cudnn, batch, width=INPUT, data_type=FLOAT, strides=None):
