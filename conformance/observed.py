@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api import releases
-from dualdnn.api.abi.c_types import RESULTS, border_type, result_type
+from dualdnn.api.abi.c_types import RESULTS, border_type, depth, destroys, result_type
 from dualdnn.api.abi.entry import Border
 from dualdnn.api.abi.faces import Face
 from dualdnn.api.abi.objects import STRAY
@@ -36,6 +37,7 @@ from dualdnn.reference import ReferenceBackend, judge
 from dualdnn.reference.entries import batch_of
 from dualdnn.reference.formulas import has_samples
 
+from .programs.asked import ASKED, Asked, NotTold
 from .programs.entries import EntriesWatch, chosen_of
 from .programs.findings import Findings, erratum, replayed
 from .programs.portion import Portion
@@ -47,8 +49,14 @@ Array = np.ndarray[Any, Any]
 # judged calls per fully judged one: the last of so many that keep something is judged with its whole batch, and so are
 # weight gradients after it
 CHAINS = 8
-AMPLE = 1 << 62  # workspace bytes that our own function is told; the real size is the library's affair
-FORWARDED = ("cudnnSetCallback", "cudnnGetCallback")
+AMPLE = 1 << 62  # bytes that our own function is told where the library decides how many are needed
+OWN = re.compile("(?i)workspace|reserve")  # sizes that the library decides
+# Functions with these beginnings change an object, but for the named ones, which only compute.
+SETS = re.compile(
+    "cudnn(?!SetTensor$|SetStream$|BackendExecute$)(Create|Set|Restore|Backend|Init|Copy|Make|Update|Build|RNNSet)"
+)
+FORWARDED = ("cudnnSetCallback", "cudnnGetCallback", "cudnnGetProperty")
+LONGEST = 8192  # calls that are followed until what a judged call kept is used
 
 
 class NotJudged(Exception):
@@ -134,6 +142,7 @@ class Theirs:
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
         self.pointers: dict[int, int] = {}  # id() of the object -> pointer
+        self.unknown: set[int] = set()  # id() of descriptors with settings that our functions refused
 
     def get(self, pointer: int) -> Any:
         """Return the object behind a pointer, or None for NULL."""
@@ -154,7 +163,15 @@ class Theirs:
 
     def destroyed(self, pointer: int) -> None:
         """Forget an object."""
-        self.pointers.pop(id(self.objects.pop(pointer, None)), None)
+        gone = self.objects.pop(pointer, None)
+        self.pointers.pop(id(gone), None)
+        self.unknown.discard(id(gone))
+
+    def forget(self) -> None:
+        """Forget all descriptors that the library can be asked about."""
+        for pointer, value in list(self.objects.items()):
+            if isinstance(value, Descriptor) and value.type_name in ASKED:
+                self.destroyed(pointer)
 
 
 class Observer(Border):
@@ -175,11 +192,15 @@ class Observer(Border):
         # This maps an address to the batch entries it was judged for, and to the contents that the reference keeps for
         # later calls.
         self.kept: dict[int, tuple[tuple[int, ...] | None, Array]] = {}
-        self.unknown: set[int] = set()  # descriptors with settings that our functions refused
+        self.asked = Asked(ffi, face, self.foreign)
+        self.numbers = {name: number for number, name in enumerate(face.functions)}
+        self.is_passing = False  # whether calls went to the library without Python since calls were followed
+        self.used = LONGEST  # followed calls since a judged call kept contents that nobody has used
         self.sizes: dict[str, int] = {}  # last answers of the library's size queries
         self.record = os.environ.get("DUALDNN_RECORD")
         self.recorder = Recorder(self) if self.record else None
         self.version = self.foreign(functions()["cudnnGetVersion"])
+        self.get_stream = self.foreign(functions()["cudnnGetStream"])
         self.number = int(self.version()) if self.version else 0
         # A call that this release serves beyond the document must not count as a wrong status.
         if self.number > CUDNN_VERSION:
@@ -212,17 +233,59 @@ class Observer(Border):
         if function.name in RESULTS or function.name in FORWARDED:
             return lambda *c: foreign(*c)
         observed = Observed(self, function, foreign)
+        if observed.may_pass:
+            self.lib.pass_to(self.numbers[function.name], int(self.ffi.cast("uintptr_t", foreign)))
 
         def call(*c: Any) -> int:
             with self.lock:
+                began = time.monotonic()
+                if self.is_passing and observed.may_pass:
+                    self._resume()
                 self.findings.calls[function.name] += 1
-                return observed(c)
+                number = observed(c)
+                self.portion.spend(time.monotonic() - began - observed.seconds)
+                self._pass()
+                return number
 
         return call
+
+    def _pass(self) -> None:
+        """Pass calls on without Python for as long as the budget is spent, unless what a judged call kept is awaited."""
+        self.used += 1
+        until = self.portion.resumes()
+        if until and self.used > LONGEST and not self.is_passing:
+            self.is_passing = True
+            self.objects.forget()
+            self.lib.pass_until(int(until * 1e9))
+
+    def _resume(self) -> None:
+        """Follow calls again: memory and descriptors may have changed meanwhile."""
+        self.is_passing = False
+        self.lib.pass_until(0)
+        self.objects.forget()
+        self.kept.clear()
+
+    def stream_of(self, handle: int) -> int:
+        """Return the stream of a handle, as the library knows it."""
+        stream = self.ffi.new("uintptr_t *")
+        return 0 if self.get_stream is None or self.get_stream(handle, stream) else int(stream[0])
+
+    def learn(self, pointer: int, base: str) -> None:
+        """Ask the library about a descriptor whose calls were not followed."""
+        if pointer and base in ASKED and pointer not in self.objects.objects and self.portion.budget < 1:
+            try:
+                made = self.asked.descriptor(pointer, base)
+            except NotTold as why:
+                raise NotJudged(f"a descriptor was set before its calls were followed: {why}") from None
+            self.objects.put(pointer, made)
 
     def finish(self) -> None:
         """Print the summary on standard error, and save the recording; once."""
         findings, self.findings = self.findings, Findings(self.path)
+        passed = {name: self.lib.passed(number) for name, number in self.numbers.items()}
+        findings.calls.update({name: count for name, count in passed.items() if count})
+        if total := sum(passed.values()):
+            findings.left[f"passed on unseen: judging takes {self.portion.budget:.0%} of the time"] += total
         print(findings.text(), file=sys.stderr, flush=True)
         if folder := os.environ.get("DUALDNN_OBSERVE_OUT"):
             findings.write(Path(folder))
@@ -246,16 +309,26 @@ class Observed:
         self.readers = [rules.reader(function, i) for i, p in enumerate(self.parameters) if not p.is_returned]
         self.returned = [(i, p) for i, p in enumerate(self.parameters) if p.is_returned]
         self.makes = [(i, p) for i, p in self.returned if p.base_type in DESCRIPTORS or p.base_type == "cudnnHandle_t"]
-        self.destroys = function.name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
+        self.described = [
+            (i, p.base_type) for i, p in enumerate(self.parameters) if p.base_type in ASKED and not depth(p)
+        ]
+        self.destroys = destroys(function)
+        self.sets = self.destroys or SETS.match(function.name) is not None
+        changed = [p.base_type for p in self.parameters if p.base_type in DESCRIPTORS][:1]
+        self.may_pass = not self.sets or any(base in ASKED for base in changed)
         self.answer: int | None = None  # status of the library for the current call
+        self.seconds = 0.0  # time of the library in the current call
 
     def __call__(self, c: tuple[Any, ...]) -> int:
         """Return the library's own status, whatever the judgment."""
         observer = self.observer
+        self.seconds = 0.0
         if self.body is None:
             observer.findings.left[f"{self.function.name} is not implemented here"] += 1
             return int(self.foreign(*c))
         try:
+            for i, base in self.described:
+                observer.learn(c[i], base)
             arguments = [read(c) for read in self.readers]
         except Exception as error:
             observer.findings.left[f"{self.function.name}: {error}"] += 1
@@ -279,7 +352,7 @@ class Observed:
             for value, state in states:
                 vars(value).clear()
                 vars(value).update(state)
-        stale = any(id(value) in observer.unknown for value in held)
+        stale = any(id(value) in observer.objects.unknown for value in held)
         if number == 0:
             self._follow(c, ours, refusal, held)
         described = f"{name}: {theirs.name.removeprefix('CUDNN_STATUS_')}"
@@ -307,11 +380,7 @@ class Observed:
         given = []
         for parameter, value in zip(self.function.arguments, arguments, strict=True):
             workspace = parameter.memory == "device" and parameter.name.lower() == "workspace"
-            if (
-                parameter.base_type == "size_t"
-                and parameter.direction == "in"
-                and "workspace" in parameter.name.lower()
-            ):
+            if parameter.base_type == "size_t" and parameter.direction == "in" and OWN.search(parameter.name):
                 value = AMPLE
             given.append(Seen(observer.memory, 1 << 20) if workspace else value)
         handle = next((value for value in arguments if isinstance(value, Handle)), None)
@@ -328,7 +397,9 @@ class Observed:
         """Make the call, and record it if wanted."""
         observer = self.observer
         if observer.recorder is None or self.function.name in NOT_RECORDED:
+            began = time.monotonic()
             self.answer = int(self.foreign(*c))
+            self.seconds = time.monotonic() - began
             return self.answer
 
         def perform(*_: Any) -> Any:
@@ -355,10 +426,11 @@ class Observed:
         """Follow a successful call of the library: new and destroyed objects, and its results compared with ours."""
         observer = self.observer
         if refusal is not None:
-            observer.unknown |= {id(value) for value in held}
+            if self.sets:
+                observer.objects.unknown |= {id(value) for value in held[:1]}
             return
-        if self.function.name.startswith("cudnnSet"):
-            observer.unknown -= {id(value) for value in held}
+        if self.sets and held:
+            observer.objects.unknown.discard(id(held[0]))
         values = (ours,) if len(self.returned) == 1 else ours
         for (i, parameter), value in zip(self.returned, values if self.returned else (), strict=True):
             if not c[i]:
@@ -386,7 +458,7 @@ class Look:
         self.call, self.observer, self.c = call, call.observer, c
         self.operation, self.operands = asked
         self.function = call.function.name
-        self.stream = self.observer.objects.get(c[0]).user_stream or 0  # stream of the handle
+        self.stream = self.observer.stream_of(c[0])
         self.before: dict[str, Array] = {}
         self.watch: Watch | None = None
         self.entries: EntriesWatch | None = None
@@ -395,7 +467,6 @@ class Look:
         self.reason = self.observer.portion.left_out(self.function, self.operation)
         if self.reason:
             return
-        began = time.monotonic()
         try:
             if self.operation.draws:
                 raise NotJudged("its random numbers are the library's own")
@@ -403,7 +474,6 @@ class Look:
             self._begin(self.row.calls)
         except NotJudged as why:
             self.reason = str(why)
-        self.observer.portion.spend(time.monotonic() - began)
 
     def _begin(self, number: int) -> None:
         read, spots = self.observer.memory.read, self.observer.portion.spots
@@ -449,7 +519,6 @@ class Look:
 
     def finish(self) -> None:
         """Judge what the call wrote."""
-        began = time.monotonic()
         try:
             if self.reason:
                 raise NotJudged(self.reason)
@@ -458,7 +527,6 @@ class Look:
         except NotJudged as why:
             self.observer.findings.left[f"{self.function}: {why}"] += 1
             self.row.left[str(why)] += 1
-        self.observer.portion.spend(time.monotonic() - began)
 
     def _judge_sample(self, watch: Watch) -> None:
         problems = watch.finish()
@@ -484,9 +552,11 @@ class Look:
             verdict, chosen = self.entries.finish(kept), self.entries.chosen
         else:
             verdict, chosen = judge(self.operation, before, self._contents(), kept), None
+        self.observer.used = LONGEST
         for name, contents in verdict.kept.items():
             if self.operands[name] is not None:  # The program did not want this result.
                 self.observer.kept[self.operands[name].address] = chosen, contents
+                self.observer.used = 0
         problem = verdict.explanation()
         part = f"of entries {', '.join(map(str, chosen))} of the batch, numbered anew: " if chosen and problem else ""
         self._judged(verdict.error_ratio, part + problem)

@@ -359,3 +359,60 @@ def test_entries_of_a_recurrent_training_step(library, tmp_path):
     ran = run(program, DUALDNN_BACKEND=f"observe:{broken}")
     assert "wrong: cudnnRNNForward: of entries" in ran.stderr and "elements are wrong" in ran.stderr, ran.stderr
     assert "wrong: cudnnRNNBackwardWeights_v8: 1 of" in ran.stderr, ran.stderr
+
+
+# Each step sets descriptors that it has just made, as PyTorch does; one activation's descriptor keeps its address and gets other dims.
+SHORT_STEPS = """
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define CHECK(call) do { int s = (call); if (s) { printf("%s: %d\\n", #call, s); return 1; } } while (0)
+int main(void) {
+  cudnnHandle_t handle; cudnnTensorDescriptor_t kept, made; cudnnFilterDescriptor_t f; cudnnConvolutionDescriptor_t d;
+  cudnnActivationDescriptor_t relu; float x[400], y[400], w[9], one = 1, zero = 0;
+  for (int i = 0; i < 400; i++) x[i] = (float)(i * 7 % 11) - 5;
+  for (int i = 0; i < 9; i++) w[i] = (float)i - 4;
+  CHECK(cudnnCreate(&handle)); CHECK(cudnnCreateTensorDescriptor(&kept)); CHECK(cudnnCreateActivationDescriptor(&relu));
+  CHECK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
+  for (int step = 0; step < 3000; step++) {
+    int n = 1 + step % 3, c = 2 - step % 2;
+    CHECK(cudnnSetTensor4dDescriptor(kept, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n, c, 5, 6));
+    CHECK(cudnnCreateTensorDescriptor(&made)); CHECK(cudnnCreateFilterDescriptor(&f)); CHECK(cudnnCreateConvolutionDescriptor(&d));
+    CHECK(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n * c, 1, 5, 6));
+    CHECK(cudnnSetFilter4dDescriptor(f, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 3, 3));
+    CHECK(cudnnSetConvolution2dDescriptor(d, 1, 1, 1, 1, 1, 1, CUDNN_CONVOLUTION, CUDNN_DATA_FLOAT));
+    CHECK(cudnnConvolutionForward(handle, &one, made, x, f, w, d, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0, &zero, made, y));
+    CHECK(cudnnActivationForward(handle, relu, &one, kept, y, &zero, kept, y));
+    CHECK(cudnnDestroyTensorDescriptor(made)); CHECK(cudnnDestroyFilterDescriptor(f)); CHECK(cudnnDestroyConvolutionDescriptor(d));
+  }
+  return 0;
+}
+"""
+CALLS = 4 + 3000 * 12
+
+
+def test_a_budget_passes_calls_on_without_python(library, tmp_path):
+    """Calls beyond the budget reach the library at once. Descriptors that were set meanwhile are asked of the library."""
+    program = compiled(library, tmp_path, SHORT_STEPS)
+    mistake = {"cudnnActivationForward": "if (!result) ((float *)a7)[29] -= 1;"}
+    for name, mistakes in (("right", {}), ("wrong", mistake)):
+        (tmp_path / name).mkdir()
+        observed = broken_copy(library, tmp_path / name, mistakes)
+        ran = run(
+            program,
+            DUALDNN_BACKEND=f"observe:{observed}",
+            DUALDNN_OBSERVE_BUDGET="0.2",
+            DUALDNN_OBSERVE_OUT=str(tmp_path / name),
+        )
+        assert ran.returncode == 0, (ran.returncode, ran.stdout, ran.stderr)
+        found = json.loads((tmp_path / name / "observed.json").read_text())
+        assert sum(found["calls"].values()) == CALLS and not found["status"] and not found["result"]
+        assert found["not_judged"]["passed on unseen: judging takes 20% of the time"] > CALLS / 4
+        assert {row["function"] for row in found["configurations"] if row["judged"]} == {
+            "cudnnConvolutionForward",
+            "cudnnActivationForward",
+        }
+        assert len({row["operation"] for row in found["configurations"] if row["judged"]}) == 11
+        assert bool(found["wrong"]) == (name == "wrong") and all(
+            "cudnnActivationForward" in each["text"] for each in found["wrong"]
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..document import Function
 from ..status import ALLOC_FAILED, INTERNAL_ERROR, NOT_SUPPORTED
@@ -15,6 +16,12 @@ from .memo.keys import KINDS, NAMING, key_of
 NOT_INITIALIZED = {"int": "DUALDNN_NOT_INITIALIZED", "size_t": "0"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
+
+PASSING = Path(__file__).with_name("passing.c")
+# Python calls these functions of passing.c.
+PASSING_CALLED = (
+    "void pass_to(unsigned, uintptr_t);\nvoid pass_until(long long);\nunsigned long long passed(unsigned);\n"
+)
 
 # cffi returns 0, which is SUCCESS, if Python cannot be started, and crashes if it has ended. The state distinguishes
 # these cases.
@@ -31,6 +38,7 @@ PREAMBLE = """
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us */
@@ -123,6 +131,7 @@ def export(number: int, function: Function) -> str:
     result, parameters, name = result_type(function), function.parameters, function.name
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
     passed = ", ".join(f"a{i}" for i in range(len(parameters)))
+    types = ", ".join(map(border_type, parameters)) or "void"
     failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
     ended = SUCCESS if destroys(function) else failed
     key = key_of(function)
@@ -134,6 +143,7 @@ def export(number: int, function: Function) -> str:
     if (dualdnn_ended()) return {ended};
     if (dualdnn_state == 0) dualdnn_start();
     if (dualdnn_state == 2) return {failed};
+    if (passes({number})) return (({result} (*)({types}))passed_to[{number}])({passed});
     {answered}
     return dualdnn_state == 1 ? result : {failed};
 }}
@@ -197,6 +207,8 @@ def source(paths: str, home: str, face: Face) -> str:
             STRUCTURES,
             '#pragma GCC optimize ("O2")  /* a hit takes half the time of -O1, which the rest is compiled with */',
             memo.source(),
+            f"#define FUNCTIONS {len(table)}",
+            PASSING.read_text(),
             *declarations,
             "static void py_dualdnn_finish(void);",
             CALL_BACK,
@@ -213,5 +225,5 @@ def definitions(face: Face) -> str:
     declarations = "\n".join(map(border_declaration, face.functions.values()))
     declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
     call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"
-    called = f"static int dualdnn_state;\n{call_back}\n{memo.CALLED_BY_PYTHON}"
+    called = f"static int dualdnn_state;\n{call_back}\n{PASSING_CALLED}{memo.CALLED_BY_PYTHON}"
     return f'{STRUCTURES}{called}\nextern "Python" {{\n{declarations}\n}}'

@@ -47,5 +47,10 @@ class Portion:
         return ""
 
     def spend(self, seconds: float) -> None:
-        """Count the time that judging took."""
+        """Count the time that observing took."""
         self.spent += seconds
+
+    def resumes(self) -> float:
+        """Return the time, of time.monotonic(), from which the budget allows more, or 0 if it does now."""
+        until = self.began + self.spent / self.budget
+        return until if self.budget < 1 and until > time.monotonic() else 0.0

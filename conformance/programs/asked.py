@@ -1,0 +1,88 @@
+"""Ask the observed library what its descriptors hold, where the calls that set them were not followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dualdnn.api.abi.c_types import border_type
+from dualdnn.api.abi.faces import Face
+from dualdnn.api.document import Function, Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.status import CudnnError
+
+# descriptor type -> the calls that read its values from the library and set them here; their parameters have the same names
+ASKED = {
+    "cudnnTensorDescriptor_t": ("TensorNdDescriptor",),
+    "cudnnFilterDescriptor_t": ("FilterNdDescriptor",),
+    "cudnnConvolutionDescriptor_t": (
+        "ConvolutionNdDescriptor",
+        "ConvolutionMathType",
+        "ConvolutionGroupCount",
+        "ConvolutionReorderType",
+    ),
+    "cudnnActivationDescriptor_t": ("ActivationDescriptor",),
+    "cudnnPoolingDescriptor_t": ("PoolingNdDescriptor",),
+    "cudnnOpTensorDescriptor_t": ("OpTensorDescriptor",),
+    "cudnnReduceTensorDescriptor_t": ("ReduceTensorDescriptor",),
+    "cudnnLRNDescriptor_t": ("LRNDescriptor",),
+}
+# entries that a getter is asked for: CUDNN_DIM_MAX, and the ranks that its section allows
+REQUESTED = {"nbDimsRequested": 8, "arrayLengthRequested": 6}
+
+
+class NotTold(Exception):
+    """Say why the library's answer describes no descriptor of the document."""
+
+
+class Asked:
+    """Make descriptors of ours with the values that the library tells.
+
+    foreign: function -> the library's own, or None.
+    """
+
+    def __init__(self, ffi: Any, face: Face, foreign: Callable[[Function], Any]) -> None:
+        self.ffi, self.face, self.foreign, self.getters = ffi, face, foreign, dict[str, Any]()
+
+    def descriptor(self, pointer: int, base: str) -> Any:
+        """Return a descriptor with the values behind the library's pointer. Raises NotTold."""
+        made = self._body(f"cudnnCreate{base.removeprefix('cudnn').removesuffix('_t')}")()
+        for part in ASKED[base]:
+            values = self._values(functions()[f"cudnnGet{part}"], pointer)
+            setter = functions()[f"cudnnSet{part}"]
+            try:
+                self._body(setter.name)(made, *(values[parameter.name] for parameter in setter.arguments[1:]))
+            except CudnnError as refusal:
+                raise NotTold(str(refusal)) from refusal
+        return made
+
+    def _body(self, name: str) -> Callable[..., Any]:
+        found = self.face.body(name)
+        assert found is not None, name
+        return found
+
+    def _values(self, getter: Function, pointer: int) -> dict[str, Any]:
+        if getter.name not in self.getters:
+            self.getters[getter.name] = self.foreign(getter)
+        called = self.getters[getter.name]
+        if called is None:
+            raise NotTold(f"the library has no {getter.name}")
+        places = {
+            p.name: self.ffi.new(border_type(p).replace("*", f"[{max(REQUESTED.values())}]"))
+            for p in getter.parameters
+            if p.is_returned
+        }
+        if status := called(pointer, *(places.get(p.name, REQUESTED.get(p.name)) for p in getter.parameters[1:])):
+            raise NotTold(f"{getter.name} returned {status}")
+        counts = {p.name: places[p.name][0] for p in getter.parameters if p.is_returned}
+        return {p.name: _value(p, places[p.name], counts) for p in getter.parameters if p.is_returned}
+
+
+def _value(parameter: Parameter, place: Any, counts: dict[str, Any]) -> Any:
+    """Return the value that a getter stored: a list for an array, a member for an enumerator."""
+    if parameter.length is not None:
+        return list(place[0 : counts[str(parameter.length.filled)]])
+    found = place[0]
+    if parameter.base_type in ENUMERATIONS:
+        return next((member for member in ENUMERATIONS[parameter.base_type] if member.value == found), found)
+    return found
