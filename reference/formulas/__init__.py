@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from dualdnn.api.operations import Operation
 
 from . import normalization, pointwise, recurrent, spatial, sums, windows
@@ -69,7 +70,8 @@ def element_of(operation: Operation, output: str, index: Index, read: Elements) 
     if formula is None:
         raise Untold(f"{type(operation).__name__} has no formula")
     read.reads = 0
-    found: Found = formula(operation, output, index, read)
+    with np.errstate(all="ignore"):
+        found: Found = formula(operation, output, index, read)
     return found
 
 

@@ -13,8 +13,9 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.specs import DOUBLE, TensorSpec
 
 Index = tuple[int, ...]
-Bytes = np.ndarray[Any, Any]
+Array = Bytes = np.ndarray[Any, Any]
 PAGE = 2**16  # bytes that are copied at a time
+COMPARED = 128  # pages of an operand that are copied again to see whether they changed
 
 
 class Untold(Exception):
@@ -44,8 +45,9 @@ class Pages:
 
     def need(self, places: Any) -> None:
         """Copy the pages that contain these bytes, adjacent pages together."""
-        wanted = np.unique(np.asarray(places).ravel() // PAGE)
-        wanted = wanted[~self.there[wanted]]
+        marked = np.zeros_like(self.there)
+        marked[np.asarray(places) // PAGE] = True
+        wanted = np.flatnonzero(marked & ~self.there)
         if not wanted.size:
             return
         for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
@@ -54,9 +56,9 @@ class Pages:
         self.there[wanted] = True
 
     def changed(self) -> int:
-        """Return how many bytes of the copied pages differ from the remote memory at this moment."""
-        found = 0
-        for page in np.flatnonzero(self.there):
+        """Return how many bytes of some of the copied pages differ from the remote memory at this moment."""
+        found, copied = 0, np.flatnonzero(self.there)
+        for page in copied[:: -(-copied.size // COMPARED) or 1]:
             begin, end = int(page) * PAGE, min((int(page) + 1) * PAGE, self.bytes.size)
             found += int(np.count_nonzero(self.bytes[begin:end] != self.copy(begin, end - begin)))
         return found
@@ -93,16 +95,21 @@ class Elements:
 
     def box(self, operand: str, ranges: Sequence[range]) -> list[float]:
         """Return the elements at every combination of the ranges, in row-major order."""
-        self._count(math.prod(map(len, ranges)))
-        return self._box(operand, ranges)
+        numbers: list[float] = self.array(operand, ranges).tolist()
+        return numbers
 
-    def _box(self, operand: str, ranges: Sequence[range]) -> list[float]:
+    def array(self, operand: str, ranges: Sequence[range]) -> Array:
+        """Return the elements of ``box`` as one row of doubles, for sums of many."""
+        self._count(math.prod(map(len, ranges)))
+        return self._array(operand, ranges)
+
+    def _array(self, operand: str, ranges: Sequence[range]) -> Array:
         spec = self._spec(operand)
         if spec.vector_length > 1:
-            return [self(operand, index) for index in product(*ranges)]
+            return np.array([self(operand, index) for index in product(*ranges)], np.float64)
         flat = self._scalars(operand)
         if not all(map(len, ranges)):
-            return []
+            return np.empty(0)
         if isinstance(self.memory[operand], Pages):
             rows = [np.asarray(r) * stride for r, stride in zip(ranges, spec.strides, strict=True)]
             places: Any = sum(np.ix_(*rows))
@@ -112,15 +119,15 @@ class Elements:
             first = sum(r.start * stride for r, stride in zip(ranges, spec.strides, strict=True))
             steps = [r.step * stride * flat.itemsize for r, stride in zip(ranges, spec.strides, strict=True)]
             found = np.ndarray([len(r) for r in ranges], flat.dtype, flat, first * flat.itemsize, steps)
-        numbers: list[float] = found.astype(np.float64).ravel().tolist()
-        return numbers
+        return found.astype(np.float64).ravel()
 
     def whole(self, operand: str, spec: TensorSpec) -> list[float]:
         """Return all elements of an operand in row-major order, however many. spec describes it."""
         if operand not in self.memory:
             raise Untold(f"the memory of {operand} is not known")
         self._specs[operand] = spec
-        return self._box(operand, [range(extent) for extent in spec.dims])
+        numbers: list[float] = self._array(operand, [range(extent) for extent in spec.dims]).tolist()
+        return numbers
 
     def once(self, key: str, make: Callable[[], Any]) -> Any:
         """Return what ``make`` made when it was first asked for this key. It fails again where it failed."""
@@ -170,7 +177,9 @@ class Elements:
 
 
 def total(terms: Iterable[float]) -> float:
-    """Return the sum, rounded once if it is finite."""
+    """Return the sum, rounded once if it is finite. An array is summed in extended precision."""
+    if isinstance(terms, np.ndarray):
+        return float(terms.sum(dtype=np.longdouble))
     listed = list(terms)
     try:
         return math.fsum(listed)
@@ -180,6 +189,8 @@ def total(terms: Iterable[float]) -> float:
 
 def summed(terms: Iterable[float]) -> Found:
     """Return a sum with the sizes of its terms."""
+    if isinstance(terms, np.ndarray):
+        return Found(total(terms), total(np.abs(terms)), len(terms))
     listed = list(terms)
     return Found(total(listed), total(map(abs, listed)), len(listed))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from dualdnn.api.operations import (
     BatchNormalizationBackward,
     BatchNormalizationBackwardEx,
@@ -22,7 +23,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.normalization.batch import PER_ACTIVATION
 
 from ..precision import PRECISION
-from .elements import Elements, Found, Index, Untold, quotient, total
+from .elements import Array, Elements, Found, Index, Untold, quotient, total
 from .pointwise import PROPAGATE
 
 AFFINE = 8  # roundings of scale * inverse * (x - mean) + bias
@@ -41,7 +42,7 @@ class Statistic(NamedTuple):
     variance: float
     variance_error: float
     row: list[range]
-    x: list[float]
+    x: Array
 
 
 def _row(o: Any, index: Index) -> list[range]:
@@ -64,11 +65,12 @@ def _inverse(variance: float, epsilon: float) -> float:
 def _statistic(o: Any, index: Index, read: Elements) -> Statistic:
     row, epsilon = _row(o, index), read.parameter(o.epsilon)
     unit, smallest, _ = PRECISION[o.compute_type]
-    x = read.box("x", row)
+    x = read.array("x", row)
     m = len(x)
     mean = total(x) / m
-    variance = total((value - mean) ** 2 for value in x) / m
-    size, distance = total(map(abs, x)) / m, total(abs(value - mean) for value in x) / m
+    centred = x - mean
+    variance = total(centred * centred) / m
+    size, distance = total(np.abs(x)) / m, total(np.abs(centred)) / m
     mean_error = (m + 1) * size
     variance_error = (m + 6) * variance + unit * mean_error**2 + 4 * size * distance + smallest / unit
     share = quotient(unit * variance_error, variance + epsilon)
@@ -84,10 +86,12 @@ def _remembered(o: Any, index: Index, read: Elements) -> Statistic:
     return found
 
 
-def _affine_error(x: float, s: Statistic, factor: float, bias: float) -> float:
+def _affine_error(x: float | Array, s: Statistic, factor: float, bias: float) -> Array:
     argument = abs(factor) * (s.mean_error + AFFINE * (abs(x) + abs(s.mean)))
     product = abs(factor * (x - s.mean))
-    return argument + (product * s.inverse_error if product else 0.0) + AFFINE * abs(bias)
+    # An infinite error of the inverse leaves a product of zero as it is.
+    found: Array = argument + np.where(product == 0, 0.0, product * s.inverse_error) + AFFINE * abs(bias)
+    return found
 
 
 def inference(o: Any, _output: str, index: Index, read: Elements) -> Found:
@@ -123,7 +127,7 @@ def training(o: Any, output: str, index: Index, read: Elements) -> Found:
 def _normalized(o: Any, index: Index, at: Index, s: Statistic, read: Elements) -> Found:
     x, factor, bias = read("x", index), read("scale", at) * s.inverse, read("bias", at)
     z = read("z", index) if o.z is not None else 0.0
-    value, error = factor * (x - s.mean) + bias + z, _affine_error(x, s, factor, bias) + 2 * abs(z)
+    value, error = factor * (x - s.mean) + bias + z, float(_affine_error(x, s, factor, bias)) + 2 * abs(z)
     if o.activation is None:
         return Found(value, error)
     if math.isnan(value):
@@ -137,30 +141,27 @@ def _given(o: Any, index: Index, read: Elements) -> Statistic:
     if o.saved is None:
         return _remembered(o, index, read)
     at, row = _parameter(o, index), _row(o, index)
-    return Statistic(read("savedMean", at), read("savedInvVariance", at), 0.0, 0.0, 0.0, 0.0, row, read.box("x", row))
+    return Statistic(read("savedMean", at), read("savedInvVariance", at), 0.0, 0.0, 0.0, 0.0, row, read.array("x", row))
 
 
-def _passed(o: Any, s: Statistic, at: Index, index: Index, gradients: list[float], read: Elements) -> list[float]:
+def _passed(o: Any, s: Statistic, at: Index, gradients: Array, read: Elements) -> Array:
     """Return dy where the activation passed its argument, and 0 elsewhere."""
     if o.activation is None:
         return gradients
     unit = PRECISION[o.compute_type][0]
     factor, bias = read("scale", at) * s.inverse, read("bias", at)
     if o.dz is None:
-        found = []
-        for x, dy in zip(s.x, gradients, strict=True):
-            argument = factor * (x - s.mean) + bias
-            if abs(argument) <= unit * _affine_error(x, s, factor, bias) and dy:
-                raise Untold("rounding decides what the activation passes")
-            found.append(dy if argument > 0 else 0.0)
-        return found
+        argument = factor * (s.x - s.mean) + bias
+        if np.any((np.abs(argument) <= unit * _affine_error(s.x, s, factor, bias)) & (gradients != 0)):
+            raise Untold("rounding decides what the activation passes")
+        return np.where(argument > 0, gradients, 0.0)
     kept = read.bytes("reserveSpace").reshape(o.x.dims[0], *o.x.dims[2:], o.x.dims[1])
     images, channels, *places = s.row
     box = tuple(slice(r.start, r.stop) for r in (images, *places, channels))
-    marks = kept[box].ravel().tolist()
-    if 2 in marks:
+    marks = kept[box].ravel()
+    if np.any(marks == 2):
         raise Untold("rounding decides what the activation passes")
-    return [dy if mark else 0.0 for mark, dy in zip(marks, gradients, strict=True)]
+    return np.where(marks, gradients, 0.0)
 
 
 class Gradients(NamedTuple):
@@ -173,31 +174,23 @@ class Gradients(NamedTuple):
     scale: float
     bias_error: float
     scale_error: float
-    dy: list[float]
+    dy: Array
 
 
 def _gradients(o: Any, index: Index, at: Index, read: Elements) -> Gradients:
     key = ("gradients", at)
     if key not in read.remembered:
         s = _given(o, index, read)
-        dy = _passed(o, s, at, index, read.box("dy", s.row), read)
-        normalized = [(x - s.mean) * s.inverse for x in s.x]
-        sizes = [abs(d * n) for d, n in zip(dy, normalized, strict=True)]
-        m = len(dy)
-        errors = [abs(d) * _error_of(n, s) for d, n in zip(dy, normalized, strict=True)]
-        read.remembered[key] = Gradients(
-            s,
-            total(dy),
-            total(d * n for d, n in zip(dy, normalized, strict=True)),
-            m * total(map(abs, dy)),
-            total(errors) + (m + 1) * total(sizes),
-            dy,
-        )
+        dy = _passed(o, s, at, read.array("dy", s.row), read)
+        normalized = (s.x - s.mean) * s.inverse
+        products, m = dy * normalized, len(dy)
+        errors = total(np.abs(dy) * _error_of(normalized, s)) + (m + 1) * total(np.abs(products))
+        read.remembered[key] = Gradients(s, total(dy), total(products), m * total(np.abs(dy)), errors, dy)
     found: Gradients = read.remembered[key]
     return found
 
 
-def _error_of(normalized: float, s: Statistic) -> float:
+def _error_of(normalized: Any, s: Statistic) -> Any:
     return abs(s.inverse) * s.mean_error + abs(normalized) * (s.inverse_error + 3)
 
 
@@ -216,7 +209,7 @@ def gradient(o: Any, output: str, index: Index, read: Elements) -> Found:
     position = 0
     for i, positions in zip(index, s.row, strict=True):
         position = position * len(positions) + positions.index(i)
-    dy, x = g.dy[position], read("x", index)
+    dy, x = float(g.dy[position]), read("x", index)
     if output == "dz":
         return Found(dy, 0.0)
     unit, smallest, _ = PRECISION[o.compute_type]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from itertools import product
 from typing import Any
 
+import numpy as np
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import (
@@ -18,7 +20,7 @@ from dualdnn.api.operations import (
     ReduceTensor,
 )
 
-from .elements import Elements, Found, Index, Untold, clipped, summed, total
+from .elements import Array, Elements, Found, Index, Untold, clipped, summed, total
 from .pointwise import PROPAGATE, activated
 
 
@@ -41,25 +43,22 @@ def _products(o: Any, index: Index, read: Elements) -> Found:
     n, k = index[:2]
     first = k // (filters // o.convolution.group_count) * depth
     met = _met(o, index, tuple(sizes), o.x.dims[2:])
-    x = read.box("x", [range(n, n + 1), range(first, first + depth), *(inputs for inputs, _ in met)])
-    w = read.box("w", [range(k, k + 1), range(depth), *(taps for _, taps in met)])
-    terms = [a * b for a, b in zip(x, w, strict=True)]
+    x = read.array("x", [range(n, n + 1), range(first, first + depth), *(inputs for inputs, _ in met)])
+    w = read.array("w", [range(k, k + 1), range(depth), *(taps for _, taps in met)])
     every = [range(k, k + 1), range(depth), *map(range, sizes)]
-    if len(terms) < math.prod(map(len, every)):
-        terms += _zeros_met(read, "w", every, [taps for _, taps in met])
-    return summed(terms)
+    return summed(_with_zeros_met(x * w, read, "w", every, [taps for _, taps in met]))
 
 
-def _zeros_met(read: Elements, operand: str, every: list[range], inside: list[range]) -> list[float]:
-    """Return the products of padding zeros with non-finite values, which are NaN."""
-    values = read.box(operand, every)
-    if all(map(math.isfinite, values)):
-        return []
-    return [
-        0.0 * value
-        for value, at in zip(values, product(*every), strict=True)
-        if not all(i in taken for i, taken in zip(at[2:], inside, strict=True))
-    ]
+def _with_zeros_met(terms: Array, read: Elements, operand: str, every: list[range], inside: list[range]) -> Array:
+    """Return terms and the products of padding zeros with non-finite values, which are NaN."""
+    if len(terms) == math.prod(map(len, every)):
+        return terms
+    values = read.array(operand, every)
+    if np.isfinite(values).all():
+        return terms
+    met = [np.isin(np.asarray(places), np.asarray(taken)) for places, taken in zip(every[2:], inside, strict=True)]
+    is_inside = reduce(np.logical_and.outer, [*(np.ones(len(each), bool) for each in every[:2]), *met])
+    return np.concatenate([terms, 0.0 * values[~is_inside.ravel()]])
 
 
 def convolution_forward(o: ConvolutionForward, _output: str, index: Index, read: Elements) -> Found:
@@ -95,16 +94,16 @@ def convolution_backward_data(o: ConvolutionBackwardData, _output: str, index: I
             if rest == 0:
                 of_dimension.append((position, size - 1 - tap if spec.is_flipped else tap))
         met.append(of_dimension)
-    terms: list[float] = []
+    terms = [np.empty(0)]
     for pairs in product(*met):
         if not all(0 <= p < extent for (p, _), extent in zip(pairs, o.dy.dims[2:], strict=True)):
-            w = read.box("w", [kernels, range(c, c + 1), *(range(t, t + 1) for _, t in pairs)])
-            terms += [0.0 * b for b in w if not math.isfinite(b)]
+            w = read.array("w", [kernels, range(c, c + 1), *(range(t, t + 1) for _, t in pairs)])
+            terms.append(0.0 * w[~np.isfinite(w)])
             continue
-        dy = read.box("dy", [range(n, n + 1), kernels, *(range(p, p + 1) for p, _ in pairs)])
-        w = read.box("w", [kernels, range(c, c + 1), *(range(t, t + 1) for _, t in pairs)])
-        terms += [a * b for a, b in zip(dy, w, strict=True)]
-    return summed(terms)
+        dy = read.array("dy", [range(n, n + 1), kernels, *(range(p, p + 1) for p, _ in pairs)])
+        w = read.array("w", [kernels, range(c, c + 1), *(range(t, t + 1) for _, t in pairs)])
+        terms.append(dy * w)
+    return summed(np.concatenate(terms))
 
 
 def convolution_backward_filter(o: ConvolutionBackwardFilter, _output: str, index: Index, read: Elements) -> Found:
@@ -121,17 +120,15 @@ def convolution_backward_filter(o: ConvolutionBackwardFilter, _output: str, inde
         first = (met.start - offset) // spec.stride[d]
         inputs.append(met)
         outputs.append(range(first, first + len(met)))
-    x = read.box("x", [images, range(channel, channel + 1), *inputs])
-    dy = read.box("dy", [images, range(k, k + 1), *outputs])
-    terms = [a * b for a, b in zip(x, dy, strict=True)]
-    if len(terms) < math.prod((len(images), *o.dy.dims[2:])):
-        terms += _zeros_met(read, "dy", [images, range(k, k + 1), *map(range, o.dy.dims[2:])], outputs)
-    return summed(terms)
+    x = read.array("x", [images, range(channel, channel + 1), *inputs])
+    dy = read.array("dy", [images, range(k, k + 1), *outputs])
+    every = [images, range(k, k + 1), *map(range, o.dy.dims[2:])]
+    return summed(_with_zeros_met(x * dy, read, "dy", every, outputs))
 
 
 def convolution_backward_bias(o: ConvolutionBackwardBias, _output: str, index: Index, read: Elements) -> Found:
     channel, (images, _, *extents) = index[1], o.dy.dims
-    return summed(read.box("dy", [range(images), range(channel, channel + 1), *map(range, extents)]))
+    return summed(read.array("dy", [range(images), range(channel, channel + 1), *map(range, extents)]))
 
 
 def im2col(o: Im2Col, _output: str, index: Index, read: Elements) -> Found:
