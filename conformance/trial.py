@@ -108,8 +108,8 @@ class Chain:
         self.caller, self.seed, self.given, self.offsets = caller, seed, before or {}, offsets or {}
         self.placed: dict[str, tuple[Any, Array, int]] = {}  # buffer, its bytes with the guard zones, size between them
         self.kept: dict[str, Array] = {}
-        # raw memory -> the operands of the calls that wrote it, as they were before those calls
-        self.earlier: dict[str, dict[str, Array]] = {}
+        # raw memory -> the calls that wrote it, each with its operands as they were before it
+        self.earlier: dict[str, list[tuple[Operation, Mapping[str, Array]]]] = {}
 
     def call(self, step: Step) -> Trial:
         """Make one call and judge it."""
@@ -145,14 +145,16 @@ class Chain:
             after[operand] = after[original]
         ours = isinstance(getattr(self.caller.handle, "backend", None), ReferenceBackend)
         random, spots = not self.given and is_random(step.inputs), SPOTS if ours else 0
-        earlier: dict[str, Array] = {}
-        for operand in operation.raw:
-            if operand in operation.inputs:
-                earlier |= self.earlier.get(names.get(operand, ""), {})
+        earlier = [
+            call
+            for operand in operation.raw
+            if operand in operation.inputs
+            for call in self.earlier.get(names.get(operand, ""), ())
+        ]
         verdict = judge(operation, memory, after, kept, random=random, spots=spots, earlier=earlier)
         for operand in operation.raw:
             if operand in operation.outputs and operand in names:
-                self.earlier[names[operand]] = earlier | memory
+                self.earlier[names[operand]] = [*earlier, (operation, memory)]
         self.kept |= {names[operand]: bytes_ for operand, bytes_ in verdict.kept.items()}
         return Trial(operation, verdict, problems, after)
 

@@ -6,7 +6,7 @@ The bound is the accumulation error of the compute type over all terms, plus the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -104,7 +104,7 @@ def judge(
     kept: Mapping[str, Array] | None = None,
     random: bool = False,
     spots: int = 0,
-    earlier: Mapping[str, Array] | None = None,
+    earlier: Sequence[tuple[Operation, Mapping[str, Array]]] = (),
 ) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
@@ -119,7 +119,7 @@ def judge(
     spots: how many elements of each output are also evaluated by formulas, to judge the exact results themselves
     (spots.py).
 
-    earlier: the operands of the calls that wrote the raw inputs, as they were before those calls. Only formulas read
+    earlier: the calls that wrote the raw inputs, each with its operands as they were before it. Only formulas read
     them.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
@@ -127,7 +127,7 @@ def judge(
     if spots:
         from .spots import Spots  # This import is delayed, because it loads every formula.
 
-        verdict.spots = Spots(operation, {**(earlier or {}), **known}, spots)
+        verdict.spots = Spots(operation, known, spots, earlier)
     said: set[str] = set()
     of_parts: dict[str, int] = {}  # output that comes in parts -> elements
     asked = EXPECTED_ASKED.set(random)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 import numpy as np
@@ -24,6 +24,7 @@ from .view import Array, Place
 # These shares of the extents separate consecutive places. They are powers of a root of x^3 = x + 1, which fill a plane
 # evenly.
 APART = 0.7549, 0.5698
+MOST_READS = 2**12  # elements that one sampled element may need
 TAPS = 7  # taps of a filter: its borders need no extra samples
 # This is the share of the derived bound by which two evaluations in float64 may differ. In double, both evaluations may
 # differ by the whole bound.
@@ -68,11 +69,17 @@ class Spots:
     formulas gave no answer, with counts.
     """
 
-    def __init__(self, operation: Operation, memory: Mapping[str, Array], count: int, most_reads: int = 2**12) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        memory: Mapping[str, Array],
+        count: int,
+        earlier: Sequence[tuple[Operation, Mapping[str, Array]]] = (),
+    ) -> None:
         self.operation, self.count, self.checked = operation, count, 0
         self.problems: list[str] = []
         self.untold: Counter[str] = Counter()
-        self.read = Elements(operation, memory, most_reads)
+        self.read = Elements(operation, memory, MOST_READS, earlier)
         self.seed = zlib.crc32(str(operation).encode())
         self.share = SHARE_OF_DOUBLE if operation.compute_type in (DOUBLE, INT32) else SHARE
         self._places: dict[str, list[Index]] = {}

@@ -67,7 +67,22 @@ def changed(operation, field, **values):
     return replace(operation, **{field: replace(getattr(operation, field), **values)})
 
 
-CLIPPED = RNNClipSpec(cudnn.CUDNN_RNN_CLIP_MINMAX, cudnn.CUDNN_PROPAGATE_NAN, -0.1, 0.1)
+def clipped(operation):
+    bounds = RNNClipSpec(cudnn.CUDNN_RNN_CLIP_MINMAX, cudnn.CUDNN_PROPAGATE_NAN, -0.1, 0.1)
+    return changed(operation, "network", clip=bounds)
+
+
+def scaled(operation):
+    return changed(operation, "attn", scaler=1.1 * operation.attn.scaler)
+
+
+CHAINS = {
+    "rnn": (rnn_backward.training(rnn_forward.network(projected=3)), clipped),
+    "attention": (
+        [SAMPLES[f"MultiHeadAttn{name}"] for name in ("Training", "BackwardData", "BackwardWeights")],
+        scaled,
+    ),
+}
 # A sample, and the operation that a broken reference computes in its place.
 BREAKS = {
     "PoolingForward-average": lambda o: changed(
@@ -79,7 +94,8 @@ BREAKS = {
     "LRNCrossChannelForward": lambda o: changed(o, "lrn", n=o.lrn.n + 1),
     "ReduceTensor": lambda o: changed(o, "reduction", op=cudnn.CUDNN_REDUCE_TENSOR_AVG),
     "DropoutForward": lambda o: replace(o, probability=0.9 * o.probability),
-    "RNNForward": lambda o: changed(o, "network", clip=CLIPPED),
+    "RNNForward": clipped,
+    "MultiHeadAttnForward": scaled,
 }
 
 
@@ -116,11 +132,13 @@ def test_a_case_notices_a_reference_that_computes_something_else(name, broken, c
 
 
 @pytest.mark.parametrize("which", [1, 2])
-def test_a_chain_notices_gradients_of_another_network(which, broken, caller):
+@pytest.mark.parametrize("family", CHAINS)
+def test_a_chain_notices_gradients_of_another_operation(family, which, broken, caller):
     """The formula has the operands of the forward call, not its reserve space."""
-    steps = [Step(operation) for operation in rnn_backward.training(rnn_forward.network(projected=3))]
+    operations, change = CHAINS[family]
+    steps = [Step(operation) for operation in operations]
     assert attempt_chain(caller, steps).passed
-    broken(steps[which].operation, lambda original: lambda o, *inputs: original(changed(o, "network", clip=CLIPPED), *inputs))  # fmt: skip
+    broken(operations[which], lambda original: lambda o, *inputs: original(change(o), *inputs))
     result = attempt_chain(caller, steps)
     assert not result.passed and "the reference itself is wrong" in result.explanation()
 

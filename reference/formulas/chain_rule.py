@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from operator import mul
 
-from .elements import Untold, exponential, total
+from .elements import Untold, exponential, quotient, total
 
 MOST_PRODUCTS = 2**15  # products that the numbers of one call may be made of: some 15 ms
 
@@ -76,6 +76,10 @@ class Tape:
     def exponential(self, a: Number) -> Number:
         value = exponential(a.value)
         return self(value, (a, value))
+
+    def quotient(self, a: Number, b: Number) -> Number:
+        value = quotient(a.value, b.value)
+        return self(value, (a, quotient(1.0, b.value)), (b, -quotient(value, b.value)))
 
     def sigmoid(self, a: Number) -> Number:
         value = 1 / (1 + exponential(-a.value))

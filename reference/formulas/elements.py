@@ -68,13 +68,19 @@ Memory = Mapping[str, Bytes | Pages]
 
 
 class Elements:
-    """Hold the operands of one call as they were before it, and those of the earlier calls whose reserve space it reads.
+    """Hold the operands of one call as they were before it, and of earlier calls whose reserve space it reads.
 
     ``most`` bounds how many elements one output element may read. reads counts those of the current element, all_reads
     those of all elements so far.
     """
 
-    def __init__(self, operation: Operation, memory: Memory, most: int) -> None:
+    def __init__(
+        self, operation: Operation, memory: Memory, most: int, earlier: Sequence[tuple[Operation, Memory]] = ()
+    ) -> None:
+        """Take the operands of the call, and the calls that wrote what it reads of raw memory with their operands."""
+        self.earlier = [call for call, _ in earlier]
+        for _, before in reversed(earlier):
+            memory = {**before, **memory}
         self.operation, self.memory, self.most, self.reads, self.all_reads = operation, memory, most, 0, 0
         self.remembered: dict[Any, Any] = {}  # values that several elements of an output share
         self._flat: dict[str, Any] = {}
