@@ -22,15 +22,6 @@ def device():
 
 
 @pytest.fixture(scope="module")
-def listed(device):
-    """The modules of the emulated device, of which none is compiled while they are listed: else one would be after the
-    other, whichever part was asked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(device), "function", None)
-        return build_ahead.listed(device)
-
-
-@pytest.fixture(scope="module")
 def wanted(listed):
     return set(listed.wanted)
 

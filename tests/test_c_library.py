@@ -24,8 +24,8 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library):
+    return built_library()
 
 
 def compiled(library: Path, folder: Path, text: str, compiler: str = "gcc", *options: str) -> Path:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.build import NAME
 from dualdnn.api.abi.c_types import RESULTS
 from dualdnn.api.descriptors import DESCRIPTORS
 from dualdnn.api.document import functions
@@ -33,8 +33,8 @@ NUMBERS = {"minus one": "-1", "zero": "0", "the largest": "2147483647"}
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library):
+    return built_library()
 
 
 def argument(parameter, opaque, number):

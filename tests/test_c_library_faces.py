@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dualdnn.api.abi.build import build
-from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.abi.faces import face
 from dualdnn.api.abi.header import header
 from dualdnn.api.document import functions
@@ -23,11 +21,8 @@ PROGRAMS = sorted((Path(__file__).parent.parent / "examples" / "c").glob("*.c"))
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    out = tmp_path_factory.mktemp("face 9")
-    build(out, 9)
-    build_runtime(out)
-    return out
+def libraries(built_library):
+    return built_library(9, runtime=True).parent
 
 
 def compiled(libraries, source, program, *options):

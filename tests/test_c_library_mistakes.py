@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from dualdnn.api.abi.build import build
 from dualdnn.conformance.refusals import FOLDER
 from planted_mistakes import MISTAKES
 
@@ -40,8 +39,8 @@ CRASHED = -11
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library):
+    return built_library()
 
 
 def status(library, mistake, file, expression):

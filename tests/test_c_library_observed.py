@@ -8,9 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.build import NAME
 from dualdnn.api.abi.c_types import STRUCTURES, border_type, result_type
-from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.document import functions
 from dualdnn.conformance.recorded import load_recording
 from test_c_library import compiled, run
@@ -106,8 +105,8 @@ def broken_copy(library, folder, mistakes):
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library):
+    return built_library(runtime=True)
 
 
 def test_a_library_that_is_right(library, tmp_path):
@@ -220,7 +219,6 @@ int main(void) {
 
 def test_memory_of_a_device(library, tmp_path):
     """The driver says where allocations end: lists of labels are as long as their lengths say, and what is read is the device's."""
-    build_runtime(library.parent)
     broken = broken_copy(library, tmp_path, {"cudnnCTCLoss_v8": "if (!result) ((float *)a8)[1] += 0.001f;"})
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text(ON_THE_DEVICE)

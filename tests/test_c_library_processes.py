@@ -8,9 +8,7 @@ import sys
 
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.api.abi.build import build
 from dualdnn.api.abi.c_types import RESULTS, destroys
-from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.document import functions
 from test_c_library import compiled, run
 
@@ -43,8 +41,8 @@ static int compute(int seed) {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library):
+    return built_library(runtime=True)
 
 
 def test_threads(library, tmp_path):
@@ -191,7 +189,6 @@ assert library.cudnnCreate(ctypes.byref(handle)) == 0
 
 def test_destructions_while_python_ends(library):
     """Objects that die after atexit, as those of CuPy's modules do: every destroy function succeeds, and so do CUDA's."""
-    build_runtime(library.parent)
     names = [name for name, function in functions().items() if destroys(function)]
     script = f"""
 import ctypes, os

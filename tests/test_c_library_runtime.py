@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from dualdnn.api.abi.build import build
-from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES, build_runtime
+from dualdnn.api.abi.cuda_runtime import DRIVER, RUNTIMES
 
 pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
@@ -33,11 +33,8 @@ const char *cudaGetErrorName(int);
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    out = tmp_path_factory.mktemp("libraries")
-    build(out)
-    build_runtime(out)
-    return out
+def libraries(built_library):
+    return built_library(runtime=True).parent
 
 
 def ran(libraries, folder, text, *linked):

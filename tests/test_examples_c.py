@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dualdnn.api.abi.build import NAME, build
-from dualdnn.api.abi.cuda_runtime import build_runtime
+from dualdnn.api.abi.build import NAME
 
 pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
@@ -19,11 +18,8 @@ EXAMPLES = ("adv_infer", "adv_train", "cnn_infer", "cnn_layouts", "cnn_train", "
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    out = tmp_path_factory.mktemp("libraries")
-    build(out)
-    build_runtime(out)
-    return out
+def libraries(built_library):
+    return built_library(runtime=True).parent
 
 
 def test_there_is_a_program_for_each_library_and_for_layouts():

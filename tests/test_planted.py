@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from dualdnn.conformance import planted
 from dualdnn.conformance.planted import (
     ENDED,
@@ -76,6 +77,7 @@ def test_who_is_noticed(tmp_path):
     assert summary(list(found.values())).splitlines()[-1] == "| all | 2 | 1 |"
 
 
+@pytest.mark.long
 def test_cases_in_order(tmp_path):
     """The first case that fails ends the run; so does one that never ends, and what takes too long is not decided."""
     cases = ("library/test_error_strings", "library/test_version", "library/test_no_such_case")

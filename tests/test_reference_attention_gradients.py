@@ -1,4 +1,4 @@
-"""The gradients of multi-head attention against central differences of plain loops (test_reference_attention)."""
+"""The gradients of multi-head attention against central differences of plain loops (test_reference_attention), along random directions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dualdnn.reference.view import read
 from test_reference_attention import arrays_of, outputs
 
 STEP = 1e-5
+DIRECTIONS = 6  # random ones, along which the weights change together
 ADD, SET = cudnnWgradMode_t
 TRAININGS = [
     *(forward(with_projections(*on, mode=0, data_type=DOUBLE), trains=True, steps=(3, 4), lengths=(3, 2, 1, 3),
@@ -42,17 +43,20 @@ def test_gradients(number):
     def loss() -> float:
         return sum(float(np.dot(vector, dout[index])) for index, vector in outputs(training, arrays).items())
 
-    def slopes(name: str) -> np.ndarray:
-        found = np.zeros_like(arrays[name])
+    def slopes(name: str, directions: np.ndarray) -> np.ndarray:
+        """Return the slopes of the loss along vectors of an array: its last axis, one direction for each vector."""
+        found = np.zeros(directions.shape[:-1])
         for index in np.ndindex(found.shape):
-            middle = arrays[name][index]
-            sides = []
+            middle = arrays[name][index[: arrays[name].ndim - 1]]
+            before, sides = middle.copy(), []
             for offset in (STEP, -STEP):
-                arrays[name][index] = middle + offset
+                middle[...] = before + offset * directions[index]
                 sides.append(loss())
-            arrays[name][index] = middle
+            middle[...] = before
             found[index] = (sides[0] - sides[1]) / (2 * STEP)
         return found
+
+    random = np.random.default_rng(number)
 
     exact = evaluate(data, {**memory, "reserveSpace": kept})
     assert (exact["reserveSpace"].value == kept).all()
@@ -63,11 +67,15 @@ def test_gradients(number):
         steps = np.arange(spec.dims[0])[:, None, None, None]
         inside = np.broadcast_to(steps < np.reshape(spec.lengths, (*spec.dims[1:3], 1)), spec.dims)
         assert (determined == inside).all() and not found.value[~inside].any()
-        np.testing.assert_allclose(found.value[inside].astype(float), slopes(name)[inside], rtol=1e-6, atol=1e-7)
+        directions = random.standard_normal(spec.dims)
+        along = (np.where(inside, found.value, 0).astype(float) * directions).sum(-1)
+        vectors = inside[..., 0]
+        np.testing.assert_allclose(along[vectors], slopes(name, directions)[vectors], rtol=1e-6, atol=1e-7)
     found = evaluate(weights, {**memory, "reserveSpace": kept, "dweights": memory.get("weights")})
     if training.weights is not None:
-        due = slopes("weights")
-        np.testing.assert_allclose(found["dweights"].value.astype(float), due, rtol=1e-6, atol=1e-7)
+        directions = random.standard_normal((DIRECTIONS, arrays["weights"].size))
+        along = directions @ found["dweights"].value.astype(float).ravel()
+        np.testing.assert_allclose(along, slopes("weights", directions), rtol=1e-6, atol=1e-7)
 
 
 def test_add_is_a_blend():

@@ -10,7 +10,6 @@ from importlib.util import cache_from_source, find_spec
 
 import pytest
 from dualdnn.api import cudnn
-from dualdnn.api.abi.build import build
 from dualdnn.api.cudnn.homes import HOMES
 
 START = "{}\nimport json, sys\njson.dump(sorted(sys.modules), sys.stdout)"
@@ -54,9 +53,8 @@ def test_the_reference_imports_the_families_that_compute():
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
-def test_the_c_library_imports_few_modules_all_compiled(tmp_path):
-    pytest.importorskip("cffi")
-    found = imported(ACTIVATION.format(path=str(build(tmp_path))))
+def test_the_c_library_imports_few_modules_all_compiled(built_library):
+    found = imported(ACTIVATION.format(path=str(built_library())))
     ours = {name for name in found if name.startswith("dualdnn.")}
     assert "dualdnn.reference.activation" in ours
     assert len(ours) <= MOST_MODULES, sorted(ours)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dualdnn.api.abi.build import build
 
 HELP = (Path(__file__).parent / "calls.py").read_text()
 
@@ -23,9 +22,8 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("cffi")
-    return build(tmp_path_factory.mktemp("c library"))
+def library(built_library: Any) -> Path:
+    return built_library()
 
 
 @pytest.fixture

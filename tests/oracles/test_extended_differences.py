@@ -37,6 +37,19 @@ def slopes(function, array):
     return found
 
 
+def slopes_along(function, array, directions):
+    """Central differences of a function as each vector of an array, its last axis, changes along its direction."""
+    found = np.zeros(directions.shape[:-1])
+    for index in np.ndindex(found.shape):
+        middle, sides = array[index].copy(), []
+        for offset in (STEP, -STEP):
+            array[index] = middle + offset * wide(directions[index])
+            sides.append(function())
+        array[index] = middle
+        found[index] = float((sides[0] - sides[1]) / (2 * STEP))
+    return found
+
+
 def weighted_outputs(c, arrays):
     """The sum of dout * out, by matrices of numbers of 50 digits; residuals add nothing to a gradient here."""
     total = mpmath.mpf(0)
@@ -171,22 +184,19 @@ def weighted_states(n, arrays, weights):
 
 @pytest.mark.parametrize("number", [12, 17, 30, 47, 52, 71, 101, 113])
 def test_gradients_of_recurrent_networks(number):
-    """Of inputs and states by element, of each matrix and bias along a random direction."""
-    n = network(number)
+    """Each vector of inputs and states, each matrix and each bias changes along a random direction."""
+    n, random = network(number), np.random.RandomState(number)
     found = network_of_reference(n)
     with mpmath.workdps(DIGITS):
         arrays = {name: wide(n.arrays[name]) for name in ("x", "hx", "cx")}
         weights = [[wide(part) for part in parts] for parts in n.weights]
         for name in {"dx", "dhx", "dcx"} & set(found):
-            due = slopes(lambda: weighted_states(n, arrays, weights), arrays[name[1:]])
-            np.testing.assert_allclose(found[name], due, rtol=1e-12, atol=1e-12, err_msg=name)
-        random = np.random.RandomState(number)
+            directions = random.standard_normal(found[name].shape)
+            due = slopes_along(lambda: weighted_states(n, arrays, weights), arrays[name[1:]], directions)
+            np.testing.assert_allclose((found[name] * directions).sum(-1), due, rtol=1e-11, atol=1e-11, err_msg=name)
         for p, parts in enumerate(weights):
             for i, kind in enumerate(("w_ih", "w_hh", "b_ih", "b_hh", "w_hr")[: 5 if n.projected else 4]):
-                middle, direction, sides = parts[i], random.standard_normal(parts[i].shape), []
-                for offset in (STEP, -STEP):
-                    parts[i] = middle + offset * wide(direction)
-                    sides.append(weighted_states(n, arrays, weights))
-                parts[i] = middle
-                slope = float((sides[0] - sides[1]) / (2 * STEP))
-                assert (found[f"{kind}{p}"] * direction).sum() == pytest.approx(slope, rel=1e-11, abs=1e-11), (kind, p)
+                direction = random.standard_normal(parts[i].shape).ravel()
+                slope = slopes_along(lambda: weighted_states(n, arrays, weights), parts[i].reshape(-1), direction)
+                along = found[f"{kind}{p}"].ravel() @ direction
+                np.testing.assert_allclose(along, slope, rtol=1e-11, atol=1e-11, err_msg=f"{kind}{p}")

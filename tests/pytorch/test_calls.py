@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from dualdnn.api.abi.build import build
-
 HERE = Path(__file__).parent
 
 
-def test_each_call_succeeds_and_is_judged_and_repeats_its_bytes(tmp_path):
+def test_each_call_succeeds_and_is_judged_and_repeats_its_bytes(built_library):
     """Crosscheck holds every result to the reference; later steps, of which C answers most calls, write the same bytes."""
-    pytest.importorskip("cffi")
-    if shutil.which("gcc") is None:
-        pytest.skip("no C compiler")
-    library = build(tmp_path, 9)
+    library = built_library(9)
     environment = {**os.environ, "DUALDNN_DEVICE": "emulated", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, str(HERE / "runner.py"), str(library)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

@@ -4,7 +4,6 @@ The documented behaviour is in conformance/cases."""
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -134,20 +133,20 @@ def test_what_could_serve_is_right(operation, solver):
         check(backend, blended if name in blending else scaled, name)
 
 
+@pytest.fixture(scope="module")
+def wanted(listed):
+    return set(listed.wanted)
+
+
 @pytest.mark.parametrize("operation", [operation for operation, _ in SERVED.values()], ids=SERVED)
-def test_what_serves_a_convolution_is_built(operation):
+def test_what_serves_a_convolution_is_built(wanted, operation):
     """But for thread tiles of depthwise convolutions, which are specialised: only the timed ones are."""
     device = AcceleratedBackend("emulated").device
-    wanted, listing = built(device), build_ahead.Listing(device)
+    listing = build_ahead.Listing(device)
     plan = build_ahead.plan(replace(operation, workspace_bytes=build_ahead.workspace_bytes(operation, device)), listing)
     specialised = plan.solver in ("convolution.depthwise", "convolution.depthwise_tma")
     assert all(map(build_ahead.takes_any_shape, listing.modules)) == (not specialised)
     assert set(filter(build_ahead.takes_any_shape, listing.modules)) <= wanted
-
-
-@cache
-def built(device):
-    return set(build_ahead.wanted_modules(device))
 
 
 TINY = (1, 8, 6, 6)

@@ -1,0 +1,60 @@
+"""Make once what many tests need, shared by all processes of a run: the C libraries, and lists of kernel modules."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dualdnn.accelerated.runtime.cache import locked
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.api.abi.build import build
+from dualdnn.api.abi.cuda_runtime import build_runtime
+from dualdnn.conformance import build_ahead
+
+
+@pytest.fixture(scope="session")
+def folder_of_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of this run of pytest share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def built_library(folder_of_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that copies the C library of a release into a new folder, and returns the library's path.
+
+    Each release is compiled once in a run. runtime: whether the CUDA runtime on host memory is beside it.
+    """
+
+    def copied(release: int = 8, runtime: bool = False) -> Path:
+        pytest.importorskip("cffi")
+        if shutil.which("gcc") is None:
+            pytest.skip("no C compiler")
+        made = folder_of_run / f"c_library_{release}"
+        with locked(folder_of_run / "c_library.lock"):
+            library = build(made, release)
+            if not (host := folder_of_run / "cuda_runtime").is_dir():
+                build_runtime(host)
+        out = tmp_path_factory.mktemp("c_library")
+        for folder in (made, host)[: 1 + runtime]:
+            shutil.copytree(folder, out, symlinks=True, dirs_exist_ok=True)
+        return out / library.name
+
+    return copied
+
+
+@pytest.fixture(scope="session")
+def listed(folder_of_run: Path) -> build_ahead.Listed:
+    """Return the modules of `dualdnn build` for the emulated device. Nothing is compiled while they are listed."""
+    kept = folder_of_run / "listed.pickle"
+    with locked(folder_of_run / "listed.lock"):
+        if not kept.is_file():
+            device = open_device("emulated")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(device), "function", None)
+                kept.write_bytes(pickle.dumps(build_ahead.listed(device)))
+    return pickle.loads(kept.read_bytes())
