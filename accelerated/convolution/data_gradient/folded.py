@@ -144,7 +144,7 @@ class DataGradientFolded(Solver[DataGradientProblem]):
         return max(folded.dx.span, prod(folded.forward.w.dims)) <= FARTHEST
 
     def applies(self, problem: DataGradientProblem) -> bool:
-        if not self.serves(problem):
+        if problem.together or not self.serves(problem):
             return False
         folded = Folded(problem)
         return folded.saved_seconds > folded.moved_seconds

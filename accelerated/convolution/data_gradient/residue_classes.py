@@ -2,8 +2,9 @@
 
 The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
 each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
-channels exchanged. A first launch for each class lays its filter into the workspace, unless TMA reads its taps from w
-as it lies, with input channels innermost. Where tensor cores repay it, dy in
+channels exchanged. Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w as it
+lies, with input channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each
+class lays its filter into the workspace. Where tensor cores repay it, dy in
 planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
 they are. Where the channels of dy fill no packs, filters have gaps between them, if that lets TMA read planes of dy as
 they lie, or dy is copied with channels up to packs (pack_nhwc.py).
@@ -34,7 +35,7 @@ from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
-from ..implicit_gemm.tma import TMA, TmaKernel
+from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
@@ -105,6 +106,16 @@ class DataGradientProblem(Problem):
     def in_one_launch(self) -> bool:
         """Whether 32 bits count to every element of dy and of dx."""
         return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
+
+    @cached_property
+    def together(self) -> Together | None:
+        return together(self)
+
+    @property
+    def of_group(self) -> tuple[int, int]:
+        """Groups, and output channels of each."""
+        groups = self.operation.convolution.group_count
+        return groups, self.operation.w.dims[0] // groups
 
     @cached_property
     def laid_out(self) -> ConvolutionBackwardData:
@@ -204,6 +215,46 @@ class DataGradientProblem(Problem):
         return found._replace(forward=replace(forward, algo=algo))
 
 
+class Together(NamedTuple):
+    """All residue classes that taps meet, as products of one launch of a kernel; the copy of w that they read, or
+    None."""
+
+    kernel: TmaKernel
+    products: tuple[Product, ...]
+    copy: FilterSpec | None
+
+
+def together(problem: DataGradientProblem) -> Together | None:
+    """Return the classes as products of one launch; None where no kernel computes all of them."""
+    o = problem.operation
+    if (
+        not problem.aligned
+        or o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+        or not channels_last(problem.laid_out.dy)
+    ):
+        return None
+    classes = sorted((c for c in problem.classes if c.meets), key=lambda found: -found.forward.terms)
+    unaligned = any(found.filter_row or found.dx_at % COPY_ALIGNMENT for found in classes)
+    if unaligned or not 2 <= len(classes) <= JOINED:
+        return None
+    direct = o.w.data_type in (HALF, BFLOAT16) and o.w.tensor.strides[1] == 1
+    kernel, products = _inner(classes[0], problem.device).kernel, []
+    for found in classes:
+        inner = _inner(found, problem.device)
+        if not isinstance(kernel, TmaKernel) or not isinstance(inner.kernel, TmaKernel) or not found.walk:
+            return None
+        (made, *others) = inner.problem.products
+        offsets = (made.offsets[0], 0, found.dx_at)
+        made = replace(made, walk=found.walk._replace(n_innermost=direct), offsets=offsets)
+        if others or not kernel.serves(made):
+            return None
+        products.append(made)
+    assert isinstance(kernel, TmaKernel)
+    groups, of_group = problem.of_group
+    copy = FilterSpec(o.w.data_type, NHWC, (groups * o.w.dims[1], of_group, *o.w.dims[2:]))
+    return Together(kernel, tuple(products), None if direct else copy) if kernel.joins(products) else None
+
+
 class DataGradient(Solver[DataGradientProblem]):
     """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for
     ALGO_1)."""
@@ -222,16 +273,21 @@ class DataGradient(Solver[DataGradientProblem]):
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         device = problem.device
+        # In one launch the classes have one beginning.
+        saved = LAUNCH_SECONDS + Rates.LAUNCH if problem.together else 0.0
         made = (
             LAUNCH_SECONDS
+            - saved
             + (_inner(c, device).estimated_seconds if c.filter_row else estimated_seconds(c.forward, device))
             for c in problem.classes
             if c.meets
         )
         copied = (LAUNCH_SECONDS + 2 * spec.nbytes / Rates.BANDWIDTH for spec in _copies(problem).values())
-        return sum((*made, *copied), LAUNCH_SECONDS)
+        return sum((*made, *copied), LAUNCH_SECONDS + saved)
 
     def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
+        if problem.together:
+            return {name: COPY_ALIGNMENT for name in ("w", "dy", "dx") if name != "w" or not problem.together.copy}
         direct = problem.aligned and any(_from_filter(found, problem) for found in problem.classes)
         return dict.fromkeys(("w", "dy", "dx"), COPY_ALIGNMENT) if direct else {}
 
@@ -249,6 +305,16 @@ class DataGradient(Solver[DataGradientProblem]):
             room = ROOMS[SetTensor]
             launches += within(room.solver(made := room.problem(zeros, device)).launches(made), where)
             classes = tuple(found for found in classes if found.meets)
+        if joined := problem.together:
+            if joined.copy:
+                (first, second, *taps), (groups, of_group) = o.w.tensor.strides, problem.of_group
+                part = (groups, o.w.dims[1], of_group, *o.w.dims[2:]), (of_group * first, second, first, *taps)
+                laid_out = transposed_filter(TensorSpec(o.w.data_type, *part), joined.copy, device)
+                launches += within([laid_out], {"x": At("w"), "y": At("workSpace")})
+            launches += within(
+                [joined.kernel.launch_together(joined.products)], where if joined.copy else where | {"w": At("w")}
+            )
+            classes = tuple(found for found in classes if not found.meets)
         at = 0
         for found in classes:
             where = {
@@ -285,6 +351,8 @@ class _Regions(NamedTuple):
 
 def _regions(problem: DataGradientProblem) -> _Regions:
     copies, dy = _copies(problem), sum(map(_filter_bytes, problem.classes))
+    if (joined := problem.together) and joined.copy:
+        dy = max(dy, rounded_up(joined.copy.nbytes, FILTER_ALIGNMENT))
     sizes = [rounded_up(copies[name].nbytes, FILTER_ALIGNMENT) if name in copies else 0 for name in ("dy", "dx")]
     inner = dy + sum(sizes)
     used = max(_inner(found, problem.device).used_bytes if found.meets else 0 for found in problem.classes)

@@ -19,14 +19,15 @@ ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "
 
 
 class TapWalk(NamedTuple):
-    """Taps of a filter that has N innermost, [K][tap][N]: how many it has, which one is multiplied first, how far the
-    one behind it, the one below it and the one on its right are."""
+    """Taps of a larger filter that a product meets: how many the filter has, which one is multiplied first, how far the
+    one behind it, the one below it and the one on its right are. n_innermost: it is [K][tap][N], else [N][tap][K]."""
 
     taps: int
     first: int
     deep: int
     down: int
     right: int
+    n_innermost: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +38,8 @@ class Product:
     operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
     tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
     channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
-    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. walk: the taps of a w
-    that is [group][K][tap][N], which TMA reads (data_gradient/residue_classes.py). statistics: whether the
+    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. walk: which taps of w
+    TMA reads (data_gradient/residue_classes.py). statistics: whether the
     workspace gets the sums of the results and of their squares, by filter (statistics.py). factors: operands that have
     an alpha and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale
     and bias each channel of x; notes: whether the first words of the workspace, zeros before, say which blocks met no

@@ -7,7 +7,8 @@
 // no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
 // TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
 // results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
-// filters. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w lies as [K][tap][N].
+// filters. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w lies as [K][tap][N]. JOINED: so many
+// products share a launch, each with blocks of its own.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -27,6 +28,9 @@
 #ifndef PROLOGUE
 #define PROLOGUE 0
 #endif
+#ifndef JOINED
+#define JOINED 0
+#endif
 #ifndef FILTERS_MN_MAJOR
 #define FILTERS_MN_MAJOR 0
 #endif
@@ -43,7 +47,8 @@ struct Arguments : Operands<ELEMENT> {  // read through the maps
   const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
   int x_rectified;
   int notes;  // 1: the workspace is an int for each block, which becomes 1 where no sum of it is NaN
-  long long reserved[5];
+  long long y_offset, prior_offset;  // elements to y and to what is blended in, where no map has them
+  long long reserved[3];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
@@ -60,6 +65,27 @@ struct Arguments : Operands<ELEMENT> {  // read through the maps
       later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
 
+#if JOINED
+struct Parameters {
+  const ELEMENT *x, *w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  unsigned ends[JOINED];  // of the blocks of each product
+  Arguments part[JOINED];
+};
+// The product of a block, which becomes its number among those of the product.
+__device__ __forceinline__ const Arguments& part_of(const Parameters& parameters, unsigned& block) {
+  int i = 0;
+  unsigned begin = 0;
+  while (block >= parameters.ends[i]) begin = parameters.ends[i++];
+  block -= begin;
+  return parameters.part[i];
+}
+#else
+using Parameters = Arguments;
+__device__ __forceinline__ const Arguments& part_of(const Parameters& parameters, unsigned&) { return parameters; }
+#endif
+
 struct Tile {
   unsigned group, pixel, filter;  // the first of the tile
 };
@@ -69,9 +95,9 @@ struct Tile {
 struct TileScheduler {
   unsigned index, step, end;
 
-  __device__ __forceinline__ explicit TileScheduler(const Arguments& a) {
-    const bool first = blockIdx.x < a.first_blocks;
-    index = first ? blockIdx.x : a.first_end + (blockIdx.x - a.first_blocks) * a.later;
+  __device__ __forceinline__ TileScheduler(const Arguments& a, unsigned block) {
+    const bool first = block < a.first_blocks;
+    index = first ? block : a.first_end + (block - a.first_blocks) * a.later;
     step = first ? a.first_blocks : 1;
     end = first ? a.first_end : min(a.tiles, index + a.later);
   }
@@ -157,7 +183,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
 
   const Arguments& a;
-  int warp;  // of those that multiply
+  int warp;        // of those that multiply
+  unsigned block;  // of those of the product
+  ELEMENT* y;      // of the product, where no map has it
+  const ELEMENT* prior;
   unsigned boxes_written = 0;
   bool met_nan = false;
   Statistics<ROW_BOXES> statistics = {};
@@ -178,7 +207,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 
   // One thread loads all tiles.
   __device__ __forceinline__ void produce() {
-    for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+    for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       if constexpr (TRANSPOSED) produce_planes(tile);
       else produce_columns(tile);
@@ -317,7 +346,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
     const int count = k_blocks(), first_row = (threadIdx.x / WARPGROUP - 1) * ROWS, warp_row = first_row_of(warp);
-    for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+    for (TileScheduler scheduler(a, block); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2];
       FilterFactors factors[BIASES];
@@ -601,7 +630,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
             *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
           const unsigned channel = tile.group * c.y_n + filter;
           if (offset[i] >= 0 && count > 0)
-            finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, offset[i] + channel, 1, count, channel, 1, values);
+            finish<PACK, float>(a.epilogue, a.bias, prior, y, offset[i] + channel, 1, count, channel, 1, values);
         } else {
           const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
 #pragma unroll
@@ -610,14 +639,14 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
             const unsigned channel = tile.group * c.y_n + filter;
             const long long start = y_channel_offset(c, channel);
             if (run) {
-              finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, start + offset[i], 1, PACK, channel, 0, values);
+              finish<PACK, float>(a.epilogue, a.bias, prior, y, start + offset[i], 1, PACK, channel, 0, values);
             } else {
 #pragma unroll
               for (int j = 0; j < PACK; j++) {
                 const float one[1] = {values[j]};
                 if (pixel + j < left)
-                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y, start + y_offset(c, first + pixel + j), 1, 1,
-                                   channel, 0, one);
+                  finish<1, float>(a.epilogue, a.bias, prior, y, start + y_offset(c, first + pixel + j), 1, 1, channel,
+                                   0, one);
               }
             }
           }
@@ -629,9 +658,11 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 };
 
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
-__device__ __forceinline__ void multiply(const Arguments& a) {
+__device__ __forceinline__ void multiply(const Parameters& parameters) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PLANES, TRANSPOSED>;
+  unsigned block = blockIdx.x;
+  const Arguments& a = part_of(parameters, block);
   __shared__ Mbarrier full[STAGES], empty[STAGES];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
@@ -641,7 +672,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   }
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
-  M m{{stages, full, empty}, a, warp};
+  M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset};
   if (warp < 0) {
     setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
@@ -663,11 +694,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 }
 
 // NAME: pixels x filters of a tile
-#define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                            \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                \
-      convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                              \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                 \
+#define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                                      \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                          \
+      convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Parameters parameters) { \
+    griddepcontrol_wait();                                                                        \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(parameters);                                  \
   }
 #if PROLOGUE
 #define KERNEL(...) KERNEL_OF(prologue_statistics_, __VA_ARGS__)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong, c_ubyte, c_uint
+from collections.abc import Sequence
+from ctypes import c_int, c_longlong, c_ubyte, c_uint, sizeof
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
-from ...plans import Launch, pointers
+from ...plans import Launch, pointers, structure
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
@@ -23,6 +25,7 @@ SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
 BOXES = 2  # of results that a warp has in flight
+JOINED, JOINED_HEAD = 8, 64  # products of one launch, at most; bytes before their arguments
 LEAST_FILL = 0.5  # least share of the 128 bytes of a tap that channels fill
 LEAST_FILL_MAPPED = 0.25  # the same where channels lie innermost
 # and TMA writes y
@@ -123,7 +126,7 @@ class TmaKernel(ProductKernel):
         if (self.planes and not planes) or image is None or not filters.is_possible:
             return None
         result = result if self.planes == planes else None
-        return None if product.offsets[2] and result is None else Maps(image, filters, result)
+        return Maps(image, filters, result)
 
     def _blended_map(self, product: Product, result: TiledMap) -> TiledMap:
         """Return the map of what is blended in, in larger boxes where rows of several warps follow each other."""
@@ -169,28 +172,30 @@ class TmaKernel(ProductKernel):
     def summation_order(self, product: Product) -> Order:
         return Order("wgmma", (product.element, "taps of 128 bytes of channels", bool(product.prologue)))
 
-    def launch(self, product: Product) -> Launch:
-        device, value, groups, finish = product.device, product.value, product.groups, product.finish
-        maps = self._maps(product)
-        assert maps is not None
+    def _arguments(self, product: Product, maps: Maps) -> Any:
+        """Return the arguments of a product without its maps."""
+        value, finish = product.value, product.finish
         plane = prod(output.divisor for output in value.output)
         if maps.result is not None and maps.result.box[1] < WARP_ROWS:
             plane = value.output[2].divisor
         if self.transposed:
             plane = _full_boxes(value, product.element_bytes)
         n_tiles, m_tiles = self._tiles(product)
-        count, shares = n_tiles * m_tiles * groups, self.shares(product)
-        fields = [
+        return mapped_structure(
             *pointers(10),
             ("x_rectified", c_int(product.rectified)),
             ("notes", c_int(product.notes)),
-            ("reserved", (c_longlong * 5)()),
+            *(
+                (name, c_longlong(offset // product.element_bytes))
+                for name, offset in zip(("y_offset", "prior_offset"), _behind(product), strict=True)
+            ),
+            ("reserved", (c_longlong * 3)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
             ("m_tiles", FastDivmod.of(m_tiles)),
             ("n_tiles", FastDivmod.of(n_tiles)),
-            ("tiles", c_uint(count)),
+            ("tiles", c_uint(n_tiles * m_tiles * product.groups)),
             ("group_channels", c_int(value.inner_channels.divisor)),
             ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
             *((f"tap_{name}", c_int(getattr(_walk(product), name))) for name in ("first", "deep", "down", "right")),
@@ -198,9 +203,53 @@ class TmaKernel(ProductKernel):
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
             ("volumes", c_int(isinstance(maps.image, Im2colMap) and len(maps.image.taps) == AXES)),
-            *shares.fields,
-        ]
-        arguments = mapped_structure(*fields)
+            *self.shares(product).fields,
+        )
+
+    def _located(self, product: Product, maps: Maps, arguments: Any) -> tuple[tuple[int, int, int, Any], ...]:
+        """Return where the arguments have which maps, of which operand, and bytes behind its address."""
+        x_offset, w_offset, _ = product.offsets
+        y_offset, prior_offset = _behind(product)
+        placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
+        if maps.result is not None:
+            placed.append((maps.result, "result", 2, y_offset))
+            if product.finish.beta != 0:
+                placed.append((self._blended_map(product, maps.result), "blended", 3, prior_offset))
+        return tuple(
+            (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
+        )
+
+    def joins(self, products: Sequence[Product]) -> bool:
+        """Return whether one launch computes these products: the warps write the results of all, or TMA does."""
+        return len({maps is not None and maps.result is not None for maps in map(self._maps, products)}) == 1
+
+    def launch_together(self, products: Sequence[Product]) -> TmaLaunch:
+        """Return one launch of products of the same x, w and y, no more than JOINED, which ``joins`` allows."""
+        found = [self._maps(product) for product in products]
+        device, walk, blocks, parts, located = products[0].device, products[0].walk, [], [], []
+        for i, (product, maps) in enumerate(zip(products, found, strict=True)):
+            assert maps is not None
+            arguments = self._arguments(product, maps)
+            begin = JOINED_HEAD + i * sizeof(arguments)
+            located += [(begin + offset, *other) for offset, *other in self._located(product, maps, arguments)]
+            blocks.append(self.shares(product).blocks)
+            parts.append((f"part{i}", arguments))
+        parts += [(f"part{i}", type(parts[0][1])()) for i in range(len(parts), JOINED)]
+        ends = (c_uint * JOINED)(*accumulate(blocks), *[sum(blocks)] * (JOINED - len(blocks)))
+        chosen = {"JOINED": str(JOINED)} | ({"FILTERS_MN_MAJOR": "1"} if walk and walk.n_innermost else {})
+        if found[0] is not None and found[0].result is None:
+            chosen["MAPPED"] = "0"
+        definitions = tuple(sorted((*products[0].definitions, *chosen.items())))
+        launch = Launch(
+            device.function(SOURCE, self.entry, definitions), structure(*pointers(4), ("ends", ends), *parts),
+            products[0].operands[:4], (sum(blocks), 1, 1), (self.threads, 1, 1), self.shared_bytes,
+        )  # fmt: skip
+        return TmaLaunch(device, (SOURCE, definitions), self.entry, launch, tuple(located), None)
+
+    def launch(self, product: Product) -> Launch:
+        device, maps = product.device, self._maps(product)
+        assert maps is not None
+        arguments = self._arguments(product, maps)
         definitions, entry = product.definitions, self.entry
         kind = "statistics" if product.statistics else "factors" if product.factors else ""
         if kind:
@@ -209,24 +258,16 @@ class TmaKernel(ProductKernel):
             entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
         if maps.result is None:  # warps write y: more code, beside which the other would be 2 % slower
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
-        if product.walk:
+        if product.walk and product.walk.n_innermost:
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
         alone = kind or product.walk  # no other kernel takes the product
         function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
         further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
         if product.notes:
             further = ("workSpace",)
-        grid, operands = (shares.blocks, 1, 1), (*product.operands, *further)
+        grid, operands = (self.shares(product).blocks, 1, 1), (*product.operands, *further)
         launch = Launch(function, arguments, operands, grid, (self.threads, 1, 1), self.shared_bytes)
-        x_offset, w_offset, y_offset = product.offsets
-        placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
-        if maps.result is not None:
-            placed.append((maps.result, "result", 2, y_offset))
-            if finish.beta != 0:
-                placed.append((self._blended_map(product, maps.result), "blended", 3, 0))
-        located = tuple(
-            (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in placed
-        )
+        located = self._located(product, maps, arguments)
         fallback = None if alone else preferred_mma(product).launch(product)
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback)
 
@@ -263,6 +304,12 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
     if kept < sharing.least_tiles:
         return Shares(first, count, later, first)
     return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
+
+
+def _behind(product: Product) -> tuple[int, int]:
+    """Return bytes from the operands to y and to what is blended in, which begins with y where it is y."""
+    y_offset = product.offsets[2]
+    return y_offset, y_offset if product.operands[3] == product.operands[2] else 0
 
 
 def _fastest(product: Product) -> TmaKernel:
@@ -350,15 +397,18 @@ def _walk(product: Product) -> TapWalk:
 def _filter_map(product: Product, n: int) -> TiledMap:
     value, element_bytes = product.value, product.element_bytes
     channels, taps = value.inner_channels.divisor, prod(filter.divisor for filter in value.filter)
-    if product.walk:
+    if product.walk and product.walk.n_innermost:
         box = ROW_BYTES // element_bytes
         row = value.n * element_bytes
         extent = (value.n, product.walk.taps, channels * product.groups)
         return TiledMap(_factor(product.element), extent, (row, product.walk.taps * row), box=(box, 1, box))
     tap = channels if taps > 1 else value.w_row  # with one tap never used, but it has to be possible
+    row = value.w_row
+    if product.walk:
+        taps, tap, row = product.walk.taps, channels, product.walk.taps * channels
     return TiledMap(
         _factor(product.element), (channels, taps, value.n * product.groups),
-        (tap * element_bytes, value.w_row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
+        (tap * element_bytes, row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
     )  # fmt: skip
 
 

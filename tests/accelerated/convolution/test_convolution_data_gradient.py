@@ -19,22 +19,24 @@ def on_tensor_cores(dx, w, configuration="PSEUDO_HALF", formats=NHWC, **options)
 
 # name: the gradient, products that TMA feeds, copies (of filters, of dy, of dx)
 GRADIENTS = {
-    "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 4, 0),
-    "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 4, 0),
-    "stride, blended": (on_tensor_cores((2, 72, 6, 16), (64, 72, 3, 3), stride=(2, 2), beta=0.5), 4, 0),
-    "stride, rows of eight": (on_tensor_cores((2, 36, 8, 16), (64, 36, 3, 3), "FLOAT", stride=(2, 2)), 4, 4),
-    "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 4, 0),
+    "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 1, 0),
+    "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 1, 0),
+    "stride, blended": (on_tensor_cores((2, 72, 6, 16), (64, 72, 3, 3), stride=(2, 2), beta=0.5), 1, 0),
+    "stride, rows of eight": (on_tensor_cores((2, 36, 8, 16), (64, 36, 3, 3), "FLOAT", stride=(2, 2)), 1, 1),
+    "stride, odd sizes": (on_tensor_cores((2, 40, 9, 11), (64, 40, 3, 2), stride=(2, 2), padding=(2, 1)), 1, 0),
     "stride and dilation": (
         on_tensor_cores(
             (2, 40, 9, 11), (72, 40, 3, 3), "PSEUDO_BFLOAT16", stride=(3, 1), dilation=(2, 2), mode=Mode.CUDNN_CONVOLUTION
-        ), 3, 0,
+        ), 1, 0,
     ),
     "padding beyond the filter": (on_tensor_cores((2, 24, 5, 6), (64, 24, 3, 3), padding=(4, 5), beta=0.5), 1, 0),
-    "stride, TF32": (on_tensor_cores((2, 20, 8, 6), (32, 20, 3, 3), "FLOAT", stride=(2, 1)), 2, 2),
+    "stride, TF32": (on_tensor_cores((2, 20, 8, 6), (32, 20, 3, 3), "FLOAT", stride=(2, 1)), 1, 1),
     "planes": (on_tensor_cores((2, 40, 8, 16), (64, 40, 3, 3), formats=NCHW), 1, 2),
     "planes, through the workspace": (on_tensor_cores((2, 40, 7, 9), (64, 40, 3, 3), formats=NCHW, alpha=-1.5), 1, 3),
     "planes, blended": (on_tensor_cores((2, 40, 7, 9), (64, 40, 3, 3), formats=NCHW, beta=-2.0), 1, 2),
     "planes, stride": (on_tensor_cores((2, 40, 8, 9), (64, 40, 3, 3), formats=NCHW, stride=(2, 2)), 4, 6),
+    "planes, even rows": (on_tensor_cores((2, 40, 8, 8), (64, 40, 3, 3), formats=NCHW, stride=(2, 2)), 1, 3),
+    "stride, classes without taps": (on_tensor_cores((2, 40, 8, 8), (64, 40, 1, 2), stride=(2, 2), padding=(0, 1), beta=0.5), 1, 0),
     "planes, groups": (on_tensor_cores((2, 64, 5, 7), (128, 32, 3, 3), formats=NCHW, groups=2), 1, 3),
     "planes, odd filters": (on_tensor_cores((2, 40, 7, 16), (21, 40, 1, 1), formats=NCHW, padding=(0, 0), beta=0.5), 1, 1),
     "planes, odd filters, TF32": (on_tensor_cores((2, 36, 8, 7), (35, 36, 1, 1), "FLOAT", formats=NCHW, padding=(0, 0)), 1, 1),
@@ -44,7 +46,7 @@ GRADIENTS = {
     "odd filters, TF32": (on_tensor_cores((2, 136, 7, 9), (35, 136, 1, 1), "FLOAT", padding=(0, 0)), 1, 2),
     "planes, TF32": (on_tensor_cores((2, 20, 7, 5), (32, 20, 3, 3), "FLOAT", formats=NCHW), 1, 3),
     "volumes": (on_tensor_cores((2, 40, 3, 5, 6), (64, 40, 3, 2, 3), mode=Mode.CUDNN_CONVOLUTION), 1, 0),
-    "volumes, stride": (on_tensor_cores((2, 40, 4, 5, 6), (64, 40, 3, 3, 2), stride=(2, 1, 2), padding=(1, 1, 0)), 4, 0),
+    "volumes, stride": (on_tensor_cores((2, 40, 4, 5, 6), (64, 40, 3, 3, 2), stride=(2, 1, 2), padding=(1, 1, 0)), 1, 0),
     "volumes, planes, TF32": (on_tensor_cores((2, 20, 3, 5, 7), (32, 20, 3, 3, 3), "FLOAT", formats=NCHW), 1, 3),
 }  # fmt: skip
 
