@@ -270,13 +270,15 @@ class Observer(Border):
         stream = self.ffi.new("uintptr_t *")
         return 0 if self.get_stream is None or self.get_stream(handle, stream) else int(stream[0])
 
-    def learn(self, pointer: int, base: str) -> None:
-        """Ask the library about a descriptor whose calls were not followed."""
+    def learn(self, pointer: int, base: str, may_be_new: bool) -> None:
+        """Ask the library about a descriptor whose calls were not followed. A new one may hold nothing yet."""
         if pointer and base in ASKED and pointer not in self.objects.objects and self.portion.budget < 1:
             try:
                 made = self.asked.descriptor(pointer, base)
             except NotTold as why:
-                raise NotJudged(f"a descriptor was set before its calls were followed: {why}") from None
+                if not may_be_new:
+                    raise NotJudged(f"a descriptor was set before its calls were followed: {why}") from None
+                made = self.asked.new(base)
             self.objects.put(pointer, made)
 
     def finish(self) -> None:
@@ -328,7 +330,7 @@ class Observed:
             return int(self.foreign(*c))
         try:
             for i, base in self.described:
-                observer.learn(c[i], base)
+                observer.learn(c[i], base, may_be_new=self.sets and i == 0)
             arguments = [read(c) for read in self.readers]
         except Exception as error:
             observer.findings.left[f"{self.function.name}: {error}"] += 1

@@ -81,7 +81,7 @@ class Marshalling:
             given = c[index]
             if not given:
                 return None
-            spec = getattr(get(c[place]), "spec", None)
+            spec: Any = getattr(get(c[place]), "spec", None)
             data_type = getattr(spec, "data_type", None)  # A descriptor of another kind has none; the call refuses it.
             if data_type is None or (data_type is not DOUBLE and not own_type):
                 return given[0]

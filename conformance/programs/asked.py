@@ -46,7 +46,7 @@ class Asked:
 
     def descriptor(self, pointer: int, base: str) -> Any:
         """Return a descriptor with the values behind the library's pointer. Raises NotTold."""
-        made = self._body(f"cudnnCreate{base.removeprefix('cudnn').removesuffix('_t')}")()
+        made = self.new(base)
         for part in ASKED[base]:
             values = self._values(functions()[f"cudnnGet{part}"], pointer)
             setter = functions()[f"cudnnSet{part}"]
@@ -55,6 +55,10 @@ class Asked:
             except CudnnError as refusal:
                 raise NotTold(str(refusal)) from refusal
         return made
+
+    def new(self, base: str) -> Any:
+        """Return a descriptor that holds nothing."""
+        return self._body(f"cudnnCreate{base.removeprefix('cudnn').removesuffix('_t')}")()
 
     def _body(self, name: str) -> Callable[..., Any]:
         found = self.face.body(name)

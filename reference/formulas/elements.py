@@ -13,7 +13,8 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.specs import DOUBLE, TensorSpec
 
 Index = tuple[int, ...]
-Array = Bytes = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
+Bytes = Array
 PAGE = 2**16  # bytes that are copied at a time
 COMPARED = 128  # pages of an operand that are copied again to see whether they changed
 

@@ -86,7 +86,7 @@ def _remembered(o: Any, index: Index, read: Elements) -> Statistic:
     return found
 
 
-def _affine_error(x: float | Array, s: Statistic, factor: float, bias: float) -> Array:
+def _affine_error(x: Any, s: Statistic, factor: float, bias: float) -> Array:
     argument = abs(factor) * (s.mean_error + AFFINE * (abs(x) + abs(s.mean)))
     product = abs(factor * (x - s.mean))
     # An infinite error of the inverse leaves a product of zero as it is.
