@@ -22,6 +22,16 @@ IN_IMAGES = {
     "ConvolutionForward": ("x", "y"),
     "ConvolutionBiasActivationForward": ("x", "z", "y"),
     "ConvolutionBackwardData": ("dy", "dx"),
+    "ActivationForward": ("x", "y"),
+    "ActivationBackward": ("y", "dy", "x", "dx"),
+    "SoftmaxForward": ("x", "y"),
+    "SoftmaxBackward": ("y", "dy", "dx"),
+    "PoolingForward": ("x", "y"),
+    "PoolingBackward": ("y", "dy", "x", "dx"),
+    "LRNCrossChannelForward": ("x", "y"),
+    "LRNCrossChannelBackward": ("y", "dy", "x", "dx"),
+    "BatchNormalizationForwardInference": ("x", "y"),
+    "NormalizationForwardInference": ("x", "z", "y"),
 }
 # Operations that mix the images of a batch by their definition, which level BATCH therefore refuses.
 OVER_IMAGES = (
@@ -29,6 +39,8 @@ OVER_IMAGES = (
     "BatchNormalizationForwardTrainingEx",
     "BatchNormalizationBackward",
     "BatchNormalizationBackwardEx",
+    "NormalizationForwardTraining",
+    "NormalizationBackward",
 )
 UNDECLARED, UNREACHED, MIXES_IMAGES = (f"dualdnnReproducible/c{number:02}" for number in (5, 6, 7))
 
@@ -44,6 +56,14 @@ class Order(NamedTuple):
 
 
 NO_SUMS = Order("none")  # Each output depends on one element of each input.
+
+
+def order_of_batch(solver: Any, operation: Any) -> Order | None:
+    """Return the order of a sum over the images of a batch, whose division the operation alone decides.
+
+    It is None where the solver asks more of the device than the SMs that planners see.
+    """
+    return None if solver.asks_device else Order(solver.name, (operation,))
 
 
 class DeviceAtLevel:
@@ -89,7 +109,7 @@ def canonical_operation(operation: Any) -> Any:
 
     Operations whose sums pass over the batch, or that have no batch, are their own.
     """
-    names = IN_IMAGES.get(type(operation).__name__, ())
+    names = [name for name in IN_IMAGES.get(type(operation).__name__, ()) if getattr(operation, name) is not None]
     return replace(operation, **{name: _canonical(getattr(operation, name)) for name in names}) if names else operation
 
 

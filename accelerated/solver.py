@@ -57,6 +57,10 @@ class Problem:
         operation = canonical_operation(self.operation)
         return self if self.aligned and operation == self.operation else self.alike(operation)
 
+    def order_by(self, solver: Solver[Any]) -> Order | None:
+        """Return the order of a solver that says nothing else; problems whose sums pass over the batch have another."""
+        return solver.fixed_order
+
     def alike(self, operation: Any) -> Self:
         """Return the problem of another operation on the same device, with aligned operands."""
         return type(self)(operation, self.device)
@@ -70,10 +74,12 @@ class Solver(Generic[P]):
 
     name: ``<family>.<file stem>``, with the folder where the stem needs it; it is unique in the project.
     fixed_order: the order of sums where it is the same for every problem; None where it is not, or not declared.
+    asks_device: whether the division of sums depends on more of the device than the SMs that planners see.
     """
 
     name = ""
     fixed_order: Order | None = None
+    asks_device = False
 
     def serves(self, problem: P) -> bool:
         """Return whether the launches of this solver compute the problem correctly, however slowly; True by default."""
@@ -97,7 +103,7 @@ class Solver(Generic[P]):
         Solvers of one room that return equal orders give equal bits. Above level RUN the order may not depend on the
         batch: a planner that divides sums reads sizes from ``problem.canonical``.
         """
-        return self.fixed_order
+        return problem.order_by(self)
 
     def launches(self, problem: P) -> Sequence[Launch]:
         """Return the kernel launches, in order."""

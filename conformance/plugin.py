@@ -55,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=PREFERRED,
         help="all: run every trial once by each solver of the accelerated backend that can serve it; NAME,NAME: by these",
     )
+    group.addoption("--reproducible", default="", help="judge levels of reproducibility up to this one, of any subject")
     group.addoption("--case-seconds", type=float, default=CASE_SECONDS, help="end the worker whose case takes longer")
     group.addoption("--input-seed", type=int, default=0, help="other values for the inputs of every trial")
     group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")

@@ -76,7 +76,9 @@ def class_of(clause: Clause) -> str | None:
 
 
 def _fits(clause: Clause, like: Mapping[str, Any]) -> bool:
-    listed = {"kinds": clause.kind, "shown_on": clause.shown_on, "statuses": clause.status}
+    listed = {
+        "functions": clause.function, "kinds": clause.kind, "shown_on": clause.shown_on, "statuses": clause.status
+    }  # fmt: skip
     alike = all(value in like[name] for name, value in listed.items() if name in like)
     return alike and re.search(like.get("text", ""), clause.text) is not None
 

@@ -13,6 +13,7 @@ from ..plans import SCRATCH, Launch
 from ..reduce_tensor.any import AnyTensor
 from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.small import Small
+from ..reproducible import Order, order_of_batch
 
 MOST_SMALL_BYTES = 16 << 20  # of a dy in planes, whose sums take half as long all at once as in parts
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # operands of a reduction -> those of the call
@@ -25,12 +26,15 @@ class BiasProblem(solver.Problem):
         super().__init__(operation, device, aligned)
         self.sums = ReduceProblem(operation.as_reduction, device, aligned)
 
+    def order_by(self, solver: solver.Solver[Any]) -> Order | None:
+        return order_of_batch(solver, self.operation)
+
 
 class BiasGradient(solver.Solver[BiasProblem]):
     """The sums by one solver of reductions."""
 
     def __init__(self, sums: ReduceSolver) -> None:
-        self.sums = sums
+        self.sums, self.asks_device = sums, sums.asks_device
         self.name = f"convolution.bias_gradient_{sums.name.split('.')[1]}"
 
     def serves(self, problem: BiasProblem) -> bool:

@@ -19,6 +19,7 @@ from dualdnn.api.operations.specs import DOUBLE
 from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, Grid, geometry
+from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
 FEWEST_LANES = 16  # minimum of threads along statistics, which read a sector of 32 bytes
@@ -222,6 +223,9 @@ class BatchProblem(Problem):
             ("group", self._geometry(self.kept)),
             ("position", self._geometry(self.reduced)),
         )
+
+    def order_by(self, solver: Solver[Any]) -> Order | None:
+        return Order("none", (solver.name,)) if self.is_inference else order_of_batch(solver, self.operation)
 
     # --- launches ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..plans import Launch
+from ..reproducible import Order
 from ..solver import Solver
 from .problem import DivisiveProblem
 
@@ -14,6 +15,7 @@ class DivisiveSolver(Solver[DivisiveProblem]):
     """Serve any strides, also in place; each thread reads the window around one element."""
 
     name = "normalization.divisive"
+    fixed_order = Order("fma", (name,))
 
     def apart(self, problem: DivisiveProblem) -> tuple[tuple[str, str], ...]:
         return (("x", "y"),) if problem.forward and problem.aligned else ()

@@ -7,6 +7,7 @@ from ctypes import c_int
 
 from ..plans import Launch
 from ..primitives.geometry import PACK_BYTES, blocks, geometry, merge_dimensions
+from ..reproducible import Order
 from .lrn import LRNSolver
 from .problem import LRNProblem
 
@@ -19,6 +20,7 @@ class ChannelsSolver(LRNSolver):
     """Serve few channels; a thread has all channels of its positions."""
 
     name = "normalization.lrn_channels"
+    fixed_order = Order("fma", (name,))
     source = "normalization/lrn_channels.cu"
 
     def serves(self, problem: LRNProblem) -> bool:

@@ -8,6 +8,7 @@ from math import prod
 
 from ..plans import Launch
 from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merge_dimensions
+from ..reproducible import Order
 from .lrn import LRNSolver
 from .lrn_columns import WARP
 from .problem import LRNProblem
@@ -22,6 +23,7 @@ class RowsSolver(LRNSolver):
     """Serve contiguous channels; a thread has neighbouring channels of one position."""
 
     name = "normalization.lrn_rows"
+    fixed_order = Order("fma", (name,))
     source = "normalization/lrn_rows.cu"
 
     def serves(self, problem: LRNProblem) -> bool:

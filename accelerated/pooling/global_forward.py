@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ctypes import c_int
 
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
+from ..reproducible import Order, level_of
 from .global_window import BLOCK, MANY_LOADS, Work, channel_planes, configured, rows_of
 from .problem import FORWARD, PACK_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
@@ -22,10 +25,22 @@ class GlobalForward(PoolingSolver):
     name = "pooling.global_forward"
     kinds = (FORWARD,)
 
+    def summation_order(self, problem: PoolingProblem) -> Order | None:
+        """Return the order of the threads that share a plane; None where images have different offsets in packs."""
+        found, shape = self._configured(problem), problem.shape
+        if found is None or any(step % shape.width for step in shape.x_steps[:-1]):
+            return None
+        planes = found.arguments.planes
+        return Order("fma", (found.entry, planes.team_bits, planes.over_gaps, found.block))
+
+    def alignment(self, problem: PoolingProblem) -> Mapping[str, int]:
+        found = dict(super().alignment(problem))
+        return found if level_of(problem.device) == RUN or not problem.aligned else found | {"x": PACK_BYTES}
+
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         pooling = problem.operation.pooling
         channels_last = problem.shape.channels_last
-        work = _channels(problem) if channels_last else rows_of(problem.shape, WARP)
+        work = _channels(problem) if channels_last else rows_of(problem.shape, WARP, problem.canonical.shape)
         if work is not None and not channels_last and work.planes.rows > 1 and not work.planes.over_gaps:
             return None  # The rows are too short for vectors, or their pitch is too large.
         fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
@@ -37,8 +52,9 @@ def _channels(problem: PoolingProblem) -> Work | None:
     if found is None:
         return None
     planes, width = found
-    packs = min(BLOCK_PACKS, power_of_two(planes.planes))
-    while packs > 2 and planes.planes // packs < problem.device.multiprocessors:
+    many = (channel_planes(problem.canonical) or found)[0].planes
+    packs = min(BLOCK_PACKS, power_of_two(many))
+    while packs > 2 and many // packs < problem.device.multiprocessors:
         packs //= 2
     threads = min(MAX_THREADS, max(BLOCK, power_of_two(-(-planes.rows * packs // MANY_LOADS))))
     planes.team_bits = packs.bit_length() - 1

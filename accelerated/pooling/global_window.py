@@ -92,8 +92,11 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
     return value
 
 
-def rows_of(shape: Shape, usual_team: int) -> Work | None:
-    """Return how teams of threads share planes of contiguous rows; None for other planes."""
+def rows_of(shape: Shape, usual_team: int, canonical: Shape | None = None) -> Work | None:
+    """Return how teams of threads share planes of contiguous rows; None for other planes.
+
+    canonical: the shape of as many planes as decide about teams, by default all of them.
+    """
     value = _planes(shape, len(shape.extents))
     rows, row = _single_axis(shape.axes[:2]), shape.axes[2]
     if value is None or rows is None or (row.x_stride != 1 and row.input > 1):
@@ -101,14 +104,15 @@ def rows_of(shape: Shape, usual_team: int) -> Work | None:
     value.rows, value.columns, value.row_stride = rows.input, row.input, rows.x_stride
     if rows.input * rows.x_stride >= MAX_SPAN:
         return None
+    planes = prod((canonical or shape).extents)
     loads = row.input // shape.width if rows.input == 1 else rows.input * row.input
-    few = value.planes * WARP < ENOUGH_THREADS
+    few = planes * WARP < ENOUGH_THREADS
     team = WARP // 2 if few and usual_team == WARP and loads <= MANY_LOADS * WARP // 2 else WARP
-    while team > MIN_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
+    while team > MIN_TEAM and loads <= FEW_LOADS * team // 2 and planes * team // 2 >= ENOUGH_THREADS:
         team //= 2
     while team < usual_team and loads > MANY_LOADS * team:
         team *= 2
-    while team < MAX_BLOCK and loads > MANY_LOADS * team and value.planes * team < ENOUGH_THREADS:
+    while team < MAX_BLOCK and loads > MANY_LOADS * team and planes * team < ENOUGH_THREADS:
         team *= 2
     value.team_bits = team.bit_length() - 1
     value.pitch = FastDivmod.of(max(1, rows.x_stride))

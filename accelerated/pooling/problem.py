@@ -15,6 +15,7 @@ from dualdnn.api.operations import PoolingForward, TensorSpec
 
 from ..plans import SCRATCH, Launch, factors, pointers, structure
 from ..primitives.geometry import Grid, merge_dimensions
+from ..reproducible import Order
 from ..solver import Problem, Solver
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
@@ -199,6 +200,9 @@ class PoolingSolver(Solver[PoolingProblem]):
             found = self.configuration(problem) if problem.kind in self.kinds else None
             problem.configurations[self.name] = found
         return problem.configurations[self.name]
+
+    def summation_order(self, problem: PoolingProblem) -> Order | None:
+        return Order("fma", (self.name,))
 
     @staticmethod
     def _demands(problem: PoolingProblem, found: Configuration) -> dict[str, int]:

@@ -15,6 +15,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from .. import solver
 from ..plans import factors, pointers, structure, type_definitions
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge_dimensions
+from ..reproducible import Order, order_of_batch
 from .division import Division, along_rows, divided, pack_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
@@ -149,6 +150,11 @@ class ReduceProblem(solver.Problem):
         self.width = pack_width(operation.A)
         self.rows = along_rows(operation.A, operation.C)
         self._made: dict[str, Any] = {}
+
+    def order_by(self, solver: solver.Solver[Any]) -> Order | None:
+        """Return the order of sums over the batch; None of those within an image, whose division depends on it."""
+        within = self.operation.A.dims[0] > 1 and self.operation.C.dims[0] > 1
+        return None if within else order_of_batch(solver, self.operation)
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """Return the result of ``make``, which is called once per key."""

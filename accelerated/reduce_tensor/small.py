@@ -103,6 +103,7 @@ class Small(ReduceSolver):
     """Serve reductions without indices whose loads are all in flight at once."""
 
     name = "reduce_tensor.small"
+    asks_device = True
 
     def serves(self, problem: ReduceProblem) -> bool:
         return problem.aligned and not problem.operation.wants_indices and self._found(problem) is not None

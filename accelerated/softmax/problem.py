@@ -14,6 +14,7 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .. import solver
@@ -21,6 +22,7 @@ from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES
 from ..primitives.geometry import geometry
 from ..primitives.tma import has_tma
+from ..reproducible import level_of
 
 PACK_BYTES, WARP = 16, 32
 SHORT_ROW = 4  # elements per row up to which one thread has the full row
@@ -40,11 +42,13 @@ Extents = tuple[list[int], list[list[int]]]  # extents of dimensions, and every 
 class RowShape:
     """Hold the numbers that decide how rows are divided among threads.
 
-    rows: single rows, or packs of neighbouring strided rows. length: packs per row, or positions per pack of strided
-    rows. vector: whether packs are vectors of 16 bytes. inputs: tensors that are read.
+    rows: single rows, or packs of neighbouring strided rows. many: the rows of the canonical call, which decide how
+    many threads share one. length: packs per row, or positions per pack of strided rows. vector: whether packs are
+    vectors of 16 bytes. inputs: tensors that are read.
     """
 
     rows: int
+    many: int
     length: int
     vector: bool
     pack_bytes: int
@@ -83,12 +87,17 @@ class SoftmaxProblem(solver.Problem):
         self.scalar_bytes = self.output.scalar_bytes
         self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements per pack
         self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # bytes per online-softmax state (maximum and sum)
-        self.layout = layout = layout_of(operation, self.specs, self.width)
+        layout = layout_of(operation, self.specs, self.width)
+        canonical = self.canonical
+        in_packs = layout.aligned if canonical is self else canonical.layout.vector
+        if level_of(device) != RUN and not in_packs:
+            layout = layout_of(operation, self.specs, 1)  # Packs would divide rows by where these begin.
+        self.layout = layout
         self.rows, self.length = layout.rows.packs, layout.along.row
         anywhere = layout.vector and not (layout.aligned and aligned)
         packs = layout.along.packs + anywhere  # An unaligned row touches one more pack.
         pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
-        self.shape = RowShape(self.rows, packs, layout.vector, pack_bytes, self.inputs)
+        self.shape = RowShape(self.rows, self.canonical.rows, packs, layout.vector, pack_bytes, self.inputs)
 
     @property
     def moved_bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..plans import Launch
 from ..primitives.geometry import prefetching_blocks
+from ..reproducible import Order
 from .problem import (
     BUSY_THREADS,
     PACK_BYTES,
@@ -53,16 +54,18 @@ class Division:
 
 
 def packs_in_registers(
-    layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True
+    layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True, many: int = 0
 ) -> Division | None:
     """Return the division for rows that a warp holds, or for strided rows that are short or few.
 
     Return None for other rows. preferred: also return None where another solver is faster.
+    many: as many rows as decide about divisions, by default all.
     """
     if not layout.aligned:
         return None
     rows, length = layout.rows.packs, layout.along.packs
-    filled = rows * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)
+    many = many or rows
+    filled = many * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)
     if layout.strided:
         if layout.along.row <= SHORT_ROW:
             threads = BLOCK_THREADS if scalar_bytes >= 4 else MOST_BLOCK_THREADS
@@ -88,14 +91,18 @@ def packs_in_registers(
     packs = REGISTER_PACKS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
     packs = max(packs, power_of_two(ceiling(length, WARP)))
     team = power_of_two(ceiling(length, packs))
-    at_once = filled <= FEW_ROWS and rows * team >= LARGE_BLOCKS * BLOCK_THREADS * device.multiprocessors
+    at_once = filled <= FEW_ROWS and many * team >= LARGE_BLOCKS * BLOCK_THREADS * device.multiprocessors
     threads = MOST_BLOCK_THREADS if packs == 1 or at_once else BLOCK_THREADS
     return Division(False, team, packs, threads, ceiling(rows * team, threads), 0)
 
 
-def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> Division | None:
-    """Return the division of strided rows into single elements; None where threads cannot hold them."""
+def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, many: int = 0) -> Division | None:
+    """Return the division of strided rows into single elements; None where threads cannot hold them.
+
+    many: as many rows as decide about divisions, by default all.
+    """
     length, rows = layout.along.row, layout.rows.packs
+    many = many or rows
     if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
     if length <= SHORT_ROW:
@@ -107,7 +114,7 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> 
         return power_of_two(ceiling(length, packs))
 
     packs, threads = min(ELEMENTS, key=lambda packs: packs * shares(packs)), MOST_BLOCK_THREADS
-    if rows * shares(packs) < device.multiprocessors * BUSY_THREADS:
+    if many * shares(packs) < device.multiprocessors * BUSY_THREADS:
         packs, threads = ELEMENTS[-1], BLOCK_THREADS
     team = threads // shares(packs)
     states = threads // max(team, WARP) * team
@@ -124,6 +131,15 @@ class RegisterResident(SoftmaxSolver):
 
     def applies(self, problem: SoftmaxProblem) -> bool:
         return self._found(problem, preferred=True) is not None
+
+    def summation_order(self, problem: SoftmaxProblem) -> Order | None:
+        """Return how many threads share a row, and how many packs each has."""
+        found = self._found(problem, preferred=True) or self._found(problem, preferred=False)
+        if found is None:
+            return None
+        layout, division = found
+        shares = division.threads // division.team if division.strided else division.team
+        return Order("fma", (self.name, division.strided, shares, division.packs, layout.along.width))
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         found = self._found(problem, preferred=True) or self._found(problem, preferred=False)
@@ -148,14 +164,14 @@ class RegisterResident(SoftmaxSolver):
     def _found(self, problem: SoftmaxProblem, preferred: bool) -> tuple[RowLayout, Division] | None:
         """Return a division and its layout, or None."""
 
-        def packs(layout: RowLayout) -> Division | None:
-            return packs_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred)
+        def packs(layout: RowLayout, many: int) -> Division | None:
+            return packs_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred, many)
 
-        layout = problem.layout
-        tried = [(layout, packs(layout))]
+        layout, canonical = problem.layout, problem.canonical
+        tried = [(layout, packs(layout, canonical.layout.rows.packs))]
         if layout.strided and problem.scalar_bytes == 2:
             # Packs of four 16-bit elements serve where packs of eight do not exist or would exceed the registers.
-            four = packs(problem.half_pack_layout)
+            four = packs(problem.half_pack_layout, canonical.half_pack_layout.rows.packs)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
-        tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))
+        tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device, canonical.rows)))
         return next(((layout, division) for layout, division in tried if division), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..plans import Launch
+from ..reproducible import Order
 from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
 # softmax/row_tiles.cu is compiled for these numbers.
@@ -61,6 +62,10 @@ class RowTiles(SoftmaxSolver):
 
     def applies(self, problem: SoftmaxProblem) -> bool:
         return not problem.layout.aligned and self.serves(problem)
+
+    def summation_order(self, problem: SoftmaxProblem) -> Order:
+        """Return the lanes that share a row, which its length decides alone."""
+        return Order("fma", (self.name, problem.scalar_bytes, problem.operation.compute_type, problem.length))
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         rows, length, inputs, scalar_bytes = problem.rows, problem.length, problem.inputs, problem.scalar_bytes

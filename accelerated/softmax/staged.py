@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dualdnn.api.operations.backend import RUN
+
 from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..reproducible import Order, level_of
 from .problem import (
     BLOCK_BYTES,
     BUSY_THREADS,
@@ -57,7 +60,7 @@ def lanes_of(shape: RowShape, device: Any, per_lane: int) -> int:
     lanes = power_of_two(ceiling(length, per_lane))
     if shape.vector:
         lanes = max(lanes, min(power_of_two(length), 4))  # A row with 64 bytes is read in 64 contiguous bytes.
-    while lanes < WARP and lanes < length and shape.rows * lanes < device.multiprocessors * BUSY_THREADS:
+    while lanes < WARP and lanes < length and shape.many * lanes < device.multiprocessors * BUSY_THREADS:
         lanes *= 2
     return lanes
 
@@ -73,14 +76,14 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
     length, each = shape.length, THREAD_PACKS[shape.vector]
     if length <= WARP * each:
         return _by_lanes(shape, device)
-    idle = shape.rows < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
+    idle = shape.many < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
     clustered = shape.row_bytes > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
-    elif shape.rows >= device.multiprocessors and BLOCK_BYTES < shape.row_bytes <= 2 * BLOCK_BYTES:
+    elif shape.many >= device.multiprocessors and BLOCK_BYTES < shape.row_bytes <= 2 * BLOCK_BYTES:
         blocks = min(blocks, 2)
     short = shape.row_bytes <= blocks * device.shared_bytes_per_block  # whether a cluster's shared memory holds a row
-    at_once = clustered and short and shape.rows * blocks <= 2 * device.multiprocessors
+    at_once = clustered and short and shape.many * blocks <= 2 * device.multiprocessors
     instructions = not shape.vector and shape.inputs == 2 and shape.pack_bytes >= 4  # whether the kernel is issue-bound
     most = CLUSTER_THREADS if at_once and not instructions else BLOCK_THREADS[1]
     ring = IN_FLIGHT * GROUP_PACKS[shape.vector] * shape.inputs * shape.pack_bytes  # least bytes per thread
@@ -104,11 +107,11 @@ def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Di
     shares = power_of_two(ceiling(length, each))
     most = STRIDED_THREADS // 2 if shape.vector and 1 < shares <= FEW_SHARES else STRIDED_THREADS
     across = max(SEGMENT_BYTES // shape.pack_bytes, most // shares)
-    across = min(across, most // 4 if length > each else most, power_of_two(shape.rows))
+    across = min(across, most // 4 if length > each else most, power_of_two(shape.many))
     busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
-    while across * shape.pack_bytes > LEAST_SEGMENT_BYTES and ceiling(shape.rows, across) * blocks < busy:
+    while across * shape.pack_bytes > LEAST_SEGMENT_BYTES and ceiling(shape.many, across) * blocks < busy:
         across //= 2
-    if ceiling(shape.rows, across) * blocks < busy:
+    if ceiling(shape.many, across) * blocks < busy:
         each = GROUP_PACKS[shape.vector]
     shares = max(min(power_of_two(ceiling(length, each)), most // across), ceiling(WARP, across))
     threads = across * shares
@@ -129,15 +132,33 @@ class Staged(SoftmaxSolver):
         rows = problem.layout.aligned and not problem.layout.strided
         return self.packed(problem) if problem.aligned and rows else {}
 
-    def launches(self, problem: SoftmaxProblem) -> list[Launch]:
-        shape, strided, device = problem.shape, problem.layout.strided, problem.device
+    def summation_order(self, problem: SoftmaxProblem) -> Order | None:
+        """Return how a row is divided; None where packs divide it by its address.
+
+        Above level RUN a cluster has at most the blocks that every device takes.
+        """
+        if problem.shape.vector and not (problem.aligned and problem.layout.aligned):
+            return None
+        found = self._division(problem, self._clusters(problem)[0])
+        blocks = (found.cluster, found.threads, found.team, found.groups)
+        return Order("fma", (self.name, found.kind, *blocks, problem.shape.vector))
+
+    def _clusters(self, problem: SoftmaxProblem) -> Sequence[int]:
+        """Return the sizes of clusters to try, the largest first."""
+        shape, device = problem.shape, problem.device
         held_by_cluster = shape.row_bytes <= CLUSTER_SIZES[0] * device.shared_bytes_per_block
-        large = strided or not held_by_cluster or problem.rows * CLUSTER_SIZES[0] < device.multiprocessors
-        for blocks in reversed(CLUSTER_SIZES[: 1 + large]) if has_clusters(device) else (1,):
-            if strided:
-                division = of_strided_rows(shape, device, problem.width, blocks)
-            else:
-                division = of_rows(shape, device, blocks)
+        idle = shape.many * CLUSTER_SIZES[0] < device.multiprocessors
+        large = level_of(device) == RUN and (problem.layout.strided or not held_by_cluster or idle)
+        return CLUSTER_SIZES[: 1 + large][::-1] if has_clusters(device) else (1,)
+
+    def _division(self, problem: SoftmaxProblem, blocks: int) -> Division:
+        if problem.layout.strided:
+            return of_strided_rows(problem.shape, problem.device, problem.width, blocks)
+        return of_rows(problem.shape, problem.device, blocks)
+
+    def launches(self, problem: SoftmaxProblem) -> list[Launch]:
+        for blocks in self._clusters(problem):
+            division = self._division(problem, blocks)
             launch = self._launch(problem, division)
             if can_launch(launch, division.cluster):
                 break

@@ -14,6 +14,7 @@ from typing import Any
 
 from dualdnn.accelerated.runtime.device import Device
 from dualdnn.api import files
+from dualdnn.api.operations.backend import LEVELS, RUN
 
 from ..build_ahead import build_timed
 from ..provenance import commit
@@ -57,6 +58,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calls", action="store_true", help="host time of calls instead, from C and from Python; writes calls.json"
     )
+    parser.add_argument(
+        "--reproducible", default=RUN, choices=LEVELS, help="our level of reproducibility (docs/reproducibility.md)"
+    )
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
     parser.add_argument(
         "--networks",
@@ -94,11 +98,12 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.torch == "yes" and torch is None:
         raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
     Device.measures_anew = True  # algorithms are compared by what they take now
-    bench = Bench(chosen.device, vendor, torch)
+    bench = Bench(chosen.device, vendor, torch, chosen.reproducible)
     if not chosen.limit:
         build_timed(wanted, bench.device)
     facts: dict[str, Any] = {
         "device": bench.device.name,
+        "reproducible": chosen.reproducible,
         "vendor": vendor.description if vendor else None,
         "graph": bench.graph_path.description if bench.graph_path else None,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -25,6 +25,7 @@ from dualdnn.api.operations import (
     RNNForward,
     TensorSpec,
 )
+from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.rnn.network import PERSIST_STATIC, STANDARD
 from dualdnn.api.operations.specs import FLOAT, HALF
 
@@ -145,8 +146,8 @@ def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
 class Bench:
     """One device, one stream, our handle and, where there are such, the vendor's and PyTorch on the same stream."""
 
-    def __init__(self, device: str, vendor: Subject | None, torch: Any = None) -> None:
-        self.handle = cudnn.cudnnCreate(backend="accelerated", device=device)
+    def __init__(self, device: str, vendor: Subject | None, torch: Any = None, level: str = RUN) -> None:
+        self.handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible=level)
         self.device = self.handle.backend.device
         self.vendor = vendor
         self.vendor_handle = vendor.new_handle() if vendor is not None else None

@@ -10,6 +10,7 @@ from dualdnn.accelerated import gpu_is_usable
 from dualdnn.api import releases
 from dualdnn.api.abi.faces import face
 from dualdnn.api.handle import BACKENDS
+from dualdnn.api.operations.backend import LEVELS, RUN
 
 from . import children, libraries
 
@@ -28,6 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--as", dest="release", choices=(releases.DOCUMENT, *releases.RELEASES),
         help="the release whose declared differences are served (default: that of the face; 8.0.3 is the document)",
     )  # fmt: skip
+    parser.add_argument(
+        "--reproducible", choices=LEVELS,
+        help="the level at which results are the same bits (docs/reproducibility.md; default: DUALDNN_REPRODUCIBLE)",
+    )  # fmt: skip
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
 
 
@@ -36,6 +41,8 @@ def run(chosen: argparse.Namespace) -> int:
     command = command_of(chosen)
     program = libraries.program_of(command)
     backend = chosen.backend or ("accelerated" if gpu_is_usable() else "reference")
+    if backend == "reference" and chosen.reproducible not in (None, RUN):
+        raise ValueError(f"--reproducible is {chosen.reproducible}, and the reference backend promises {RUN} alone")
     faces = (chosen.face,) if chosen.face else libraries.faces_of(program)
     release = chosen.release or ("8.9.7" if faces == (8,) else face(9).release)
     built = [libraries.library(number) for number in faces]
@@ -48,6 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
         "TORCH_CUDNN_V8_API_DISABLED": "1",
         "DUALDNN_BACKEND": backend,
         "DUALDNN_AS": str(release),
+        **({"DUALDNN_REPRODUCIBLE": chosen.reproducible} if chosen.reproducible else {}),
     }
     names = " and ".join(path.name for path in built)
     print(

@@ -14,6 +14,7 @@ from pathlib import Path
 from _pytest.mark.expression import Expression
 from dualdnn.api.files import check_writable
 from dualdnn.api.operations import Operation, parse
+from dualdnn.api.operations.backend import LEVELS
 
 from ..calls import Caller
 from ..expected import read_expected
@@ -71,6 +72,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--solvers", default=PREFERRED,
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json; or NAME,NAME",
+    )  # fmt: skip
+    parser.add_argument(
+        "--reproducible", default="", choices=LEVELS,
+        help="only the cases of levels of reproducibility up to this one (docs/reproducibility.md), of any subject",
     )  # fmt: skip
     parser.add_argument(
         "--case-seconds", type=float, default=CASE_SECONDS, metavar="N",
@@ -145,6 +150,7 @@ def run(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
     options += ["--solvers", chosen.solvers, f"--every={chosen.every}", f"--input-seed={chosen.seed}"]
+    options += [f"--reproducible={chosen.reproducible}"] if chosen.reproducible else []
     options += ["--tier", chosen.tier, f"--shard={chosen.shard}"]
     index, count = shard_of(chosen.shard)
     options += ["--prove"] if chosen.prove else []
@@ -157,6 +163,7 @@ def run(chosen: argparse.Namespace) -> int:
             *(["-k", chosen.k] if chosen.k else []),
             *(text for case in chosen.case for text in ("--case", case)),
             *([f"--every={chosen.every}"] if chosen.every > 1 else []),
+            *([f"--reproducible={chosen.reproducible}"] if chosen.reproducible else []),
             *([f"--prove-clauses={chosen.prove_clauses}"] if chosen.prove_clauses else []),
         ]
     )
@@ -183,7 +190,9 @@ def run(chosen: argparse.Namespace) -> int:
         if name != "recorded":
             described(name)
     foreign = any(map(foreign_path, subjects))
-    if all(map(is_recorded, subjects)):
+    if chosen.reproducible:
+        files = [path for path in files if Path(path).stem == "reproducible"]
+    elif all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
     wanted = (chosen.out or Path(default_report(chosen.tier, bool(selection), index if count > 1 else 0))).resolve()
     new = [path for path in (wanted, *wanted.parents) if not path.exists()]

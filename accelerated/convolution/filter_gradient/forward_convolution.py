@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
@@ -27,6 +27,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ...plans import Plan, estimated_seconds, with_alignment
+from ...reproducible import Order, order_of_batch
 from ...solver import Problem, Solver
 from ..composed import BY_COORDINATES, At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem
@@ -49,6 +50,9 @@ class FilterGradientProblem(Problem):
     """A gradient with respect to the filter, and how its operands are those of a forward convolution."""
 
     operation: ConvolutionBackwardFilter
+
+    def order_by(self, solver: Solver[Any]) -> Order | None:
+        return order_of_batch(solver, self.operation)
 
     @property
     def groups(self) -> int:

@@ -59,6 +59,7 @@ class BatchColumnsTogetherSolver(BatchPacksSolver):
     """Statistics of neighbours in memory, in one cooperative launch."""
 
     name = "normalization.batch_columns_together"
+    asks_device = True
 
     def serves(self, problem: BatchProblem) -> bool:
         return problem.aligned and together_of(problem) is not None

@@ -9,6 +9,7 @@ from math import gcd, prod
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import THREADS, FastDivmod
+from ...reproducible import Order
 from ..problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
@@ -33,6 +34,11 @@ class GenericForward(PoolingSolver):
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)
+
+    def summation_order(self, problem: PoolingProblem) -> Order | None:
+        """Return None for bands, whose rows as many threads share as the batch leaves idle."""
+        found = self._configured(problem)
+        return None if found is None or found.entry.endswith("bands") else super().summation_order(problem)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         shape = problem.shape

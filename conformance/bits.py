@@ -1,0 +1,159 @@
+"""Compare the bits of results: of an image alone and in batches, of solvers, and for numbers of multiprocessors.
+
+``python -m dualdnn.conformance.bits emulated`` (or gpu) records hashes of this release for the cases of level release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dualdnn.accelerated.reproducible import IN_IMAGES
+from dualdnn.accelerated.solver import ROOMS, forcing
+from dualdnn.api.operations import Operation, TensorSpec
+
+from .calls import Caller, sized
+from .solvers import divided_among
+from .trial import prepare
+
+Array = np.ndarray[Any, Any]
+IMAGES = 6  # images of the memory from which batches are taken
+BATCHES = ((0, 1), (0, 2), (0, 6), (3, 1), (2, 3), (5, 1))  # first image and number of images
+MULTIPROCESSORS = (132, 1, 48)
+RECORDED = Path(__file__).with_name("reproducible.json")
+HASHED = ("forward-ALGO_IMPLICIT", "data-", "filter-", "bias-", "pooling-")  # operations without library functions
+
+
+def with_images(operation: Any, images: int) -> Any:
+    """Return the operation for another number of images."""
+
+    def resized(spec: TensorSpec) -> TensorSpec:
+        return replace(spec, dims=(images, *spec.dims[1:]))
+
+    return replace(
+        operation, **{name: resized(getattr(operation, name)) for name in IN_IMAGES[type(operation).__name__]}
+    )
+
+
+def results(caller: Caller, operation: Operation, memory: dict[str, Array]) -> dict[str, Array]:
+    """Return the bytes of the outputs of one call on this memory."""
+    operation = sized(caller, operation)
+    handle, buffers = caller.handle, dict[str, Any]()
+    for name in operation.operands:
+        nbytes = operation.nbytes(name)
+        content = np.zeros(nbytes, np.uint8) if name in operation.raw else memory[name]
+        buffers[name] = handle.to_device(content) if nbytes else None
+    caller(operation, buffers)
+    return {
+        name: buffers[name].to_host(np.uint8, buffers[name].nbytes)
+        for name in operation.outputs
+        if buffers.get(name) is not None
+    }
+
+
+def hashed(found: dict[str, Array]) -> str:
+    """Return a short hash of outputs."""
+    joined = b"".join(name.encode() + found[name].tobytes() for name in sorted(found))
+    return hashlib.sha256(joined).hexdigest()[:16]
+
+
+def hash_of(caller: Caller, operation: Operation) -> str:
+    """Return the hash of the outputs of a call on its random inputs."""
+    return hashed(results(caller, operation, memory_of(operation)))
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """Return the recorded hashes: architecture -> name of an operation of the cases -> hash."""
+    found: dict[str, dict[str, str]] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return found
+
+
+def memory_of(operation: Operation, seed: int = 0) -> dict[str, Array]:
+    """Return random inputs and zeros in all else."""
+    found = prepare(operation, "normal", seed)
+    return {name: found[name] if name in operation.reads else np.zeros_like(found[name]) for name in operation.operands}
+
+
+def of_batches(caller: Caller, operation: Any) -> list[str]:
+    """Return where images of BATCHES have other bits than the first batch with them."""
+    names = IN_IMAGES[type(operation).__name__]
+    every = memory_of(with_images(operation, IMAGES))
+    seen: dict[tuple[str, int], bytes] = {}
+    wrong = []
+    for first, images in BATCHES:
+        batch = with_images(operation, images)
+        memory = {name: _images(every[name], first, images) if name in names else every[name] for name in every}
+        for name, found in results(caller, batch, memory).items():
+            for i, image in enumerate(found.reshape(images, -1), first):
+                if seen.setdefault((name, i), image.tobytes()) != image.tobytes():
+                    wrong.append(f"{name} of image {i} in a batch of {images} from image {first} on")
+    return wrong
+
+
+def _images(content: Array, first: int, images: int) -> Array:
+    return np.ascontiguousarray(content.reshape(IMAGES, -1)[first : first + images].reshape(-1))
+
+
+def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:
+    """Return for which numbers of multiprocessors the result has other bits than for the first."""
+    memory, found = memory_of(operation), dict[int, str]()
+    for count in MULTIPROCESSORS:
+        with divided_among(caller.handle, count):
+            found[count] = hashed(results(caller, operation, memory))
+    return [f"{count} multiprocessors: {found[count]}" for count in found if found[count] != found[MULTIPROCESSORS[0]]]
+
+
+def of_solvers(caller: Caller, operation: Operation) -> list[str]:
+    """Return the pairs of solvers that declare one order of sums and give different bits."""
+    device, memory = caller.handle.backend.planned_on, memory_of(operation)
+    room = ROOMS[type(operation)]
+    problem, first, wrong = room.problem(operation, device), dict[Any, tuple[str, str]](), []
+    for solver in room.solvers:
+        order = solver.summation_order(problem) if solver.serves(problem) else None
+        if order is None:
+            continue
+        with by_solver(caller, solver.name):
+            found = hashed(results(caller, operation, memory))
+        name, expected = first.setdefault(order, (solver.name, found))
+        if found != expected:
+            wrong.append(f"{solver.name} and {name}, which both add in {order}")
+    return wrong
+
+
+@contextmanager
+def by_solver(caller: Caller, name: str) -> Iterator[None]:
+    """Make calls by a solver in this scope."""
+    caller.handle.answers.clear()
+    with forcing(name):
+        yield
+    caller.handle.answers.clear()
+
+
+def solvers_of(caller: Caller, operation: Operation) -> Sequence[str]:
+    """Return the solvers by which a subject may compute an operation; none of a foreign library."""
+    solvers = getattr(getattr(caller.handle, "backend", None), "solvers", None)
+    return solvers(operation) if solvers else ()
+
+
+def record(device: str) -> dict[str, dict[str, str]]:
+    """Return the recorded hashes with those of a device, computed anew at level release."""
+    from dualdnn.api import cudnn
+
+    from .cases.reproducible import OVER_IMAGES, WITHIN_IMAGES
+
+    handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible="release")
+    caller = Caller(cudnn, handle)
+    operations = {**WITHIN_IMAGES, **OVER_IMAGES}
+    found = {name: hash_of(caller, operations[name]) for name in operations if name.startswith(HASHED)}
+    return recorded() | {handle.backend.planned_on.architecture: found}
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(record(sys.argv[1]), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The cases of levels of reproducibility notice results that depend on what they may not depend on."""
+
+import pytest
+from dualdnn.accelerated import reproducible, solver
+from dualdnn.accelerated.convolution.tiny import Tiny
+from dualdnn.accelerated.reproducible import Order
+from dualdnn.api import cudnn
+from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
+from dualdnn.conformance import bits
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases import reproducible as cases
+from dualdnn.conformance.report import load_clauses
+
+FORWARD = cases.convolution(ConvolutionForward, cases.FORWARD(0), "fma-nchw", "3x3")
+FILTER = cases.convolution(ConvolutionBackwardFilter, cases.FILTER(1), "fma-nchw", "3x3", 9)
+
+
+@pytest.fixture
+def caller(monkeypatch):
+    """Return a function that makes a caller of a level, on a device that plans as a GPU with 132 SMs and knows none."""
+
+    def made(level: str) -> Caller:
+        handle = cudnn.cudnnCreate(backend="accelerated", device="emulated", reproducible=level)
+        monkeypatch.setattr(handle.backend.device, "multiprocessors", 132)
+        monkeypatch.setattr(handle.backend, "plans", {})
+        return Caller(cudnn, handle)
+
+    return made
+
+
+def test_an_order_that_depends_on_the_batch(caller, monkeypatch):
+    assert bits.of_batches(caller("batch"), FORWARD) == []
+    monkeypatch.setattr(solver, "canonical_operation", lambda operation: operation)
+    assert bits.of_batches(caller("batch"), FORWARD)
+
+
+def test_an_order_that_depends_on_the_multiprocessors(caller, monkeypatch):
+    assert bits.of_multiprocessors(caller("device"), FILTER) == []
+    real = property(lambda device: device.device.multiprocessors)
+    monkeypatch.setattr(reproducible.DeviceAtLevel, "multiprocessors", real)
+    assert bits.of_multiprocessors(caller("device"), FILTER)
+
+
+def test_an_order_that_a_solver_does_not_have(caller, monkeypatch):
+    assert bits.of_solvers(caller("run"), FORWARD) == []
+    problem = solver.ROOMS[ConvolutionForward].problem(FORWARD, caller("run").handle.backend.device)
+    claimed = {
+        each.summation_order(problem) for each in solver.ROOMS[ConvolutionForward].solvers if each.serves(problem)
+    }
+    other = next(order for order in claimed if order and "tiny" not in order.walk)
+    assert isinstance(other, Order)
+    monkeypatch.setattr(Tiny, "summation_order", lambda *_: other)
+    assert any("convolution.tiny" in found for found in bits.of_solvers(caller("run"), FORWARD))
+
+
+def test_every_clause_of_this_edition_has_a_case():
+    shown = {
+        clause
+        for test in vars(cases).values()
+        for mark in getattr(test, "pytestmark", ())
+        if mark.name == "shows"
+        for clause in mark.args
+    }
+    assert shown == {name for name, clause in load_clauses().items() if clause.library == "this_edition"}
