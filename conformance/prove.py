@@ -28,6 +28,8 @@ from .breaks.border import is_filled, told
 from .breaks.memory import MEMORY_FAULTS, Judged
 from .breaks.proofs import CHECK_OFF, REFUSED_OTHERWISE, UNREPEATABLE, ClauseProofs, of_part
 from .breaks.runs import Case
+from .breaks.siblings import of_siblings
+from .suite.evidence import EVIDENCE
 from .suite.items import id_of
 from .trial import Chain
 
@@ -189,7 +191,7 @@ class Proving:
 
         faults: whether cases also run under faults of calls and memory. part: i/n, the part of the clauses whose breaks
         are tried; empty for none. known: clause -> {"case", "by"} of another subject; only these cases then run, under
-        these breaks.
+        these breaks first.
         """
         self.clauses_of, self.faults, self.part, self.known = clauses_of, faults, part, known
         self.proofs = ClauseProofs()
@@ -228,12 +230,15 @@ class Proving:
             for clause in sorted(c for c in cited & named if not self.proofs.done(subject.name, [c])):
                 _noticed_of_check(faulty, clause, case, noticed)
         known = None if self.known is None else {clause: self.known[clause]["by"] for clause in named}
-        self.proofs.prove(subject.name, faulty.border, named, said, case, noticed, known)
+        test = id_of(pyfuncitem).partition("[")[0]
+        self.proofs.prove(subject.name, test, faulty.border, named, said, case, noticed, known)
         return True
 
     def _named(self, pyfuncitem: Any) -> set[str]:
-        """Return the clauses of the part that a case names or whose refusals it has checked."""
+        """Return the clauses of the part that a case names, and not its siblings alone, or whose refusals it has checked."""
         named = {clause for clause in self.clauses_of(pyfuncitem) if of_part(clause, self.part)}
+        evidence = pyfuncitem.stash.get(EVIDENCE, None)
+        named -= of_siblings(pyfuncitem, named - (evidence.clauses if evidence else set()))
         if self.known is None:
             return named
         case = id_of(pyfuncitem)

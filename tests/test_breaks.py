@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api import cudnn, miopen
+from dualdnn.api.document import functions
 from dualdnn.api.enumerations import (
     ENUMERATIONS,
     cudnnActivationMode_t,
@@ -16,16 +17,19 @@ from dualdnn.api.enumerations import (
     cudnnNanPropagation_t,
     cudnnTensorFormat_t,
 )
+from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
 from dualdnn.conformance.breaks.border import is_filled, parameters_of
-from dualdnn.conformance.breaks.proofs import of_part
-from dualdnn.conformance.breaks.rules import NUMBERED, OF_MEMORY
+from dualdnn.conformance.breaks.proofs import Outcome, of_part
+from dualdnn.conformance.breaks.rules import DECLARED, NUMBERED, OF_MEMORY
 from dualdnn.conformance.breaks.runs import Case
+from dualdnn.conformance.breaks.siblings import of_siblings
 from dualdnn.conformance.breaks.values import others
 from dualdnn.conformance.prove import Faulty
+from dualdnn.conformance.suite import proofs
 from dualdnn.conformance.suite.proofs import PATH, PROVEN, SHOWN, UNLISTED, differing, evidence, joined, unproven
 from dualdnn.conformance.suite.selection import names_part, proven_elsewhere
 
@@ -35,7 +39,7 @@ FLOAT, NCHW = cudnnDataType_t.CUDNN_DATA_FLOAT, cudnnTensorFormat_t.CUDNN_TENSOR
 
 FIRST = {  # clause -> the first break that its sentence has
     "cudnnPoolingMode_t/c02": "enumerator CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING",
-    "cudnnRNNForward/c37": "NULL refused cudnnRNNForward.cx",
+    "cudnnRNNForward/c37": "filled cudnnRNNForward.cx",
     "cudnnActivationBackward/c02": "shared memory refused cudnnActivationBackward",
     "cudnnSetDropoutDescriptor/c09": "unsteady cudnnSetDropoutDescriptor",
     "cudnnGetFilterNdDescriptor/c04": "result cudnnGetFilterNdDescriptor.format",
@@ -55,6 +59,8 @@ def test_every_break_can_be_made():
     assert {broken.how for broken in found} <= {*HOWS, *OF_MEMORY, NUMBERED}
     arguments = {b for b in found if b.how in ("argument", "meaning", "unread", "unwritten") and b.point}
     assert arguments and all(b.point in {p.name for p in parameters_of(b.function)} for b in arguments)
+    assert {broken.function for broken in found} - {""} <= {*functions(), *miopen_functions()}
+    assert set(DECLARED) <= set(scope.in_scope())
 
 
 def test_other_values_are_others():
@@ -208,10 +214,67 @@ def test_the_best_evidence_of_parts_counts():
     assert found == {"reference": {"a": proven, "b": proven}}
 
 
+def test_the_list_of_one_backend_leaves_out_what_is_unproven_on_both(tmp_path, monkeypatch):
+    first, second = scope.in_scope()[:2]
+    shown, proven = {"evidence": SHOWN}, {"evidence": PROVEN}
+    path = tmp_path / "unproven.json"
+    path.write_text(json.dumps({"unproven": {"reference": {}}}))
+    monkeypatch.setattr(proofs, "PATH", path)
+    found = {"accelerated:emulated": {first: shown, second: shown}, "reference": {first: shown, second: proven}}
+    (tmp_path / "proofs.json").write_text(json.dumps(found))
+    proofs.main([str(tmp_path / "proofs.json")])
+    listed = json.loads(path.read_text())["unproven"]
+    assert listed == {"reference": {"not varied": [first]}, "accelerated": {"not varied": [second]}}
+    assert set(unproven("accelerated:emulated")) == {first, second} and set(unproven("reference@9")) == {first}
+
+
 def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
     clause = next(c for c in scope.in_scope() if c not in unproven("reference"))
     result = {"subject": "reference", "id": "a/test", "outcome": "passed", "clauses": [], "noticed": []}
     assert differing([result], "1/1", [clause])[0] == [f"reference: 1 clauses are not proven and not listed: {clause}"]
+
+
+@pytest.mark.parametrize(
+    "clause, called, refuses, proves",
+    [
+        ("cudnnRNNBackwardDataEx/c09", {"cudnnRNNForwardTrainingEx"}, False, False),
+        ("cudnnRNNBackwardDataEx/c09", {"cudnnRNNForwardTrainingEx", "cudnnRNNBackwardDataEx"}, False, True),
+        ("cudnnSetLRNDescriptor/c12", {"cudnnCreateLRNDescriptor", "cudnnGetLRNDescriptor"}, False, True),
+        ("cudnnBatchNormalizationForwardTraining/c07", {"cudnnBatchNormalizationForwardTraining"}, True, False),
+        ("cudnnConvolutionBackwardFilter/c10", {"cudnnConvolutionBackwardFilter"}, True, True),
+    ],
+)
+def test_a_failure_proves_a_clause_only_in_its_own_call(clause, called, refuses, proves):
+    """A refusal of a wrong argument proves what a call accepts, and nothing that it computes."""
+    broken = Break("unwritten", "cudnnRNNForwardTrainingEx", "y")
+    assert Outcome(True, True, frozenset(called), refuses).proves(scope.clauses()[clause], broken) == proves
+
+
+def test_a_demand_is_about_the_call_that_it_names():
+    clause = scope.clauses()["cudnnGetConvolution2dForwardOutputDim/c05"]
+    found = Outcome(True, True, frozenset({"cudnnConvolutionForward"}), False)
+    assert found.proves(clause, Break("accepted", "cudnnConvolutionForward"))
+    assert not found.proves(clause, Break("unwritten", "cudnnConvolutionForward"))
+
+
+@pytest.mark.parametrize(
+    "parameters, proves",
+    [
+        (["CUDNN_CONVOLUTION_BWD_DATA_ALGO_0", "FLOAT"], False),
+        (["CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED", "FLOAT"], True),
+        (["CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED", "DOUBLE"], False),
+        (["5x5"], True),
+    ],
+)
+def test_what_a_sibling_shows_is_no_proof(parameters, proves):
+    """The clause names one algorithm, and configurations that do not include DOUBLE."""
+    clause = "cudnnConvolutionBackwardData/c16"
+    siblings = [*parameters, "CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED", pytest.param("FLOAT")]
+    marks = [SimpleNamespace(args=("pin", siblings))]
+    item = SimpleNamespace(
+        callspec=SimpleNamespace(params=dict(enumerate(parameters))), iter_markers=lambda name: iter(marks)
+    )
+    assert (clause not in of_siblings(item, [clause])) == proves
 
 
 def test_two_clauses_may_forbid_one_thing():
@@ -222,6 +285,7 @@ def test_two_clauses_may_forbid_one_thing():
     assert not faulty._has_one_defect("cudnnScaleTensor", ["a", "x", "y"])
     assert not faulty._has_one_defect("cudnnAddTensor", ["a", "x", "c"])
     assert is_filled("cudnnSetTensor4dDescriptor", 0) and not is_filled("cudnnSetTensor4dDescriptor", 1)
+    assert is_filled("cudnnRNNSetClip", 1) and not is_filled("cudnnRNNSetClip", 0)
 
 
 def test_the_proofs_of_another_subject_are_its_proven_clauses(tmp_path):

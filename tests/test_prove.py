@@ -151,21 +151,13 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def proven(folder):
     (folder / "some_cases.py").write_text(CASES)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "dualdnn.conformance.plugin",
-        "-p",
-        "no:cacheprovider",
-        "--prove",
-        "--prove-clauses=1/1",
-        "-rA",
-        "--report",
-        str(folder / "report"),
-    ]
-    command += ["--subject", "reference", "--rootdir", str(folder), "some_cases.py"]
+    return run(folder, "--prove", "-rA", "--report", "report")
+
+
+def run(folder, *options):
+    """Run the cases with their clauses broken, and return what was printed."""
+    command = [sys.executable, "-m", "pytest", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider"]
+    command += ["--prove-clauses=1/1", *options, "--subject", "reference", "--rootdir", str(folder), "some_cases.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=dict(os.environ))
     return done.stdout
 
@@ -194,3 +186,10 @@ def test_evidence_of_a_clause_is_the_best_that_its_cases_have(proven, folder):
     assert found["cudnnActivationForward/c01"]["by"] == "argument cudnnActivationForward.activationDesc"
     assert found["cudnnSetTensor4dDescriptor/c06"]["by"] == "no check of"
     assert "reference: of 7 clauses 5 proven, 1 refused otherwise, 1 shown" in proven
+
+
+def test_a_case_that_proved_a_clause_elsewhere_must_exist(proven, folder):
+    known = json.loads((folder / "report/proofs.json").read_text())["reference"]
+    known["cudnnGetTensorSizeInBytes/c01"]["case"] = "some_cases/test_gone"
+    (folder / "proofs.json").write_text(json.dumps({"reference": known}))
+    assert "no such case: some_cases/test_gone" in run(folder, "--proofs", "proofs.json", "--report", "second")

@@ -29,7 +29,7 @@ from .rules import Break
 from .values import neighbours, others
 
 # Size queries may return more than needed, so their fault is one byte less.
-SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace)|MakeFusedOpsPlan")
+SIZES = re.compile(r"Get.*(Work[sS]pace|TempSpace|Reserve|AlgorithmSpace|AttnBuffers)|MakeFusedOpsPlan")
 # A setter leaves these in a descriptor; a new descriptor does not have them.
 PRESETS: Mapping[type, Any] = {
     TensorDescriptor: TensorSpec.packed(FLOAT, (1, 1, 1, 1)),
@@ -117,11 +117,11 @@ def result(border: Border, broken: Break, name: str, function: Call, values: lis
     """Return another value of the result, or of one of its fields."""
     found = function(*values)
     names = results_of(name)
-    other = found
+    change = _smaller if SIZES.search(name) else _first
     if broken.point in ("", *names) and len(names) <= 1 and not hasattr(found, "_fields"):
-        other = found - 1 if isinstance(found, int) and SIZES.search(name) else _first(found)
+        other = change(found)
     else:
-        other = _field_off(found, broken.point)
+        other = _field_off(found, broken.point, change)
     border.applied |= other is not found
     return other
 
@@ -208,21 +208,28 @@ def _first(value: Any) -> Any:
     return next(others(value), value)
 
 
-def _field_off(found: Any, point: str) -> Any:
+def _smaller(value: Any) -> Any:
+    """Return a size that is one byte too small."""
+    return value - 1 if isinstance(value, int) else _first(value)
+
+
+def _field_off(found: Any, point: str, change: Callable[[Any], Any]) -> Any:
     """Return a result with another value in one field, or in each if none is named.
 
     Sequences change in every record.
     """
     if isinstance(found, list) or (isinstance(found, tuple) and not hasattr(found, "_fields")):
-        changed = [_field_off(part, point) for part in found]
+        changed = [_field_off(part, point, change) for part in found]
         return found if all(one is part for one, part in zip(changed, found, strict=True)) else type(found)(changed)
     if hasattr(found, "_fields"):
         names = [name for name in found._fields if point in ("", name)]
         if names:
-            return found._replace(**{name: _first(getattr(found, name)) for name in names})
+            return found._replace(**{name: change(getattr(found, name)) for name in names})
         return (
-            found._replace(**{name: _field_off(getattr(found, name), point) for name in found._fields})
-            if any(_field_off(getattr(found, name), point) is not getattr(found, name) for name in found._fields)
+            found._replace(**{name: _field_off(getattr(found, name), point, change) for name in found._fields})
+            if any(
+                _field_off(getattr(found, name), point, change) is not getattr(found, name) for name in found._fields
+            )
             else found
         )
     if hasattr(found, "__dataclass_fields__") and point in found.__dataclass_fields__:

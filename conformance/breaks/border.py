@@ -34,9 +34,9 @@ def parameters_of(name: str) -> tuple[Parameter, ...]:
 def is_filled(name: str, at: int) -> bool:
     """Return whether a function fills the object that is this argument, so that its prior contents do not matter."""
     known = parameters_of(name) if name in functions() else ()
-    return at < len(known) and (
-        known[at].direction == "out" or (at == 0 and name.startswith(("cudnnSet", "cudnnRNNSet")))
-    )
+    first = next((i for i, p in enumerate(known) if p.base_type != "cudnnHandle_t"), 0)
+    sets = name.startswith(("cudnnSet", "cudnnRNNSet"))
+    return at < len(known) and (known[at].direction == "out" or (at == first and sets))
 
 
 def told(value: Any) -> str:
@@ -72,6 +72,8 @@ class Border:
         self.made: list[Any] = []  # memory that replaces the caller's
         self.calls = 0
         self.last = ""  # the function that was called last
+        self.called: set[str] = set()  # functions that were called under the break
+        self.refuses = False  # whether the subject refused what the break gave it
         self.said: set[str] | None = (
             None  # names of called functions and words of their arguments, while these are recorded
         )
@@ -84,6 +86,7 @@ class Border:
     def begin(self, broken: Break) -> None:
         """Break the following calls."""
         self.broken, self.applied, self.calls = broken, False, 0
+        self.called, self.refuses = set(), False
         if broken.how == NUMBERED:
             self._number_otherwise(broken.type)
         for name in miopen_functions() if broken.function.startswith("miopen") or not broken.function else ():
@@ -116,6 +119,7 @@ class Border:
     def call(self, name: str, function: Call, *args: Any, **kwargs: Any) -> Any:
         """Make one call, broken if the break applies to this function and these arguments."""
         broken, self.last = self.broken, name
+        self.called.add(name)
         if self.said is not None:
             self.said.add(name)
             for value in (*args, *kwargs.values()):

@@ -62,7 +62,7 @@ def argument(border: Border, broken: Break, name: str, function: Call, values: l
         return result
     if refusal is None:
         return function(*values)
-    border.applied = True
+    border.applied = border.refuses = True
     raise refusal
 
 
@@ -72,31 +72,34 @@ def meaning(border: Border, broken: Break, name: str, function: Call, values: li
         taken = [_twin(border, value) for value in values]
         border.applied |= any(one is not other for one, other in zip(taken, values, strict=True))
         return function(*taken)
-    first = values[0] if values else None
-    if isinstance(first, BackendDescriptor) or not isinstance(first, Descriptor):
+    at = next((i for i, value in enumerate(values) if isinstance(value, Descriptor)), None)
+    if at is None or isinstance(values[at], BackendDescriptor):
         return function(*values)
-    before = copy.copy(first)
+    before = copy.copy(values[at])
     result = function(*values)
     if name == broken.function:
-        _set_twin(border, broken, name, function, values, before)
-    elif id(first) in border.twins:
+        _set_twin(border, broken, name, function, values, at, before)
+    elif id(values[at]) in border.twins:
         with suppress(*REFUSALS):
-            function(border.twins[id(first)][1], *values[1:])
+            function(*values[:at], border.twins[id(values[at])][1], *values[at + 1 :])
     return result
 
 
-def _set_twin(border: Border, broken: Break, name: str, function: Call, values: list[Any], before: Any) -> None:
+def _set_twin(
+    border: Border, broken: Break, name: str, function: Call, values: list[Any], which: int, before: Any
+) -> None:
+    """Set a twin of the descriptor ``values[which]`` with another value of the parameter."""
     at = position(name, broken.point)
-    if not at:
+    if at is None or at == which:
         return
     for other in islice(_others(values[at], broken.kind), 2 * TRIED):
         twin = copy.copy(before)
         try:
-            function(twin, *values[1:at], other, *values[at + 1 :])
+            function(*(twin if i == which else other if i == at else value for i, value in enumerate(values)))
         except REFUSALS:
             continue
-        if twin.spec != values[0].spec:
-            border.twins[id(values[0])] = values[0], twin
+        if twin.spec != values[which].spec:
+            border.twins[id(values[which])] = values[which], twin
             return
 
 
@@ -128,7 +131,7 @@ def enumerator(border: Border, broken: Break, name: str, function: Call, values:
             border.applied = True
             return result
         if refusal is not None:
-            border.applied = True
+            border.applied = border.refuses = True
             raise refusal
     return function(*values)
 

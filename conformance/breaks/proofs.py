@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.miopen.document import functions as miopen_functions
 
 from ..scope import clauses as documented
 from ..trial import Chain
 from .border import REFUSALS, Border
 from .memory import MEMORY_BREAKS, Judged
-from .rules import OF_MEMORY, Break, breaks_of
+from .rules import OF_MEMORY, SPACES_OF, Break, breaks_of
 from .runs import Case
 
 UNREPEATABLE = "not repeatable"
@@ -24,8 +28,11 @@ CHECK_OFF = "no check of"  # prefix of a noticed check that was switched off: no
 # prefix used instead if another check refused what the disabled one let pass
 REFUSED_OTHERWISE = "another check beside that of"
 BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK
-RUNS = 24  # cases of one clause in which a break changes something, in one process
-TRIED = 60  # cases of one clause that run under a break, in one process
+RUNS = 12  # cases of one test function in which a break of one clause changes something, in one process
+TRIED = 30  # cases of one test function that run under a break of one clause, in one process
+# kinds of clauses about what a call accepts; a refusal of another value is what breaks them
+OF_ACCEPTANCE = ("dtype", "layout", "shape", "support")
+OBJECT = re.compile(r"cudnn(?:Create|Destroy|Get|Restore|Set)(\w+?)(?:[2-5N]d)?Descriptor(?:Ex|_v\d)?")
 HERE = str(Path(__file__).parent)
 
 
@@ -41,8 +48,8 @@ class ClauseProofs:
 
     def __init__(self) -> None:
         self.proven: set[tuple[str, str]] = set()
-        self.runs: Counter[tuple[str, str, Break]] = Counter()
-        self.tried: Counter[tuple[str, str, Break]] = Counter()
+        self.runs: Counter[tuple[str, str, str, Break]] = Counter()
+        self.tried: Counter[tuple[str, str, str, Break]] = Counter()
 
     def done(self, subject: str, named: Iterable[str]) -> bool:
         """Return whether a case names clauses, and all of them are proven."""
@@ -52,6 +59,7 @@ class ClauseProofs:
     def prove(
         self,
         subject: str,
+        test: str,
         border: Border,
         clauses: Collection[str],
         said: set[str],
@@ -61,31 +69,70 @@ class ClauseProofs:
     ) -> None:
         """Run a case under the breaks of clauses; record the first break of each that the case notices.
 
-        said: names of functions and arguments in the case. known: clause -> text of the only break to try.
+        test: the case without its parameter. said: names of functions and arguments in the case. known: clause -> text of the
+        break to try first.
         """
         self.proven |= {(subject, clause) for clause in clauses if f"{CHECK_OFF} {clause}" in noticed}
         checked = {c for c in clauses if {f"{CHECK_OFF} {c}", f"{REFUSED_OTHERWISE} {c}"} & set(noticed)}
-        found: dict[Break, tuple[bool, bool]] = {}
+        found: dict[Break, Outcome] = {}
         for clause in sorted(clauses):
             if (subject, clause) in self.proven or clause not in documented():
                 continue
-            for broken in breaks_of(documented()[clause]):
-                if known is not None and str(broken) != known.get(clause):
-                    continue
+            first = (known or {}).get(clause)
+            for broken in sorted(
+                breaks_of(documented()[clause]), key=lambda one: first is not None and str(one) != first
+            ):
                 if broken.how == "accepted" and clause in checked:
                     continue  # The clause's own check says more than all refusals of the call.
-                key = subject, clause, broken
+                key = subject, test, clause, broken
                 if not _can_apply(broken, said) or self.runs[key] >= RUNS or self.tried[key] >= TRIED:
                     continue
                 if broken not in found:
-                    found[broken] = fails_under(broken, border, case), border.applied
-                failed, applied = found[broken]
+                    found[broken] = outcome_under(broken, border, case)
                 self.tried[key] += 1
-                self.runs[key] += applied
-                if failed:
+                self.runs[key] += found[broken].applied
+                if found[broken].proves(documented()[clause], broken):
                     noticed.append(f"{BROKEN} {clause}: {broken}")
                     self.proven.add((subject, clause))
                     break
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Hold what a case did under a break: whether it failed, and whether the break changed anything.
+
+    called: functions that the case had called by then. refuses: whether the subject refused what the break gave it.
+    """
+
+    failed: bool
+    applied: bool
+    called: frozenset[str]
+    refuses: bool
+
+    def proves(self, clause: Any, broken: Break) -> bool:
+        """Return whether the failure proves a clause.
+
+        The case must have called the clause's function, or one that makes, fills or reads the same object. A refusal
+        of another argument says what the subject accepts, and nothing on what it computes.
+        """
+        named = clause.function in functions() or clause.function in miopen_functions()
+        own = not named or any(object_of(name) in objects_of(clause, broken) for name in self.called)
+        return self.failed and own and not (self.refuses and clause.kind not in OF_ACCEPTANCE)
+
+
+def objects_of(clause: Any, broken: Break) -> set[str]:
+    """Return the objects that a clause of a function is about, under this break.
+
+    A size is about the calls that share the memory, a demand about the call that it names.
+    """
+    demanded = {broken.function} if broken.how == "accepted" and broken.function in clause.text else set()
+    return {object_of(name) for name in {clause.function, *SPACES_OF.get(clause.function, ()), *demanded}}
+
+
+def object_of(function: str) -> str:
+    """Return the kind of descriptor that a function makes, fills or reads, or else the function."""
+    found = OBJECT.fullmatch(function)
+    return found[1] if found else function
 
 
 def _can_apply(broken: Break, said: set[str]) -> bool:
@@ -97,7 +144,13 @@ def _can_apply(broken: Break, said: set[str]) -> bool:
     return {*function, *point, *broken.only} <= said
 
 
-def fails_under(broken: Break, border: Border, case: Case) -> bool:
+def outcome_under(broken: Break, border: Border, case: Case) -> Outcome:
+    """Run a case under a break."""
+    failed = _fails_under(broken, border, case)
+    return Outcome(failed, border.applied, frozenset(border.called), border.refuses)
+
+
+def _fails_under(broken: Break, border: Border, case: Case) -> bool:
     """Return whether a case fails while the break changes something."""
     border.begin(broken)
     if broken.how in OF_MEMORY:

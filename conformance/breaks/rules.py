@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dualdnn.api.document import functions
@@ -14,13 +16,13 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\bOnly\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied)\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied|already initiali[sz]ed)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
 )
 REFUSALS = ("accepted", "status")  # breaks of clauses that demand a refusal
-ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG")
+ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG", re.I)
 UNHELD = re.compile(r"need(s no| not be)|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
 # enumeration of attribute names -> the setter, the getter and the parameter that takes the name
 ATTRIBUTES = {
@@ -59,6 +61,9 @@ NUMBERED = "numbered"  # the break of an enumeration's numbers
 NUMBERS = re.compile(
     r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values"
 )
+# descriptors of settings, with which a sentence compares what it demands of others
+SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
+WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
 SORTED = re.compile(r"\b(sorted|ordered)\b")
 BYTES = re.compile(r"\b(bytes?|size|SizeInBytes)\b|SizeInBytes")
 SAID = {
@@ -105,8 +110,16 @@ def _types() -> dict[str, str]:
     return {member.name: name for name, kind in ENUMERATIONS.items() for member in kind}
 
 
+# clause -> the breaks of its sentence, where they do not follow from the names in its text
+DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("declared.json").read_text(encoding="utf-8")
+)
+
+
 def breaks_of(clause: Any) -> tuple[Break, ...]:
-    """Return the breaks of a clause, the most specific first."""
+    """Return the breaks of a clause, the declared ones or else those of its text, the most specific first."""
+    if clause.id in DECLARED:
+        return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
     return tuple(broken for broken in dict.fromkeys(_breaks(clause)) if not _refuses(clause) or broken.how in REFUSALS)
 
 
@@ -155,7 +168,10 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     places = tuple(word for word in words if word.startswith(PLACES))[:1]
     if clause.function.startswith("CUDNN_BACKEND_"):
         places = (clause.function,)
-    if clause.function in ATTRIBUTES and not any(types.get(word) in ATTRIBUTES for word in words):
+    unnamed = clause.function in ATTRIBUTES and not any(types.get(word) in ATTRIBUTES for word in words)
+    if unnamed and DEMANDS.search(clause.text):
+        yield from (Break("accepted", function, only=places) for function in CHECKED.get(clause.function, ()))
+    elif unnamed:
         yield Break("nothing", ATTRIBUTES[clause.function][0])
     for word in words:
         if types.get(word) not in ATTRIBUTES:
@@ -164,6 +180,8 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
         only = (*places, word)
         if clause.kind == "default":
             yield Break("result", getter, only=only)
+        if clause.function.startswith(USE_CASES) and clause.kind == "ordering":
+            yield Break("nothing", setter, only=only)
         if DEMANDS.search(clause.text):
             yield Break("accepted", setter, only=only)
             for function in CHECKED.get(clause.function, ("cudnnBackendFinalize",)):
@@ -184,9 +202,12 @@ def _of_attributes(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
     if clause.function.startswith("CUDNN_BACKEND_"):
         yield Break("accepted", "cudnnBackendFinalize", only=places)
         yield Break("result", "cudnnBackendGetAttribute", only=places)
+        if ALLOWS.search(clause.text):
+            yield Break("refused", "cudnnBackendFinalize", only=places)
         if clause.kind in ("semantics", "shape", "layout"):
             yield Break(ELEMENT, "cudnnBackendExecute")
-        yield Break("enumerator", "cudnnBackendCreateDescriptor", clause.function, "cudnnBackendDescriptorType_t")
+        if "reate" in clause.text:
+            yield Break("enumerator", "cudnnBackendCreateDescriptor", clause.function, "cudnnBackendDescriptorType_t")
     elif clause.function.startswith(USE_CASES) and (made := MADE.search(clause.text)):
         kind = f"CUDNN_BACKEND_{made[1].replace('config', 'cfg').replace(' ', '').upper()}_DESCRIPTOR"
         yield Break("refused", "cudnnBackendCreateDescriptor", only=(kind,))
@@ -233,6 +254,7 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             )
             if DEMANDS.search(clause.text):
                 yield Break("accepted", "cudnnBackendFinalize")
+            yield Break("enumerator", "cudnnBackendSetAttribute", word, clause.function)
         yield Break("enumerator", "", word, clause.function, only)
         yield from (Break("enumerator", "", word, clause.function, step=step) for step in (-1, 1))
         if "PlaceHolder" in clause.function:
@@ -277,7 +299,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if clause.kind == "determinism":
         yield Break("unsteady", function.name)
     if demands or _refuses(clause):
-        yield from (Break("accepted", function.name, p.name) for p in named)
+        yield from (Break("accepted", function.name, p.name) for p in _subjects(named))
     if function.name == "cudnnSetCallback":
         yield from _of_callback(words)
     if UNHELD.search(clause.text):
@@ -296,11 +318,20 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
             "",
         )
         yield from (Break("preset", creator, p.name) for p in named if creator)
+    others = [functions()[word] for word in words if word in functions() and word != function.name]
+    if clause.kind == "shape" and function.name.endswith("OutputDim"):
+        yield Break("result", function.name)
+    if clause.kind == "ordering":
+        yield from (
+            Break("unwritten", f.name, p.name) for f in others for p in f.parameters if p.name == "reserveSpace"
+        )
     yield from _of_named_parameters(clause, function, named)
-    for other in (functions()[word] for word in words if word in functions() and word != function.name):
+    for other in others:
         yield from _of_named_parameters(clause, other, [p for p in other.parameters if p.name in words])
         if demands:
             yield Break("accepted", other.name)
+    if clause.kind == "lifetime" and "Destroy" in function.name:
+        yield Break("nothing", function.name)
     if function.name in SPACES_OF and "reserveSpace" in words:
         first, last = SPACES_OF[function.name]
         yield Break("unread", last, "reserveSpace")
@@ -319,10 +350,18 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
         yield Break("refused", function.name, only=only)
-    if not [p for p in named if p.base_type != "cudnnHandle_t"] and (
-        clause.kind != "workspace" or "Get" in function.name
-    ):
+    whole = (
+        WHOLE.match(clause.text)
+        or "Execute" in function.name
+        or not [p for p in named if p.base_type != "cudnnHandle_t"]
+    )
+    if whole and (clause.kind != "workspace" or "Get" in function.name):
         yield from _of_all(clause, function)
+
+
+def _subjects(named: list[Any]) -> list[Any]:
+    """Return the parameters that a demand is about: not the settings that it compares with, if it names others."""
+    return [p for p in named if p.name not in SETTINGS] or named
 
 
 def _of_callback(words: tuple[str, ...]) -> Iterator[Break]:
@@ -339,11 +378,20 @@ def _of_callback(words: tuple[str, ...]) -> Iterator[Break]:
 def _of_named_parameters(clause: Any, function: Any, named: list[Any]) -> Iterator[Break]:
     for p in named:
         if PERMITS.search(clause.text) and not p.is_returned:
-            yield Break("NULL refused", function.name, p.name)
-            if clause.kind == "default":
+            if clause.kind == "default" or "zero" in clause.text:
                 yield Break("filled", function.name, p.name)
-    for p in sorted(named, key=lambda p: p.base_type == "cudnnHandle_t"):
+            yield Break("NULL refused", function.name, p.name)
+    for p in sorted(named, key=_coarseness):
         yield from _of_parameter(clause, function, p)
+
+
+def _coarseness(p: Any) -> int:
+    """Return how much else than its sentence a break of a parameter breaks: most where a whole output is missing."""
+    if p.base_type == "cudnnHandle_t":
+        return 3
+    if p.memory != "device":
+        return 0
+    return 1 if p.direction == "in" else 2
 
 
 def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
@@ -354,9 +402,10 @@ def _of_parameter(clause: Any, function: Any, p: Any) -> Iterator[Break]:
     elif p.direction == "out" and p.memory == "host":
         yield Break("stored", function.name, p.name, kind=clause.kind)
     elif p.memory == "device":
-        yield Break("unread" if p.direction == "in" else "unwritten", function.name, p.name)
-        if p.direction == "inout":
+        if p.direction != "out":
             yield Break("unread", function.name, p.name)
+        if p.direction != "in":
+            yield Break("unwritten", function.name, p.name)
         if BYTES.search(clause.text):
             yield Break(OVERRUN, function.name, p.name)
             yield Break("accepted", function.name, p.name)

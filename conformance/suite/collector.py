@@ -61,6 +61,7 @@ class Collector:
         self.earlier = 0  # number of results of earlier attempts
         known, part = proven_elsewhere(config) or {}, config.getoption("--prove-clauses")
         self.due = sorted(clause for clause in known if of_part(clause, part))  # clauses that have to be proven
+        self.proving = sorted({known[clause]["case"] for clause in self.due})  # cases that proved them elsewhere
         self.proves = config.getoption("--prove") or config.getoption("--prove-clauses")
 
     def pytest_sessionstart(self) -> None:
@@ -133,7 +134,7 @@ class Collector:
         seen = {result["id"] for result in self.results}
         stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
         index, count = shard_of(self.config.getoption("--shard"))
-        asked = [case for case in self.config.getoption("--case") if in_shard(case, index, count)]
+        asked = [case for case in (*self.config.getoption("--case"), *self.proving) if in_shard(case, index, count)]
         unknown = [] if stopped else [case for case in asked if case not in seen]
         if unknown:
             self.notes.append(f"no such case: {', '.join(unknown)}")

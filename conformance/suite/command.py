@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--proofs", type=Path, metavar="FILE",
-        help="with --prove-clauses: only the cases that proved clauses of another subject, under the same breaks, by its proofs.json",
+        help="with --prove-clauses: only the cases that proved clauses of another subject, by its proofs.json, under the same breaks first",
     )  # fmt: skip
     parser.add_argument(
         "--covering", type=Path, metavar="FILE",

@@ -146,10 +146,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     listed = json.loads(PATH.read_text(encoding="utf-8"))
     proofs = joined(json.loads(path.read_text(encoding="utf-8")) for path in parser.parse_args(arguments).proofs)
     wanted = set(scope.in_scope())
-    for subject, clauses in proofs.items():
+    judge_first = sorted(proofs, key=lambda name: not name.startswith(JUDGE))
+    for subject in judge_first:  # The other list leaves out what is in this one.
         reasons: dict[str, list[str]] = {}
-        known, backend = unproven(subject), subject.partition(":")[0]
-        of_judge = set() if backend == JUDGE else set(unproven(JUDGE))
+        clauses, known, backend = proofs[subject], unproven(subject), subject.partition(":")[0]
+        of_judge = {clause for found in listed["unproven"][JUDGE].values() for clause in found if backend != JUDGE}
         for clause in sorted(wanted & set(clauses) - of_judge):
             if clauses[clause]["evidence"] != PROVEN:
                 reasons.setdefault(known.get(clause, UNLISTED[clauses[clause]["evidence"]]), []).append(clause)

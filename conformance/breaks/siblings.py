@@ -1,0 +1,83 @@
+"""Tell the clauses of a parametrised case that only its siblings show, by the words of its parameters and of the clause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from _pytest.mark.structures import ParameterSet
+from dualdnn.api.document import functions
+from dualdnn.api.enumerations import ENUMERATIONS
+
+from ..scope import clauses as documented
+
+CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
+NUMBER = re.compile(r"c\d{2,3}")
+Kinds = dict[str, frozenset[str]]
+
+
+def of_siblings(item: Any, clauses: Iterable[str]) -> set[str]:
+    """Return the clauses that name a parameter of a sibling, and none of this case.
+
+    A clause and a parameter are compared where both name enumerators of one type, functions, configurations, or the
+    number of a clause. A parameter may leave out the beginning of an enumerator's name.
+    """
+    own = by_kind(_words(tuple(item.callspec.params.values()))) if hasattr(item, "callspec") else {}
+    every = by_kind(_words([mark.args[1] for mark in item.iter_markers("parametrize")])) if own else {}
+    return {clause for clause in clauses if clause in documented() and _speaks_of_others(clause, own, every)}
+
+
+def _speaks_of_others(clause: str, own: Kinds, every: Kinds) -> bool:
+    said = _kinds_of(clause)
+    return any(
+        said[kind] & every[kind] and not said[kind] & own[kind] for kind in said.keys() & own.keys() & every.keys()
+    )
+
+
+def _words(value: Any) -> set[str]:
+    """Return the words of a parameter, with enumerators by name."""
+    if isinstance(value, Enum):
+        return {value.name}
+    if isinstance(value, str):
+        words = set(re.findall(r"\w+", value))
+        return words.union(*(_ends().get(word, ()) for word in words), (f"{word}{CONFIGURATION}" for word in words))
+    if isinstance(value, ParameterSet):
+        value = value.values
+    return set().union(*map(_words, value)) if isinstance(value, tuple | list | dict) else set()
+
+
+@cache
+def _ends() -> dict[str, set[str]]:
+    """Return the enumerators by what their names end with."""
+    found: dict[str, set[str]] = {}
+    for name in (member.name for kind in ENUMERATIONS.values() for member in kind):
+        for at in (place.end() for place in re.finditer("_", name)):
+            found.setdefault(name[at:], set()).add(name)
+    return found
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    """Return the kind of each word that is compared."""
+    kinds = {member.name: name for name, kind in ENUMERATIONS.items() for member in kind}
+    texts = " ".join(clause.text for clause in documented().values())
+    configurations = (word for word in re.findall(r"\w+", texts) if word.endswith(CONFIGURATION) and word not in kinds)
+    return {**kinds, **dict.fromkeys(functions(), "function"), **dict.fromkeys(configurations, CONFIGURATION)}
+
+
+def by_kind(words: Iterable[str]) -> Kinds:
+    """Return the words that are compared, by their kind."""
+    found: dict[str, set[str]] = {}
+    for word in words:
+        if kind := "clause" if NUMBER.fullmatch(word) else _kinds().get(word):
+            found.setdefault(kind, set()).add(word)
+    return {kind: frozenset(names) for kind, names in found.items()}
+
+
+@cache
+def _kinds_of(clause: str) -> Kinds:
+    function, _, number = clause.partition("/")
+    return by_kind({function, number, *re.findall(r"\w+", documented()[clause].text)})
