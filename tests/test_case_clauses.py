@@ -10,7 +10,9 @@ import importlib
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from _pytest.mark.structures import ParameterSet
 from dualdnn.conformance.corpus import collecting as corpus
 from dualdnn.conformance.refusals import collecting as refusals
 from dualdnn.conformance.suite.files import case_files
@@ -28,12 +30,18 @@ def shown() -> dict[str, list[str]]:
         module = makers[path.suffix](path)
         for name, case in vars(module).items():
             if name.startswith("test_") and case.__module__ == module.__name__:
-                marks = getattr(case, "pytestmark", [])
-                clauses = {clause for mark in marks if mark.name == "shows" for clause in mark.args}
+                clauses = {clause for mark in marks_of(case) if mark.name == "shows" for clause in mark.args}
                 clauses |= getattr(case, "cited", frozenset())
                 assert f"{path.stem}/{name}" not in found, "two cases have one id"
                 found[f"{path.stem}/{name}"] = sorted(clauses)
     return dict(sorted(found.items()))
+
+
+def marks_of(case: Any) -> list[Any]:
+    """Return the marks of a case and of its parameters."""
+    marks = list(getattr(case, "pytestmark", []))
+    rows = (row for mark in marks if mark.name == "parametrize" for row in mark.args[1])
+    return [*marks, *(mark for row in rows for mark in (row.marks if isinstance(row, ParameterSet) else ()))]
 
 
 def imported(path: Path) -> ModuleType:

@@ -38,8 +38,9 @@ def test_lines_of_one_id_are_one_case(file, monkeypatch):
         line("test_scale[a]", SCALE.format(2.0, "FLOAT"), seed=3, offsets={"y": 4}),
         line("test_scale[b]", SCALE.format(1.0, "HALF")),
     ))  # fmt: skip
-    marks = {mark.name: mark.args for mark in module.test_scale.pytestmark}
-    assert marks == {"shows": ("cudnnScaleTensor/c01",), "parametrize": ("pin", ["a", "b"])}
+    (parametrized,) = module.test_scale.pytestmark
+    shown = {row.values: [mark.args for mark in row.marks] for row in parametrized.args[1]}
+    assert shown == {("a",): [("cudnnScaleTensor/c01",)], ("b",): []}
     module.test_scale(lambda *steps, **how: ran.append((steps, how)), SimpleNamespace(), "a")
     assert [(step.operation.alpha, step.inputs, how["seed"], how["offsets"]) for (step,), how in ran] == [
         (0.5, "wide", 0, {}),

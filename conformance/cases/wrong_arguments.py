@@ -20,6 +20,7 @@ from dualdnn.api.miopen.enumerations import ENUMERATIONS as MIOPEN_ENUMERATIONS
 from dualdnn.api.miopen.objects import DESCRIPTORS as MIOPEN_DESCRIPTORS
 from dualdnn.api.miopen.status import BAD_PARM
 from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED
+from dualdnn.conformance.marks import shows
 
 pytestmark = pytest.mark.ours
 TABLE: dict[str, dict[str, str]] = json.loads(
@@ -107,6 +108,16 @@ def listed(function: Function) -> dict[str, str]:
     return TABLE.get(function.name, {})
 
 
+# Sentences that demand an initialised descriptor of a parameter, whose refusal cites another clause.
+INITIALISED = (
+    "cudnnBatchNormalizationForwardInference/c15", "cudnnRNNBackwardData/c27", "cudnnRNNBackwardDataEx/c25",
+    "cudnnRNNBackwardWeights/c21", "cudnnRNNBackwardWeightsEx/c14", "cudnnRNNForwardTraining/c26",
+    "cudnnRNNForwardTrainingEx/c23", "cudnnFindRNNForwardTrainingAlgorithmEx/c22",
+    "cudnnFindRNNBackwardDataAlgorithmEx/c25", "cudnnRNNForwardInference/c24", "cudnnRNNForwardInferenceEx/c22",
+)  # fmt: skip
+
+
+@shows(*INITIALISED)
 @pytest.mark.parametrize("name", TABLE)
 def test_of_each_function(cudnn, handle, refuses, name):
     function = functions()[name]

@@ -53,13 +53,21 @@ def _test(pins: dict[str, list[Pinned]]) -> Any:
         for one in pins[pin]:
             run_entry(one.entry, chain, None if one.workspace == GIVEN else caller)
 
-    every = [one for several in pins.values() for one in several]
-    test.__doc__ = every[0].why
-    if list(pins) != [""]:
-        test = pytest.mark.parametrize("pin", list(pins))(test)
-    clauses = dict.fromkeys(clause for one in every for clause in one.clauses)
-    test = pytest.mark.shows(*clauses)(test) if clauses else test
-    return pytest.mark.ours(test) if every[0].ours else test
+    first = next(iter(pins.values()))[0]
+    test.__doc__ = first.why
+    marks = {name: _marks(several) for name, several in pins.items()}
+    if list(pins) == [""]:
+        for mark in marks[""]:
+            test = mark(test)
+    else:
+        test = pytest.mark.parametrize("pin", [pytest.param(name, marks=marks[name]) for name in pins])(test)
+    return pytest.mark.ours(test) if first.ours else test
+
+
+def _marks(lines: list[Pinned]) -> list[pytest.MarkDecorator]:
+    """Return the mark of what the lines of one parameter show; their siblings may show something else."""
+    clauses = dict.fromkeys(clause for one in lines for clause in one.clauses)
+    return [pytest.mark.shows(*clauses)] if clauses else []
 
 
 def run_entry(entry: Entry, chain: Callable[..., Any], caller: Caller | None) -> None:

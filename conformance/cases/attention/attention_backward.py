@@ -309,9 +309,13 @@ def test_large_tiles_of_half(chain, caller, size, projected, queries, keys):
         chain(*steps(ADD, attn=attn, steps=(queries, keys), batches=1, beams=1, lengths=None))
 
 
-@shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14")
+@shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14", f"{BUFFERS}/c13", f"{BUFFERS}/c14")
 def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
+    """The calls work in spaces of the sizes that were asked for, and in none that is a byte smaller."""
     call = Call(cudnn, handle, steps())
+    call.forward()
+    call.data()
+    call.weights()
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
         if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # another library may need none
             size = call.of_data[name] - 1

@@ -132,13 +132,16 @@ def variant_pack(cudnn):
        *(f"cudnnFusedOps{kind}_t/c0{n}" for kind in ("ConstParamPack", "VariantParamPack", "Plan") for n in (1, 2)))  # fmt: skip
 @sequences
 @pytest.mark.parametrize("creator", CREATORS)
-def test_create_and_destroy(cudnn, creator, ops):
-    """Objects of one sequence are independent of each other."""
+def test_create_and_destroy(subject, cudnn, refuses, creator, ops):
+    """Objects of one sequence are independent of each other; one that was destroyed is none."""
     assert [int(member) for member in ENUMERATIONS["cudnnFusedOps_t"]] == list(range(7))
     first, second = getattr(cudnn, creator)(ops), getattr(cudnn, creator)(ops)
     assert first is not second
+    destroy = getattr(cudnn, creator.replace("Create", "Destroy"))
     for made_object in (first, second):
-        getattr(cudnn, creator.replace("Create", "Destroy"))(made_object)
+        destroy(made_object)
+        if subject.survives_stray_pointers:
+            refuses(BAD_PARAM, "cudnnStatus_t/c05", destroy, made_object)
 
 
 @shows("cudnnDestroyFusedOpsPlan/c03")

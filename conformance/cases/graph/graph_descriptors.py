@@ -99,7 +99,7 @@ def builder(cudnn):
        f"{FINALIZE}/c03", f"{FINALIZE}/c05", f"{GET}/c01", f"{GET}/c02", f"{GET}/c04", f"{GET}/c05",
        "cudnnBackendAttributeName_t/c01", "cudnnBackendAttributeName_t/c02", "cudnnBackendAttributeType_t/c01",
        "cudnnBackendAttributeType_t@9.1.1/c01", "cudnnBackendDescriptorType_t/c01",
-       "cudnnBackendKnobType_t/c03", "cudnnGenStatsMode_t/c01", "cudnnPointwiseMode_t/c01",
+       "cudnnBackendKnobType_t/c03", "cudnnGenStatsMode_t/c01",
        *of("TENSOR", "c01", "c02", "c04", "c05", "c07", "c09", "c11", "c13", "c15", "c16", "c18", "c29"),
        *of("CONVOLUTION", "c01", "c03", "c05", "c07", "c09", "c11", "c13", "c15", "c21"),
        *of("KNOB_CHOICE", "c01", "c02", "c04", "c06"),

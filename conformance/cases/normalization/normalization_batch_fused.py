@@ -382,7 +382,7 @@ def test_one_of_two_statistics_of_fused_calls_null(caller, refuses, call, genera
 
 @shows(f"{EX}/c15", f"{BACKWARD_EX}/c15", f"{EX}/c46", f"{NORM}/c40", f"{BACKWARD_EX}/c45", f"{BACKWARD_NORM}/c40", f"{EX}/c52", f"{EX}/c53", f"{NORM}/c45", f"{BACKWARD_EX}/c50",
        f"{BACKWARD_EX}/c51", f"{BACKWARD_NORM}/c44", f"{EX}/c32", f"{EX}/c51", f"{NORM}/c29", f"{NORM}/c44", f"{BACKWARD_EX}/c31",
-       f"{BACKWARD_EX}/c49", f"{BACKWARD_NORM}/c27", f"{BACKWARD_NORM}/c43")  # fmt: skip
+       f"{BACKWARD_EX}/c49", f"{BACKWARD_NORM}/c27", f"{BACKWARD_NORM}/c43", f"{NORM}/c02", f"{BACKWARD_NORM}/c02")  # fmt: skip
 @in_calls
 def test_fused_tensors_that_are_refused(refused, call, generation):
     make = MAKERS[call]

@@ -135,10 +135,19 @@ def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
     assert np.array_equal(*found)
 
 
+def derived(caller, x, mode):
+    """The specification that the library derives from that of x."""
+    descriptor = caller.cudnn.cudnnCreateTensorDescriptor()
+    caller.cudnn.cudnnDeriveBNTensorDescriptor(descriptor, caller.tensor(x), mode)
+    data_type, _, dims, strides = caller.cudnn.cudnnGetTensorNdDescriptor(descriptor, len(x.dims))
+    return TensorSpec(data_type, dims, strides)
+
+
 @shows(f"{FORWARD}/c18", "cudnnBatchNormalizationForwardInference/c13", "cudnnDeriveBNTensorDescriptor/c02")
 @in_modes
-def test_running_statistics_serve_inference(chain, mode):
+def test_running_statistics_serve_inference(chain, caller, mode):
     x, first = TensorSpec.packed(FLOAT, DIMS), forward(mode=mode, factor=0.5)
+    assert derived(caller, x, mode) == first.scaleBias
     inference = BatchNormalizationForwardInference(mode, 1.0, 0.0, x, x, first.scaleBias, first.scaleBias, EPSILON)
     positive = {"runningVariance": "positive"}
     names = {"mean": "runningMean", "variance": "runningVariance", "y": "y of inference"}
@@ -148,11 +157,13 @@ def test_running_statistics_serve_inference(chain, mode):
 # --- backward ---
 
 
-@shows(f"{BACKWARD}/c14", f"{BACKWARD}/c15", f"{FORWARD}/c23", f"{FORWARD}/c21", f"{BACKWARD}/c03", f"{FORWARD}/c03")
+@shows(f"{BACKWARD}/c14", f"{BACKWARD}/c15", f"{FORWARD}/c23", f"{FORWARD}/c21", f"{BACKWARD}/c03", f"{FORWARD}/c03",
+       "cudnnDeriveBNTensorDescriptor/c03")  # fmt: skip
 @in_modes
-def test_saved_statistics_serve_backward(chain, mode):
+def test_saved_statistics_serve_backward(chain, caller, mode):
     for data_type in (FLOAT, HALF):
         x = TensorSpec.packed(data_type, DIMS)
+        assert derived(caller, x, mode) == backward(x, mode=mode).scaleBias
         chain(
             forward(x, mode=mode), backward(x, mode=mode), Step(backward(x, mode=mode, saved=False), {"dx": "dx again"})
         )

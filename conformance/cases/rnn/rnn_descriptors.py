@@ -199,7 +199,8 @@ def test_clip_before_version_8(cudnn, handle, fresh, refuses):
         assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == values == tuple(cudnn.cudnnRNNGetClip_v8(fresh))
     set_clip = cudnn.cudnnRNNSetClip
     refuses(BAD_PARAM, "cudnnRNNSetClip/c10", set_clip, handle, fresh, MINMAX, PROPAGATE, 1.0, 0.5)
-    refuses(BAD_PARAM, "cudnnRNNSetClip/c11", set_clip, handle, fresh, MINMAX, PROPAGATE, math.nan, 0.5)
+    for bounds in ((math.nan, 2.5), (-1.5, math.nan)):
+        refuses(BAD_PARAM, "cudnnRNNSetClip/c11", set_clip, handle, fresh, MINMAX, PROPAGATE, *bounds)
     refuses(BAD_PARAM, "cudnnRNNGetClip/c07", cudnn.cudnnRNNGetClip, handle, None)
     refuses(BAD_PARAM, "cudnnRNNGetClip/c07", cudnn.cudnnRNNGetClip, None, fresh)
     assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == values
