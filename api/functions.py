@@ -433,13 +433,15 @@ class _Computing:
         return prepared
 
     def _countable(self, operation: Operation) -> None:
-        """Refuse tensors whose scalars exceed 32-bit indexing, which vector types and filters can reach."""
+        """Refuse what exceeds 32-bit indexing: scalars of vector types and filters, counts between the operands."""
+        counts: list[tuple[int, Sequence[Any]]] = [(count, (name,)) for name, count in operation.counts.items()]
         for name in operation.operands:
             spec = None if name in operation.raw else operation.tensor(name)
-            if spec is not None and spec.span * spec.vector_length >= SCALARS:
-                text = (
-                    f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
-                )
+            if spec is not None:
+                counts.append((spec.span * spec.vector_length, (name, spec)))
+        for count, what in counts:
+            if count >= SCALARS:
+                text = f"{' '.join(map(str, what))} spans {count} scalars, fewer than {SCALARS} are supported"
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _position(self, operation: Operation, name: str, parameter: str, held: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Descriptors of recurrent networks, attention and CTC with the largest numbers that 32 bits count: sizes are whole, or refused with a clause.
+"""Recurrent networks, attention and CTC with the largest numbers that 32 bits count: sizes are whole, or refused with a clause.
 
 Their tensors are packed, so that sizes alone depend on these numbers: what is served without its memory is the host's arithmetic.
 """
@@ -6,12 +6,17 @@ Their tensors are packed, so that sizes alone depend on these numbers: what is s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import pytest
 from dualdnn.api import cudnn as c
 from dualdnn.api.status import CudnnError
+from dualdnn.conformance.calls import Caller, sized
+from dualdnn.conformance.cases.attention import attention_forward
+from dualdnn.conformance.cases.rnn import rnn_forward
+from dualdnn.conformance.trial import Step, attempt_chain
 
 LARGE = (2**31 - 1, 2**30, 46341, 2**16 + 1)
 ADDRESSES = 2**63  # bytes, which no space has
@@ -104,3 +109,69 @@ def test_ctc(handle):
                 found = asked(c.cudnnGetCTCLossWorkspaceSize_v8, handle, algorithm, loss, probabilities, probabilities)
                 served += found is not REFUSED
     assert served
+
+
+MOST = 2**31 - 1
+
+
+def ran(handle: Any, *operations: Any) -> None:
+    caller = Caller(c, handle)
+    trial = attempt_chain(caller, [Step(sized(caller, operation)) for operation in operations])
+    assert trial.passed, trial.explanation()
+
+
+@pytest.mark.parametrize("current", [None, 0, 3])
+def test_windows_of_the_largest_and_smallest_numbers(handle, current):
+    """A window holds the existing keys between its ends, whatever their difference is."""
+    low, high = (-MOST - 1, MOST, -1, 2), (MOST, MOST, 0, -MOST - 1)
+    ran(handle, attention_forward.forward(low=low, high=high, current=current))
+
+
+def test_a_packed_container_is_as_long_as_its_longest_sequence():
+    data = c.cudnnCreateRNNDataDescriptor()
+    call = (c.cudnnSetRNNDataDescriptor, data, FLOAT, 1, MOST, 2, 3, [3, 2], None)
+    assert asked(*call) is REFUSED
+
+
+# Each operand has fewer than 2^31 scalars; what lies between them in the workspace has as many.
+BETWEEN = {"states": (2**17, 1, 2**13), "vectors": (2**10, 2**20, 1)}  # sequences, steps, hidden size
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_recurrent_networks_keep_between_operands_is_counted(handle, name):
+    """The call is refused before it asks for memory; a quarter of the sequences is served."""
+    batch, steps, hidden = BETWEEN[name]
+    network, data, out, dropout = (
+        c.cudnnCreateRNNDescriptor(), c.cudnnCreateRNNDataDescriptor(), c.cudnnCreateRNNDataDescriptor(), c.cudnnCreateDropoutDescriptor(),
+    )  # fmt: skip
+    c.cudnnSetDropoutDescriptor(dropout, handle, 0.0, None, 0, 0)
+    c.cudnnSetRNNDescriptor_v8(
+        network, STANDARD, LSTM, c.CUDNN_RNN_DOUBLE_BIAS, 0, 0, FLOAT, FLOAT, 0, 1, hidden, hidden, 1, dropout, 0
+    )
+    states, memory = c.cudnnCreateTensorDescriptor(), handle.allocate(64)
+    c.cudnnSetTensorNdDescriptor(states, FLOAT, 3, (1, batch, hidden), (batch * hidden, hidden, 1))
+    for desc, size in ((data, 1), (out, hidden)):
+        c.cudnnSetRNNDataDescriptor(desc, FLOAT, 0, steps, batch, size, [steps] * batch, None)
+    weights = c.cudnnGetRNNWeightSpaceSize(handle, network)
+    space, _ = c.cudnnGetRNNTempSpaceSizes(handle, network, c.CUDNN_FWD_MODE_INFERENCE, data)
+    with pytest.raises(CudnnError, match=f"{name}.* spans {2**31} scalars") as refusal:
+        c.cudnnRNNForward(
+            handle, network, c.CUDNN_FWD_MODE_INFERENCE, memory, data, memory, out, memory, states, None, None, states, None, None,
+            weights, memory, space, memory, 0, None,
+        )  # fmt: skip
+    assert refusal.value.clause == "cudnnSetTensor4dDescriptor/c03"
+    assert (
+        max(rnn_forward.network(LSTM, direction=rnn_forward.ONE_WAY, hidden=hidden).counts(steps, batch // 4).values())
+        < 2**31
+    )
+
+
+@pytest.mark.parametrize("heads, counted", [(2**13, "projected queries"), (2**12, None)])
+def test_what_attention_keeps_between_operands_is_counted(heads, counted):
+    """All heads' projections are counted together, and no projection that is not there."""
+    attn = attention_forward.attention((512, 512, 1, 1), (1, 1, 1), heads, 0, longest=(512, 2), batches=1, beams=1)
+    operation = attention_forward.forward(attn, (512, 2), 1, 1, (512,), (2,))
+    found = [name for name, count in operation.counts.items() if count >= 2**31]
+    assert found == ([f"{counted} of all heads"] if counted else [])
+    plain = replace(attn, q_projected=0, k_projected=0, q_size=512, k_size=512)
+    assert max(replace(operation, attn=plain).counts.values()) < 2**31

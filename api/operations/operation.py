@@ -81,6 +81,11 @@ class Operation:
         spec = getattr(self, operand)
         return spec if isinstance(spec, TensorSpec) else spec.tensor
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return the scalars and vectors beside those of the operands' tensors that kernels count with 32 bits."""
+        return {}
+
     def nbytes(self, operand: str) -> int:
         """Return the bytes of memory that the operand occupies."""
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)

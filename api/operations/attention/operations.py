@@ -8,6 +8,7 @@ padding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -48,6 +49,8 @@ class Attention(Operation):
     """Define what the operations share: weights and spaces follow from the attention descriptor."""
 
     attn: AttnSpec
+    queries: SeqDataSpec
+    keys: SeqDataSpec
     # This maps a length array in device memory to the operand whose sequences it measures.
     lengths_of: ClassVar[dict[str, str]] = {}
 
@@ -56,6 +59,19 @@ class Attention(Operation):
         """Return all weights as one vector, or None if the attention has none."""
         count = weight_count(self.attn)
         return TensorSpec(self.attn.data_type, (count,), (1,)) if count else None
+
+    @cached_property
+    def extents(self) -> Extents:
+        return Extents(self.queries.dims[TIME], sequences(self.queries), self.keys.dims[TIME], sequences(self.keys))
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._counts(self.attn.q_projected, max(self.attn.k_projected, self.attn.v_projected))
+
+    def _counts(self, query_size: int, key_size: int) -> Mapping[str, int]:
+        vectors = {"queries": self.extents.q_vectors * query_size, "keys": self.extents.k_vectors * key_size}
+        of_heads = {f"projected {name} of all heads": self.attn.heads * count for name, count in vectors.items()}
+        return {**of_heads, "results of all heads": self.attn.heads * self.attn.value_size * self.extents.q_vectors}
 
     @cached_property
     def workspace_bytes(self) -> int:
@@ -68,8 +84,6 @@ class Attention(Operation):
 class _Forward(Attention):
     lo_win_idx: tuple[int, ...]
     hi_win_idx: tuple[int, ...]
-    queries: SeqDataSpec
-    keys: SeqDataSpec
 
     lengths_of: ClassVar = {"devSeqLengthsQO": "queries", "devSeqLengthsKV": "keys"}
 
@@ -87,10 +101,6 @@ class _Forward(Attention):
         projections."""
         size = self.attn.query_size + self.attn.value_size
         return pairs(self) * self.attn.heads * size + projected(self.attn, self.extents, len(self.lo_win_idx))
-
-    @cached_property
-    def extents(self) -> Extents:
-        return Extents(self.queries.dims[TIME], sequences(self.queries), self.keys.dims[TIME], sequences(self.keys))
 
 
 @record
@@ -155,16 +165,14 @@ class MultiHeadAttnStep(_Forward):
 class _Gradient(Attention):
     """Define what the gradients share: an earlier training call filled the reserve space."""
 
-    queries: SeqDataSpec
-    keys: SeqDataSpec
-
     @cached_property
     def reserve_bytes(self) -> int:
         return space_bytes(self.attn)[2]
 
-    @cached_property
-    def extents(self) -> Extents:
-        return Extents(self.queries.dims[TIME], sequences(self.queries), self.keys.dims[TIME], sequences(self.keys))
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return the counts of all heads' gradients, which exist without a projection, too."""
+        return self._counts(self.attn.query_size, max(self.attn.key_size, self.attn.value_size))
 
 
 @record

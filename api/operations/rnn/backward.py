@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ..operation import Operation
@@ -39,6 +40,10 @@ class RNNBackwardData(Operation):
     optional = ("hx", "dhy", "cx", "dcy", "dhx", "dcx")
     raw = {"workSpace": "workspace", "reserveSpace": "reserve"}  # noqa: RUF012 (a class constant)
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self.network.counts(self.y.max_length, self.y.batch)
+
 
 @record
 class RNNBackwardWeights(Operation):
@@ -58,3 +63,7 @@ class RNNBackwardWeights(Operation):
     outputs = ("dweightSpace",)
     optional = ("hx",)
     raw = {"workSpace": "workspace", "reserveSpace": "reserve"}  # noqa: RUF012 (a class constant)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self.network.counts(self.y.max_length, self.y.batch)

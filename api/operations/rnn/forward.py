@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ..dropout import STATES
@@ -50,3 +51,7 @@ class RNNForward(Operation):
 
     def has(self, operand: str) -> bool:
         return super().has(operand) and (operand != "states" or self.draws)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self.network.counts(self.x.max_length, self.x.batch)

@@ -24,6 +24,7 @@ RELU, TANH, LSTM, GRU = cudnnRNNMode_t
 NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS = cudnnRNNBiasMode_t
 STANDARD, PERSIST_STATIC, PERSIST_DYNAMIC = cudnnRNNAlgo_t
 GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
+BLOCK = 1024  # threads, the most that a block of a grid has
 PROJECTION = 8  # linLayerID of the projection matrix of an LSTM (7.2.31)
 
 
@@ -94,6 +95,14 @@ class RNNSpec:
     @property
     def directions(self) -> int:
         return 2 if self.direction == cudnnDirectionMode_t.CUDNN_BIDIRECTIONAL else 1
+
+    def counts(self, steps: int, batch: int) -> dict[str, int]:
+        """Return what kernels count with 32 bits for so many steps and sequences; a grid counts up to a block more."""
+        numbers = {
+            "a step's states of outputs and cells": batch * (self.projected + self.hidden),
+            "vectors of inputs and of both directions' states": (1 + self.directions) * steps * batch,
+        }
+        return {name: -(-number // BLOCK) * BLOCK for name, number in numbers.items()}
 
     @property
     def pseudo_layers(self) -> int:
