@@ -17,7 +17,7 @@ from dualdnn.conformance.subjects import open_subject
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ALL = tuple(PROFILES.values())
-OF_KERNELS = {"rnn": "rnn"}  # domains that draw every kernel of a room soon
+OF_KERNELS = {"rnn": "rnn", "attention": "attention", "ctc": "ctc"}  # domains that draw every kernel of a room soon
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
     "convolution": (

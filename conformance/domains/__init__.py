@@ -15,7 +15,9 @@ from dualdnn.api.operations import Operation
 
 from . import (
     activation,
+    attention,
     convolution,
+    ctc,
     dropout,
     normalization,
     pooling,
@@ -63,6 +65,8 @@ DOMAINS = {
             dropout,
             spatial_transformer,
             rnn,
+            attention,
+            ctc,
         ),
     )
 }

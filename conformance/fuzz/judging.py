@@ -163,5 +163,5 @@ def layout_of(spec: TensorSpec) -> str:
         return "vectors"
     if not spec.is_packed:
         return "gaps"
-    last = spec.strides[1] == 1 and spec.dims[1] > 1 and spec.rank > 2
+    last = spec.rank > 2 and spec.strides[1] == 1 and spec.dims[1] > 1
     return "channels last" if last else "rows" if spec.spatially_packed else "other order"

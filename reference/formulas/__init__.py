@@ -11,23 +11,22 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import Operation
 
-from . import attention, normalization, pointwise, recurrent, spatial, sums, windows
+from . import attention, ctc, normalization, pointwise, recurrent, spatial, sums, windows
 from .elements import Elements, Found, Index, Memory, Pages, Untold
 
 MOST_READS = 1 << 16  # elements of the inputs that one element of an output may need
 FORMULAS: dict[type[Operation], Any] = {
     kind: formula
-    for module in (attention, normalization, pointwise, recurrent, spatial, sums, windows)
+    for module in (attention, ctc, normalization, pointwise, recurrent, spatial, sums, windows)
     for kind, formula in module.FORMULAS.items()
 }
 # An element of these needs most of the call's inputs, and no rounding bound follows from their formulas.
-WHOLE = {kind for module in (attention, recurrent) for kind in module.FORMULAS}
+WHOLE = {kind for module in (attention, ctc, recurrent) for kind in module.FORMULAS}
 _SEQUENCE = (
     "a sequence of operations that have formulas, of which cases compare the reference with the steps made one by one"
 )
 # These operations have no formula; the text names what checks the reference instead.
 MISSING = {
-    **dict.fromkeys(("CTCLoss", "CTCLoss_v8"), "a sum over all alignments, which the oracles of tests/ enumerate"),
     **dict.fromkeys(
         (
             "BnFinalizeStatisticsTraining",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnWgradMode_t
-from dualdnn.api.operations import MultiHeadAttnBackwardData, MultiHeadAttnBackwardWeights, MultiHeadAttnForward
+from dualdnn.api.operations import MultiHeadAttnForward
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls.descriptors import made
@@ -30,6 +30,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
     vectors_in,
     with_projections,
 )
+from dualdnn.conformance.domains.attention import backward_data, backward_weights
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step, prepare
@@ -41,20 +42,6 @@ ADD, SET = cudnnWgradMode_t
 
 def plain(**others: Any) -> Any:
     return attention(mode=others.pop("mode", 0), **others)
-
-
-def backward_data(training: MultiHeadAttnForward) -> MultiHeadAttnBackwardData:
-    """The gradients of the data of a training call."""
-    t = training
-    return MultiHeadAttnBackwardData(
-        t.attn, t.lo_win_idx, t.hi_win_idx, t.out, t.queries, t.keys, t.values
-    )  # fmt: skip
-
-
-def backward_weights(training: MultiHeadAttnForward, mode: cudnnWgradMode_t = SET) -> MultiHeadAttnBackwardWeights:
-    """The gradients of the weights of a training call."""
-    t = training
-    return MultiHeadAttnBackwardWeights(t.attn, mode, t.queries, t.keys, t.values, t.out)
 
 
 def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
