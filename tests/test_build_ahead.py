@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -152,3 +155,19 @@ def test_what_a_bench_times_is_built_before(device, monkeypatch):
     monkeypatch.setattr(build_ahead, "compile_all", lambda modules, *_: built.extend(modules))
     build_ahead.build_timed(rows("CTC loss"), device)
     assert built and all(source.startswith("ctc/") for source, _ in built)
+
+
+def test_every_definition_that_makes_variants_has_its_reason(listed):
+    """docs/performance/variants.md names it; data types and constants of one value need no reason."""
+    page = (Path(__file__).parent.parent / "docs/performance/variants.md").read_text()
+    values = defaultdict(set)
+    for source, definitions in listed.wanted:
+        for name, value in definitions:
+            values[source, name].add(value)
+    several = (
+        {name for (_, name), found in values.items() if len(found) > 1}
+        - build_ahead.TYPE_DEFINITIONS
+        - {build_ahead.ONE_KERNEL}
+    )
+    ranges = {f"{letter}{axis}" for letter in "KSP" for axis in range(3)}
+    assert several - ranges <= set(re.findall(r"`([A-Z]\w+)`", page))

@@ -186,13 +186,13 @@ class Division:
         """Return the definitions of a kernel."""
         sizes = {name.upper(): getattr(self, name) for name in ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs")}
         sizes |= {"PARTS": self.parts, "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1}
-        sizes |= {"READ_DELAY": self.read_delay(problem), "LOAD_BYTES": load_bytes(problem)}
+        sizes["LOAD_BYTES"] = load_bytes(problem)
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 
-    @property
-    def fields(self) -> list[tuple[str, Any]]:
+    def fields(self, problem: RNNProblem) -> list[tuple[str, Any]]:
         """Return the fields of a kernel's arguments."""
-        return [(name, c_int(getattr(self, name))) for name in ("layers", "slices", "groups", "pairs", "skew")]
+        found = [(name, c_int(getattr(self, name))) for name in ("layers", "slices", "groups", "pairs", "skew")]
+        return [*found, ("read_delay", c_int(self.read_delay(problem)))]
 
 
 class PersistentSolver(Solver[RNNProblem]):
@@ -295,5 +295,5 @@ def launch(
         ("dropout", stacked([dropout.described(problem, layer) for layer in layers], count)),
         ("shape", problem.shape(filled)),
     )
-    arguments = structure(*pointers(len(operands)), *fields, *described, *made.fields)
+    arguments = structure(*pointers(len(operands)), *fields, *described, *made.fields(problem))
     return Launch(function, arguments, operands, *shape, cooperative=True)

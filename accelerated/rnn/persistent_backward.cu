@@ -24,7 +24,7 @@ struct Arguments {
   Dropout dropout[MOST_LAYERS];
   Shape shape;
   int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
-  int skew;                           // waves from a layer to the next
+  int skew, read_delay;               // waves from a layer to the next; clocks before vectors are read
 };
 
 constexpr int UNITS = OWN_ROWS;
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Rows<REGISTER_PAIRS> rows;
   Rows<0> input_rows(max(a.pairs - REGISTER_PAIRS, 0));
   Sums sums;
-  ReadDelay delay;
+  ReadDelay delay{static_cast<unsigned>(a.read_delay)};
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, offset_of(a, items, offsets, item), items, item, part, true, true);

@@ -22,7 +22,7 @@ struct Arguments {
   Dropout dropout[MOST_LAYERS];
   Shape shape;
   int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
-  int skew;                           // waves from a layer to the next
+  int skew, read_delay;               // waves from a layer to the next; clocks before vectors are read
 };
 
 // Rows of a unit in the block's matrix: one for each gate, and of a GRU whose inputs are multiplied here one more, as
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Rows<0> input_rows(max(a.pairs - REGISTER_PAIRS, 0));
   CellBias bias[CELLS_PER_THREAD];
   Sums sums;
-  ReadDelay delay;
+  ReadDelay delay{static_cast<unsigned>(a.read_delay)};
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, items, item, part, true);

@@ -92,19 +92,19 @@ template <int UNITS, bool AGAINST> struct CellsOf {
 };
 
 // Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
-// and delays with that traffic those who write.
+// and delays with that traffic those who write. A reader waits this many clocks after begin(); 0: not at all.
 struct ReadDelay {
-  unsigned begun = 0;
+  unsigned clocks, begun = 0;
 
   __device__ __forceinline__ void begin() {
 #ifndef EMULATED_CUDA
-    if constexpr (READ_DELAY > 0) begun = static_cast<unsigned>(clock());
+    if (clocks) begun = static_cast<unsigned>(clock());
 #endif
   }
   __device__ __forceinline__ void wait() const {
 #ifndef EMULATED_CUDA
-    if constexpr (READ_DELAY > 0)
-      while (static_cast<unsigned>(clock()) - begun < READ_DELAY) continue;
+    if (clocks)
+      while (static_cast<unsigned>(clock()) - begun < clocks) continue;
 #endif
   }
 };
