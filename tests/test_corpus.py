@@ -18,7 +18,7 @@ SCALE = f"ScaleTensor(alpha={{}}, y={TENSOR})"
 
 
 def line(name, operation, **more):
-    return json.dumps({"id": name, "why": "It shows a factor.", "operations": [operation], **more})
+    return json.dumps({"id": name, "why": "It shows a factor.", "operations": [operation]} | more)
 
 
 @pytest.fixture
@@ -48,6 +48,14 @@ def test_lines_of_one_id_are_one_case(file, monkeypatch):
     ]
 
 
+def test_steps_of_a_chain_have_memory_and_inputs_of_their_own(file):
+    ran = []
+    each = [{"inputs": "wide"}, {"names": {"y": "z"}, "inputs": {"y": "special"}}]
+    scale = json.loads(line("test_scale", "", operations=[SCALE.format(0.5, "FLOAT")] * 2, each=each))
+    module_of(file(json.dumps(scale))).test_scale(lambda *steps, **how: ran.extend(steps), SimpleNamespace(), "")
+    assert [(step.names, step.inputs) for step in ran] == [({}, "wide"), ({"y": "z"}, {"y": "special"})]
+
+
 def test_what_a_fuzzer_found_has_no_test_of_its_own(file):
     path = file(line("tensor_arithmetic-1", SCALE.format(0.5, "FLOAT"), family="tensor_arithmetic"))
     assert cases(path) == {} and not hasattr(module_of(path), "test_scale")
@@ -59,7 +67,7 @@ def test_every_line_says_why_and_is_there_once(path):
     assert all(len(one["why"].split()) > 2 for one in lines)
     assert len({json.dumps(one) for one in lines}) == len(lines)
     assert path in case_files()
-    known = {"id", "why", "clauses", "ours", "workspace", *corpus.FIELDS}
+    known = {"id", "why", "clauses", "ours", "workspace", "each", *corpus.FIELDS}
     assert [one["id"] for one in lines if not {"id", "why", "operations"} <= one.keys() <= known] == []
 
 

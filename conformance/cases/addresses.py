@@ -3,7 +3,6 @@ that asks for too little alignment accesses packs of 16 bytes at addresses that 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,31 +150,6 @@ def test_one_operand_begins_at_an_element(trial, caller, name):
         if operand not in operation.raw:
             for offset in {element_bytes(operation, operand), HALF_A_PACK}:
                 trial(operation, before=before, offsets={operand: offset})
-
-
-@shows("cudnnStatus_t/c05")
-@pytest.mark.ours
-@pytest.mark.parametrize("name", ["activation", "softmax", "softmax gradient", "tensors", "transposed", "reduced"])
-def test_every_operand_begins_at_an_element(trial, caller, name):
-    """Packs are as far from their multiples in all operands."""
-    operation = sized(caller, OPERATIONS[name])
-    trial(
-        operation,
-        offsets={
-            operand: element_bytes(operation, operand) for operand in operation.operands if operand not in operation.raw
-        },
-    )
-
-
-@pytest.mark.ours
-@pytest.mark.parametrize("name", ["activation", "gradient of average pooling in nchw", "bias gradient", "convolution"])
-def test_factors_of_another_call(trial, caller, name):
-    """Two calls by one plan whose memory is not aligned, each with its own factors."""
-    operation = sized(caller, OPERATIONS[name])
-    output = next(iter(operation.outputs))
-    for alpha, beta in ((1.5, -0.5), (-0.75, 0.25)):
-        call = replace(operation, alpha=alpha, beta=beta)
-        trial(call, offsets={output: element_bytes(operation, output)})
 
 
 IN_SEVERAL_STEPS: dict[str, Operation] = {

@@ -6,6 +6,7 @@ id          test_name[parameter] of the case that runs it, with all lines of thi
 why         what it shows, in a sentence
 clauses     the clauses that the case shows
 ours        true where only our own backends have the call
+each        one entry for each operation of a chain whose steps differ: ``names``, operand -> its memory in the chain, and ``inputs``
 workspace   "given" where the operations keep their own workspace, instead of getting what the subject asks for
 
 The other fields are those of ``dualdnn fuzz --again``; one without a family has no operands whose numbers depend on each other.
@@ -14,12 +15,16 @@ The other fields are those of ``dualdnn fuzz --again``; one without a family has
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dualdnn.api.operations import Operation
+
 from ..fuzz.entries import FIELDS, Entry, entry_of
+from ..trial import Step
 
 FOLDER = Path(__file__).parent
 OF_CASES = "test_"  # what the ids of cases begin with
@@ -39,6 +44,13 @@ class Pinned:
     def entry(self) -> Entry:
         """Return what is called."""
         return entry_of(_without_reason(self.line), frozenset({"operations"}))
+
+    def steps(self, operations: Sequence[Operation]) -> list[Step]:
+        """Return the calls of these operations, which are those of the line with their workspaces."""
+        drawn = self.entry.drawn
+        each = self.line.get("each", [{"names": dict(drawn.aliases), "inputs": drawn.inputs}] * len(operations))
+        pairs = zip(operations, each, strict=True)
+        return [Step(operation, one.get("names", {}), one.get("inputs", "normal")) for operation, one in pairs]
 
 
 def pinned() -> dict[str, Entry]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from dualdnn.api.operations import Operation
 
 from ..calls import Caller, sized
 from ..fuzz.entries import Entry
@@ -21,7 +22,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
     """Collect a file of pinned operations as if it were a module of cases."""
     if file_path.suffix != ".jsonl" or file_path.parent != FOLDER:
         return None
-    module: pytest.Module = Pins.from_parent(parent, path=file_path)
+    module: pytest.Module = Pins.from_parent(parent, path=file_path, nodeid=f"{FOLDER.name}/{file_path.name}")
     return module
 
 
@@ -51,7 +52,7 @@ def module_of(path: Path) -> ModuleType:
 def _test(pins: dict[str, list[Pinned]]) -> Any:
     def test(chain: Any, caller: Any, pin: str) -> None:
         for one in pins[pin]:
-            run_entry(one.entry, chain, None if one.workspace == GIVEN else caller)
+            run_entry(one.entry, chain, None if one.workspace == GIVEN else caller, one.steps)
 
     first = next(iter(pins.values()))[0]
     test.__doc__ = first.why
@@ -70,9 +71,15 @@ def _marks(lines: list[Pinned]) -> list[pytest.MarkDecorator]:
     return [pytest.mark.shows(*clauses)] if clauses else []
 
 
-def run_entry(entry: Entry, chain: Callable[..., Any], caller: Caller | None) -> None:
-    """Run what an entry says by the fixture ``chain``. caller: asks for the workspaces, None where the operations say them."""
+def run_entry(
+    entry: Entry,
+    chain: Callable[..., Any],
+    caller: Caller | None,
+    made: Callable[[Sequence[Operation]], list[Step]] | None = None,
+) -> None:
+    """Run what an entry says by the fixture ``chain``. caller: asks for the workspaces, None where the operations say them. made: the steps of
+    operations, where they differ in more than these."""
     drawn = entry.drawn
     operations = drawn.steps if caller is None else [sized(caller, step) for step in drawn.steps]
-    steps = [Step(operation, dict(drawn.aliases), drawn.inputs) for operation in operations]
+    steps = made(operations) if made else [Step(one, dict(drawn.aliases), drawn.inputs) for one in operations]
     chain(*steps, seed=entry.seed, before=entry.before, offsets=dict(drawn.offsets))

@@ -143,13 +143,6 @@ def called(caller, operation, x, w, y=None):
     return memory["y"].to_host(np.float32, operation.y.dims)
 
 
-@shows(*(f"cudnnSetConvolutionNdDescriptor/c{n:02}" for n in range(5, 9)))
-@pytest.mark.parametrize("mode", list(Mode), ids=by_name)
-def test_volumes(run, mode):
-    run(convolution((2, 3, 5, 6, 4), (4, 3, 2, 3, 2), padding=(1, 0, 2), stride=(1, 2, 1), mode=mode, algo=PRECOMP))
-    run(convolution((2, 3, 5, 6, 4), (4, 3, 2, 3, 2), dilation=(2, 1, 3), mode=mode))
-
-
 # Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
 DEPTHWISE: dict[str, dict[str, Any]] = {
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
@@ -249,14 +242,6 @@ def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
     x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
     with divided_among(caller.handle, 1):
         run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
-
-
-@shows(f"{F}/c02", "cudnnMathType_t/c01")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
-def test_many_results_are_blended_once(run, subject, formats):
-    """Some 3 M of them, for which a GPU takes its largest tiles in float, the last of which are cut off."""
-    images = 32 if subject.has_gpu else 1
-    run(convolution((images, 8, 14, 14), (512, 8, 1, 1), padding=(0, 0), formats=formats, alpha=0.5, beta=-2.0))
 
 
 @shows(f"{F}/c21", "cudnnConvolutionFwdAlgoPerf_t/c07")

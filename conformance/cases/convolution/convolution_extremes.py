@@ -143,24 +143,6 @@ def test_geometries_as_large_as_32_bits_count(run, number):
     run(_supported()[number])
 
 
-# Offset of the first pixel -2**31, of the tap inside the image 2**31.
-OFFSETS: dict[str, Any] = {
-    "padding": (POWERS.padding, 0),
-    "stride": (POWERS.stride, 1),
-    "dilation": (POWERS.dilation, 1),
-}
-
-
-@pytest.mark.ours
-@pytest.mark.parametrize("operation", [
-    convolution((2, 3, 4, 4), (64, 3, 2, 1), **OFFSETS), im2col((2, 3, 4, 4), (64, 3, 2, 1), **OFFSETS),
-    im2col((2, 3, 4, 4), (64, 3, 1, 2), **{name: values[::-1] for name, values in OFFSETS.items()}),
-    data.gradient((2, 3, 4, 4), (64, 3, 2, 1), **OFFSETS), filters.gradient((2, 3, 4, 4), (64, 3, 2, 1), **OFFSETS),
-], ids=("forward", "matrix", "matrix of wide rows", "data gradient", "filter gradient"))  # fmt: skip
-def test_offsets_of_which_32_bits_count_only_the_sum(run, operation):
-    run(operation)
-
-
 FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # 4 columns then have 2**31 positions
 BEYOND = {
     "cudnnConvolutionForward/c58": convolution((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),

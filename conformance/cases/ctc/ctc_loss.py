@@ -151,15 +151,6 @@ def test_gradients_end_with_the_input(judged, mode):
         assert gradients[:times, n].all() and not gradients[times:, n].any()
 
 
-@shows(f"{HOST}/c17", f"{DEVICE}/c19")
-def test_longest_labels(judged):
-    """256 labels, whose probabilities no float holds; more classes than threads."""
-    random = np.random.default_rng(1)
-    labels = random.integers(1, 300, 256 + 3)
-    judged(host((270, 2, 300), labels.tolist(), (256, 3), (270, 90)), inputs="normal")
-    judged(device((270, 2, 7), 256), inputs="normal")
-
-
 @shows(f"{HOST}/c05", f"{HOST}/c10")
 @modes
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -176,14 +167,6 @@ def test_costs_alone(judged, call, mode):
     """Without gradients, which may be NULL; before and after calls with them."""
     for gradients in (False, True, False):
         judged(CALLS[call](mode=mode, gradients=gradients))
-
-
-@shows(f"{HOST}/c04", f"{DEVICE}/c06", "cudnnLossNormalizationMode_t/c02")
-@pytest.mark.parametrize("inputs", ["wide", "ties", "special"])
-def test_activations(judged, inputs):
-    """Large ones, equal ones, some that are no numbers."""
-    judged(host((7, 6, 4), (1, 2, 3, 1, 2, 3), (1,) * 6, (7, 6, 5, 4, 3, 2)), inputs=inputs)
-    judged(device((12, 4, 33), 6), inputs=inputs)
 
 
 @shows(f"{HOST}/c03", f"{DEVICE}/c05")
@@ -438,13 +421,6 @@ def test_other_types(wrong, caller, call):
         wrong(call, NOT_SUPPORTED, "types", gradientsDesc=other)
     longest = 4 if call == DEVICE else None
     wrong(call, NOT_SUPPORTED, "types", ctcLossDesc=caller.descriptor(CTCLossSpec(DOUBLE, SOFTMAX, ZERO, longest)))
-
-
-@shows(f"{HOST}/c02", f"{DEVICE}/c03")
-def test_any_setter_serves_labels_of_the_host(judged):
-    judged(
-        replace(host(), ctc_loss=CTCLossSpec(FLOAT, SOFTMAX, ZERO, 2))
-    )  # the longest label of which is not looked at
 
 
 @pytest.mark.parametrize("missing", [

@@ -158,39 +158,6 @@ def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
     return nodes
 
 
-@shows(*of("OPERATIONGRAPH", "c01", "c05"), *of("TENSOR", "c03"))
-def test_chains(trial):
-    """Twelve operations behind each other with results of three types; some have memory, one is read again later, one is squared."""
-    channels, everything, column = (1, 5, 1, 1), (3, 5, 7, 2), (3, 1, 7, 1)
-    nodes = chain(
-        (Mode.CUDNN_POINTWISE_MUL, FLOAT, channels), (Mode.CUDNN_POINTWISE_ADD, HALF, everything), (Mode.CUDNN_POINTWISE_MUL, BFLOAT16, "same"),
-        (Mode.CUDNN_POINTWISE_TANH_FWD, [HALF], None), (Mode.CUDNN_POINTWISE_MIN, FLOAT, column), (Mode.CUDNN_POINTWISE_RELU_FWD, FLOAT, None),
-        (Mode.CUDNN_POINTWISE_ADD, FLOAT, channels), (Mode.CUDNN_POINTWISE_IDENTITY_FWD, HALF, None), (Mode.CUDNN_POINTWISE_ELU_FWD, FLOAT, None),
-        (Mode.CUDNN_POINTWISE_MAX, [FLOAT], everything), (Mode.CUDNN_POINTWISE_SIGMOID_FWD, FLOAT, None), (Mode.CUDNN_POINTWISE_ADD, FLOAT, column),
-    )  # fmt: skip
-    trial(
-        executed(
-            *nodes, pointwise(Mode.CUDNN_POINTWISE_MUL, nodes[5].y, tensor(200, everything, BFLOAT16), nodes[-1].y)
-        )
-    )
-    trial(
-        executed(
-            *chain(
-                (Mode.CUDNN_POINTWISE_ADD, HALF, (1, 1, 1, 1)),
-                (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 1, 16, 24)),
-                dims=(1, 3, 16, 24),
-                order=None,
-            )
-        )
-    )
-
-
-@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
-def test_chains_with_many_tensors(trial):
-    """Each node has an operand and a result in memory: more of them than the arguments of a kernel have room for."""
-    trial(executed(*chain(*[(Mode.CUDNN_POINTWISE_ADD, [FLOAT], (1, 5, 1, 1))] * 8)))
-
-
 # Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
 LARGE = {
     "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
@@ -208,16 +175,3 @@ def test_large_chains(trial, which):
     """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
     dims, order, steps = LARGE[which]
     trial(executed(*chain(*steps, dims=dims, order=order)))
-
-
-@shows(*of("OPERATIONGRAPH", "c01"), *of("OPERATION_GEN_STATS", "c01"))
-@pytest.mark.parametrize("which", ["channels last", "channels first"])
-def test_statistics_of_large_chains(trial, which):
-    """Of the last result, in several segments, which have gaps; of the one in the middle, too."""
-    dims, order, steps = LARGE[which]
-    nodes = chain(*steps, dims=dims, order=order)
-    channels = (1, dims[1], 1, 1)
-    for i, y in enumerate((nodes[-1].y, nodes[1].y)):
-        outputs = [tensor(300 + 2 * i + j, channels, strides=(9 * dims[1], 3, 3, 3)) for j in range(2)]
-        nodes.append(GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, *outputs))
-    trial(executed(*nodes))

@@ -20,7 +20,6 @@ from dualdnn.api.operations import (
     BatchNormalizationBackwardEx,
     BatchNormalizationForwardTrainingEx,
     NormalizationBackward,
-    NormalizationForwardInference,
     NormalizationForwardTraining,
     TensorSpec,
 )
@@ -78,9 +77,6 @@ def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tupl
     return NORM_MODES[SPATIAL if mode == PERSISTENT else mode], (cudnnNormOps_t(ops), algo)
 
 
-FAST = nhwc(dims=(2, 16, 2, 4))  # with PERSISTENT, what the document's conditions of a fast kernel ask for
-
-
 def forward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNormMode_t = SPATIAL, *, generation: str = "batch",
             y: TensorSpec | None = None, z: TensorSpec | None = None, alpha: float = 1.0, beta: float = 0.0, running: bool = True,
             saved: bool = True, activation: ActivationSpec = RELU, epsilon: float = EPSILON, described: TensorSpec | None = None,
@@ -127,15 +123,6 @@ def test_persistent_algorithm(trial, cudnn, caller):
 # --- with an activation ---
 
 
-@shows(f"{EX}/c11", f"{EX}/c12", f"{NORM}/c14", f"{BACKWARD_EX}/c11", f"{BACKWARD_EX}/c12", f"{BACKWARD_NORM}/c04")
-@pytest.mark.ours
-@both_generations
-def test_workspaces_hold_anything(chain, generation):
-    """What is in a workspace before a call does not matter, and each call has one of its own."""
-    steps = (make(nhwc(), generation=generation, workspace=64) for make in (forward, backward))
-    chain(*(Step(step, {"workspace": f"workspace {number}"}) for number, step in enumerate(steps)))
-
-
 @shows(f"{BACKWARD_EX}/c14", f"{BACKWARD_NORM}/c07")
 @pytest.mark.ours
 @fused
@@ -152,32 +139,6 @@ def test_arguments_of_zero(chain, generation, ops):
     chain(first, backward(ops=ops, generation=generation), before=before)
 
 
-@shows(f"{EX}/c27", f"{EX}/c28", f"{NORM}/c24")
-@both_generations
-def test_cumulative_average_of_fused_calls(chain, generation):
-    """The factors 1, 1 / 2 and 1 / 3 in turn; the old running values do not count then."""
-    first = forward(FAST, ACTIVATED, PERSISTENT, generation=generation)
-    chain(*(Step(replace(first, exponentialAverageFactor=1 / (1 + n)), {"x": f"x{n}"}) for n in range(3)))
-
-
-@shows(f"{NORM}/c03", "cudnnNormalizationForwardInference/c17")
-@both_generations
-def test_running_statistics_of_fused_calls_serve_inference(chain, generation):
-    first = forward(FAST, ACTIVATED, PERSISTENT, generation=generation)
-    s, x = first.scaleBias, first.x
-    inference = NormalizationForwardInference(NORM_MODES[SPATIAL], 1.0, 0.0, x, x, s, s, EPSILON, STANDARD)
-    names = {"mean": "runningMean", "variance": "runningVariance", "y": "y of inference"}
-    chain(Step(first, inputs={"runningVariance": "positive"}), Step(inference, names))
-
-
-@both_generations
-def test_fused_gradients_behind_what_is_added(chain, generation):
-    """An infinity of z decides alone what the activation passes, an infinity of dy too."""
-    x = nhwc(HALF, (2, 64, 2, 2))
-    first, second = forward(x, ADDED, generation=generation), backward(x, ADDED, generation=generation)
-    chain(Step(first, inputs={"z": "infinite"}), Step(second, inputs={"dy": "infinite"}))
-
-
 @pytest.mark.ours
 @fused
 @both_generations
@@ -186,13 +147,6 @@ def test_fused_calls_of_one_channel(chain, generation, ops):
     x = nhwc(HALF, (2, 1, 4, 8))
     first = Step(forward(x, ops, generation=generation), inputs={"bias": "positive"})  # most of y is above 0
     chain(first, backward(x, ops, generation=generation))
-
-
-@pytest.mark.ours
-def test_fused_in_place(chain):
-    for mode in (ACTIVATION, SPATIAL):
-        first, second = forward(mode=mode), backward(mode=mode)
-        chain(Step(first, {"y": "other x", "x": "other x"}), Step(second, {"dx": "dy"}))
 
 
 # --- sizes ---

@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnDivNormMode_t, cudnnNanPropagation_t, cudnnPoolingMode_t
+from dualdnn.api.enumerations import cudnnDivNormMode_t
 from dualdnn.api.operations import (
-    AddTensor,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNSpec,
-    PoolingForward,
-    PoolingSpec,
     TensorSpec,
 )
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step
 
 PRECOMPUTED = cudnnDivNormMode_t.CUDNN_DIVNORM_PRECOMPUTED_MEANS
 DIMS = (2, 3, 7, 9)
@@ -54,32 +50,6 @@ def test_without_means_is_with_zeros(caller):
         found.append(y.to_host(np.float32, spec.count))
     assert np.isfinite(found[0]).all()
     assert np.abs(found[0] - found[1]).max() <= 1e-6
-
-
-@shows("cudnnDivisiveNormalizationForward/c16", "cudnnDivisiveNormalizationBackward/c10")
-def test_temporaries_hold_nothing_that_is_needed(chain):
-    """The forward call of one x, the backward call of another: the same temp and temp2, without a word between them."""
-    other = {name: f"other_{name}" for name in ("x", "means")}
-    chain(forward(), Step(backward(), other), Step(backward(means=False), other))
-
-
-@shows("cudnnDivisiveNormalizationForward/c03", "cudnnDivisiveNormalizationForward/c04")
-def test_local_contrast_normalization(chain):
-    """x - mean(x) by average pooling and cudnnAddTensor, then the division."""
-    x = TensorSpec.packed(FLOAT, DIMS)
-    mean = PoolingSpec(
-        cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING,
-        cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
-        (3, 3),
-        (1, 1),
-        (1, 1),
-    )
-    pooled = PoolingForward(mean, 1.0, 0.0, x, x)
-    chain(
-        Step(pooled, {"y": "mean"}),
-        Step(AddTensor(-1.0, 1.0, x, x), {"A": "mean", "C": "x"}),
-        forward(x, means=False),
-    )
 
 
 # --- what is refused ---

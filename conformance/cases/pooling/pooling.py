@@ -263,12 +263,6 @@ def test_deterministic_maximum(trial, layout):
     assert len(set(runs)) == 1
 
 
-def test_backward_does_not_consult_y(subject, trial):
-    """y is known from x; another y is no pooling of x and changes nothing (docs/errata.md, D188)."""
-    for mode in Mode if subject.cites_clauses else (MAXIMA[0], *AVERAGES):
-        trial(backward(mode, beta=1.0))
-
-
 DIFFERENT = {
     "y-dims": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 5)), "c09"),
     "dy-images": ("dy", TensorSpec.packed(FLOAT, (1, 3, 5, 6)), "c09"),
