@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from dualdnn.conformance import plugin
+from dualdnn.conformance.corpus import collecting as corpus
+from dualdnn.conformance.refusals import collecting as refusals
 from dualdnn.conformance.suite.collector import Collector
 from dualdnn.conformance.suite.items import OPENED
 from dualdnn.conformance.suite.results import crashed
@@ -40,6 +42,17 @@ def session(monkeypatch):
         )
     )
     return collector, shown
+
+
+@pytest.mark.parametrize("collecting, name", [(refusals, "pooling.toml"), (corpus, "pooling.jsonl")])
+def test_a_case_of_a_table_that_ended_a_worker_is_listed_by_its_id(request, monkeypatch, collecting, name):
+    """xdist tells the id of pytest alone, so this names the file, whatever pytest's root is."""
+    monkeypatch.setitem(OPENED, "reference", SimpleNamespace(name="reference"))
+    module = collecting.pytest_collect_file(collecting.FOLDER / name, request.session)
+    assert module.nodeid == f"{collecting.FOLDER.name}/{name}"
+    nodeid = f"{module.nodeid}::test_formula[reference-3]"
+    ended = pytest.TestReport(nodeid, ("", 0, ""), {}, "failed", None, "???")
+    assert crashed(ended, ["reference"], Ended())["id"] == "pooling/test_formula[3]"
 
 
 @pytest.mark.parametrize("passed_before", [False, True])

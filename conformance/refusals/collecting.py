@@ -20,7 +20,7 @@ from . import FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Collect a table as if it were a module of cases."""
     return (
-        Table.from_parent(parent, path=file_path)
+        Table.from_parent(parent, path=file_path, nodeid=f"{FOLDER.name}/{file_path.name}")
         if file_path.suffix == ".toml" and FOLDER in file_path.parents
         else None
     )
