@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -25,7 +26,7 @@ ONE_AND_ZERO = [(2.0, 0.0), (1.0, 0.5)]
 
 
 @pytest.fixture
-def miopen_handle(subject):
+def miopen_handle(subject: Any) -> Iterator[Any]:
     """Yield an MIOpen handle on the subject."""
     made = miopen.miopenCreate(backend=subject.backend, device=subject.device)
     yield made
@@ -34,7 +35,7 @@ def miopen_handle(subject):
 
 
 @pytest.fixture
-def computes(miopen_handle, evidence):
+def computes(miopen_handle: Any, evidence: Any) -> Callable[..., None]:
     """Return a check that the call for an operation agrees with the judge and changes nothing else."""
 
     def check(operation: Any, inputs: str = "normal", aliases: Any = None) -> None:
@@ -47,7 +48,7 @@ def computes(miopen_handle, evidence):
 
 
 @pytest.fixture
-def denied(evidence):
+def denied(evidence: Any) -> Callable[..., None]:
     """Return a check that a call raises this status and clause. ``unchanged`` buffers must keep their bytes."""
 
     def check(status: Any, clause: str, call: Any, *args: Any, unchanged: Any = None) -> None:

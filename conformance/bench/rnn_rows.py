@@ -50,7 +50,7 @@ DEEP_GRID = (
 )  # fmt: skip
 
 
-def network(cell, size, layers, directions, data_type) -> RNNSpec:
+def network(cell: Any, size: int, layers: int, directions: int, data_type: Any) -> RNNSpec:
     """A network with inputs as long as its states."""
     direction = cudnnDirectionMode_t(directions - 1)
     return RNNSpec(STANDARD, cell, DOUBLE_BIAS, direction, cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT, data_type, FLOAT,

@@ -75,16 +75,17 @@ class Layer:
         """Return a pseudo-layer's weights from the weight space."""
         gates, first = network.gates, network.gates
 
-        def stacked(found, count):
+        def stacked(found: Any, count: int) -> Array:
             """Return ``count`` consecutive weights, stacked."""
             values = space[found.offset : found.offset + count * found.rows * found.columns]
-            return values.reshape(count * found.rows, found.columns)
+            rows: Array = values.reshape(count * found.rows, found.columns)
+            return rows
 
-        def matrix(weight_id, count):
+        def matrix(weight_id: int, count: int) -> Matrix | None:
             found = network.matrix(pseudo_layer, weight_id)
             return None if found is None else Matrix(stacked(found, count), exact)
 
-        def bias(weight_id):
+        def bias(weight_id: int) -> Array | None:
             found = network.bias_vector(pseudo_layer, weight_id)
             return None if found is None else stacked(found, gates)[:, 0]
 

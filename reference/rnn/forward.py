@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import RNNForward
@@ -142,7 +143,9 @@ class Network:
         return stacked(outputs)
 
 
-def _state(spec, x, given, pseudo_layer, width, dtype, exact):
+def _state(
+    spec: RNNSpec, x: RNNDataSpec, given: Array | None, pseudo_layer: int, width: int, dtype: Any, exact: Any
+) -> Bounded:
     value = np.zeros((x.batch, width), dtype) if given is None else given[pseudo_layer]
     return Bounded(value, None, exact)
 

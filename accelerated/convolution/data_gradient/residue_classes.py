@@ -193,7 +193,8 @@ class DataGradientProblem(Problem):
         firsts = spatial(tuple(r.first_tap + (r.taps - 1) * r.step * backwards for r in chosen), 0)
         steps = spatial(tuple(-r.step if backwards else r.step for r in chosen), 0)
         first = sum(at * far for at, far in zip(firsts, apart, strict=True))
-        return TapWalk(prod(taps), first, *(step * far for step, far in zip(steps, apart, strict=True)))
+        deep, down, right = (step * far for step, far in zip(steps, apart, strict=True))
+        return TapWalk(prod(taps), first, deep, down, right)
 
     def _in_packs(self, found: ResidueClass) -> ResidueClass:
         """Return the class as its forward convolution is computed where dy's channels fill no packs."""
