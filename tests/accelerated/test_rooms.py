@@ -6,6 +6,7 @@ import ast
 import collections
 import graphlib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     uses: dict[str, set[str]] = collections.defaultdict(set)
     for path in FLOOR.rglob("*"):
