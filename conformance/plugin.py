@@ -16,6 +16,7 @@ import pytest
 from .prove import Faulty, Proving
 from .solvers import PREFERRED, unknown_solvers
 from .subjects import is_recorded
+from .suite.cluster import Cluster
 from .suite.collector import Collector, earlier_results
 from .suite.evidence import clauses_of
 from .suite.items import opened, runs_cases, subject_names
@@ -64,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="i/n: run the cases of the i-th of n parts of the clauses under breaks of these",
     )
+    group.addoption("--scheduler", default="", help="address of a Dask scheduler, whose workers run the cases")
     group.addoption(
         "--proofs", default=None, help="proofs.json of another subject: only its cases run, under its breaks"
     )
@@ -85,7 +87,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--resume"):
             config.option.done = earlier_results(config)
         config.pluginmanager.register(Collector(config), "conformance-collector")
-        if not runs_cases(config):
+        if config.getoption("--scheduler"):
+            config.pluginmanager.register(Cluster(config), "conformance-cluster")
+        elif not runs_cases(config):
             config.pluginmanager.register(Workers(config), "conformance-workers")
     elif FOLDER in config.workerinput:
         own = Path(config.workerinput[FOLDER], config.workerinput["workerid"])

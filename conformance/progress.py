@@ -95,13 +95,14 @@ class Progress:
         self.done = self.failures = 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._expect(len(session.items))
+        self.expect(len(session.items))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
-        self._expect(len(ids))
+        self.expect(len(ids))
 
-    def _expect(self, count: int) -> None:
+    def expect(self, count: int) -> None:
+        """Set the number of cases."""
         self.bar.total = self.bar.total or count
         self.bar.started = self.bar.now()
 

@@ -70,6 +70,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
+        "--scheduler", default="", metavar="ADDRESS",
+        help="the workers of this Dask cluster run the cases, instead of processes here (docs/many_machines.md)",
+    )  # fmt: skip
+    parser.add_argument(
         "--solvers", default=PREFERRED,
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json; or NAME,NAME",
     )  # fmt: skip
@@ -128,6 +132,8 @@ def run(chosen: argparse.Namespace) -> int:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
     if chosen.every < 1:
         raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
+    if chosen.scheduler and (clash := [f"--{name}" for name in ("jobs", "proofs", "record") if getattr(chosen, name)]):
+        raise ValueError(f"--scheduler {chosen.scheduler} and {clash[0]}: the workers of a cluster run the cases")
     if not chosen.case_seconds > 0:
         raise ValueError(f"--case-seconds is {chosen.case_seconds}, a case takes more than 0 seconds")
     if chosen.operation:
@@ -199,7 +205,7 @@ def run(chosen: argparse.Namespace) -> int:
     options += ["--report", str(_destination(wanted, chosen.tier, part))]
     options += ["--resume"] if chosen.resume else []
     workers = ["-n", str(jobs), "--dist", "worksteal", f"--max-worker-restart={sys.maxsize}"]
-    options += workers if jobs > 1 or foreign else []
+    options += [f"--scheduler={chosen.scheduler}"] if chosen.scheduler else workers if jobs > 1 or foreign else []
     options += [f"--case-seconds={chosen.case_seconds}"]
     if jobs > 1:  # Processes share the cores, and threads of NumPy's products would busy-wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -33,7 +33,8 @@ def described(name: str) -> DescribedSubject:
 
 def runs_cases(config: pytest.Config) -> bool:
     """Return whether this process runs cases itself, without workers."""
-    return hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
+    elsewhere = config.getoption("numprocesses", None) or config.getoption("--scheduler")
+    return hasattr(config, "workerinput") or not elsewhere
 
 
 def case_id(item: pytest.Item, subject: str) -> str:
