@@ -79,6 +79,8 @@ class RowLayout:
 class SoftmaxProblem(solver.Problem):
     """Hold a softmax forward call, or its gradient."""
 
+    layout: RowLayout
+
     def __init__(self, operation: Softmax, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
         self.direction = "forward" if isinstance(operation, SoftmaxForward) else "backward"

@@ -90,10 +90,10 @@ def _within_images() -> dict[str, Any]:
                     found[f"forward-{algo.name[22:]}-{layout}-{shape}"] = convolution(
                         ConvolutionForward, algo, layout, shape
                     )
-            for algo in (DATA(0), DATA(1)):
-                if algo != DATA(0) or order == NCHW:
-                    found[f"data-{algo.name[26:]}-{layout}-{shape}"] = convolution(
-                        ConvolutionBackwardData, algo, layout, shape
+            for gradient in (DATA(0), DATA(1)):
+                if gradient != DATA(0) or order == NCHW:
+                    found[f"data-{gradient.name[27:]}-{layout}-{shape}"] = convolution(
+                        ConvolutionBackwardData, gradient, layout, shape
                     )
         if layout == "tf32-nchw":
             continue
@@ -105,18 +105,18 @@ def _within_images() -> dict[str, Any]:
                 found[f"softmax-{mode.name[19:]}-{what}"] = SoftmaxForward(*given, x, x)
                 found[f"softmax-gradient-{mode.name[19:]}-{what}"] = SoftmaxBackward(*given, x, x, x)
         x, y = (TensorSpec.packed(data_type, (2, 24, extent, extent), order) for extent in (8, 4))
-        for mode in (
+        for pools in (
             cudnnPoolingMode_t.CUDNN_POOLING_MAX,
             cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
         ):
-            pooling = PoolingSpec(mode, cudnnNanPropagation_t(0), (3, 3), (1, 1), (2, 2))
-            found[f"pooling-{mode.value}-{layout}"] = PoolingForward(pooling, 1.0, 0.0, x, y)
-            found[f"pooling-gradient-{mode.value}-{layout}"] = PoolingBackward(pooling, 1.0, 0.0, y, y, x, x)
+            pooling = PoolingSpec(pools, cudnnNanPropagation_t(0), (3, 3), (1, 1), (2, 2))
+            found[f"pooling-{pools.value}-{layout}"] = PoolingForward(pooling, 1.0, 0.0, x, y)
+            found[f"pooling-gradient-{pools.value}-{layout}"] = PoolingBackward(pooling, 1.0, 0.0, y, y, x, x)
             everything = replace(pooling, window=(8, 8), padding=(0, 0), stride=(1, 1))
             one = TensorSpec.packed(data_type, (2, 24, 1, 1), order)
-            found[f"pooling-{mode.value}-all-{layout}"] = PoolingForward(everything, 1.0, 0.0, x, one)
-        rectified = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_TANH, cudnnNanPropagation_t(0), 0.0)
-        found[f"activation-{layout}"] = ActivationForward(rectified, 1.0, 0.0, x, x)
+            found[f"pooling-{pools.value}-all-{layout}"] = PoolingForward(everything, 1.0, 0.0, x, one)
+        tangent = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_TANH, cudnnNanPropagation_t(0), 0.0)
+        found[f"activation-{layout}"] = ActivationForward(tangent, 1.0, 0.0, x, x)
         statistics = TensorSpec.packed(FLOAT, (1, 24, 1, 1))
         found[f"normalization-{layout}"] = BatchNormalizationForwardInference(
             SPATIAL, 1.0, 0.0, x, x, statistics, statistics, 1e-5
