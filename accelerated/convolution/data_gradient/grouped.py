@@ -43,7 +43,11 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
             if channels <= FEW_CHANNELS and filters <= FEW_FILTERS:
                 return True
             return MARGIN * self.estimated_seconds(problem) < seconds_otherwise(self, problem)
-        if max(filters, channels) > FEW or self.estimated_seconds(problem) > seconds_otherwise(self, problem):
+        if max(filters, channels) > FEW:
+            return False
+        if prod(c.stride) > 1 and _leaves_tiles_empty(problem):
+            return True
+        if self.estimated_seconds(problem) > seconds_otherwise(self, problem):
             return False
         # Without strides it is one convolution, which has kernels of its own for common windows of one channel.
         one = prod(c.stride) == max(filters, channels) == 1 and Inner(problem.classes[0].forward, problem.device)
@@ -59,6 +63,12 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
         o = problem.operation
         epilogue = fill(EpilogueStruct(), alpha=o.alpha, beta=o.beta)
         return [_product(problem).launch(o, problem.device, epilogue, ("dy", "w", "dx", "dx", "dx"))]
+
+
+def _leaves_tiles_empty(problem: DataGradientProblem) -> bool:
+    """Return whether products of tiles compute some residue class, of which such groups fill a small part."""
+    classes = (found for found in problem.classes if found.meets)
+    return any(Inner(found.forward, problem.device).solver is None for found in classes)
 
 
 def _product(problem: DataGradientProblem) -> GroupedProduct:

@@ -10,25 +10,26 @@
 struct Arguments {
   const ELEMENT* x;
   ELEMENT* packed;
-  long long x_step[4];         // elements from one image, channel, row, column to the next
+  long long x_step[5];         // elements from one image, channel, plane, row, column to the next
   int width, height, padding;  // of x
   int together;                // rows
   int kept;                    // channels of x
   unsigned count;              // columns of all rows
-  FastDivmod columns, rows;    // of rows that lie together; such rows of an image
+  FastDivmod columns, rows;    // of rows that lie together; such rows of a plane
+  FastDivmod planes;           // of an image
 };
 
 extern "C" __global__ void __launch_bounds__(256) convolution_pack_rows(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= a.count) return;
-  unsigned column, row;
-  const unsigned image = a.rows.divide(a.columns.divide(index, column), row);
+  unsigned column, row, plane;
+  const unsigned image = a.planes.divide(a.rows.divide(a.columns.divide(index, column), row), plane);
   row = row * a.together + column % a.together;
   const int at = static_cast<int>(column / a.together) - a.padding;
   const bool inside =
       static_cast<unsigned>(at) < static_cast<unsigned>(a.width) && row < static_cast<unsigned>(a.height);
-  const ELEMENT* from = a.x + image * a.x_step[0] + row * a.x_step[2] + at * a.x_step[3];
+  const ELEMENT* from = a.x + image * a.x_step[0] + plane * a.x_step[2] + row * a.x_step[3] + at * a.x_step[4];
   Pack<ELEMENT, CHANNELS> pack;
 #pragma unroll
   for (int c = 0; c < CHANNELS; c++) pack.item[c] = inside && c < a.kept ? from[c * a.x_step[1]] : store<ELEMENT>(0.0f);

@@ -1,8 +1,10 @@
-"""Images of few channels as rows in which every window lies side by side (convolution/filter_gradient/pack_rows.cu)."""
+"""Images and volumes of few channels as rows in which every window lies side by side
+(convolution/filter_gradient/pack_rows.cu)."""
 
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong, c_uint
+from math import prod
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
@@ -10,6 +12,7 @@ from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
 from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...primitives.tma import ALIGNMENT
+from ..problem import spatial
 
 SOURCE = "convolution/filter_gradient/pack_rows.cu"
 WIDTHS = (4, 8)  # channels of a column in the rows
@@ -37,12 +40,13 @@ class PackedRows(NamedTuple):
         reads; None where there are no such rows, where most of them were zeros, or where channels are enough to be
         read one tap at a time."""
         o, c = operation, operation.convolution
-        taps, step, nbytes = o.dw.dims[3], c.stride[1], o.x.scalar_bytes
-        if c.rank > 2 or c.group_count > 1 or c.dilation[1] > 1:
+        taps, step, nbytes = o.dw.dims[-1], c.stride[-1], o.x.scalar_bytes
+        if c.group_count > 1 or c.dilation[-1] > 1:
             return None
+        down = c.stride[-2]
         fitting = (
             (together, width)
-            for together in ((c.stride[0], 1) if c.dilation[0] == 1 else (1,))
+            for together in ((down, 1) if c.dilation[-2] == 1 and c.rank == 2 else (1,))
             for width in WIDTHS
             if o.x.dims[1] <= width
             and step * width * together * nbytes % ALIGNMENT == 0
@@ -51,36 +55,41 @@ class PackedRows(NamedTuple):
         together, channels = next(fitting, (0, 0))
         if not together:
             return None
-        images, _, height, width = (*o.x.dims[:3], o.dy.dims[3])
+        images, *planes = o.x.dims[0], *o.x.dims[2:-2]
+        height, width = o.x.dims[-2], o.dy.dims[-1]
         columns = (width - 1) * step + taps
         columns += -columns % (ALIGNMENT // nbytes // WIDTHS[0])
-        if columns > MOST_PADDED * (o.x.dims[3] + taps):
+        if columns > MOST_PADDED * (o.x.dims[-1] + taps):
             return None
-        pixel, rows, padding = channels * together, -(-height // together), -(-c.padding[0] // together)
-        early = padding * together - c.padding[0]
-        row = columns * pixel
-        windows = TensorSpec(o.x.data_type, (images, pixel * taps, rows, width), (rows * row, 1, row, step * pixel))
-        taps_of_rows = -(-(early + o.dw.dims[2]) // together)
-        stride = c.stride[0] // together
-        return cls(
-            channels, columns, together, early, taps_of_rows, stride, padding, images * rows * row * nbytes, windows
-        )
+        pixel, rows, padding = channels * together, -(-height // together), -(-c.padding[-2] // together)
+        early = padding * together - c.padding[-2]
+        row, count = columns * pixel, prod(planes)
+        windows = TensorSpec(
+            o.x.data_type, (images, pixel * taps, *planes, rows, width),
+            (count * rows * row, 1, *[rows * row] * len(planes), row, step * pixel),
+        )  # fmt: skip
+        taps_of_rows = -(-(early + o.dw.dims[-2]) // together)
+        size = images * count * rows * row * nbytes
+        return cls(channels, columns, together, early, taps_of_rows, down // together, padding, size, windows)
 
 
 def pack_launch(operation: ConvolutionBackwardFilter, rows: PackedRows, device: Any) -> Launch:
     """Return the launch that writes the rows of ``x`` to ``y``."""
-    o, count = operation, rows.windows.dims[0] * rows.windows.dims[2] * rows.columns * rows.together
+    o, (images, _, *planes, height, _) = operation, rows.windows.dims
+    count = images * prod(planes) * height * rows.columns * rows.together
+    image, channel, *steps = o.x.strides
     arguments = structure(
         *pointers(2),
-        ("x_step", (c_longlong * 4)(*o.x.strides)),
-        ("width", c_int(o.x.dims[3])),
-        ("height", c_int(o.x.dims[2])),
-        ("padding", c_int(o.convolution.padding[1])),
+        ("x_step", (c_longlong * 5)(image, channel, *spatial(tuple(steps), 0))),
+        ("width", c_int(o.x.dims[-1])),
+        ("height", c_int(o.x.dims[-2])),
+        ("padding", c_int(o.convolution.padding[-1])),
         ("together", c_int(rows.together)),
         ("kept", c_int(o.x.dims[1])),
         ("count", c_uint(count)),
         ("columns", FastDivmod.of(rows.columns * rows.together)),
-        ("rows", FastDivmod.of(rows.windows.dims[2])),
+        ("rows", FastDivmod.of(height)),
+        ("planes", FastDivmod.of(prod(planes))),
     )
     definitions = type_definitions(o.x.data_type, o, CHANNELS=str(rows.channels))
     function = device.function(SOURCE, "convolution_pack_rows", definitions)

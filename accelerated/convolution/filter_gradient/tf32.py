@@ -60,13 +60,13 @@ class FilterGradientTf32(FilterGradientTma):
 
 class _Tf32Product(Product):
     """One gradient as a product of one operand as it lies and a copy of the other with pixels innermost: dy, or x where
-    that is smaller and the filter has one tap, which meets every pixel of dy."""
+    that is no larger and the filter has one tap, which meets every pixel of dy."""
 
     @cached_property
     def by_pixels(self) -> str:
         """The operand that is copied with pixels innermost."""
-        smaller = not self.rows and self.channels < self.filters
-        return "x" if smaller and prod(self.taps) == 1 and not any(self.operation.convolution.padding) else "dy"
+        no_larger = not self.rows and self.channels <= self.filters
+        return "x" if no_larger and prod(self.taps) == 1 and not any(self.operation.convolution.padding) else "dy"
 
     @property
     def choices(self) -> tuple[bool, ...]:

@@ -42,7 +42,7 @@ struct Results {
   int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
   int kept;                       // of the channels of a row, in dw
   int filter_step, channel_step, tap_step;  // of dw
-  int packs;  // 1 where every eight columns of a tile, from a multiple on, follow each other
+  int packs;  // 1: channels follow each other in dw, in packs of 16 bytes that begin with multiples of one
 
   __device__ __forceinline__ Target target_of_row(unsigned group, unsigned box, unsigned at) const {
     return target(rows_are_filters, row_boxes, row_channels, group, box, at);
@@ -239,13 +239,18 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
     if (SPLIT_K) add_sums(sums, exchanged);
     const Results& r = a.results;
     const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
-    const bool packs = r.packs && r.beta == 0 && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
+    const bool packs = r.packs && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
       const Target of_rows[2] = {rows[row_of(ORDER, first + b, thread, 0)], rows[row_of(ORDER, first + b, thread, 1)]};
       if constexpr (sizeof(ELEMENT) == 2) {
-        if (packs) {
+        if (packs && r.rows_are_filters && r.beta == 0) {
           store_packs(sums[b], of_rows, columns);
+          continue;
+        }
+      } else if constexpr (ORDER != Order::STAGES) {
+        if (packs && !r.rows_are_filters) {
+          blend_packs(sums[b], rows, columns, first + b);
           continue;
         }
       }
@@ -259,6 +264,45 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
         blend_quad(r, a.dw, make_float4(quad[0], quad[1], quad[2], quad[3]), offsets);
       }
     }
+  }
+
+  // Four lanes, which have four rows that follow each other, exchange their sums of four columns, so that each has
+  // those of one column.
+  template <int COUNT>
+  __device__ __forceinline__ void blend_packs(const float (&sums)[COUNT], const Target* rows, const Target* columns,
+                                              int block) const {
+    const Results& r = a.results;
+    const int thread = threadIdx.x % WARPGROUP, quad = thread % 16 / 4;
+#pragma unroll
+    for (int n = 0; n < COUNT / 4; n += 2) {
+      const Target& column = columns[column_of(ORDER, n + quad / 2, thread) + quad % 2];
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float found[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) found[k] = sums[4 * (n + k / 2) + 2 * i + k % 2];
+        exchange<4>(found, quad);
+        const long long at = r.locate(rows[row_of(ORDER, block, thread - quad * 4, i)], column);
+        if (at < 0) continue;
+        Pack<ELEMENT, 4> pack;
+#pragma unroll
+        for (int k = 0; k < 4; k++) pack.item[k] = blend<float>(r.alpha, found[k], r.beta, a.dw + at + k);
+        *reinterpret_cast<Pack<ELEMENT, 4>*>(a.dw + at) = pack;
+      }
+    }
+  }
+
+  // Transposes four values of each of four lanes that are `STEP` apart; lane: which of them this one is.
+  template <int STEP, class T> static __device__ __forceinline__ void exchange(T (&values)[4], int lane) {
+#pragma unroll
+    for (int far = 1; far <= 2; far *= 2)
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        if (k & far) continue;
+        const T found = __shfl_xor_sync(~0u, lane & far ? values[k] : values[k | far], far * STEP);
+        if (lane & far) values[k] = found;
+        else values[k | far] = found;
+      }
   }
 
   // Four lanes, which have pairs of the same eight columns, exchange those of four such columns, so that each has eight
@@ -279,15 +323,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
           const float* pair = sums + 4 * (n + k) + 2 * i;
           words[k] = store_pair<ELEMENT>(r.alpha * pair[0], r.alpha * pair[1]);
         }
-#pragma unroll
-        for (int far = 1; far <= 2; far *= 2)
-#pragma unroll
-          for (int k = 0; k < 4; k++) {
-            if (k & far) continue;
-            const unsigned found = __shfl_xor_sync(~0u, lane & far ? words[k] : words[k | far], far);
-            if (lane & far) words[k] = found;
-            else words[k | far] = found;
-          }
+        exchange<1>(words, lane);
         const long long at = r.locate(of_rows[i], column);
         if (at >= 0) *reinterpret_cast<uint4*>(a.dw + at) = make_uint4(words[0], words[1], words[2], words[3]);
       }

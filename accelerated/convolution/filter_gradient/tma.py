@@ -27,10 +27,10 @@ from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from ...scalars import fill
-from ...solver import Solver
+from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import AXES, Rates, rounded_up, spatial
+from ..problem import AXES, PACK_BYTES, Rates, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 from .tma_sum import SUM_LANES, sum_launch
@@ -42,10 +42,11 @@ WARPGROUP, CONSUMERS = 128, 2
 ALIGNMENT = 256  # bytes, of the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LANES_SECONDS = 3e-6  # that a sum takes longer where threads share parts
+LANES_SECONDS = 1e-6  # that a sum takes longer where threads share parts
+SLOTS_BANDWIDTH = 5e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
-BLENDED, BLENDED_APART = 12.0, 5.0  # results that it blends in a clock: in packs, or one by one
-PACK = 8  # columns that follow each other in dw
+BLENDED, BLENDED_APART = 6.0, 1.5  # results that it blends in a clock: in packs, or one by one
+SUM_SECONDS = 3e-6  # of the launch that adds sums
 
 Triple = c_int * AXES
 
@@ -136,7 +137,7 @@ class TileKernel:
         return self.stages * (self.row_boxes + self.column_boxes) * self.box * ROW_BYTES + SWIZZLE_BYTES
 
 
-KERNELS = (TileKernel(2, 4, 4, 0.74), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2, 8, 0.42))
+KERNELS = (TileKernel(2, 4, 4, 0.9), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2, 8, 0.46))
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):
@@ -277,8 +278,9 @@ class Product:
         x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
         stride, padding, dilation = c.stride, c.padding, c.dilation
         if self.rows:
-            channels, taps = x.dims[1], (self.rows.taps, 1)
-            stride, padding, dilation = (self.rows.stride, 1), (self.rows.padding, 0), (dilation[0], 1)
+            channels, taps = x.dims[1], (*taps[:-2], self.rows.taps, 1)
+            stride, padding = (*stride[:-2], self.rows.stride, 1), (*padding[:-2], self.rows.padding, 0)
+            dilation = (*dilation[:-1], 1)
         spans = [(tap - 1) * apart for tap, apart in zip(taps, dilation, strict=True)]
         lower = [-before for before in padding]
         upper = [
@@ -340,20 +342,20 @@ class Product:
             # As many blocks as there can be, or several equal parts of all tiles.
             equal = range(2 * tiles, most + 1, tiles)
             possible += [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *equal)]
-        packs = self._follow(rows_are_filters)
-        seconds, shares = min(((self._shared_seconds(each, packs), each) for each in possible), key=itemgetter(0))
+        timed = ((self._shared_seconds(each, rows_are_filters), each) for each in possible)
+        seconds, shares = min(timed, key=itemgetter(0))
         return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
 
     def _follow(self, rows_are_filters: bool) -> bool:
-        """Return whether every eight columns of a tile follow each other in dw, at multiples of a pack."""
-        o = self.operation
+        """Return whether channels follow each other in dw, in packs that the kernel stores."""
+        o, pack = self.operation, PACK_BYTES // self.operation.x.scalar_bytes
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
-        plain = rows_are_filters and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
-        return plain and not any(step % PACK for step in (self.channels, filter_step, tap_step))
+        stored = not rows_are_filters if self.kernel.order != OF_STAGES else o.x.scalar_bytes == 2 and rows_are_filters
+        plain = stored and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
+        return plain and not any(step % pack for step in (self.channels, filter_step, tap_step))
 
-    def _shared_seconds(self, shares: Shares, packs: bool) -> float:
-        """Return about how long blocks take that share tiles so, and the sum of theirs. packs: whether results follow
-        each other."""
+    def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
+        """Return about how long blocks take that share tiles so, and the sum of theirs."""
         kernel = self.kernel
         k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
         stored = kernel.slot * SUM_BYTES / STORED
@@ -363,11 +365,12 @@ class Product:
             tiles = k_blocks / shares.rest + (longer > 0 or k_blocks % shares.rest > 0)
             clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
         if shares.unsplit:
-            blended = kernel.size / (BLENDED if packs else BLENDED_APART) + 2 * stored * kernel.splits_k
+            together = self._follow(rows_are_filters) or (rows_are_filters and self.operation.dw.tensor.strides[1] == 1)
+            blended = kernel.size / (BLENDED if together else BLENDED_APART) + stored * kernel.splits_k
             clocks += -(-shares.unsplit // shares.lone) * (shares.k_blocks * k_block + blended)
         added = 0.0
         if shares.tiles:
-            added = Rates.LAUNCH + 2 * shares.slots * kernel.slot * SUM_BYTES / Rates.BANDWIDTH
+            added = SUM_SECONDS + 2 * shares.slots * kernel.slot * SUM_BYTES / SLOTS_BANDWIDTH
             added += LANES_SECONDS if self._lanes(shares) > 1 else 0.0
         return clocks / Rates.CLOCK + added
 
@@ -381,7 +384,7 @@ class Product:
     @property
     def seconds(self) -> float:
         copied = sum(2 * self._copy_bytes(name) for name in self.copies) / Rates.BANDWIDTH
-        return (1 + len(self.copies)) * Rates.LAUNCH + copied + max(self.read_seconds, self.tiling.seconds)
+        return (1 + len(self.copies)) * LAUNCH_SECONDS + copied + max(self.read_seconds, self.tiling.seconds)
 
     @property
     def read_seconds(self) -> float:
@@ -475,7 +478,7 @@ class Product:
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         inner_taps, taps, channels, together, early = 1, prod(self.taps), o.dw.dims[1], 1, 0
         if packed := self.rows:
-            inner_taps, taps = self.taps[1], packed.taps
+            inner_taps, taps = self.taps[-1], prod(self.taps[:-2]) * packed.taps
             channels, together, early = packed.channels, packed.together, packed.early
         return fill(
             ResultsStruct(), alpha=o.alpha, beta=o.beta,

@@ -111,6 +111,8 @@ def test_small_groups_take_one_launch_whatever_the_stride(backend):
     """Depthwise windows that have kernels of their own are convolutions of dy where the stride is 1."""
     strided = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), stride=(2, 2), groups=8)
     assert kernels(check(backend, strided)) == ["convolution_grouped"]
+    of_eight = on_tensor_cores((2, 64, 10, 7), (64, 8, 3, 3), stride=(2, 2), groups=8)
+    assert backend.plan(of_eight).solver == "convolution.data_gradient_grouped"
     plain = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), groups=8)
     assert any("depthwise" in name for name in kernels(check(backend, plain)))
 

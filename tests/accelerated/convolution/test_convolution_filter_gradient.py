@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from convolution_operations import UNALIGNED, check, kernels
 from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution.filter_gradient import tma
 from dualdnn.accelerated.convolution.filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
 from dualdnn.accelerated.convolution.filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from dualdnn.accelerated.convolution.filter_gradient.tma import (
@@ -16,7 +17,6 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
     Shares,
 )
 from dualdnn.accelerated.convolution.filter_gradient.tma_sum import SUM
-from dualdnn.accelerated.convolution.problem import Rates
 from dualdnn.accelerated.solver import ROOMS, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
@@ -55,6 +55,10 @@ GRADIENTS = {
     ),
     "few channels, stride 1": half(
         (2, 5, 9, 8), (20, 5, 3, 4), "PSEUDO_BFLOAT16", formats=NCHW, mode=Mode.CUDNN_CONVOLUTION
+    ),
+    "few channels, volumes": half((2, 3, 4, 6, 9), (24, 3, 2, 3, 5), padding=(1, 2, 1), stride=(1, 2, 2), beta=0.5),
+    "few channels, dilated volumes": half(
+        (1, 5, 5, 7, 8), (20, 5, 2, 3, 3), formats=NCHW, dilation=(2, 2, 1), mode=Mode.CUDNN_CONVOLUTION
     ),
     "planes of dy": half((1, 24, 9, 9), (40, 24, 3, 3), formats=(NHWC, NHWC, NCHW)),
     "volumes": half(
@@ -107,8 +111,8 @@ def test_tiles_of_one_block_are_blended_from_its_registers(seven_multiprocessors
 def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solver):
     """Two blocks have one or two of three or five tiles each alone, and share the last one, where a launch costs nothing."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", 2)
-    monkeypatch.setattr(Rates, "LAUNCH", 0.0)
-    monkeypatch.setattr(Rates, "BANDWIDTH", 1e15)
+    monkeypatch.setattr(tma, "SUM_SECONDS", 0.0)
+    monkeypatch.setattr(tma, "SLOTS_BANDWIDTH", 1e15)
     operation = half((5, 64, 14, 11), (264, 64, 1, 1), padding=(0, 0), beta=0.5)
     made = divided(solver, alone=True, rows_are_filters=(True,))
     problem = ROOMS[ConvolutionBackwardFilter].problem(operation, seven_multiprocessors.device)
@@ -136,6 +140,7 @@ OF_FLOATS = {
     "taps": half((2, 36, 9, 8), (48, 36, 3, 3), "FLOAT", mode=Mode.CUDNN_CONVOLUTION),
     "geometry": half((3, 12, 13, 11), (72, 12, 2, 3), "FLOAT", padding=(3, 2), stride=(3, 2), dilation=(2, 3), beta=-2.0),
     "groups": half((2, 24, 7, 9), (144, 12, 3, 2), "FLOAT", groups=2, stride=(1, 2)),
+    "packs of rows": half((2, 20, 6, 7), (48, 20, 2, 3), "FLOAT", alpha=-1.5),
     "few channels": half((2, 3, 11, 14), (40, 3, 7, 7), "FLOAT", padding=(3, 3), stride=(2, 2), mode=Mode.CUDNN_CONVOLUTION),
     "few channels, rows that lie together": half((2, 3, 11, 9), (20, 3, 4, 3), "FLOAT", padding=(1, 1), stride=(2, 1)),
     "planes": half((2, 10, 7, 9), (30, 10, 3, 3), "FLOAT", formats=NCHW, beta=1.0),
@@ -233,7 +238,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
 
 
 @pytest.mark.parametrize("dx, dw, parts, further, unsplit", [
-    ((32, 1024, 14, 14), (256, 1024, 1, 1), 7, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
+    ((32, 1024, 14, 14), (256, 1024, 1, 1), 8, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
 def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
     """On 132 multiprocessors: equal parts where blocks that meet several tiles, or many sums, would take longer; unsplit
