@@ -16,6 +16,7 @@ from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
 from dualdnn.conformance.trial import Step, attempt, attempt_chain, prepare
 from dualdnn.reference import engine, evaluate, formulas, implemented
+from dualdnn.reference.graph import EVALUATIONS
 from dualdnn.reference.judge import bounds
 from dualdnn.reference.spots import sample
 
@@ -157,6 +158,16 @@ def test_networks_have_formulas_for_every_element(form):
         value, bound = bounds(operation, output, evaluate(operation, memory)[output], memory)
         for index in np.ndindex(*value.shape):
             assert abs(formulas.element_of(operation, output, index, read).value - value[index]) <= bound[index] / 256
+
+
+def test_a_case_notices_a_node_of_a_graph_that_computes_something_else(monkeypatch, caller):
+    operation = SAMPLES["OperationGraph"]
+    assert attempt(caller, operation).passed
+    kind = type(operation.nodes[0])
+    evaluation = EVALUATIONS[kind]
+    monkeypatch.setitem(EVALUATIONS, kind, lambda node, *given: evaluation(replace(node, alpha=1.5), *given))
+    result = attempt(caller, operation)
+    assert not result.passed and "the reference itself is wrong" in result.explanation()
 
 
 def test_a_case_notices_an_output_that_the_reference_does_not_write(broken, caller):

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import Operation
+from dualdnn.api.operations import Operation, OperationGraph
 
-from . import attention, ctc, normalization, pointwise, recurrent, spatial, sums, windows
+from . import attention, ctc, graphs, normalization, pointwise, recurrent, spatial, sums, windows
 from .elements import Elements, Found, Index, Memory, Pages, Untold
 
 MOST_READS = 1 << 16  # elements of the inputs that one element of an output may need
 FORMULAS: dict[type[Operation], Any] = {
     kind: formula
-    for module in (attention, ctc, normalization, pointwise, recurrent, spatial, sums, windows)
+    for module in (attention, ctc, graphs, normalization, pointwise, recurrent, spatial, sums, windows)
     for kind, formula in module.FORMULAS.items()
 }
 # An element of these needs most of the call's inputs, and no rounding bound follows from their formulas.
-WHOLE = {kind for module in (attention, ctc, recurrent) for kind in module.FORMULAS}
+WHOLE = {kind for module in (attention, ctc, graphs, recurrent) for kind in module.FORMULAS}
 _SEQUENCE = (
     "a sequence of operations that have formulas, of which cases compare the reference with the steps made one by one"
 )
@@ -40,7 +40,6 @@ MISSING = {
         _SEQUENCE,
     ),
     **dict.fromkeys(("ReorderFilter", "ReorderFilterAndBias"), "an order of bytes, which cases compare byte by byte"),
-    "OperationGraph": "a graph of operations that have formulas, of which cases compare the reference with its nodes",
     "SetDropoutStates": "states that only later calls read, whose results have formulas",
 }
 
@@ -60,6 +59,8 @@ def element_of(operation: Operation, output: str, index: Index, read: Elements) 
     Raises Untold where the formula does not determine it, and ArithmeticError or ValueError where an intermediate
     number is not finite.
     """
+    if isinstance(operation, OperationGraph) and operation.single is not None:
+        operation, output, read = graphs.single(operation, output, read)
     formula = FORMULAS.get(type(operation))
     if formula is None:
         raise Untold(f"{type(operation).__name__} has no formula")
