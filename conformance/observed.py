@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api import releases
-from dualdnn.api.abi.c_types import RESULTS, border_type, depth, destroys, result_type
-from dualdnn.api.abi.entry import Border
+from dualdnn.api.abi.c_types import ADDRESS, NATIVE, RESULTS, code_of, depth, destroys, element, read
+from dualdnn.api.abi.entry import Border, Entry
 from dualdnn.api.abi.faces import Face
 from dualdnn.api.abi.objects import STRAY
 from dualdnn.api.abi.pointers import bytes_behind, memory_at
@@ -148,10 +148,6 @@ class Theirs:
         """Return the object behind a pointer, or None for NULL."""
         return self.objects.get(pointer, STRAY) if pointer else None
 
-    def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
-        """Return a function that looks up the object of the argument with this index."""
-        return lambda c: self.get(c[index])
-
     def add(self, value: Any) -> int:
         """Return the pointer of an object that the library knows too, or NULL."""
         return self.pointers.get(id(value), 0)
@@ -192,7 +188,7 @@ class Observer(Border):
         # This maps an address to the batch entries it was judged for, and to the contents that the reference keeps for
         # later calls.
         self.kept: dict[int, tuple[tuple[int, ...] | None, Array]] = {}
-        self.asked = Asked(ffi, face, self.foreign)
+        self.asked = Asked(face, self.foreign)
         self.numbers = {name: number for number, name in enumerate(face.functions)}
         self.is_passing = False  # whether calls went to the library without Python since calls were followed
         self.used = LONGEST  # followed calls since a judged call kept contents that nobody has used
@@ -222,21 +218,22 @@ class Observer(Border):
         """Return the library's own function, or None if it has none."""
         if not hasattr(self.library, function.name):
             return None
-        address = ctypes.cast(getattr(self.library, function.name), ctypes.c_void_p).value
-        types = ", ".join(map(border_type, function.parameters))
-        return self.ffi.cast(f"{result_type(function)} (*)({types or 'void'})", address)
+        foreign = getattr(self.library, function.name)
+        foreign.argtypes = [NATIVE[code_of(parameter)] for parameter in function.parameters]
+        foreign.restype = ctypes.c_size_t if function.name in RESULTS else ctypes.c_int
+        return foreign
 
-    def entry(self, function: Function) -> Callable[..., Any]:
+    def entry(self, function: Function) -> Entry:
         foreign = self.foreign(function)
         if foreign is None:
             return self._missing(function)
         if function.name in RESULTS or function.name in FORWARDED:
-            return lambda *c: foreign(*c)
+            return lambda c: int(foreign(*c))
         observed = Observed(self, function, foreign)
         if observed.may_pass:
-            self.lib.pass_to(self.numbers[function.name], int(self.ffi.cast("uintptr_t", foreign)))
+            self.lib.pass_to(self.numbers[function.name], ctypes.cast(foreign, ctypes.c_void_p).value)
 
-        def call(*c: Any) -> int:
+        def call(c: tuple[Any, ...]) -> int:
             with self.lock:
                 began = time.monotonic()
                 if self.is_passing and observed.may_pass:
@@ -267,8 +264,8 @@ class Observer(Border):
 
     def stream_of(self, handle: int) -> int:
         """Return the stream of a handle, as the library knows it."""
-        stream = self.ffi.new("uintptr_t *")
-        return 0 if self.get_stream is None or self.get_stream(handle, stream) else int(stream[0])
+        stream = ctypes.c_uint64()
+        return 0 if self.get_stream is None or self.get_stream(handle, ctypes.addressof(stream)) else stream.value
 
     def learn(self, pointer: int, base: str, may_be_new: bool) -> None:
         """Ask the library about a descriptor whose calls were not followed. A new one may hold nothing yet."""
@@ -438,14 +435,14 @@ class Observed:
             if not c[i]:
                 continue
             if (i, parameter) in self.makes and self.function.name.startswith("cudnnCreate"):
-                observer.objects.put(c[i][0], value)
+                observer.objects.put(read(ADDRESS, c[i])[0], value)
             elif parameter.base_type == "size_t" and parameter.length is None:
-                observer.sizes[self.function.name] = int(c[i][0])
-            elif comparable(parameter) and int(c[i][0]) != int(value):
-                text = f"{self.function.name}: {parameter.name} is {int(c[i][0])}, by the document {int(value)}"
+                (observer.sizes[self.function.name],) = read(ADDRESS, c[i])
+            elif comparable(parameter) and (found := read(element(parameter.base_type), c[i])[0]) != int(value):
+                text = f"{self.function.name}: {parameter.name} is {found}, by the document {int(value)}"
                 observer.findings.note("result", text)
         if self.destroys:
-            for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
+            for pointer in read(ADDRESS, c[0], c[1]) if len(c) > 1 else (c[0],):
                 observer.objects.destroyed(pointer)
 
 

@@ -5,6 +5,7 @@ python planted_mistakes.py MISTAKE ARGUMENT ...    # pytest with these arguments
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from collections.abc import Callable
@@ -19,15 +20,12 @@ from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 
 def rows_with(**changed: Callable[[Any], Any]) -> None:
     """Rows of algorithm searches, with other fields."""
-    right = Marshalling._write_rows
+    right = Marshalling._rows
 
-    def write(self: Marshalling, place: Any, rows: Any) -> None:
-        right(self, place, rows)
-        for i, row in enumerate(rows):
-            for name, value in changed.items():
-                setattr(place[i], name, value(row))
+    def rows_of(self: Marshalling, rows: Any) -> bytes:
+        return right(self, [row._replace(**{name: value(row) for name, value in changed.items()}) for row in rows])
 
-    Marshalling._write_rows = write  # type: ignore[method-assign]
+    Marshalling._rows = rows_of  # type: ignore[method-assign]
 
 
 def scalars_read_as(kind: Callable[[str, Any], Any]) -> None:
@@ -42,8 +40,7 @@ def scalars_read_as(kind: Callable[[str, Any], Any]) -> None:
                 return None
             spec = getattr(self.objects.get(c[place]), "spec", None)
             dtype = np.dtype(kind(parameter.name, spec))
-            buffer = self.ffi.buffer(self.ffi.cast("char *", c[index]), dtype.itemsize)
-            return np.frombuffer(buffer, dtype)[0].item()
+            return np.frombuffer(ctypes.string_at(c[index], dtype.itemsize), dtype)[0].item()
 
         return read
 
@@ -69,7 +66,7 @@ def arrays_read_as(change: Callable[[Any, Any, int, Any], Any]) -> None:
 
 def two_more(name: str, c: Any, index: int, entries: Any) -> Any:
     if name == "foldA" and c[index]:
-        assert list(c[index][0 : len(entries) + 2])
+        assert ctypes.string_at(c[index], 4 * (len(entries) + 2))
     return entries
 
 
@@ -116,13 +113,13 @@ def size(parameter: Any) -> bool:
 
 
 def sizes_written_with(change: Callable[[int], int]) -> None:
-    right = Marshalling._writer
+    right = Marshalling.encoder
 
-    def writer(self: Marshalling, parameter: Any) -> Any:
-        write = right(self, parameter)
-        return (lambda place, value: write(place, change(value))) if parameter.base_type == "size_t" else write
+    def encoder(self: Marshalling, parameter: Any) -> Any:
+        encode = right(self, parameter)
+        return (lambda value: encode(change(value))) if parameter.base_type == "size_t" else encode
 
-    Marshalling._writer = writer
+    Marshalling.encoder = encoder  # type: ignore[method-assign]
 
 
 MISTAKES: dict[str, Callable[[], None]] = {

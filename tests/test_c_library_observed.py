@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from dualdnn.api.abi.build import NAME
-from dualdnn.api.abi.c_types import STRUCTURES, border_type, result_type
+from dualdnn.api.abi.c_types import border_type, result_type
 from dualdnn.api.document import functions
 from dualdnn.conformance.recorded import load_recording
 from test_c_library import compiled, run
@@ -24,7 +24,7 @@ MISTAKES = {
     "cudnnPoolingForward": "if (!result) ((float *)a7)[-1] = 0;",  # beside the output: not seen
     "cudnnActivationForward": "if (!result) ((float *)a4)[0] = 7;",  # the input
     "cudnnSetTensorNdDescriptor": "if (a2 > 8) result = 0;",  # accepts too many dimensions
-    "cudnnGetPooling2dForwardOutputDim": "if (!result) ++*a4;",  # the height
+    "cudnnGetPooling2dForwardOutputDim": "if (!result) ++*(int *)a4;",  # the height
     "cudnnAddTensor": "if (!result) result = 9;",  # says that it is not supported
 }
 
@@ -84,7 +84,7 @@ def broken_copy(library, folder, mistakes):
     copy = folder / "copy" / NAME
     copy.parent.mkdir()
     shutil.copy(library, copy)
-    lines = ["#define _GNU_SOURCE", "#include <dlfcn.h>", "#include <stddef.h>", "#include <stdint.h>", STRUCTURES]
+    lines = ["#define _GNU_SOURCE", "#include <dlfcn.h>", "#include <stddef.h>", "#include <stdint.h>"]
     lines.append(
         "static void *found(const char *name) { static void *copy; if (!copy) copy = dlopen("
         f'"{copy}", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND); return dlsym(copy, name); }}'

@@ -9,53 +9,46 @@ from ..descriptors import BackendDescriptor
 from ..document import Function
 from ..enumerations import cudnnBackendAttributeType_t as Type
 from ..status import BAD_PARAM, CudnnError
+from .c_types import ADDRESS, packed, read
 from .objects import Objects
 
 MOST_ELEMENTS = 1 << 20  # elements per attribute; a larger count is an error, and the array is not read
-# C_TYPES is table 41; the other types are enumerations.
-C_TYPES = {
-    Type.CUDNN_TYPE_HANDLE: "uintptr_t",
-    Type.CUDNN_TYPE_BOOLEAN: "unsigned char",
-    Type.CUDNN_TYPE_INT64: "int64_t",
-    Type.CUDNN_TYPE_FLOAT: "float",
-    Type.CUDNN_TYPE_DOUBLE: "double",
-    Type.CUDNN_TYPE_VOID_PTR: "uintptr_t",
-    Type.CUDNN_TYPE_BACKEND_DESCRIPTOR: "uintptr_t",
+# CODES holds the element types of table 41 as codes of the struct module; the other types are enumerations.
+CODES = {
+    Type.CUDNN_TYPE_HANDLE: ADDRESS,
+    Type.CUDNN_TYPE_BOOLEAN: "B",
+    Type.CUDNN_TYPE_INT64: "q",
+    Type.CUDNN_TYPE_FLOAT: "f",
+    Type.CUDNN_TYPE_DOUBLE: "d",
+    Type.CUDNN_TYPE_VOID_PTR: ADDRESS,
+    Type.CUDNN_TYPE_BACKEND_DESCRIPTOR: ADDRESS,
 }
 OBJECTS = (Type.CUDNN_TYPE_HANDLE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR)
 
 
-def _elements(function: Function, index: int, ffi: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a function that maps the C arguments to the array at this index, with the element type that the call
-    names."""
-    kind = [p.name for p in function.parameters].index("attributeType")
-    return lambda c: ffi.cast(f"{C_TYPES.get(c[kind], 'int')} *", c[index])
-
-
-def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
+def reader(function: Function, index: int, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
     """Return the rule that reads elementCount elements."""
     names = [p.name for p in function.parameters]
-    kind, count, array = names.index("attributeType"), names.index("elementCount"), _elements(function, index, ffi)
+    kind, count = names.index("attributeType"), names.index("elementCount")
 
-    def read(c: tuple[Any, ...]) -> Any:
+    def elements(c: tuple[Any, ...]) -> Any:
         if not c[index] or not 0 <= c[count] <= MOST_ELEMENTS:
             return None
-        values = list(array(c)[0 : c[count]])
+        values = list(read(CODES.get(c[kind], "i"), c[index], c[count]))
         if c[kind] in OBJECTS:
             return [objects.get(value) for value in values]
         return [value or None for value in values] if c[kind] == Type.CUDNN_TYPE_VOID_PTR else values
 
-    return read
+    return elements
 
 
-def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
-    """Return the rule that stores elements; the caller's own descriptors receive the contents of returned descriptors."""
-    kind, array = [p.name for p in function.parameters].index("attributeType"), _elements(function, index, ffi)
+def writer(function: Function, index: int, objects: Objects) -> Callable[[tuple[Any, ...], Any], bytes | None]:
+    """Return the rule for elements; the caller's own descriptors receive the contents of returned descriptors."""
+    kind = [p.name for p in function.parameters].index("attributeType")
 
-    def write(c: tuple[Any, ...], values: Any) -> None:
-        target = array(c)
+    def write(c: tuple[Any, ...], values: Any) -> bytes | None:
         if c[kind] == Type.CUDNN_TYPE_BACKEND_DESCRIPTOR:
-            created = [objects.get(target[i]) for i in range(len(values))]
+            created = [objects.get(pointer) for pointer in read(ADDRESS, c[index], len(values))]
             for i, (made, value) in enumerate(zip(created, values, strict=True)):
                 usable = isinstance(made, BackendDescriptor) and made.alive and made.kind == value.kind
                 if not usable:
@@ -63,8 +56,8 @@ def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callab
                     raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", text)
             for made, value in zip(created, values, strict=True):
                 made.spec, made.elements = value.spec, {}
-            return
-        for i, value in enumerate(values):
-            target[i] = objects.add(value) if c[kind] in OBJECTS else getattr(value, "address", value) or 0
+            return None
+        stored = (objects.add(v) if c[kind] in OBJECTS else getattr(v, "address", v) or 0 for v in values)
+        return packed(CODES.get(c[kind], "i"), stored)
 
     return write

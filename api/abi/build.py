@@ -36,7 +36,7 @@ def build(out: Path, release: int = 8) -> Path:
     release: is 8 or 9, the face of the library. An existing library with the same source is not compiled again.
     """
     chosen = face(release)
-    text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.definitions(chosen)
+    text, told = exports.source(_paths(), json.dumps(sys.base_prefix), chosen), exports.DEFINITIONS
     parts = [sys.version, text, told, Path(__file__).read_text(), CALLBACK.read_text(), str(_cxx())]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     library, stamp = out / chosen.library, out / f".{chosen.library}.key"

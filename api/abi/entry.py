@@ -1,4 +1,4 @@
-"""Implement the border between C and Python: one Python function behind every export, which never raises."""
+"""Implement the border between C and Python: one Python function behind all exports, which never raises."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from ctypes import addressof, create_string_buffer
 from importlib import import_module
 from typing import Any
 
@@ -16,16 +17,22 @@ from ..functions import computing_of
 from ..handle import Handle, release_named
 from ..operations import replay
 from ..status import BAD_PARAM, INTERNAL_ERROR, NOT_SUPPORTED, CudnnError
-from .c_types import RESULTS, destroys
+from .c_types import ADDRESS, RESULTS, destroys, is_query, read, words_of
 from .faces import Face, face
 from .marshalling import Marshalling
 from .memo.keeping import Memo
 from .objects import Objects
 from .pointers import pointer_backend
 
+Entry = Callable[[tuple[Any, ...]], int]
+
 
 class Border:
-    """Hold what the exports of one library call. is_replayed: says whether the memo may answer instead of Python."""
+    """Hold what the exports of one library call.
+
+    entries: maps the number of a function to how a call's words are read, their bytes, and what serves the call.
+    is_replayed: says whether the memo may answer instead of Python.
+    """
 
     is_replayed = True
 
@@ -33,7 +40,9 @@ class Border:
         self.ffi, self.lib, self.face = ffi, lib, face
         self.objects: Any = Objects(ffi, lib)
         self.memo = Memo(ffi, lib, self.objects, face.status)
-        self.marshalling = Marshalling(ffi, self.objects, lib, face)
+        self.marshalling = Marshalling(self.objects, lib, face)
+        self.buffer, self.functions = ffi.buffer, [*face.functions.values()]
+        self.entries: dict[int, tuple[Callable[[Any], tuple[Any, ...]], int, Entry]] = {}
         self.shown = os.environ.get("DUALDNN_SHOW_ERRORS") == "1"
         self.strings: dict[int, Any] = {}  # C keeps pointers to these strings.
         self.reported: set[str] = set()
@@ -54,24 +63,22 @@ class Border:
         cudnn.cudnnGetProperty(kind)
         return self.face.version[kind]
 
-    def export(self, function: Function, behind: Callable[..., Any]) -> None:
-        """Let C call ``behind`` for a function."""
-        error = None if function.name in RESULTS else self.face.status(INTERNAL_ERROR)
-        self.ffi.def_extern(name=f"py_{function.name}", error=error)(behind)
+    def serve(self, number: int, words: Any) -> int:
+        """Serve the call of a function, the one with this number in the face's table.
 
-    def first(self, function: Function) -> Callable[..., Any]:
-        """Return a function for the first call of an export, which then installs the final one; a program pays only for
-        functions that it calls."""
+        words: is the address of its arguments. A program pays only for functions that it calls.
+        """
+        try:
+            unpack, size, entry = self.entries[number]
+        except KeyError:
+            function = self.functions[number]
+            unpack, size = (layout := words_of(function)).unpack, layout.size
+            entry = self.entry(function)
+            self.entries[number] = unpack, size, entry
+        return entry(unpack(self.buffer(words, size)))
 
-        def call(*c: Any) -> Any:
-            made = self.entry(function)
-            self.export(function, made)
-            return made(*c)
-
-        return call
-
-    def entry(self, function: Function) -> Callable[..., Any]:
-        """Return the Python function behind an export."""
+    def entry(self, function: Function) -> Entry:
+        """Return the Python function that takes a call's arguments, which are numbers and addresses."""
         if function.name in RESULTS:
             return self._plain(function.name)
         name, parameters, refuse = function.name, function.parameters, self.refuse
@@ -88,7 +95,8 @@ class Border:
         ends_objects = destroys(function)
         names = [p.name for p in parameters]
         paired = tuple((i, names.index(p.null_with), p.name) for i, p in enumerate(parameters) if p.null_with)
-        objects, keeper, compute = self.objects, self.memo.keeper(function), computing_of(name)
+        objects, keeper, compute, store = self.objects, self.memo.keeper(function), computing_of(name), self.lib.store
+        changes_none = compute is not None or is_query(function)
 
         def require(c: tuple[Any, ...]) -> None:
             for i, output in required:
@@ -100,7 +108,8 @@ class Border:
                     raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", text, name)
 
         def serve(c: tuple[Any, ...]) -> int:
-            require(c)
+            if required or paired:
+                require(c)
             arguments = tuple([read(c) for read in readers])
             if keeper is not None and compute is not None and keeper.asks():
                 launching = keeper.launching(arguments)
@@ -108,20 +117,21 @@ class Border:
                 return launching.status
             result = body(*arguments)
             results = (result,) if len(writers) == 1 else result
-            for k, i, write in writers:
-                if c[i]:
-                    write(c, results[k])
+            outputs = [(i, results[k], encode(c, results[k])) for k, i, encode in writers if c[i]]
+            for i, _, data in outputs:
+                if data is not None:
+                    store(c[i], data, len(data))
             if ends_objects:
-                for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
+                for pointer in read(ADDRESS, c[0], c[1]) if len(c) > 1 else (c[0],):
                     objects.destroyed(pointer)
-            changed = objects.changes()
+            changed = set[int]() if changes_none else objects.changes()
             if name == "cudnnSetStream":
                 self.lib.object_set(c[0], objects.number_of(objects.get(c[0])), c[1], (0, 0))
             if keeper is not None:
-                keeper.answered(c, results if writers else (), changed)
+                keeper.answered(c, outputs, changed)
             return 0
 
-        def call(*c: Any) -> int:
+        def call(c: tuple[Any, ...]) -> int:
             outer = objects.begin()
             try:
                 return serve(c)
@@ -136,29 +146,29 @@ class Border:
 
         return call
 
-    def _plain(self, name: str) -> Callable[..., Any]:
-        """Return the function behind an export that returns a value and not a status."""
+    def _plain(self, name: str) -> Entry:
+        """Return the entry of a function that returns a value and not a status."""
         if name == "cudnnGetVersion":
-            return lambda: self.face.number
+            return lambda _: self.face.number
         if name != "cudnnGetErrorString":
             function: Callable[..., Any] = getattr(cudnn, name)
-            return function
+            return lambda c: int(function(*c))
         names = self.face.names_of_statuses()
 
-        def error_string(status: int) -> Any:
-            if status not in self.strings:
-                text = names.get(status, f"CUDNN_UNKNOWN_STATUS {status}")
-                self.strings[status] = self.ffi.new("char[]", text.encode())
-            return self.strings[status]
+        def error_string(c: tuple[Any, ...]) -> int:
+            if c[0] not in self.strings:
+                text = names.get(c[0], f"CUDNN_UNKNOWN_STATUS {c[0]}")
+                self.strings[c[0]] = create_string_buffer(text.encode())
+            return addressof(self.strings[c[0]])
 
         return error_string
 
-    def _missing(self, function: Function) -> Callable[..., int]:
-        """Return the function behind an export that is not implemented: it returns NOT_SUPPORTED, and prints a line on
-        its first call."""
+    def _missing(self, function: Function) -> Entry:
+        """Return the entry of a function that is not implemented: it returns NOT_SUPPORTED, and prints a line on its
+        first call."""
         text = f"{function.name}: CUDNN_STATUS_NOT_SUPPORTED: section {function.section} is not implemented yet"
 
-        def call(*_: Any) -> int:
+        def call(_: tuple[Any, ...]) -> int:
             if function.name not in self.reported:
                 self.reported.add(function.name)
                 print(f"dualdnn: {text}", file=sys.stderr, flush=True)
@@ -190,8 +200,7 @@ def install(ffi: Any, lib: Any, release: int) -> None:
     chosen = face(release)
     releases.act_by_default_as(chosen.release)
     border = _border(ffi, lib, chosen)
-    for function in chosen.functions.values():
-        border.export(function, border.first(function))
+    ffi.def_extern(name="py_serve", error=chosen.status(INTERNAL_ERROR))(border.serve)
     ffi.def_extern(name="py_dualdnn_finish")(border.finish)
     launches = border.memo.launches
     for external, answer, failed in (

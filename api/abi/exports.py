@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..document import Function
 from ..status import ALLOC_FAILED, INTERNAL_ERROR, NOT_SUPPORTED
 from ..status import NOT_INITIALIZED as STATUS_NOT_INITIALIZED
 from . import memo
-from .c_types import STRUCTURES, border_declaration, border_type, depth, destroys, result_type
+from .c_types import border_type, code_of, destroys, result_type
 from .faces import Face
 from .memo.keys import KINDS, NAMING, key_of
 
 NOT_INITIALIZED = {"int": "DUALDNN_NOT_INITIALIZED", "size_t": "0"}
+# WORD maps the code of a floating-point argument to the C expression of its word.
+WORD = {"f": "WORD(float, {})", "d": "WORD(double, {})"}
 SUCCESS = "0 /* its objects ended with the interpreter */"
 NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
 
@@ -119,7 +120,7 @@ static int dualdnn_caught(dualdnn_callback function, int severity, uintptr_t uda
     return 0;
 }
 #endif
-static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, debug_t *record, const char *text)
+static int dualdnn_call_back(uintptr_t function, int severity, uintptr_t udata, const void *record, const char *text)
 {
     return dualdnn_caught((dualdnn_callback)function, severity, udata, record, text);
 }
@@ -130,48 +131,41 @@ def export(number: int, function: Function) -> str:
     """Return the C function that clients link to. number: identifies the function in keys of the memo."""
     result, parameters, name = result_type(function), function.parameters, function.name
     declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
-    passed = ", ".join(f"a{i}" for i in range(len(parameters)))
+    given = ", ".join(f"a{i}" for i in range(len(parameters)))
     types = ", ".join(map(border_type, parameters)) or "void"
+    words = [WORD.get(code_of(parameter), "{}").format(f"a{i}") for i, parameter in enumerate(parameters)]
     failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
     ended = SUCCESS if destroys(function) else failed
-    key = key_of(function)
-    asked = f"atomic_fetch_add_explicit(&memo_asked_count, 1, memory_order_relaxed);\n    {result} result = py_{name}({passed});"
-    answered = asked if key is None else _answered(number, function, key, passed)
     return f"""
 {result} {name}({declared or "void"})
 {{
     if (dualdnn_ended()) return {ended};
     if (dualdnn_state == 0) dualdnn_start();
-    if (dualdnn_state == 2) return {failed};
-    if (passes({number})) return (({result} (*)({types}))passed_to[{number}])({passed});
-    {answered}
-    return dualdnn_state == 1 ? result : {failed};
+    Thread *t = thread();
+    if (dualdnn_state == 2 || !t) return {failed};
+    if (passes({number})) return (({result} (*)({types}))passed_to[{number}])({given});
+    Call k;
+    k.keyed = 0;
+    {_keyed(number, function)}
+    const uint64_t words[] = {{{", ".join(words) or "0"}}};
+    long long result = served(t, &k, {number}, words, "{name}");
+    return dualdnn_state == 1 ? ({result})result : {failed};
 }}
 """
 
 
-def _answered(number: int, function: Function, key: Sequence[str], passed: str) -> str:
-    """Return the statements of a function whose calls the memo answers."""
-    name, parameters = function.name, function.parameters
-    places = [f"[{i}] = (void *)a{i}" for i, p in enumerate(parameters) if p.direction == "out" and depth(p)]
+def _keyed(number: int, function: Function) -> str:
+    """Return the statements that build a call's key, or "" for a function of which the memo keeps nothing."""
+    key = key_of(function)
+    if key is None:
+        return ""
     statements = "\n        ".join(key)
-    return f"""Thread *t = thread();
-    if (!t) return ALLOC_FAILED;
-    Call k;
-    k.keyed = 0;
-    if (dualdnn_state == 1 && memo_mode()) {{
+    return f"""if (dualdnn_state == 1 && memo_mode()) {{
         key_begin(&k, {number});
         {statements}
         key_end(&k);
-        void *const places[{len(parameters) or 1}] = {{{", ".join(places) or "0"}}};
-        int status = answer(t, &k, places);
-        if (status != ASK) return status;
     }}
-ask: __attribute__((unused));
-    Call *outer = asking(t, &k);
-    int result = py_{name}({passed});
-    if (result == LAUNCH && (result = launch_kept(t, &k)) == ASK) result = py_{name}({passed});
-    result = asked(t, &k, outer, result, "{name}");"""
+ask: __attribute__((unused));"""
 
 
 def absent(name: str, face: Face) -> str:
@@ -192,8 +186,6 @@ def source(paths: str, home: str, face: Face) -> str:
 
     paths, home: are C string literals: a Python list of the folders with packages, and Python's own folder.
     """
-    table: Sequence[Function] = list(face.functions.values())
-    declarations = [f"static {border_declaration(function)}" for function in table]
     return "\n".join(
         [
             f"#define DUALDNN_PATHS {paths}",
@@ -204,15 +196,13 @@ def source(paths: str, home: str, face: Face) -> str:
             f"#define NAMING {sum(1 << KINDS[name] for name in NAMING):#x}u",
             f"#define DUALDNN_INTERNAL_ERROR {face.status(INTERNAL_ERROR)}",
             PREAMBLE,
-            STRUCTURES,
             '#pragma GCC optimize ("O2")  /* a hit takes half the time of -O1, which the rest is compiled with */',
             memo.source(),
-            f"#define FUNCTIONS {len(table)}",
+            f"#define FUNCTIONS {len(face.functions)}",
             PASSING.read_text(),
-            *declarations,
             "static void py_dualdnn_finish(void);",
             CALL_BACK,
-            *(export(number, function) for number, function in enumerate(table)),
+            *(export(number, function) for number, function in enumerate(face.functions.values())),
             *(absent(name, face) for name in face.absent),
             *(f"size_t {name}(void)\n{{\n    return {value};\n}}" for name, value in face.sizes.items()),
             FINISH,
@@ -220,10 +210,13 @@ def source(paths: str, home: str, face: Face) -> str:
     )
 
 
-def definitions(face: Face) -> str:
-    """Return the declarations for cffi: structures, the state, the memo's functions, the Python functions."""
-    declarations = "\n".join(map(border_declaration, face.functions.values()))
-    declarations += f"\nvoid py_dualdnn_finish(void);{memo.CALLED_BY_C}"
-    call_back = "int dualdnn_call_back(uintptr_t, int, uintptr_t, debug_t *, const char *);"
-    called = f"static int dualdnn_state;\n{call_back}\n{PASSING_CALLED}{memo.CALLED_BY_PYTHON}"
-    return f'{STRUCTURES}{called}\nextern "Python" {{\n{declarations}\n}}'
+# cffi reads these declarations: what Python calls, and the Python functions that C calls.
+DEFINITIONS = f"""
+static int dualdnn_state;
+int dualdnn_call_back(uintptr_t, int, uintptr_t, const void *, const char *);
+{PASSING_CALLED}{memo.CALLED_BY_PYTHON}
+extern "Python" {{
+    void py_dualdnn_finish(void);
+    {memo.CALLED_BY_C}
+}}
+"""

@@ -1,47 +1,49 @@
-"""Convert the C arguments of documented functions to Python arguments, and store results behind the caller's pointers.
+"""Convert the words of a C call to Python arguments, and results to the bytes behind the caller's pointers.
 
-The function table selects one rule per parameter: a reader makes a Python argument from the C arguments, and a writer
-stores a result. Callbacks have a rule by name, because the table cannot describe them.
+The function table selects one rule per parameter: a reader makes a Python argument from the call's words, and a writer
+makes bytes of a result. Callbacks have a rule by name, because the table cannot describe them.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from ctypes import c_char, c_double, c_float, string_at
+from struct import Struct
 from typing import Any
 
 import numpy as np
 
 from ..descriptors import DESCRIPTORS, AlgorithmPerformance
 from ..document import Function, Length, Parameter
-from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
+from ..enumerations import ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE, FLOAT, HALF
 from . import backend_attributes, pack_attributes
+from .c_types import ADDRESS, DEBUG, MOST_ENTRIES, ROW, depth, element, is_object, packed, read, sized
 from .faces import Face, face
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-# A Write takes all C arguments and a value, and stores the value behind one argument.
-Write = Callable[[tuple[Any, ...], Any], None]
-MOST_ENTRIES = 1 << 20  # entries per array that is not sized by a rank; larger arrays are not read
-DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_delta", "pid", "tid", "cudaDeviceId")
+# A Write takes a call's words and a value. It returns the bytes to store behind its argument, or stores the value itself.
+Write = Callable[[tuple[Any, ...], Any], "bytes | None"]
+FILLS = {DOUBLE: "d", FLOAT: "f", HALF: "e"}  # the code of a padding value, by the data type beside it
 
 
 class Marshalling:
-    """Hold the rules of one library; ``ffi`` is its cffi object."""
+    """Hold the rules of one library."""
 
-    def __init__(self, ffi: Any, objects: Objects, lib: Any = None, chosen: Face | None = None) -> None:
-        self.ffi, self.objects, self.lib, self.face = ffi, objects, lib, chosen or face(8)
+    def __init__(self, objects: Objects, lib: Any = None, chosen: Face | None = None) -> None:
+        self.objects, self.lib, self.face = objects, lib, chosen or face(8)
 
     # The following methods read arguments.
 
     def reader(self, function: Function, index: int) -> Read:
-        """Return the rule that makes a Python argument of the C arguments."""
+        """Return the rule that makes a Python argument of a call's words."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
         if (function.name, name) in pack_attributes.PLACES:
-            return pack_attributes.reader(function, index, self.ffi, self.objects)
+            return pack_attributes.reader(function, index, self.objects)
         if name == "paddingFill":
             return self._fill(function, index)
         if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
@@ -51,15 +53,14 @@ class Marshalling:
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
         if name == "arrayOfElements":
-            return backend_attributes.reader(function, index, self.ffi, self.objects)
+            return backend_attributes.reader(function, index, self.objects)
         if parameter.typed_by is not None:
             return self._scalar(function, index)
         if parameter.length is not None:
             return self._array(function, index)
-        if base in DESCRIPTORS or base == "cudnnHandle_t":
-            return self.objects.reader(index)
-        if base == "cudnnAlgorithm_t":
-            return lambda c: c[index].algo
+        if is_object(base):
+            get = self.objects.get
+            return lambda c: get(c[index])
         if name == "algoSpace":
             return self._host_memory(function, index)
         if base == "cudnnStatus_t" and self.face.numbers:
@@ -75,36 +76,30 @@ class Marshalling:
         cudnnSetTensor's value has the tensor's type."""
         parameter = function.parameters[index]
         place = [p.name for p in function.parameters].index(str(parameter.typed_by))
-        own_type, ffi, get = parameter.name == "valuePtr", self.ffi, self.objects.get
+        own_type, get = parameter.name == "valuePtr", self.objects.get
 
-        def read(c: tuple[Any, ...]) -> Any:
-            given = c[index]
-            if not given:
+        def scalar(c: tuple[Any, ...]) -> Any:
+            if not c[index]:
                 return None
             spec: Any = getattr(get(c[place]), "spec", None)
             data_type = getattr(spec, "data_type", None)  # A descriptor of another kind has none; the call refuses it.
-            if data_type is None or (data_type is not DOUBLE and not own_type):
-                return given[0]
-            if data_type is DOUBLE:
-                return ffi.cast("double *", c[index])[0]
+            if data_type is None or data_type is DOUBLE or not own_type:
+                return (c_double if data_type is DOUBLE else c_float).from_address(c[index]).value
             dtype = NUMPY_TYPES[spec.scalar_type]
-            return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
+            return np.frombuffer(string_at(c[index], dtype.itemsize), dtype)[0].item()
 
-        return read
+        return scalar
 
     def _fill(self, function: Function, index: int) -> Read:
         """Return the rule for paddingFill, a number of the data type in another argument. For an unknown data type the
         value is the address."""
-        place, ffi = [p.name for p in function.parameters].index("dataType"), self.ffi
+        place = [p.name for p in function.parameters].index("dataType")
 
-        def read(c: tuple[Any, ...]) -> Any:
-            dtype = {DOUBLE: np.float64, FLOAT: np.float32, HALF: np.float16}.get(c[place])
-            if not c[index] or dtype is None:
-                return c[index] or None
-            size = np.dtype(dtype).itemsize
-            return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
+        def fill(c: tuple[Any, ...]) -> Any:
+            code = FILLS.get(c[place])
+            return read(code, c[index])[0] if c[index] and code else c[index] or None
 
-        return read
+        return fill
 
     def _windows(self, function: Function, index: int) -> Read:
         """Return the rule for attention windows, with one entry per time-step of the queries; a call with currIdx reads
@@ -117,7 +112,7 @@ class Marshalling:
         current = names.index("currIdx") if "currIdx" in names else None
         attention = names.index("attnDesc")
 
-        def read(c: tuple[Any, ...]) -> Any:
+        def windows(c: tuple[Any, ...]) -> Any:
             dims = getattr(getattr(self.objects.get(c[queries]), "spec", None), "dims", None)
             if not c[index] or not dims:
                 return () if c[index] else None
@@ -126,37 +121,34 @@ class Marshalling:
             if steps > longest:
                 return ()
             if step < 0:
-                return tuple(c[index][0:steps])
-            return (0,) * step + (c[index][step],) if step < steps else ()
+                return read("i", c[index], steps)
+            return (0,) * step + read("i", c[index] + 4 * step) if step < steps else ()
 
-        return read
+        return windows
 
     def _host_memory(self, function: Function, index: int) -> Read:
         """Return the rule for host memory whose size in bytes is another argument."""
         size = [p.name for p in function.parameters].index(f"{function.parameters[index].name}SizeInBytes")
-        ffi = self.ffi
-        return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
+        return lambda c: (c_char * min(c[size], sys.maxsize)).from_address(c[index]) if c[index] else None
 
     def _array(self, function: Function, index: int) -> Read:
         """Return the rule for a host array, sized by other arguments. An array with an impossible count is not read,
         and the call refuses it later."""
-        parameter, names = function.parameters[index], [p.name for p in function.parameters]
+        parameter = function.parameters[index]
         assert parameter.length is not None
-        less, count = parameter.length.less, self._count(function, parameter.length)
-        most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
-        described = parameter.base_type in DESCRIPTORS
-        assert parameter.length.count in names
+        array, count = sized(function, index), self._count(function, parameter.length)
+        get = self.objects.get if parameter.base_type in DESCRIPTORS else None
 
-        def read(c: tuple[Any, ...]) -> Any:
+        def entries(c: tuple[Any, ...]) -> Any:
             if not c[index]:
                 return None
             asked = count(c)
             if asked > MOST_ENTRIES:
                 return ()
-            entries = tuple(c[index][0 : max(0, min(asked, most) - less)])
-            return tuple(map(self.objects.get, entries)) if described else entries
+            found = read(array.code, c[index], max(0, min(asked, array.most) - array.less))
+            return tuple(map(get, found)) if get else found
 
-        return read
+        return entries
 
     def _count(self, function: Function, length: Length) -> Read:
         """Return the rule for a count: the parameter itself, the sum of an array, or a dimension of a tensor."""
@@ -173,14 +165,15 @@ class Marshalling:
         """Return a C log callback as a Python function; the function keeps the address for cudnnGetCallback."""
         if not address:
             return None
-        ffi, call_back = self.ffi, self.lib.dualdnn_call_back
 
         def run(severity: int, udata: int | None, debug: Any, text: str) -> None:
-            known = {name: getattr(debug, name) for name in DEBUG_FIELDS}
-            known["cudnnStatus"] = self.face.status(known["cudnnStatus"])
-            handle = self.objects.pointers.get(id(debug.handle), 0)
-            record = ffi.new("debug_t *", {**known, "handle": handle, "stream": getattr(debug.stream, "address", 0)})
-            if call_back(address, severity, udata or 0, record, text.encode()):
+            handle, stream = self.objects.pointers.get(id(debug.handle), 0), getattr(debug.stream, "address", 0)
+            times = debug.time_sec, debug.time_usec, debug.time_delta
+            status = self.face.status(debug.cudnnStatus)
+            record = DEBUG.pack(
+                debug.cudnn_version, status, *times, handle, stream, debug.pid, debug.tid, debug.cudaDeviceId
+            )
+            if self.lib.dualdnn_call_back(address, severity, udata or 0, record, text.encode()):
                 print("dualdnn: the log callback threw an exception, which ends here", file=sys.stderr, flush=True)
 
         run.address = address  # type: ignore[attr-defined]
@@ -190,62 +183,51 @@ class Marshalling:
 
     def writer(self, function: Function, index: int) -> Write:
         """Return the rule that stores a result behind the caller's pointer, the argument with this index."""
-        if function.parameters[index].name == "arrayOfElements":
-            return backend_attributes.writer(function, index, self.ffi, self.objects)
-        if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
-            return pack_attributes.writer(function, index, self.ffi, self.objects)
-        write = self._writer(function.parameters[index])
-        return (lambda c, value: write(c[index], value)) if write else (lambda c, value: c[index].__setitem__(0, value))
+        parameter = function.parameters[index]
+        if parameter.name == "arrayOfElements":
+            return backend_attributes.writer(function, index, self.objects)
+        if (function.name, parameter.name) in pack_attributes.PLACES:
+            return pack_attributes.writer(function, index, self.objects)
+        if parameter.name == "perfResults" and parameter.base_type == AlgorithmPerformance.type_name:
+            return lambda c, values: self._performances(read(ADDRESS, c[index], len(values)), values)
+        encode = self.encoder(parameter)
+        return lambda c, value: encode(value)
 
-    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None] | None:
-        """Return the rule for a value that is not stored unchanged, or None."""
-        base, objects = parameter.base_type, self.objects
-        if parameter.name == "perfResults" and base == AlgorithmPerformance.type_name:
-            return self._fill_performances
-        if parameter.length is not None and base in DESCRIPTORS:
-            return lambda place, values: _write_entries(place, [objects.add(value) for value in values])
-        if parameter.length is not None:
-            return _write_entries
-        if base == "cudnnAlgorithm_t":
-            return lambda place, value: setattr(place[0], "algo", int(value))
+    def encoder(self, parameter: Parameter) -> Callable[[Any], bytes]:
+        """Return the rule that makes bytes of a result."""
+        base, add, is_array = parameter.base_type, self.objects.add, parameter.length is not None
+        code = element(base) if depth(parameter) == 1 else ADDRESS
+        pack = Struct(code).pack
+        if base.endswith("AlgoPerf_t"):
+            return self._rows
         if parameter.name == "paddingFill":
             # The value has the container's data type; a sequence data descriptor never has one.
-            return self._write_fill
-        if base.endswith("AlgoPerf_t"):
-            return self._write_rows
-        if base in DESCRIPTORS or base == "cudnnHandle_t":
-            return lambda place, value: place.__setitem__(0, objects.add(value))
+            return lambda value: b"" if value is None else value.tobytes()
+        if is_object(base):
+            return lambda value: packed(ADDRESS, map(add, value)) if is_array else pack(add(value))
+        if is_array:
+            return lambda values: packed(code, values)
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
-            return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
+            return lambda value: pack(getattr(value, "address", value) or 0)
         if base == "cudnnStatus_t":
-            return lambda place, value: place.__setitem__(0, self.face.status(value))
-        return lambda place, value: place.__setitem__(0, value)
+            return lambda value: pack(self.face.status(value))
+        return pack
 
-    def _write_rows(self, place: Any, rows: Any) -> None:
-        """Store the rows of a search for algorithms."""
-        for i, row in enumerate(rows):
-            target = place[i]
-            target.algo, target.status, target.time, target.memory = (
-                row.algo,
-                self.face.status(row.status),
-                row.time,
-                row.memory,
-            )
-            target.determinism, target.mathType, target.reserved = row.determinism, row.mathType, row.reserved
+    def _rows(self, rows: Iterable[Any]) -> bytes:
+        """Return the rows of a search for algorithms."""
+        status = self.face.status
+        return b"".join(
+            ROW.pack(r.algo, status(r.status), r.time, r.memory, r.determinism, r.mathType, *r.reserved) for r in rows
+        )
 
-    def _fill_performances(self, place: Any, values: Any) -> None:
-        """Store the results of a search in the objects that the caller created for them."""
-        for i, value in enumerate(values):
-            known = self.objects.get(int(self.ffi.cast("uintptr_t", place[i])))
+    def _performances(self, places: Iterable[int], values: Any) -> bytes:
+        """Store the results of a search in the objects that the caller created for them; return all objects."""
+        found = []
+        for pointer, value in zip(places, values, strict=True):
+            known = self.objects.get(pointer)
             if isinstance(known, AlgorithmPerformance) and known.alive:
                 known.algorithm, known.spec = value.algorithm, value.spec
+                found.append(pointer)
             else:
-                place[i] = self.objects.add(value)
-
-    def _write_fill(self, place: Any, value: Any) -> None:
-        if value is not None:
-            self.ffi.memmove(self.ffi.cast("char *", place), value.tobytes(), value.nbytes)
-
-
-def _write_entries(place: Any, values: Any) -> None:
-    place[0 : len(values)] = values
+                found.append(self.objects.add(value))
+        return packed(ADDRESS, found)

@@ -8,7 +8,6 @@ exists only during a call. Handles and other descriptors are kept here until the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from ..descriptors import DESCRIPTORS, Descriptor, DropoutDescriptor
@@ -38,6 +37,7 @@ class _Serving(threading.local):
 
     def __init__(self, ffi: Any) -> None:
         self.seen: dict[int, Any] = {}  # It maps a pointer to its object.
+        self.known: dict[int, list[int]] = {}  # It maps a pointer to what C stores: value, held address, named objects.
         self.values: set[int] = set()  # It holds the numbers of values that the call uses.
         self.has_new = False  # It says whether one of these values is new.
         self.facts = ffi.new("unsigned long long[5]")
@@ -63,21 +63,22 @@ class Objects:
 
     # The following methods begin and end a call.
 
-    def begin(self) -> tuple[dict[int, Any], set[int]]:
+    def begin(self) -> tuple[Any, ...]:
         """Begin a call of this thread; return the state of an enclosing call, for ``end``."""
         serving = self.serving
-        outer = serving.seen, serving.values
-        serving.seen, serving.values = {}, set()
+        outer = serving.seen, serving.known, serving.values
+        serving.seen, serving.known, serving.values = {}, {}, set()
         self.meeting[id(serving.values)] = serving.values
         return outer
 
-    def end(self, outer: tuple[dict[int, Any], set[int]]) -> None:
+    def end(self, outer: tuple[Any, ...]) -> None:
         """End the call and restore the state of the enclosing call."""
         serving = self.serving
-        with self.lock:
-            self.met |= serving.values
-            del self.meeting[id(serving.values)]
-        serving.seen, serving.values = outer
+        if serving.values:
+            with self.lock:
+                self.met |= serving.values
+        del self.meeting[id(serving.values)]
+        serving.seen, serving.known, serving.values = outer
         if serving.has_new:
             serving.has_new = False
             self.forget()
@@ -93,17 +94,13 @@ class Objects:
             seen[pointer] = self._found(pointer)
         return seen[pointer]
 
-    def reader(self, index: int) -> Callable[[tuple[Any, ...]], Any]:
-        """Return the rule that makes the object of the argument with this index."""
-        get = self.get
-        return lambda c: get(c[index]) if c[index] else None
-
     def _found(self, pointer: int) -> Any:
         facts = self.serving.facts
         state = self.lib.object_facts(pointer, facts)
         if not state:
             return STRAY
-        kind, value, held, *named = facts
+        kind, *known = facts
+        value, held, *named = known
         if state == LIVES and pointer in self.kept:
             return self._current(self.kept[pointer], held)
         if kind == HANDLE_KIND:
@@ -111,6 +108,7 @@ class Objects:
         if state == DESTROYED:
             return TYPES[kind].gone()
         self.serving.values.add(value)
+        self.serving.known[pointer] = known
         made = self._made(self.values[value])
         if made.named:
             made.named = tuple(map(self.get, named))
@@ -155,13 +153,14 @@ class Objects:
 
     def changes(self) -> set[int]:
         """Copy the call's changes of descriptors to C, and return the pointers of changed objects."""
-        changed, facts = set(), self.serving.facts
+        changed, known = set(), self.serving.known
         for pointer, value in self.serving.seen.items():
-            if not (isinstance(value, Descriptor) and value.alive and value.type_name in NUMBERED):
+            if not (isinstance(value, Descriptor) and value.alive and pointer in known):
                 continue
             named = [0 if each is None else self._pointer(each) for each in value.named]
-            what = [self.number_of(value), value.memory.get("states") or 0, *named, 0, 0][: len(facts) - 1]
-            if self.lib.object_facts(pointer, facts) == LIVES and list(facts)[1:] != what:
+            what = [self.number_of(value), value.memory.get("states") or 0, *named, 0, 0][: len(known[pointer])]
+            if known[pointer] != what:
+                known[pointer] = what
                 self.lib.object_set(pointer, what[0], what[1], what[2:])
                 changed.add(pointer)
         return changed

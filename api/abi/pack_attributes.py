@@ -7,9 +7,10 @@ from typing import Any
 
 from ..descriptors import DESCRIPTORS
 from ..document import Function
-from ..enumerations import ENUMERATIONS, cudnnFusedOpsConstParamLabel_t, cudnnFusedOpsVariantParamLabel_t
+from ..enumerations import cudnnFusedOpsConstParamLabel_t, cudnnFusedOpsVariantParamLabel_t
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, CudnnError
 from ..support.fused_ops import const_type, scalar_type
+from .c_types import element, packed, read
 from .objects import Objects
 
 LABEL = 1  # the index of the label's parameter
@@ -31,33 +32,33 @@ def _type(function: Function, label: int) -> str | None:
         return None
 
 
-def reader(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
+def reader(function: Function, index: int, objects: Objects) -> Callable[[tuple[Any, ...]], Any]:
     """Return the rule for a setter's value: a descriptor, a pointer to an enumerator or scalar, or device memory."""
 
-    def read(c: tuple[Any, ...]) -> Any:
+    def attribute(c: tuple[Any, ...]) -> Any:
         kind, address = _type(function, c[LABEL]), c[index]
         if not address or kind is None:
             return address or None
         if kind in DESCRIPTORS:
             return objects.get(address)
-        return ffi.cast(f"{'int' if kind in ENUMERATIONS else kind} *", address)[0]
+        return read(element(kind), address)[0]
 
-    return read
+    return attribute
 
 
-def writer(function: Function, index: int, ffi: Any, objects: Objects) -> Callable[[tuple[Any, ...], Any], None]:
+def writer(function: Function, index: int, objects: Objects) -> Callable[[tuple[Any, ...], Any], bytes | None]:
     """Return the rule for a getter's result: a descriptor's contents go into the caller's descriptor, other values
     behind its pointer."""
 
-    def write(c: tuple[Any, ...], value: Any) -> None:
-        kind, address = _type(function, c[LABEL]) or "uintptr_t", c[index]
+    def write(c: tuple[Any, ...], value: Any) -> bytes | None:
+        kind = _type(function, c[LABEL]) or "void"
         if kind not in DESCRIPTORS:
-            element = "int" if kind in ENUMERATIONS else kind
-            ffi.cast(f"{element} *", address)[0] = getattr(value, "address", value) or 0
-        elif value is not None:
-            target = objects.get(address)
+            return packed(element(kind), (getattr(value, "address", value) or 0,))
+        if value is not None:
+            target = objects.get(c[index])
             if type(target) is not DESCRIPTORS[kind]:
                 raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"param is {target!r}, not a {kind}")
             target.take(value.spec)
+        return None
 
     return write

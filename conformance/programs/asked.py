@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import addressof
 from typing import Any
 
-from dualdnn.api.abi.c_types import border_type
+from dualdnn.api.abi.c_types import NATIVE, element
 from dualdnn.api.abi.faces import Face
 from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
@@ -41,8 +42,8 @@ class Asked:
     foreign: function -> the library's own, or None.
     """
 
-    def __init__(self, ffi: Any, face: Face, foreign: Callable[[Function], Any]) -> None:
-        self.ffi, self.face, self.foreign, self.getters = ffi, face, foreign, dict[str, Any]()
+    def __init__(self, face: Face, foreign: Callable[[Function], Any]) -> None:
+        self.face, self.foreign, self.getters = face, foreign, dict[str, Any]()
 
     def descriptor(self, pointer: int, base: str) -> Any:
         """Return a descriptor with the values behind the library's pointer. Raises NotTold."""
@@ -72,11 +73,12 @@ class Asked:
         if called is None:
             raise NotTold(f"the library has no {getter.name}")
         places = {
-            p.name: self.ffi.new(border_type(p).replace("*", f"[{max(REQUESTED.values())}]"))
+            p.name: (NATIVE[element(p.base_type)] * max(REQUESTED.values()))()
             for p in getter.parameters
             if p.is_returned
         }
-        if status := called(pointer, *(places.get(p.name, REQUESTED.get(p.name)) for p in getter.parameters[1:])):
+        given = REQUESTED | {name: addressof(place) for name, place in places.items()}
+        if status := called(pointer, *(given[p.name] for p in getter.parameters[1:])):
             raise NotTold(f"{getter.name} returned {status}")
         counts = {p.name: places[p.name][0] for p in getter.parameters if p.is_returned}
         return {p.name: _value(p, places[p.name], counts) for p in getter.parameters if p.is_returned}

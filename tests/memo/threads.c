@@ -7,30 +7,35 @@ static int py_memo_fits(const uint64_t *addresses, const uint64_t *bytes, unsign
 enum { TEAM = 4, ROUNDS = 1000, KEYS = 60 };
 static _Atomic int wrong;
 
-/* As an export does, with a function that doubles its argument; Python is what follows ASK. */
+/* This stands for Python: words are an argument, an object, and where twice the argument goes. */
+static long long py_serve(unsigned function, const uint64_t *words)
+{
+    uint64_t argument = words[0], expected = 2 * argument;
+    if (function == 7 && memo_asks() && draft_begin()) {
+        draft_output(2, &expected, sizeof expected);
+        draft_effect(0, SET, 0, 1 + argument % 5);
+        draft_keep(0, NULL);
+    }
+    static const uint64_t nothing[NAMES];
+    object_set(words[1], 1 + argument % 5, 0, nothing);
+    *(uint64_t *)words[2] = expected;
+    return 0;
+}
+
+/* As an export does, with a function that doubles its argument. */
 static uint64_t doubled(Thread *t, uint64_t argument, uint64_t object)
 {
-    uint64_t result = 0, expected = 2 * argument;
+    uint64_t result = 0;
     Call k;
     k.keyed = 0;
     key_begin(&k, 7);
     if (!key_object(&k, 0, object, 0)) return 0;
     key_bits(&k, argument);
-    key_output(&k, 1, &result);
+    key_output(&k, 2, (uint64_t)&result);
     key_end(&k);
-    void *const places[2] = {NULL, &result};
-    int status = answer(t, &k, places);
-    if (status != ASK) return result;
-    Call *outer = asking(t, &k);
-    if (memo_asks() && draft_begin()) {
-        draft_output(1, &expected, sizeof expected);
-        draft_effect(0, SET, 0, 1 + argument % 5);
-        draft_keep(0, NULL);
-    }
-    static const uint64_t nothing[NAMES];
-    object_set(object, 1 + argument % 5, 0, nothing);
-    asked(t, &k, outer, 0, "doubled");
-    return expected;
+    const uint64_t words[] = {argument, object, (uint64_t)&result};
+    served(t, &k, 7, words, "doubled");
+    return result;
 }
 
 static void *work(void *given)

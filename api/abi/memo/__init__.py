@@ -19,6 +19,7 @@ def source() -> str:
 CALLED_BY_PYTHON = """
 static int memo_live;
 void dualdnn_say(const char *);
+void store(uint64_t, const void *, unsigned);
 int object_facts(uint64_t, unsigned long long *);
 uint64_t object_new(unsigned, uint32_t);
 void object_free(uint64_t);
@@ -44,8 +45,10 @@ int driver_open(uintptr_t);
 int scratch_add(uint64_t, uint64_t, uint64_t);
 int scratch_is_known(uint64_t, uint64_t);
 """
-# C calls these functions for a device that only Python can access.
+# C calls these functions: the first serves a call, by the number of its function; the others are for a device that only
+# Python can access.
 CALLED_BY_C = """
+long long py_serve(unsigned, const uint64_t *);
 int py_memo_launch(uint64_t, uintptr_t, unsigned, uint64_t);
 uint64_t py_memo_scratch(uint64_t);
 int py_memo_fits(const uint64_t *, const uint64_t *, unsigned);

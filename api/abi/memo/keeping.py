@@ -12,7 +12,7 @@ from typing import Any
 from ... import api_log
 from ...answers import HANDLE
 from ...descriptors import DESCRIPTORS
-from ...document import Function, Parameter
+from ...document import Function
 from ...functions import computing_of
 from ...operations import replay
 from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
@@ -66,7 +66,6 @@ class Keeper:
         self.memo, self.ffi, self.lib, self.objects = memo, memo.ffi, memo.lib, memo.objects
         self.name, self.parameters = function.name, function.parameters
         self.computes = computing_of(function.name) is not None
-        self.returned = [i for i, p in enumerate(self.parameters) if p.is_returned]
         self.described = [
             (i, p.direction != "in")
             for i, p in enumerate(self.parameters)
@@ -102,17 +101,22 @@ class Keeper:
         if not self.computes and not self.sized and status in REFUSALS and self.asks() and self.lib.draft_begin():
             self.lib.draft_keep(self.memo.number(status), text.encode())
 
-    def answered(self, c: tuple[Any, ...], results: Sequence[Any], changed: set[int]) -> None:
-        """Record a call that succeeded. results: holds the outputs, already stored behind the caller's pointers.
-        changed: holds the pointers of changed descriptors."""
+    def answered(self, c: tuple[Any, ...], outputs: Sequence[tuple[int, Any, Any]], changed: set[int]) -> None:
+        """Record a call that succeeded.
+
+        outputs: holds for each result that the caller wants the index of its argument, the result and its bytes.
+        changed: holds the pointers of changed descriptors.
+        """
         if self.computes or not self.asks() or not self.lib.draft_begin():
             return
         lib = self.lib
         if self.sized and not self._sized(c):
             return
-        for i, result in zip(self.returned, results, strict=True):
-            if c[i] and not (self.sized and self._pointed(c, i, result)):
-                self._output(i, c[i], result)
+        for i, result, data in outputs:
+            if self.parameters[i].base_type in DESCRIPTORS:
+                lib.draft_effect(i, CREATE, KINDS[self.parameters[i].base_type], self.objects.number_of(result))
+            elif data and not (self.sized and self._pointed(c, i, result)):
+                lib.draft_output(i, data, len(data))
         for i, is_set in self.described:
             # A descriptor that keeps its value is recorded too, so the key need not contain the earlier value.
             if c[i] and not self.destroys and (is_set or c[i] in changed):
@@ -141,27 +145,6 @@ class Keeper:
         if 0 <= delta < 2**32:
             self.lib.draft_effect(i, POINT, self.sized[0], delta)
         return bool(0 <= delta < 2**32)
-
-    def _output(self, i: int, place: Any, result: Any) -> None:
-        parameter: Parameter = self.parameters[i]
-        if parameter.base_type in DESCRIPTORS:
-            self.lib.draft_effect(i, CREATE, KINDS[parameter.base_type], self.objects.number_of(result))
-            return
-        if parameter.name == "paddingFill":
-            count, size = 0 if result is None else result.nbytes, 1
-        else:
-            size = self.ffi.sizeof(self.ffi.typeof(place).item)
-            is_array = parameter.length is not None or parameter.base_type.endswith("AlgoPerf_t")
-            count = len(result) if is_array else 1
-        # The caller's structure has padding bytes with unknown contents.
-        if parameter.base_type.endswith("AlgoPerf_t"):
-            rows = self.ffi.new("perf_t[]", count)
-            for k in range(count):
-                for field, _ in self.ffi.typeof("perf_t").fields:
-                    setattr(rows[k], field, getattr(place[k], field))
-            place = rows
-        if count:
-            self.lib.draft_output(i, self.ffi.cast("void *", place), count * size)
 
     def launching(self, arguments: Sequence[Any]) -> Launching:
         """Return the launcher that replaces the backend's for a computing call with these arguments."""

@@ -94,8 +94,9 @@ static inline void key_value(Call *k, int i, double value, int is_other)
 }
 
 /* Add a scaling factor: a double if the tensor beside it has doubles, else a float. */
-static inline void key_scaling(Call *k, int i, const void *given, uint64_t beside)
+static inline void key_scaling(Call *k, int i, uint64_t address, uint64_t beside)
 {
+    const void *given = (const void *)address;
     Slot *slot = beside ? slot_of(beside) : NULL;
     uint32_t number = slot ? atomic_load_explicit(&slot->value, memory_order_relaxed) : 0;
     const unsigned char *are_double = __atomic_load_n(&value_is_double, __ATOMIC_ACQUIRE);
@@ -128,9 +129,9 @@ static inline void key_any_value(Call *k)
 }
 
 /* Add `count` - `less` entries of `size` bytes each. Return 0 if there are more than the key can hold or Python reads. */
-static inline int key_array(Call *k, const void *given, long long count, long long most, int less, int size)
+static inline int key_array(Call *k, uint64_t address, long long count, long long most, int less, int size)
 {
-    if (!given) return key_bits(k, ~0ull), 1;
+    if (!address) return key_bits(k, ~0ull), 1;
     if (count > most) {
         if (most > 8) return 0;
         count = most;
@@ -140,12 +141,12 @@ static inline int key_array(Call *k, const void *given, long long count, long lo
     if (k->count + words + 48 > WORDS) return 0;
     key_bits(k, count);
     if (words) k->words[k->count + words - 1] = 0;
-    memcpy(&k->words[k->count], given, count * size);
+    memcpy(&k->words[k->count], (const void *)address, count * size);
     k->count += words;
     return 1;
 }
 
-static inline void key_output(Call *k, int i, const void *place) { k->nulls |= (uint64_t)!place << i; }
+static inline void key_output(Call *k, int i, uint64_t address) { k->nulls |= (uint64_t)!address << i; }
 
 static inline uint64_t key_hash(const Call *k)
 {

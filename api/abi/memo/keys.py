@@ -7,13 +7,15 @@ rules cannot detect.
 
 from __future__ import annotations
 
+from struct import calcsize
+
 from ... import cudnn
 from ...answers import VALUES, depends_on_more, is_replaced_by
 from ...descriptors import DESCRIPTORS
 from ...document import Function, Parameter
-from ...enumerations import CUDNN_DIM_MAX, ENUMERATIONS
+from ...enumerations import ENUMERATIONS
 from ...functions import computing_of
-from ..c_types import NUMBERS, RESULTS, depth, destroys
+from ..c_types import NUMBERS, RESULTS, depth, destroys, sized
 
 HANDLE_KIND = 31
 KINDS = {name: number for number, name in enumerate(sorted(DESCRIPTORS))}
@@ -26,18 +28,6 @@ SIZED = {
     "cudnnGetRNNWeightParams": ("weightSpace", "weightSpaceSize"),
 }
 WRITES_STATES = "cudnnSetDropoutDescriptor"  # It writes states only if it gets memory for them.
-BYTES = {
-    "int": 4,
-    "unsigned": 4,
-    "int32_t": 4,
-    "uint32_t": 4,
-    "int64_t": 8,
-    "size_t": 8,
-    "unsigned long long": 8,
-    "float": 4,
-    "double": 8,
-}
-MOST_ENTRIES = 1 << 20  # entries per array, the limit of marshalling.py
 FILL_BYTES = (
     "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # It is the C expression for the bytes of a padding value, by cudnnDataType_t.
 )
@@ -124,10 +114,10 @@ def _behind_a_pointer(function: Function, index: int) -> str | None:
         return f"key_scaling(&k, {index}, a{index}, a{names.index(parameter.typed_by)});"
     if parameter.name == "paddingFill" and parameter.direction == "in":
         size = FILL_BYTES.format(names.index("dataType"))
-        return f"if (!key_array(&k, (const void *)a{index}, 1, 1, 0, {size})) goto ask;"
+        return f"if (!key_array(&k, a{index}, 1, 1, 0, {size})) goto ask;"
     if parameter.direction == "out":
         is_said = _is_copied(parameter) or function.name in SIZED
-        return f"key_output(&k, {index}, (const void *)a{index});" if is_said else None
+        return f"key_output(&k, {index}, a{index});" if is_said else None
     if parameter.direction == "in" and parameter.length is not None and depth(parameter) == 1:
         return _array(function, index)
     return None
@@ -141,11 +131,10 @@ def _is_copied(parameter: Parameter) -> bool:
 
 
 def _array(function: Function, index: int) -> str | None:
-    parameter, names = function.parameters[index], [p.name for p in function.parameters]
-    assert parameter.length is not None
-    count = names.index(parameter.length.count)
-    size = 4 if parameter.base_type in ENUMERATIONS else BYTES.get(parameter.base_type)
-    if function.parameters[count].base_type in DESCRIPTORS or depth(function.parameters[count]) or size is None:
+    parameter, array = function.parameters[index], sized(function, index)
+    counted = function.parameters[array.counter]
+    is_counted = not depth(counted) and counted.base_type not in DESCRIPTORS
+    if not is_counted or parameter.base_type not in (*ENUMERATIONS, *NUMBERS):
         return None
-    most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
-    return f"if (!key_array(&k, a{index}, a{count}, {most}, {parameter.length.less}, {size})) goto ask;"
+    size = calcsize(array.code)
+    return f"if (!key_array(&k, a{index}, a{array.counter}, {array.most}, {array.less}, {size})) goto ask;"

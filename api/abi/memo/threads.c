@@ -71,6 +71,9 @@ static void await_readers(void)
     }
 }
 
+/* Store a result behind a pointer of the caller. */
+static void store(uint64_t address, const void *data, unsigned bytes) { memcpy((void *)address, data, bytes); }
+
 static void dualdnn_say(const char *text)
 {
     Thread *t = thread();
