@@ -277,6 +277,21 @@ def test_what_a_sibling_shows_is_no_proof(parameters, proves):
     assert (clause not in of_siblings(item, [clause])) == proves
 
 
+@pytest.mark.parametrize(
+    "clause, parameter, siblings, proves",
+    [
+        ("cudnnSoftmaxMode_t/c03", "FAST-instance", ["FAST-channel"], False),
+        ("cudnnSoftmaxMode_t/c03", "FAST-channel", ["FAST-instance"], True),
+        ("cudnnConvolutionForward/c30", "IMPLICIT_PRECOMP_GEMM dilation", ["WINOGRAD_NONFUSED stride"], False),
+        ("CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR/c16", "dims3-c17-sum", ["dims0-c16-sum"], False),
+    ],
+)
+def test_a_parameter_may_leave_out_the_beginning_of_a_name(clause, parameter, siblings, proves):
+    marks = [SimpleNamespace(args=("pin", [parameter, *siblings]))]
+    item = SimpleNamespace(callspec=SimpleNamespace(params={"pin": parameter}), iter_markers=lambda name: iter(marks))
+    assert (clause not in of_siblings(item, [clause])) == proves
+
+
 def test_two_clauses_may_forbid_one_thing():
     """Where one argument is all that a refused call differs in from one that succeeded; what a setter fills does not count."""
     faulty = Faulty(cudnn)

@@ -345,7 +345,8 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if (reports or (clause.kind == "workspace" and not named)) and "Get" in function.name and not _refuses(clause):
         yield Break("result", function.name)
     if (demands and function.arguments) or _refuses(clause):
-        yield Break("accepted", function.name)
+        if _refuses(clause) or not [p for p in named if p.memory == "device"]:
+            yield Break("accepted", function.name)
         return
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
@@ -381,15 +382,16 @@ def _of_named_parameters(clause: Any, function: Any, named: list[Any]) -> Iterat
             if clause.kind == "default" or "zero" in clause.text:
                 yield Break("filled", function.name, p.name)
             yield Break("NULL refused", function.name, p.name)
-    for p in sorted(named, key=_coarseness):
+    outputs = sum(p.memory == "device" and p.direction != "in" for p in function.parameters)
+    for p in sorted(named, key=lambda p: _coarseness(p, outputs)):
         yield from _of_parameter(clause, function, p)
 
 
-def _coarseness(p: Any) -> int:
-    """Return how much else than its sentence a break of a parameter breaks: most where a whole output is missing."""
+def _coarseness(p: Any, outputs: int) -> int:
+    """Return how much else than its sentence a break of a parameter breaks: most where the only output is missing."""
     if p.base_type == "cudnnHandle_t":
         return 3
-    if p.memory != "device":
+    if p.memory != "device" or (p.direction != "in" and outputs > 1):
         return 0
     return 1 if p.direction == "in" else 2
 

@@ -43,7 +43,8 @@ def _words(value: Any) -> set[str]:
         return {value.name}
     if isinstance(value, str):
         words = set(re.findall(r"\w+", value))
-        return words.union(*(_ends().get(word, ()) for word in words), (f"{word}{CONFIGURATION}" for word in words))
+        named = (_ends().get(word.upper(), ()) for word in words)
+        return words.union(*named, (f"{word}{CONFIGURATION}" for word in words))
     if isinstance(value, ParameterSet):
         value = value.values
     return set().union(*map(_words, value)) if isinstance(value, tuple | list | dict) else set()
@@ -80,4 +81,8 @@ def by_kind(words: Iterable[str]) -> Kinds:
 @cache
 def _kinds_of(clause: str) -> Kinds:
     function, _, number = clause.partition("/")
-    return by_kind({function, number, *re.findall(r"\w+", documented()[clause].text)})
+    words = set(re.findall(r"\w+", documented()[clause].text))
+    short = {
+        name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
+    }  # one word may be that of another type
+    return by_kind({function, number, *words, *short})
