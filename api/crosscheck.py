@@ -177,7 +177,7 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
     try:
         with open(path, "rb") as file:
             if not is_zipfile(file):  # NumPy's own message would suggest unsafe loading.
-                raise ValueError("not an .npz file")
+                raise ValueError("neither an .npz file nor an API log of cuDNN")
         with np.load(path, allow_pickle=False) as archive:
             operation = parse(str(archive["operation"]))
             shared = ast.literal_eval(str(archive["shared"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 
 import pytest
 from dualdnn.api import cudnn
@@ -103,6 +104,10 @@ def alike(text_of_a_log):
 
 
 DRESSES = {
+    "a container's log": lambda line: json.dumps(
+        {"log": line + "\n", "stream": "stderr", "time": "2026-11-27T22:49:02.9Z"}
+    ),
+    "the system's journal": lambda line: json.dumps({"_PID": "12", "MESSAGE": line, "PRIORITY": "6"}),
     "colours": lambda line: f"\x1b[1;32m{line.replace('val=', chr(27) + '[33mval=')}\x1b[0m",
     "a title of the terminal": lambda line: f"\x1b]0;train\x07{line}",
     "CRLF": lambda line: f"{line}\r",
@@ -191,9 +196,11 @@ def test_messages_of_errors_are_no_calls():
     (text().replace("v8907", "vNext").encode(), "cuDNN Next, whose form is not known"),
     (b"I! CuDNN (v8907) function cudnnSetLRNDescriptor() called:\n", "none of the 1 calls of the log could be judged"),
     (b"I! CuDNN (v8907) function cudnnCreate() called:\ni! Time: 1\n", "none of the 1 calls of the log could be judged"),
+    (text().encode()[:60], "a log of cuDNN 8.9.7 without a whole line that names a call"),
+    (b"", "is no saved call: neither an .npz file nor an API log of cuDNN"),
     (bytes(range(256)) * 4096, "is no saved call"),
     (b"x" * (1 << 20), "is no saved call"),
-], ids=["release 10", "no release", "cut", "nothing to judge", "binary", "one line"])  # fmt: skip
+], ids=["release 10", "no release", "cut", "nothing to judge", "cut in its first line", "empty", "binary", "one line"])  # fmt: skip
 def test_a_log_of_which_nothing_is_judged_is_one_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "log"
     path.write_bytes(content)

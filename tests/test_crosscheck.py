@@ -138,5 +138,5 @@ def test_calls_that_are_saved_at_once_have_files_of_their_own(tmp_path, monkeypa
 def test_a_file_that_is_no_archive(tmp_path):
     """NumPy advises to load it unsafely."""
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(ValueError, match=r"text\.npz is no saved call: not an \.npz file"):
+    with pytest.raises(ValueError, match=r"text\.npz is no saved call: neither an \.npz file"):
         loaded(tmp_path / "text.npz")

@@ -595,7 +595,7 @@ def lines_of(file: TextIO) -> Iterator[str]:
 
 
 def is_log(path: Path) -> bool:
-    """Return whether a file is text with a call of a log. Raises ``UnknownRelease`` for headers of another form."""
+    """Return whether a file is text with a call of a log. Raises ``ValueError`` for headers of another form."""
     other = ""
     with opened_log(path) as file:
         for line in lines_of(file):
@@ -603,6 +603,9 @@ def is_log(path: Path) -> bool:
                 return True
             if not other and (found := ANY_HEADER.search(line)):
                 other = found[1]
+    number = other.partition(" ")[0]
+    if number.isdigit() and is_read(int(number)):
+        raise ValueError(f"a log of cuDNN {release_of(int(number))} without a whole line that names a call")
     if other:
         raise UnknownRelease(other)
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 READ = (7, 8, 9)  # releases whose logs are read
@@ -11,8 +12,19 @@ HEADER = re.compile(r"CuDNN \(v(\d+)(?: \d+)?\) function (\w+)\(\) called:")
 ANY_HEADER = re.compile(r"CuDNN \(v([^)]{1,40})\)")  # matches headers of unknown releases too
 # This matches the mark of a line, after any text that a collector or a quotation adds in front.
 MARK = re.compile(r"^(?:.*?[\s>:#*\]|)/-])??([IiEeWwFf])!(?: |$)")
-# These patterns find what terminals, web pages and Markdown put into a line; each has its replacement.
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    """Return the text that a collector put into an object of JSON; a line that is none stays."""
+    try:
+        return str(json.loads(f'"{found[1]}"', strict=False)).rstrip("\r\n")
+    except ValueError:
+        return found[0]
+
+
+# These patterns find what collectors, terminals, web pages and Markdown put into a line; each has its replacement.
 DRESSED = (
+    (re.compile(r'^\s*\{.*?"(?:log|line|message|MESSAGE|msg|textPayload)" ?: ?"((?:[^"\\]|\\.)*)".*\}\s*$'), _unquoted),
     (
         re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])"),
         "",
