@@ -103,6 +103,7 @@ def findings(library, tmp_path_factory):
     return run(out, path, "--jobs", "2", "--case-seconds", "12", cases=[case for _, case, _ in FINDINGS.values()])
 
 
+@pytest.mark.long  # a process for each finding, and 12 seconds for the one that never ends
 @pytest.mark.parametrize("function", FINDINGS)
 def test_what_a_library_does_to_its_process_is_a_finding_of_the_case(findings, function):
     """The other cases go on, in as many new processes as it takes; the finding has the clauses that the case names."""
