@@ -438,7 +438,7 @@ def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
     refuses(NOT_INITIALIZED, "cudnnCreate/c12", created, backend="accelerated")
 
 
-def no_device(device: str) -> None:
+def no_device(device: str, _reproducible: str) -> None:
     from dualdnn.accelerated import DeviceUnavailable
 
     assert device == "gpu"
@@ -489,7 +489,8 @@ def test_a_child_of_the_process(cudnn, handle):
 
     thread = threading.Thread(target=use)
     thread.start()
-    held.wait(60)
+    while thread.is_alive() and not held.wait(0.05):
+        pass
     child = os.fork()
     if child == 0:
         status = 1
