@@ -25,26 +25,25 @@ def draw(source: Source) -> Drawn:
     gradients = source.like(probs) if source.chance(80) else None
     mode = source.pick(tuple(cudnnLossNormalizationMode_t))
     kinds = ("normal", "wide", "ties") if mode == SOFTMAX else ("positive",)
-    common = source.pick(tuple(cudnnCTCLossAlgo_t)), mode, source.pick(tuple(cudnnNanPropagation_t))
+    algo, nan = source.pick(tuple(cudnnCTCLossAlgo_t)), source.pick(tuple(cudnnNanPropagation_t))
     inputs = source.inputs(kinds, ("special", "infinite"))
     longest = min(times, LONGEST_LABEL)
     if source.chance(50):
-        return Drawn((device(common, source.integer(0, longest), probs, gradients),), inputs)
+        spec = CTCLossSpec(FLOAT, mode, nan, source.integer(0, longest))
+        return Drawn((device(spec, algo, probs, gradients),), inputs)
     input_lengths = tuple(source.integer(0, times) for _ in range(sequences))
     lengths = tuple(source.integer(0, min(longest, own + 1) if classes > 1 else 0) for own in input_lengths)
     labels = tuple(source.integer(1, classes - 1) for _ in range(sum(lengths)))
-    algo, *kind = common
     costs = TensorSpec(FLOAT, (sequences,), (1,))
-    operation = CTCLoss(CTCLossSpec(FLOAT, *kind), algo, labels, lengths, input_lengths, 0, probs, costs, gradients)
+    operation = CTCLoss(CTCLossSpec(FLOAT, mode, nan), algo, labels, lengths, input_lengths, 0, probs, costs, gradients)
     return Drawn((operation,), inputs)
 
 
-def device(common: Any, longest: int, probs: TensorSpec, gradients: TensorSpec | None) -> CTCLoss_v8:
-    """Return a loss of labels of the device, of which a sequence has at most ``longest``."""
-    algo, *kind = common
+def device(spec: CTCLossSpec, algo: Any, probs: TensorSpec, gradients: TensorSpec | None) -> CTCLoss_v8:
+    """Return a loss of labels of the device, of which a sequence has at most ``spec.longest_label``."""
     each, lengths = (TensorSpec(scalar, (probs.dims[1],), (1,)) for scalar in (FLOAT, INT32))
-    labels = TensorSpec(INT32, (max(1, longest * probs.dims[1]),), (1,))
-    return CTCLoss_v8(CTCLossSpec(FLOAT, *kind, longest), algo, 0, probs, labels, lengths, lengths, each, gradients)
+    labels = TensorSpec(INT32, (max(1, (spec.longest_label or 0) * probs.dims[1]),), (1,))
+    return CTCLoss_v8(spec, algo, 0, probs, labels, lengths, lengths, each, gradients)
 
 
 def before(drawn: Drawn, seed: int) -> dict[str, Any]:
