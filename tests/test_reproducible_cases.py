@@ -1,5 +1,7 @@
 """The cases of levels of reproducibility notice results that depend on what they may not depend on."""
 
+from argparse import Namespace
+
 import pytest
 from dualdnn.accelerated import reproducible, solver
 from dualdnn.accelerated.convolution.tiny import Tiny
@@ -9,6 +11,7 @@ from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionForward
 from dualdnn.conformance import bits
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.cases import reproducible as cases
+from dualdnn.conformance.programs import running
 from dualdnn.conformance.report import load_clauses
 
 FORWARD = cases.convolution(ConvolutionForward, cases.FORWARD(0), "fma-nchw", "3x3")
@@ -62,3 +65,16 @@ def test_every_clause_of_this_edition_has_a_case():
         for clause in mark.args
     }
     assert shown == {name for name, clause in load_clauses().items() if clause.library == "this_edition"}
+
+
+@pytest.mark.parametrize("level, passed", [("batch", {"DUALDNN_REPRODUCIBLE": "batch"}), (None, {})])
+def test_run_passes_a_level_to_the_program(monkeypatch, tmp_path, level, passed):
+    seen = {}
+    monkeypatch.setattr(running.libraries, "library", lambda number: tmp_path / f"libcudnn.so.{number}")
+    monkeypatch.setattr(running.children, "run", lambda command, program, variables, name: seen.update(variables) or 0)
+    chosen = Namespace(program=["--", "true"], backend="accelerated", face=9, release=None, reproducible=level)
+    assert running.run(chosen) == 0
+    assert {name: value for name, value in seen.items() if name == "DUALDNN_REPRODUCIBLE"} == passed
+    chosen.backend, chosen.reproducible = "reference", "device"
+    with pytest.raises(ValueError, match="--reproducible is device, and the reference backend promises run alone"):
+        running.run(chosen)
