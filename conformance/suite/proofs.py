@@ -25,6 +25,7 @@ TWO_WAYS = "refused otherwise"  # Every such case fails because another check re
 SHOWN = "shown"  # Cases pass, and none has failed under a break of this clause.
 WORDS = (SHOWN, TWO_WAYS, PROVEN)  # ascending strength of evidence; the strongest counts
 NOTICED = {REFUSED_OTHERWISE: TWO_WAYS, CHECK_OFF: PROVEN, BROKEN: PROVEN}
+READ = "read"  # class of reason of clauses that a reader judged; a run does not overrule it
 JUDGE = "reference"  # backend with a list that also holds for the other one
 UNLISTED = {SHOWN: "not varied", TWO_WAYS: TWO_WAYS}  # default class of the reason of an unlisted clause
 PATH = Path(__file__).parents[1] / "unproven.json"
@@ -118,9 +119,10 @@ def differing(results: Sequence[Mapping[str, Any]], part: str, due: Iterable[str
     missing, shrunk = [], []
     wanted = {clause for clause in scope.in_scope() if of_part(clause, part)}
     for subject, clauses in evidence(results, due).items():
-        listed = unproven(subject)
+        listed = {clause: reason for clause, reason in unproven(subject).items() if reason != READ}
+        read = unproven(subject).keys() - listed.keys()
         proven = {clause for clause, entry in clauses.items() if entry["evidence"] == PROVEN}
-        if found := sorted((wanted & set(clauses)) - proven - set(listed)):
+        if found := sorted((wanted & set(clauses)) - proven - set(listed) - read):
             missing.append(f"{subject}: {len(found)} clauses are not proven and not listed: {', '.join(found)}")
         if found := sorted(wanted & proven & set(listed)):
             shrunk.append(f"{subject}: {len(found)} clauses are proven and listed as unproven: {', '.join(found)}")
@@ -152,8 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         clauses, known, backend = proofs[subject], unproven(subject), subject.partition(":")[0]
         of_judge = {clause for found in listed["unproven"][JUDGE].values() for clause in found if backend != JUDGE}
         for clause in sorted(wanted & set(clauses) - of_judge):
-            if clauses[clause]["evidence"] != PROVEN:
-                reasons.setdefault(known.get(clause, UNLISTED[clauses[clause]["evidence"]]), []).append(clause)
+            if clauses[clause]["evidence"] != PROVEN or known.get(clause) == READ:
+                reasons.setdefault(known.get(clause) or UNLISTED[clauses[clause]["evidence"]], []).append(clause)
         listed["unproven"][backend] = reasons
     PATH.write_text(json.dumps(listed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
