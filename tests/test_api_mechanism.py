@@ -111,7 +111,7 @@ def test_operands_that_suffice_are_looked_at_together(handle, monkeypatch):
 
 
 def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
-    def none(kind):
+    def none(kind, *_):
         raise DeviceUnavailable(f"no {kind}")
 
     monkeypatch.setattr("dualdnn.accelerated.AcceleratedBackend", none)
