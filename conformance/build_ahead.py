@@ -87,7 +87,7 @@ CONSTANTS = {
 # These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
 # of dropout and the spatial transformer. Others count groups, filters, channels and taps of a lane.
 VARIANTS = {
-    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS",
+    ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
     "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MOST_LANES", "M_TILES", "N_TILES", "OCTETS", "PACK_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
