@@ -196,7 +196,8 @@ def handle(monkeypatch) -> Any:
     return made
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+# Containers of sequences have no strides.
+@pytest.mark.parametrize("name", [name for name in DOMAINS if name not in ("rnn", "attention")])
 def test_elements_far_apart_in_drawn_operations(handle, name):
     served = []
 

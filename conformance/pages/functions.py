@@ -22,6 +22,7 @@ LIBRARIES = {
     "ops_infer": "Operations, inference", "ops_train": "Operations, training", "cnn_infer": "Convolutions, inference",
     "cnn_train": "Convolutions, training", "adv_infer": "Sequences and attention, inference",
     "adv_train": "Sequences and attention, training", "backend": "Backend graphs", "miopen": "MIOpen porting guide",
+    "this_edition": "Levels of reproducibility, of this edition alone",
 }  # fmt: skip
 # function -> rows of its support tables
 SUPPORT = {
