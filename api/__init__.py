@@ -1,3 +1,3 @@
 """Implement the documented APIs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def judge(operation: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], random: bool = False) -> Any:
