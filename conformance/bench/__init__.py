@@ -1,1 +1,1 @@
-"""Times of the operations beside the vendor's library and the floor of the hardware."""
+"""Times the operations beside the vendor's library and beside the floor of the hardware."""

@@ -30,13 +30,14 @@ from ..subjects import open_subject
 from ..subjects.binding.types import LibraryError
 
 ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
-# These calls cannot be repeated: they make or end something, or run algorithms by the clock.
+# # The bench cannot repeat these calls: they make or end something, or run algorithms by the clock.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
 
 
 @dataclass
 class Cost:
-    """Microseconds of a function. asked: how many of the repeated calls from C entered Python; None for a rival."""
+    """Holds the microseconds of a function. asked: how many of the repeated calls from C entered Python; None for a
+    rival."""
 
     first_us: float | None = None
     again_us: float | None = None
@@ -46,7 +47,7 @@ class Cost:
 
 
 class Watched:
-    """The functions of a subject: the first call of each that succeeds is made again many times by ``measure``."""
+    """Wraps the functions of a subject. ``measure`` repeats the first call of each that succeeds."""
 
     def __init__(self, functions: Any, measure: Callable[[str, Any, tuple[Any, ...], float], None]) -> None:
         self.functions, self.measure, self.seen = functions, measure, set[str]()
@@ -69,7 +70,7 @@ class Watched:
 
 
 def words_of(encoded: list[Any]) -> tuple[Any, Any]:
-    """The integers and the floating-point numbers that the arguments of a C call are, each in order."""
+    """Return the integers and the floating-point numbers that the arguments of a C call are, each in order."""
     words, numbers = (ctypes.c_uint64 * WORDS)(), (ctypes.c_double * NUMBERS)()
     integers = floating = 0
     for value in encoded:
@@ -90,7 +91,7 @@ def words_of(encoded: list[Any]) -> tuple[Any, Any]:
 
 
 def compiled(folder: Path) -> Any:
-    """The function that repeats calls from C."""
+    """Return the function that repeats calls from C."""
     target = folder / "repeat.so"
     source = Path(__file__).with_name("repeat.c")
     subprocess.run([host_compiler(), "-O2", "-shared", "-fPIC", "-x", "c", str(source), "-o", str(target)], check=True)
@@ -100,7 +101,7 @@ def compiled(folder: Path) -> Any:
 
 
 def entries() -> int:
-    """How often C has asked Python, of the library in this process."""
+    """Return how often C has called Python, for the library in this process."""
     inside = sys.modules["_dualdnn_c"]
     found = inside.ffi.new("unsigned long long[8]")
     inside.lib.memo_counts(found)
@@ -125,7 +126,7 @@ def run_samples(caller_of: Callable[[], tuple[Any, Any]], text: str) -> list[str
 
 
 def measured(device: str, vendor: str | None, text: str, folder: Path) -> tuple[dict[str, Cost], list[str]]:
-    """The costs by function, and what could not be called."""
+    """Return the costs by function, and what could not be called."""
     costs: dict[str, Cost] = {}
     os.environ |= {"DUALDNN_BACKEND": "accelerated", "DUALDNN_DEVICE": device, "DUALDNN_EMULATION_FOREIGN": "1"}
     repeat = compiled(folder)
@@ -170,7 +171,7 @@ def measured(device: str, vendor: str | None, text: str, folder: Path) -> tuple[
 
 
 def table(costs: dict[str, Cost], left: list[str]) -> str:
-    """The costs as text."""
+    """Return the costs as text."""
     lines = [f"{'microseconds a call of the host':48}{'first':>9}{'again':>9}{'Python':>9}{'rival':>9}{'asked':>7}"]
     for name, cost in sorted(costs.items()):
         numbers = [cost.first_us, cost.again_us, cost.python_us, cost.vendor_us]
@@ -180,7 +181,7 @@ def table(costs: dict[str, Cost], left: list[str]) -> str:
 
 
 def run(device: str, vendor: str | None, text: str, out: Path) -> int:
-    """Measure, print, write calls.json; 1 where nothing could be called."""
+    """Measure, print and write calls.json; return 1 where nothing could be called."""
     with tempfile.TemporaryDirectory() as folder:
         costs, left = measured(device, vendor, text, Path(folder))
     print(table(costs, left))

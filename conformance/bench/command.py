@@ -1,4 +1,4 @@
-"""``dualdnn bench``: measure, print a table, write JSON and the report's section."""
+"""Runs ``dualdnn bench``: measures, prints a table, writes JSON and the report's section."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .row import Row
 from .rows import rows
 from .timed import BenchPlugin
 
-BARS = (0.8, 0.5)  # shares of the best rival's speed, below which a row counts as behind and far behind
-NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
-ENOUGH = 0.75  # of a copy, that large rows should reach
-NEAR_BEST = 1.1  # what the heuristic may take more than the best
-OF_COPY = 0.7  # of a copy of the same bytes and strides, that a sum should reach
+BARS = (0.8, 0.5)  # shares of the best rival's speed; slower rows count as behind and far behind
+NEAR_LAUNCH = 1.2  # launches of an empty kernel; bounds the time of a small row
+ENOUGH = 0.75  # share of a copy's speed that large rows should reach
+NEAR_BEST = 1.1  # times of the best algorithm; bounds the heuristic's first choice
+OF_COPY = 0.7  # share of a copy of the same bytes and strides that a sum should reach
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Measure and report; the exit status is 1 when a row could not be measured; what was measured is kept, whoever stops it."""
+    """Measure and report. The exit status is 1 when a row could not be measured. An interrupted run keeps the rows
+    that it measured."""
     if chosen.measured:
         return report_together(chosen)
     if chosen.calls:
@@ -97,7 +98,7 @@ def run(chosen: argparse.Namespace) -> int:
     torch = open_torch() if chosen.device == "gpu" and chosen.torch != "no" else None
     if chosen.torch == "yes" and torch is None:
         raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
-    Device.measures_anew = True  # algorithms are compared by what they take now
+    Device.measures_anew = True  # The algorithms are compared by their times in this run.
     bench = Bench(chosen.device, vendor, torch, chosen.reproducible)
     if not chosen.limit:
         build_timed(wanted, bench.device)
@@ -147,7 +148,7 @@ def wanted_rows(chosen: argparse.Namespace) -> list[Row]:
 
 
 def report_together(chosen: argparse.Namespace) -> int:
-    """Report the rows of several files as those of one run; they have to be of one device, list and commit."""
+    """Report the rows of several files as one run; all must be of one device, list and commit."""
     parts = [json.loads(Path(path).read_text(encoding="utf-8")) for path in chosen.measured]
     for fact in ("device", "vendor", "graph", "rows_of", "commit"):
         if len(found := {str(part.get(fact)) for part in parts}) > 1:
@@ -161,7 +162,8 @@ def report_together(chosen: argparse.Namespace) -> int:
 
 
 def told(facts: dict[str, Any], results: list[dict[str, Any]]) -> str:
-    """Return the summary of a list of rows: for networks a line each, then each family's figures, then those of all rows."""
+    """Return the summary of a list of rows: a line for each network, then the figures of each family and of all
+    rows."""
     of_list = facts["rows_of"]
     lines = [networks_told(results)] if of_list == "networks" else []
     return "\n".join([*lines, *(family_lines(results) if of_list != "the list" else []), summary(results)])
@@ -186,12 +188,13 @@ def family_lines(results: list[dict[str, Any]]) -> list[str]:
 
 
 def small_rows_first(wanted: Iterable[Row]) -> list[Row]:
-    """Small rows first: what large ones leave behind in a device's memory made each small call 0.16 us longer, ours and the vendor's."""
+    """Put small rows first. Behind large rows, leftovers in a device's memory made each small call 0.16 us longer,
+    ours and the vendor's."""
     return sorted(wanted, key=lambda row: row.nbytes >= SMALL_ROW_BYTES or row.flops > 0)
 
 
 def table(results: Iterable[dict[str, Any]]) -> str:
-    """One line per row."""
+    """Return one line per row."""
     lines = [
         f"{'row':72} {'ours us':>9} {'vendor':>9} {'graph':>9} {'x':>6} {'floor':>8} {'%':>4} {'host':>5}  solver, algorithms, messages"
     ]
@@ -208,7 +211,8 @@ def shown(value: float | None, width: int, decimals: int) -> str:
 
 
 def remarks(result: dict[str, Any]) -> str:
-    """The solver and the algorithm, the first choice of the heuristic where that is another one, the vendor's; what went wrong."""
+    """Return the solver, the algorithm, the heuristic's first choice where it differs, the vendor's algorithm, and
+    errors."""
     parts = [str(result.get("solver") or ""), str(result.get("algorithm") or "")]
     if result.get("v7_us") is not None:
         parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
@@ -224,7 +228,7 @@ def remarks(result: dict[str, Any]) -> str:
 
 
 def ceilings_text(facts: dict[str, Any]) -> str:
-    """The ceilings in a line."""
+    """Return the ceilings in a line."""
     paces = ", ".join(f"{name} {pace:.0f}" for name, pace in facts["ceilings_TFLOPS"].items())
     arithmetic = f", TFLOP/s {paces} ({facts['ceilings_source']})" if paces else ""
     ways = f"(in a stream {facts['launch_stream_us']:.2f}, alone {facts['launch_alone_us']:.2f})"
@@ -233,7 +237,8 @@ def ceilings_text(facts: dict[str, Any]) -> str:
 
 
 def summary(results: list[dict[str, Any]]) -> str:
-    """Geometric means against the vendor, how the large rows do against the copy, how often the heuristic is right."""
+    """Return geometric means against the vendor, shares of the copy for large rows, and how often the heuristic is
+    right."""
     lines = [against_vendor(results)]
     large = [r for r in results if r["bytes"] >= 64e6 and not r["flops"] and "gaps" not in r["name"]]
     if large:
@@ -286,12 +291,13 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 
 def shares_of_copy(result: dict[str, Any]) -> tuple[float, float]:
-    """What a row reaches of a copy of the bytes that its design moves, and of the least bytes at the same throughput."""
+    """Return two shares of a copy's speed: for the bytes that the row's design moves, and for the least bytes at the
+    same throughput."""
     return result["of_design"], result["of_design"] * result["bytes"] / result["design_bytes"]
 
 
 def against_vendor(results: list[dict[str, Any]]) -> str:
-    """Geometric mean of the speedups."""
+    """Return the geometric mean of the speedups."""
     ratios = [r["speedup"] for r in results if r["speedup"]]
     if not ratios:
         return "no rival was timed"
@@ -301,12 +307,12 @@ def against_vendor(results: list[dict[str, Any]]) -> str:
 
 
 def write(directory: Path, facts: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """benchmarks.json: the ceilings and the rows."""
+    """Write benchmarks.json: the ceilings and the rows."""
     files.write(directory / "benchmarks.json", (json.dumps({**facts, "rows": results}, indent=1) + "\n").encode())
 
 
 def include(directory: Path, results: list[dict[str, Any]]) -> None:
-    """Give the compliance report that lies in the directory its section."""
+    """Add the section of the bench to the compliance report in the directory."""
     compliance = directory / "compliance.json"
     if not compliance.exists():
         return
@@ -318,7 +324,7 @@ def include(directory: Path, results: list[dict[str, Any]]) -> None:
 
 
 def cell(value: Any) -> Any:
-    """A value as the report's table takes it: times by name as text."""
+    """Return a value as the report's table takes it: times by name as text."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {number:.1f}" for name, number in value.items())
     return value

@@ -1,4 +1,4 @@
-"""The timed convolutions: layers of image networks in every data type, math type and layout."""
+"""Lists the timed convolutions: layers of image networks in every data type, math type and layout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
 
 from .row import Row
 
-ANY_ALGORITHM = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM  # the bench searches for the best
+# The bench searches for the best algorithm.
+ANY_ALGORITHM = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 TENSOR_OP, FMA = cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnMathType_t.CUDNN_FMA_MATH
 RELU = ActivationSpec(
     cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
@@ -41,7 +42,8 @@ RELU = ActivationSpec(
 
 @dataclass(frozen=True)
 class Layer:
-    """``images`` of ``channels`` x ``size`` x ``size``, ``filters`` of ``taps`` x ``taps`` with (taps - 1) / 2 of padding."""
+    """Describes a layer: ``images`` of ``channels`` x ``size`` x ``size``, ``filters`` of ``taps`` x ``taps`` with
+    (taps - 1) / 2 of padding."""
 
     images: int
     channels: int
@@ -63,17 +65,19 @@ STRIDED, FIRST = Layer(64, 256, 56, 512, 3, 2), Layer(64, 3, 224, 64, 7, 2)
 DEPTHWISE = Layer(64, 256, 56, 256, 3, 1, 256)
 LAYERS = (WIDE, POINTWISE, DEEP, SMALL, STRIDED, FIRST, DEPTHWISE)
 FUSED_LAYERS = (WIDE, POINTWISE, DEEP)
-# Of MobileNet the first, of ResNet-50 its narrow ones, of a detector (YOLOv3) and of segmentation (FCN) the last
+# # MOBILE is MobileNet's first layer; NARROW, BOTTLENECK and LAST are ResNet-50's. DETECTOR is YOLOv3's, CLASSES is of
+# FCN (segmentation).
 MOBILE, NARROW, BOTTLENECK = Layer(64, 3, 224, 32, 3, 2), Layer(64, 64, 56, 64, 3, 1), Layer(32, 1024, 14, 256, 1, 1)
 DETECTOR, CLASSES, LAST = Layer(16, 256, 52, 255, 1, 1), Layer(8, 256, 64, 21, 1, 1), Layer(8, 512, 7, 512, 3, 1)
 FURTHER = (MOBILE, NARROW, BOTTLENECK, LAST, DETECTOR, CLASSES)
-# Kinds of gradients and their layers
+# # Each kind of gradient has its own layers.
 GRADIENTS = {
     "half": LAYERS, "TF32": LAYERS, "bfloat16": (WIDE, DEPTHWISE), "float": (WIDE, STRIDED, DEPTHWISE)
 }  # fmt: skip
-TINY = Layer(1, 8, 6, 8, 3, 1)  # as short as a launch: what is left is what launches and the host cost
+# This layer is as short as a launch, so its time shows the cost of launches and of the host.
+TINY = Layer(1, 8, 6, 8, 3, 1)
 
-# Name -> (data type, math type). Sums are FLOAT everywhere.
+# # Each name stands for (data type, math type). Sums are FLOAT everywhere.
 KINDS: dict[str, tuple[cudnnDataType_t, cudnnMathType_t]] = {
     "half": (HALF, TENSOR_OP),
     "bfloat16": (BFLOAT16, TENSOR_OP),
@@ -84,7 +88,7 @@ FORMATS = {"NHWC": NHWC, "NCHW": NCHW}
 
 
 def convolution(layer: Layer, kind: str, layout: cudnnTensorFormat_t) -> ConvolutionForward:
-    """y = conv(x, w), everything in one layout. The algorithm is a place holder."""
+    """Return y = conv(x, w) with everything in one layout. The algorithm is a placeholder."""
     data_type, math_type = KINDS[kind]
     padding = (layer.taps - 1) // 2
     spec = ConvolutionSpec(
@@ -98,7 +102,7 @@ def convolution(layer: Layer, kind: str, layout: cudnnTensorFormat_t) -> Convolu
 
 
 def rectified(plain: ConvolutionForward, added: bool) -> ConvolutionBiasActivationForward:
-    """y = ReLU(conv(x, w) + bias), or with y itself added."""
+    """Return y = ReLU(conv(x, w) + bias), or with y itself added."""
     o = plain
     bias = TensorSpec.packed(o.y.data_type, (1, o.y.dims[1], 1, 1))
     return ConvolutionBiasActivationForward(
@@ -107,26 +111,27 @@ def rectified(plain: ConvolutionForward, added: bool) -> ConvolutionBiasActivati
 
 
 def input_matrix(plain: ConvolutionForward) -> Im2Col:
-    """The matrix of a convolution without groups."""
+    """Return the input matrix of a convolution without groups."""
     o = plain
     rows = o.y.count // o.y.dims[1]
     return Im2Col(o.convolution, o.w, o.x, TensorSpec(o.x.data_type, (rows, o.terms), (o.terms, 1)))
 
 
 def data_gradient(plain: ConvolutionForward) -> ConvolutionBackwardData:
-    """The gradient of a convolution with respect to its input, by ALGO_1."""
+    """Return the gradient of a convolution with respect to its input, by ALGO_1."""
     algo = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
     return ConvolutionBackwardData(plain.convolution, algo, 0, 1.0, 0.0, plain.w, plain.y, plain.x)
 
 
 def filter_gradient(plain: ConvolutionForward) -> ConvolutionBackwardFilter:
-    """The gradient of a convolution with respect to its filter, by ALGO_1."""
+    """Return the gradient of a convolution with respect to its filter, by ALGO_1."""
     algo = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
     return ConvolutionBackwardFilter(plain.convolution, algo, 0, 1.0, 0.0, plain.x, plain.y, plain.w)
 
 
 def convolution_rows() -> Iterator[Row]:
-    """Every layer plain, a few with bias and ReLU, a few as the matrix of the input, a few gradients; a tiny layer of each."""
+    """Return every layer plain, a few with bias and ReLU, a few input matrices, a few gradients, and a tiny layer of
+    each."""
     for kind in KINDS:
         for name, layout in FORMATS.items():
             for layer in LAYERS:

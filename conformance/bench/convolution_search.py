@@ -1,4 +1,5 @@
-"""Which algorithm of a library serves a convolution best: ours by its own searches, any library by the clock."""
+"""Finds the algorithm of a library that serves a convolution best: for ours by its own searches, for any library by
+the clock."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def algorithm_name(algorithm: cudnnConvolutionFwdAlgo_t) -> str:
 
 
 def variants(functions: Any, handle: Any, operation: Convolution) -> list[Convolution]:
-    """The operation with each algorithm that a library takes it with, and with the workspace that this needs there."""
+    """Yield the operation with each algorithm that a library accepts, and with the workspace that it needs there."""
     found = []
     for algorithm in cudnnConvolutionFwdAlgo_t:
         try:
@@ -39,20 +40,23 @@ def variants(functions: Any, handle: Any, operation: Convolution) -> list[Convol
 
 @dataclass(frozen=True)
 class Search:
-    """``times``: seconds by algorithm and math type as cudnnFindConvolutionForwardAlgorithmEx measured them, the
-    fastest first; ``ranked``: cudnnGetConvolutionForwardAlgorithm_v7's first choice."""
+    """Holds the results of both searches.
+
+    times: seconds by algorithm and math type as cudnnFindConvolutionForwardAlgorithmEx measured them, the fastest
+    first. ranked: the first choice of cudnnGetConvolutionForwardAlgorithm_v7.
+    """
 
     times: dict[tuple[cudnnConvolutionFwdAlgo_t, cudnnMathType_t], float]
     ranked: tuple[cudnnConvolutionFwdAlgo_t, cudnnMathType_t]
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long as the fastest the first choice takes, both by the search's own measure."""
+        """Return how many times as long as the fastest the first choice takes, both measured by the search."""
         chosen = self.times.get(self.ranked)
         return None if chosen is None else chosen / min(self.times.values())
 
     def text(self) -> dict[str, float]:
-        """Microseconds by name."""
+        """Return microseconds by name."""
         return {
             f"{algorithm_name(algorithm)} {math.name.removeprefix('CUDNN_')}": seconds * 1e6
             for (algorithm, math), seconds in self.times.items()
@@ -60,7 +64,7 @@ class Search:
 
 
 def search(handle: Any, operation: Convolution, memory: Mapping[str, Any], scratch: Any) -> Search:
-    """What our searches say about the convolution of an operation, on its own memory; y is overwritten."""
+    """Return the results of our searches for the convolution of an operation, on its own memory; y is overwritten."""
     x, w, convolution, y = described(Caller(cudnn, handle), operation)
     most = cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(handle)
     found = cudnn.cudnnFindConvolutionForwardAlgorithmEx(
@@ -75,10 +79,10 @@ def search(handle: Any, operation: Convolution, memory: Mapping[str, Any], scrat
 def in_order(
     found: Search, own: list[Convolution], seconds: Callable[[Convolution], float]
 ) -> list[tuple[Convolution, float]]:
-    """Our variants with the row's own math type and their times, the fastest first; without those that failed.
+    """Return our variants with the row's math type and their times, the fastest first, without those that failed.
 
-    A search tries algorithms with CUDNN_DEFAULT_MATH too, which lets float data be TF32: where the row forbids that,
-    such an entry says nothing, and the variant is timed again with ``seconds``.
+    A search also tries algorithms with CUDNN_DEFAULT_MATH, which lets float data be TF32. Where the row forbids TF32,
+    such an entry does not count, and ``seconds`` times the variant again.
     """
     timed = []
     for variant in own:
@@ -96,7 +100,7 @@ def in_order(
 
 
 def plain(operation: Convolution) -> ConvolutionForward:
-    """The convolution alone."""
+    """Return the convolution alone."""
     o = operation
     if isinstance(o, ConvolutionForward):
         return o

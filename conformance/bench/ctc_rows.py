@@ -1,4 +1,4 @@
-"""What is timed of the CTC loss: short sequences of letters, many classes, the longest labels."""
+"""Lists the timed CTC losses: short sequences of letters, many classes, the longest labels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dualdnn.api.operations.specs import FLOAT, INT32
 
 from .row import Row
 
-# (time steps, sequences, classes), labels of a sequence at most
+# # Each row has (time steps, sequences, classes) and the greatest number of labels in a sequence.
 SHAPES = (((150, 128, 29), 40), ((20, 8, 29), 8), ((300, 32, 5000), 60), ((1000, 16, 80), 256))
 DETERMINISTIC = cudnnCTCLossAlgo_t.CUDNN_CTC_LOSS_ALGO_DETERMINISTIC
 
 
 def ctc_loss(dims: tuple[int, int, int], longest: int, mode: str, gradients: bool = True) -> CTCLoss_v8:
-    """Labels of the device, with gradients or costs alone."""
+    """Return a CTC loss of labels in device memory, with gradients or with costs alone."""
     spec = CTCLossSpec(
         FLOAT, cudnnLossNormalizationMode_t[f"CUDNN_LOSS_NORMALIZATION_{mode}"],
         cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, longest,
@@ -28,7 +28,7 @@ def ctc_loss(dims: tuple[int, int, int], longest: int, mode: str, gradients: boo
 
 
 def ctc_rows() -> Iterator[Row]:
-    """Every shape from activations, the first from probabilities and without gradients, too."""
+    """Return every shape from activations, and the first also from probabilities and without gradients."""
     for dims, longest in SHAPES:
         shape = f"{'x'.join(map(str, dims))}, {longest} labels, float"
         yield Row(f"CTC loss softmax {shape}", "CTC loss", ctc_loss(dims, longest, "SOFTMAX"))

@@ -1,8 +1,10 @@
-"""What a row has to move by the design that the documentation states, where the least bytes are beyond any.
+"""States the bytes that a row must move by its documented design, where no design reaches the least bytes.
 
-Batch normalization in training, and its gradient, needs what it read once more, behind a sum over all of it. What multiprocessors keep
-meanwhile is not read again: a channel whose planes are contiguous in the shared memory of a team of multiprocessors, at most all of
-them, anything else in the shared memory and half of the registers of all, whose other half computes."""
+Batch normalization in training, and its gradient, read their inputs again after a sum over all of them. Bytes that the
+multiprocessors keep meanwhile are not read again. A channel with contiguous planes stays in the shared memory of a team
+of multiprocessors, at most all of them. Anything else stays in the shared memory and in half of the registers; the
+other half computes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from dualdnn.api.operations.normalization.batch import NormalizationGradient, No
 
 from .row import Row
 
-REGISTER_BYTES = 256 << 10  # of a multiprocessor
+REGISTER_BYTES = 256 << 10  # bytes per multiprocessor
 
 
 class OnChip(NamedTuple):
-    """Bytes that a device keeps: in the shared memory of all multiprocessors, and with half of their registers."""
+    """Holds the bytes that a device keeps: in the shared memory of all multiprocessors, and with half of their
+    registers."""
 
     of_shared: int
     of_all: int
@@ -28,7 +31,7 @@ class OnChip(NamedTuple):
 
 
 def designed_bytes(row: Row, chip: OnChip) -> int:
-    """Bytes that have to move: the least, and what is read twice because nothing keeps it."""
+    """Return the bytes that must move: the least, and the bytes that are read twice because nothing keeps them."""
     o = row.operation
     if not isinstance(o, NormalizationTraining | NormalizationGradient):
         return row.nbytes

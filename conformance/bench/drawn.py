@@ -1,4 +1,4 @@
-"""Layers that nobody listed: drawn from the domain of each family, with sizes that are uniform in their logarithm."""
+"""Draws layers that no list names from the domain of each family, with sizes that are uniform in their logarithm."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .convolution_rows import FORMATS
 from .layers import ACTIVATIONS, CELLS, POOLINGS, Layer, rows_of
 from .row import Row
 
-MIN_BYTES = 1 << 16  # per row; below it a launch is all that is timed
+MIN_BYTES = 1 << 16  # per row; a smaller row would time only its launch
 MAX_BYTES = 1 << 31  # per row, so that all contenders' buffers fit on a GPU
 MAX_FLOPS = 4 * 10**12  # per row, some 10 ms on tensor cores
 CONVOLUTIONS = 0.5  # share of the drawn layers
-KINDS = ("half", "half", "bfloat16", "TF32", "float")  # half is drawn twice as often
+KINDS = ("half", "half", "bfloat16", "TF32", "float")  # half is drawn twice as often as the others
 MEMORY_KINDS = ("half", "bfloat16", "float")
 NO_BFLOAT16 = ("batch normalization", *POOLINGS)  # the document lists no BFLOAT16 for these
 OTHER_KINDS = (

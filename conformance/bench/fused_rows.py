@@ -1,4 +1,4 @@
-"""Rows of fused operations: the statistics of a layer, and the tensors of residual networks."""
+"""Lists rows of fused operations: the statistics of a layer, and the tensors of residual networks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from .row import Call, Row
 
 CHANNELS = (64, 2048)
 SHAPES = ((64, 256, 56, 56), (32, 128, 28, 28), (31, 67, 37, 41))
-# Taps, input and filters: the layers of a first block of ResNet-50, one of a second, and one that is wider than they are
+# # Each entry has taps, input and filters: layers of the first and the second block of ResNet-50, and a wider one.
 LAYERS = (
     (1, (64, 256, 56, 56), 64), (3, (64, 256, 56, 56), 64), (1, (64, 64, 56, 56), 256), (3, (64, 64, 56, 56), 64),
     (1, (64, 512, 28, 28), 128),
@@ -64,7 +64,7 @@ def _vector(channels: int, kind: cudnnDataType_t = FLOAT) -> TensorSpec:
 
 
 def finalized(channels: int, kind: cudnnDataType_t) -> tuple[Operation, Operation]:
-    """Statistics made a scale and a bias of this type, in training and in inference."""
+    """Return an operation that turns statistics of this type into a scale and a bias, in training and in inference."""
     numbers, eq = _vector(channels, DOUBLE if kind == DOUBLE else FLOAT), _vector(channels, kind)
     training = BnFinalizeStatisticsTraining(100352, 0.1, 1e-5, *(numbers,) * 8, eq, eq)
     return training, BnFinalizeStatisticsInference(1e-5, *(numbers,) * 4, eq, eq)
@@ -73,8 +73,8 @@ def finalized(channels: int, kind: cudnnDataType_t) -> tuple[Operation, Operatio
 def residual(
     dims: tuple[int, ...], kind: cudnnDataType_t, layout: str, parameter: cudnnDataType_t | None = None
 ) -> tuple[Operation, Operation]:
-    """Scaled tensors, added and rectified with a bit mask, and the gradient of it. parameter: the type of scales and
-    biases, where it is another one."""
+    """Return scaled tensors, added and rectified with a bit mask, and their gradient. parameter: the type of scales
+    and biases where it differs."""
     x, eq = laid_out(kind, dims, layout), _vector(dims[1], kind if parameter is None else parameter)
     numbers = _vector(dims[1], DOUBLE if kind == DOUBLE else FLOAT)
     mask = TensorSpec.packed(INT32, (x.count // dims[1], -(-dims[1] // 32), 1, 1))
@@ -83,7 +83,7 @@ def residual(
 
 
 def convolutions(taps: int, dims: tuple[int, ...], filters: int) -> Iterator[tuple[str, Operation]]:
-    """A layer of a residual network, as the conditions of the fast path have it: 16-bit channels last."""
+    """Return a layer of a residual network that meets the conditions of the fast path: 16-bit, channels last."""
     spec = ConvolutionSpec(
         cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, (taps // 2,) * 2, (1, 1), (1, 1), 1,
         cudnnMathType_t.CUDNN_TENSOR_OP_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
@@ -109,19 +109,19 @@ def convolutions(taps: int, dims: tuple[int, ...], filters: int) -> Iterator[tup
 
 
 def normalised(x: TensorSpec, /, **where: str) -> Call:
-    """scale * x + bias by one call: an inference of batch normalisation, whose mean and variance make nothing of it."""
+    """Return scale * x + bias as one call: an inference of batch normalisation with neutral mean and variance."""
     numbers = _vector(x.dims[1], DOUBLE if x.data_type == DOUBLE else FLOAT)
     made = BatchNormalizationForwardInference(SPATIAL, 1.0, 0.0, x, x, numbers, numbers, 1e-5)
     return Call(made, {name: where.get(name, name) for name in made.operands})
 
 
 def rectified(y: TensorSpec, name: str) -> Call:
-    """A ReLU in place."""
+    """Return a ReLU in place."""
     return Call(ActivationForward(RELU, 1.0, 0.0, y, y), {"x": name, "y": name})
 
 
 def reductions(y: TensorSpec) -> Iterator[Call]:
-    """The sums of y and of its squares, by channel."""
+    """Return the sums of y and of its squares by channel."""
     sums = _vector(y.dims[1])
     for op, name in (("ADD", "ySum"), ("NORM2", "norms")):
         spec = ReduceTensorSpec(
@@ -134,7 +134,7 @@ def reductions(y: TensorSpec) -> Iterator[Call]:
 
 
 def finalizing(o: BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference) -> Iterator[Call]:
-    """The statistics made a scale and a bias: inferences of batch normalisation of ones and of zeros."""
+    """Return inferences of batch normalisation of ones and of zeros, which turn statistics into a scale and a bias."""
     numbers = _vector(o.scale.dims[1])  # type: ignore[union-attr]  # the rows have everything
     eq = _vector(numbers.dims[1], HALF)
     if isinstance(o, BnFinalizeStatisticsTraining):
@@ -155,7 +155,7 @@ def finalizing(o: BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference) 
 
 
 def separate(o: Operation) -> tuple[Call, ...]:
-    """The fewest documented calls that do what a fused operation does, but for the bit mask."""
+    """Return the fewest documented calls that do the work of a fused operation, except for the bit mask."""
     if isinstance(o, BnFinalizeStatisticsTraining | BnFinalizeStatisticsInference):
         return tuple(finalizing(o))
     if isinstance(o, ScaleBiasActivationConvBnstats):
@@ -181,7 +181,7 @@ def separate(o: Operation) -> tuple[Call, ...]:
 
 
 def small_fused() -> Iterator[Operation]:
-    """Small operations that between them use every source in every data type."""
+    """Return small operations that together use every source in every data type."""
     for kind in (FLOAT, DOUBLE, HALF, BFLOAT16):
         yield from finalized(8, kind)
         yield from residual((2, 8, 3, 5), kind, "nhwc")
@@ -189,7 +189,7 @@ def small_fused() -> Iterator[Operation]:
 
 
 def fused_rows() -> Iterator[Row]:
-    """The rows of all sequences."""
+    """Return the rows of all sequences."""
     for channels in CHANNELS:
         for name, operation in zip(("training", "inference"), finalized(channels, HALF), strict=True):
             title = f"fused finalize {name} {channels} half"

@@ -1,5 +1,8 @@
-"""PyTorch as a rival, where it is installed: its convolutions and attention of one head by cuDNN's graphs, autotuned, and its own operators
-of the memory-bound families."""
+"""Times PyTorch as a rival, where it is installed.
+
+Its convolutions and its attention of one head use cuDNN's autotuned graphs; the memory-bound families use its own
+operators.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from .torch_operators import OPERATORS, operator
 
 DTYPES: dict[cudnnDataType_t, str] = {FLOAT: "float32", HALF: "float16", BFLOAT16: "bfloat16"}
 SEQUENCES = ("queries", "keys", "values", "dout")
-MATRIX = 8192  # rows and columns of the products that show what the arithmetic units reach
+MATRIX = 8192  # rows and columns of the products that measure the peak of the arithmetic units
 PACES = {
     "half": ("float16", False),
     "bfloat16": ("bfloat16", False),
@@ -41,7 +44,7 @@ Work = Callable[[], Any]
 
 
 class _Bytes:
-    """Device memory as PyTorch takes it over without a copy."""
+    """Lends device memory to PyTorch without a copy."""
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.__cuda_array_interface__ = {
@@ -50,7 +53,7 @@ class _Bytes:
 
 
 class GraphPath:
-    """Convolutions of ``torch`` on a stream, with the fastest plan that its autotuner finds."""
+    """Offers the convolutions of ``torch`` on a stream, with the fastest plan that its autotuner finds."""
 
     def __init__(self, torch: Any, stream: int) -> None:
         self.torch = torch
@@ -59,8 +62,8 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """The ways to compute a convolution, its gradient, an attention of one head, or what PyTorch has an operator for, on these buffers,
-        by name; none for other operations."""
+        """Return the ways to compute a convolution, its gradient, an attention of one head, or an operator of
+        PyTorch, on these buffers, by name; none for other operations."""
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
             yield from self._attentions(operation, memory)
         if type(operation) in OPERATORS:
@@ -102,7 +105,7 @@ class GraphPath:
             yield name, self._on_stream(work, allows_tf32(o.attn))
 
     def paces(self, clock: Any) -> dict[str, float]:
-        """Operations per second of large matrix products, the best of a few."""
+        """Return the operations per second of large matrix products, the best of a few."""
         torch, found = self.torch, {}
         with torch.cuda.stream(self.stream):
             values = torch.randn(2, MATRIX, MATRIX, device="cuda")
@@ -116,18 +119,18 @@ class GraphPath:
         return found
 
     def release(self) -> None:
-        """Give cached memory back to the device, once what the last calls made is no longer used."""
+        """Return cached memory to the device, once nothing uses the results of the last calls."""
         self.stream.synchronize()
         self.torch.cuda.empty_cache()
 
     def _tensor(self, spec: TensorSpec | FilterSpec, address: int) -> Any:
-        """The operand's memory in its own layout: channels_last where it lies so."""
+        """Return the operand's memory in its own layout: channels_last where it lies so."""
         torch, tensor = self.torch, spec.tensor if isinstance(spec, FilterSpec) else spec
         memory = torch.as_tensor(_Bytes(address, tensor.nbytes), device="cuda")
         return memory.view(getattr(torch, DTYPES[tensor.data_type])).as_strided(tensor.dims, tensor.strides)
 
     def _sequences(self, spec: SeqDataSpec, address: int) -> Any:
-        """Vectors of an operand as (batch, head, time, element)."""
+        """Return the vectors of an operand as (batch, head, time, element)."""
         steps, batches, _, size = spec.dims
         memory = self.torch.as_tensor(_Bytes(address, spec.tensor.nbytes), device="cuda")
         return memory.view(getattr(self.torch, DTYPES[spec.data_type])).view(batches, 1, steps, size)
@@ -144,7 +147,8 @@ class GraphPath:
 
 
 def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
-    """Whether it is the attention of one head without projections, batch by batch, each query with all keys or those up to its own."""
+    """Return whether it is the attention of one head without projections, batch by batch, each query with all keys
+    or those up to its own."""
     attn, steps = o.attn, o.queries.dims[0]
     projected = attn.q_projected + attn.k_projected + attn.v_projected + attn.o_projected
     every, causal = (o.keys.dims[0],) * steps, tuple(range(1, steps + 1))
@@ -155,7 +159,7 @@ def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
 
 
 def _attention(torch: Any, given: Mapping[str, Any], scale: float, causal: bool) -> Iterator[tuple[str, Work]]:
-    """Forward, or, where there are incoming gradients, backward, by each of its kernels."""
+    """Yield the forward call, or, where there are incoming gradients, the backward call, by each of its kernels."""
     attention = importlib.import_module("torch.nn.attention")
     q, k, v = (given[name].requires_grad_("dout" in given) for name in ("queries", "keys", "values"))
 
@@ -179,7 +183,8 @@ def _plain(torch: Any, o: ConvolutionForward, given: Mapping[str, Any]) -> Itera
         f"conv{c.rank}d",
         lambda: convolve(given["x"], given["w"], None, c.stride, c.padding, c.dilation, c.group_count),
     )
-    if c.group_count > 1 and hasattr(torch, "cudnn_convolution"):  # which conv2d may leave to kernels of PyTorch's own
+    # PyTorch's conv2d may run kernels of its own; this operator always calls cuDNN.
+    if c.group_count > 1 and hasattr(torch, "cudnn_convolution"):
         settings = (c.padding, c.stride, c.dilation, c.group_count, True, False, allows_tf32(c))
         yield "cudnn_convolution", lambda: torch.cudnn_convolution(given["x"], given["w"], *settings)
 
@@ -201,13 +206,14 @@ def _gradient(
 ) -> Iterator[tuple[str, Work]]:
     c = o.convolution
     of_input = isinstance(o, ConvolutionBackwardData)
-    x, w = (given["dx"], given["w"]) if of_input else (given["x"], given["dw"])  # what is computed gives its sizes
+    # The operand that the call computes gives its sizes.
+    x, w = (given["dx"], given["w"]) if of_input else (given["x"], given["dw"])
     settings = (c.stride, c.padding, c.dilation, False, (0,) * c.rank, c.group_count, (of_input, not of_input, False))
     yield "convolution_backward", lambda: torch.ops.aten.convolution_backward(given["dy"], x, w, None, *settings)
 
 
 def open_torch() -> Any:
-    """PyTorch, if it is installed and has a GPU to use; else None."""
+    """Return PyTorch if it is installed and has a GPU; else None."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:

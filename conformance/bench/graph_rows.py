@@ -1,4 +1,4 @@
-"""The timed operation graphs: a fused convolution, pointwise operations and statistics of a layer."""
+"""Lists the timed operation graphs: a fused convolution, pointwise operations and statistics of a layer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .row import Call, Convolution, Row
 
 Mode = cudnnPointwiseMode_t
 PRECOMPUTED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
-ON_CORES, PRECOMPUTED_ON_CORES = 8, 9  # the engines of IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM on tensor cores
+ON_CORES, PRECOMPUTED_ON_CORES = 8, 9  # These engines run IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM on tensor cores.
 SHAPES = ((64, 256, 56, 56), (32, 512, 14, 14))
 STATISTICS_LAYERS = (WIDE, Layer(64, 256, 56, 256, 1, 1), DEEP, Layer(32, 512, 14, 512, 1, 1))
 
@@ -48,7 +48,7 @@ def _pointwise(mode: Mode, x: GraphTensor, y: GraphTensor, b: GraphTensor | None
 
 
 def _layer(dims: tuple[int, ...], data_type: cudnnDataType_t) -> tuple[Node, ...]:
-    """relu(x * scale + bias) and its statistics."""
+    """Return relu(x * scale + bias) and its statistics."""
     channels = (1, dims[1], 1, 1)
     x, scaled, shifted, y = (_tensor(1 + i, dims, data_type, virtual=i in (1, 2)) for i in range(4))
     sums, squares = _tensor(7, channels, FLOAT), _tensor(8, channels, FLOAT)
@@ -65,14 +65,14 @@ def _of(uid: int, spec: TensorSpec, virtual: bool = False) -> GraphTensor:
 
 
 def _convolved(plain: Convolution, y: GraphTensor) -> ConvolutionForwardNode:
-    """y = conv(x, w)."""
+    """Return y = conv(x, w)."""
     c, x, w = plain.convolution, _of(1, plain.x), _of(2, plain.w.tensor)
     settings = GraphConvolution(c.mode, FLOAT, c.padding, c.padding, c.stride, c.dilation)
     return ConvolutionForwardNode(settings, 1.0, 0.0, x, w, y)
 
 
 def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
-    """relu(conv(x, w) + bias), or with z added, beside the one documented call."""
+    """Return relu(conv(x, w) + bias), or with z added, beside the one documented call."""
     call = replace(rectified(convolution(layer, kind, NHWC), added), algo=PRECOMPUTED)
     between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
     sums, joined, shifted = (_of(10 + i, between, virtual=True) for i in range(3))
@@ -97,7 +97,7 @@ def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
 
 
 def _statistics_row(layer: Layer) -> Row:
-    """conv(x, w) and its statistics, beside a convolution and two reductions."""
+    """Return conv(x, w) and its statistics, beside a convolution and two reductions."""
     call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
     channels = TensorSpec.packed(FLOAT, (1, layer.filters, 1, 1))
     y, sums, squares = _of(3, call.y), _of(4, channels), _of(5, channels)
@@ -112,7 +112,7 @@ def _statistics_row(layer: Layer) -> Row:
 
 
 def _scaled_row(layer: Layer) -> Row:
-    """relu(conv(x, w) * scale + bias), beside a convolution, an inference of batch normalisation and a ReLU."""
+    """Return relu(conv(x, w) * scale + bias), beside a convolution, an inference of batch normalisation and a ReLU."""
     call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
     channels = TensorSpec.packed(HALF, (1, layer.filters, 1, 1))
     between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
@@ -132,7 +132,7 @@ def _scaled_row(layer: Layer) -> Row:
 
 
 def graph_rows() -> Iterator[Row]:
-    """Graphs by the engine that is for them."""
+    """Return graphs by the engine that is for them."""
     for dims in SHAPES:
         shape = "x".join(map(str, dims))
         for data_type, layout in ((FLOAT, "NCHW"), (HALF, "NHWC")):

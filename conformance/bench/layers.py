@@ -1,4 +1,4 @@
-"""Layers of networks as data, and the calls of cuDNN that a training step makes for each."""
+"""Describes layers of networks as data, and makes the calls of cuDNN that a training step needs for each."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ ACTIVATIONS = {"relu": "RELU", "sigmoid": "SIGMOID", "tanh": "TANH", "elu": "ELU
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a network.
+    """Describes one layer of a network.
 
-    kind: "convolution", "max pooling", "average pooling", "batch normalization", an activation, "softmax", "lrn", "dropout",
-    "lstm", "gru" or "attention". x: dims of the input, in the order N, C, spatial; of a transposed convolution those of its
-    output. w: dims of a convolution's filter. window, stride, padding, dilation: one entry for each spatial dimension.
-    sequence: of a recurrent layer steps, batch, units, layers, directions; of attention query and key steps, batch, heads, size of a head.
+    kind: "convolution", "max pooling", "average pooling", "batch normalization", an activation, "softmax", "lrn",
+    "dropout", "lstm", "gru" or "attention". x: dims of the input in the order N, C, spatial; a transposed convolution
+    gives those of its output. w: dims of a convolution's filter. window, stride, padding, dilation: one entry for each
+    spatial dimension. sequence: a recurrent layer gives steps, batch, units, layers, directions; attention gives query
+    and key steps, batch, heads, size of a head.
     """
 
     kind: str
@@ -90,7 +91,8 @@ def convolution(layer: Layer, kind: str, layout: str) -> ConvolutionForward:
 
 
 def makers(layer: Layer) -> dict[str, Make]:
-    """Return what makes the calls of a memory-bound layer, by the name of the pass; none for other kinds."""
+    """Return the functions that make return what makes the calls of a memory-bound layer, by the name of the pass;
+    none for other kinds."""
     if layer.kind == "batch normalization":
         return {"training": batch_training, "backward": batch_backward}
     if layer.kind in POOLINGS:
@@ -110,7 +112,7 @@ def makers(layer: Layer) -> dict[str, Make]:
 def calls(layer: Layer, kind: str, layout: str) -> Iterator[tuple[str, Operation]]:
     """Yield the calls of a training step by their family.
 
-    kind: "half", "bfloat16", "TF32" or "float". layout: "NCHW" or "NHWC", which recurrent layers and attention have not.
+    kind: "half", "bfloat16", "TF32" or "float". layout: "NCHW" or "NHWC"; recurrent layers and attention ignore it.
     """
     data_type = KINDS[kind][0]
     if layer.kind == "convolution":

@@ -1,4 +1,5 @@
-"""Measures rows: ours, the vendor's call and its graph path on the same buffers and stream, in turn, and the ceilings."""
+"""Measures rows: our call, the vendor's call and its graph path on the same buffers and stream, in turn, and the
+ceilings."""
 
 from __future__ import annotations
 
@@ -41,42 +42,44 @@ from .designed import OnChip, designed_bytes
 from .graph_path import GraphPath
 from .row import Attention, Convolution, Row
 
-TARGET_SECONDS = 2e-3  # device time of one graph
+TARGET_SECONDS = 2e-3  # seconds, device time of one graph
 HOST_CALLS = 200
-HOST_SECONDS = 0.05  # device time of the calls whose host time is taken: more would fill the queue
+HOST_SECONDS = 0.05  # seconds of device time; the queue would fill with more calls than these
 ROUNDS = 9
 REST_SECONDS = 0.01
 BLOCK_ELEMENTS = 1 << 18
-QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
-FINALISTS = 2  # of those, timed as everything else
+QUICK_RUNS = 3  # timings of each of the vendor's algorithms, to find the fastest ones
+FINALISTS = 2  # fastest algorithms of the vendor that are timed like everything else
 LAUNCHES = Path(__file__).with_name("launches.cu")
-SHORT_LAUNCHES = 200  # of a graph
-STREAM_CALLS = 50  # one by one
+SHORT_LAUNCHES = 200  # empty launches in a graph
+STREAM_CALLS = 50  # calls that a program makes one by one
 ALONE_ROUNDS = 31
-SMALL_ROW_BYTES = 2e6  # rows that move less take little more than a launch
-SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
-PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
-COPY_MULTIPLE = 4096  # bytes: of any others the driver copies 35 % fewer in a second (H200)
-SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
+SMALL_ROW_BYTES = 2e6  # bytes; a row that moves less takes little more than a launch
+SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # bytes of the small shape in float
+PACK_BYTES, COPY_THREADS = 16, 256  # A thread copies one pack, and a block of the small copy has this many threads.
+COPY_MULTIPLE = 4096  # bytes; the driver copies 35 % fewer in a second where a size is no multiple (H200)
+SCRATCH_BYTES = 1 << 20  # bytes at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
 Recurrent = RNNForward | RNNBackwardData | RNNBackwardWeights
 
 
 def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
-    """The operation with the workspace that a library asks for; convolutions have theirs by algorithm."""
+    """Return the operation with the workspace that a library asks for; convolutions have theirs by algorithm."""
     return operation if isinstance(operation, Convolution) else sized(Caller(functions, handle), operation)
 
 
 def workspace_of(operation: Operation) -> str | None:
-    """The name of the operand that is its workspace."""
+    """Return the name of the operand that is its workspace."""
     scratch = [n for n in operation.raw if n not in operation.inputs and n not in operation.outputs]
     return next((n for n in scratch if operation.raw[n] == "workspace_bytes"), next(iter(scratch), None))
 
 
 def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
-    """A call on a recurrent network by each algorithm with which a vendor may serve any of them, and with both math types;
-    products that may not be rounded are not for a rival either."""
+    """Return a recurrent network's call by each algorithm that a vendor may use, and with both math types.
+
+    Where products must not be rounded, a rival must not round them either.
+    """
     math_types = [cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnMathType_t.CUDNN_TENSOR_OP_MATH]
     if operation.network.math_type == cudnnMathType_t.CUDNN_FMA_MATH:
         math_types = [cudnnMathType_t.CUDNN_FMA_MATH]
@@ -91,7 +94,7 @@ def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
 
 
 class Captured:
-    """A namespace that keeps the computing call instead of making it."""
+    """Stands for a namespace and keeps the computing call instead of making it."""
 
     def __init__(self, functions: Any, computing: str) -> None:
         self.functions, self.computing = functions, computing
@@ -109,7 +112,8 @@ class Captured:
 
 
 def captured(functions: Any, handle: Any, operation: Operation, memory: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-    """The documented call of an operation, with the workspace that the library asks for: (function, arguments)."""
+    """Return the documented call of an operation, with the workspace that the library asks for: (function,
+    arguments)."""
     namespace = Captured(functions, function_of(type(operation)))
     Caller(namespace, handle)(with_room(functions, handle, operation), memory)
     assert namespace.call is not None
@@ -118,14 +122,14 @@ def captured(functions: Any, handle: Any, operation: Operation, memory: dict[str
 
 @dataclass(frozen=True)
 class Contender:
-    """Something that does a row's work: ``work`` puts it on the stream. name: its algorithm, where there is a choice."""
+    """Does a row's work: ``work`` puts it on the stream. name: its algorithm, where there is a choice."""
 
     work: Work
     name: str = ""
 
 
 def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
-    """Rivals that make several calls one after the other: those that can make each of them."""
+    """Return rivals that make several calls one after the other: those that can make each of them."""
 
     def together(works: Sequence[Work]) -> Work:
         def work() -> None:
@@ -144,7 +148,7 @@ def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
 
 
 class Bench:
-    """One device, one stream, our handle and, where there are such, the vendor's and PyTorch on the same stream."""
+    """Holds one device, one stream, our handle and, where they exist, the vendor's and PyTorch on the same stream."""
 
     def __init__(self, device: str, vendor: Subject | None, torch: Any = None, level: str = RUN) -> None:
         self.handle = cudnn.cudnnCreate(backend="accelerated", device=device, reproducible=level)
@@ -159,22 +163,25 @@ class Bench:
         self.graph_path = GraphPath(torch, self.clock.stream.handle) if torch is not None else None
         self.kept_stream = stream
         self.blocks: dict[cudnnDataType_t, np.ndarray[Any, Any]] = {}
-        self.chip, self.copied = OnChip.of(self.device), dict[int, float]()  # seconds of copies, by their bytes
+        # Copies are timed once: seconds by their bytes.
+        self.chip, self.copied = OnChip.of(self.device), dict[int, float]()
 
     def ceilings(self) -> Ceilings:
-        """Of the memory and of a launch, measured; of the arithmetic, measured where PyTorch is, else the data sheet's."""
+        """Measure the ceilings of memory and launches, and of the arithmetic where PyTorch is; else the data sheet
+        states it."""
         paces, source = data_sheet(self.device.name)
         if self.graph_path is not None:
             with contextlib.suppress(Exception):
                 paces, source = self.graph_path.paces(self.clock), "torch.matmul in this run"
                 self.graph_path.release()
         bandwidth, launch, small_copy = self.copy_bandwidth(), self.launch_seconds(), self.small_copy_seconds()
-        (in_stream,) = self._in_stream([self._empty()])  # behind the others: the device's clocks have risen
+        # This follows the other measurements because they raise the device's clocks.
+        (in_stream,) = self._in_stream([self._empty()])
         (alone,) = self._alone([self._empty()])
         return Ceilings(bandwidth, launch, paces, source, small_copy, in_stream, alone)
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
-        """Bytes per second of a device-to-device copy, reads and writes counted."""
+        """Return the bytes per second of a device-to-device copy, reads and writes counted."""
         nbytes = nbytes if self.device.kind == "gpu" else 1 << 20
         source, target = self.handle.allocate(nbytes), self.handle.allocate(nbytes)
         self.device.fill(source.address, nbytes, 7)
@@ -186,7 +193,7 @@ class Bench:
         return 2 * nbytes / statistics.median(rounds)
 
     def launch_seconds(self) -> float:
-        """Device time of a kernel that does nothing and overlaps with no other, in a graph of many."""
+        """Return the device time of an empty kernel that overlaps with no other, in a graph of many."""
         return self.clock.median(self._empty(), SHORT_LAUNCHES)
 
     def _empty(self) -> Work:
@@ -199,13 +206,16 @@ class Bench:
         function.launch(struct.pack("<Q", int(seconds * 1e9)), (1,), (1,), 0, self.clock.stream)
 
     def _alone(self, works: list[Work]) -> list[float]:
-        """Median device time of single calls, in turns: from an event before to one after, with nothing else on the device."""
+        """Return the median device time of single calls, in turns: between two events, with nothing else on the
+        device."""
         times = [[self.clock.seconds(work) for work in works] for _ in range(ALONE_ROUNDS)]
         return [statistics.median(of_work) for of_work in zip(*times, strict=True)]
 
     def _in_stream(self, works: list[Work]) -> list[float]:
-        """Median device time of calls that a program makes one after the other, in turns: all of them are queued before the first
-        begins, each is launched by itself."""
+        """Return the median device time of calls that a program makes one after the other, in turns.
+
+        All calls are queued before the first begins, and each is launched by itself.
+        """
         calls = STREAM_CALLS if self.device.kind == "gpu" else 1
 
         def seconds(work: Work) -> float:
@@ -219,13 +229,17 @@ class Bench:
         return [statistics.median(of_work) for of_work in zip(*times, strict=True)]
 
     def small_copy_seconds(self) -> float:
-        """Device time of the least kernel that reads and writes a small tensor, in a graph of many, which overlap as ours do."""
+        """Return the device time of the shortest kernel that reads and writes a small tensor, in a graph of many,
+        which overlap as ours do."""
         with self._copies(SMALL_BYTES) as (_, kernel):
             return self.clock.median(kernel, SHORT_LAUNCHES)
 
     def copy_seconds(self, nbytes: int) -> float | None:
-        """Device time of the faster of two copies, the driver's and a kernel's, that read and write about so many bytes together, in
-        a graph of many; None on the emulated device, where it says nothing."""
+        """Return the device time of the faster of two copies that read and write about so many bytes together, in a
+        graph of many.
+
+        One is the driver's, the other a kernel's. The result is None on the emulated device, where it says nothing.
+        """
         if self.device.kind != "gpu":
             return None
         if nbytes not in self.copied:
@@ -235,7 +249,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _copies(self, nbytes: int) -> Iterator[tuple[Work, Work]]:
-        """Copies of so many bytes, by the driver and by a kernel."""
+        """Yield copies of so many bytes, by the driver and by a kernel."""
         function, stream, packs = self.device.function(LAUNCHES, "copy"), self.clock.stream, nbytes // PACK_BYTES
         with self.handle.allocate(nbytes) as source, self.handle.allocate(nbytes) as target:
             self.device.fill(source.address, nbytes, 7)
@@ -248,7 +262,7 @@ class Bench:
             self.device.synchronize()
 
     def measure(self, row: Row, benchmark: Any) -> dict[str, Any]:
-        """Times of one row in microseconds; None, and a message, where something could not be timed.
+        """Return the times of one row in microseconds; None, and a message, where something could not be timed.
 
         benchmark: pytest-benchmark's fixture, whose timer is this device's clock.
         """
@@ -267,8 +281,11 @@ class Bench:
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
     def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
-        """Medians of all; of small rows those of single calls, too. Everybody is timed in every round and, where arithmetic
-        heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
+        """Return the medians of all contenders; for small rows also those of single calls.
+
+        Each round times every contender. Where arithmetic heats the device and its clocks fall, a rest precedes each
+        one, so that nobody begins with the heat of another.
+        """
         operation = row.operation
         rivals: dict[str, Contender] = {}
         calls = self._separate(row, memory)
@@ -287,7 +304,7 @@ class Bench:
                     self._own_call(row.copy, {"x": memory[row.operation.inputs[0]], "y": memory["copied"]})
                 )
         small = row.nbytes < SMALL_ROW_BYTES and not row.flops
-        if small:  # what a launch costs now: it changes within a run
+        if small:  # The cost of a launch changes within a run.
             rivals["launch"] = Contender(self._empty())
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
@@ -326,7 +343,7 @@ class Bench:
         return result
 
     def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
-        """Our call, of a convolution with the algorithm that our search finds; what the searches say."""
+        """Return our call and the results of the searches. A convolution uses the algorithm that our search finds."""
         if not isinstance(operation, Convolution):
             return Contender(self._own_call(operation, memory)), self._solver(operation)
         found = search(self.handle, plain(operation), memory, memory["workSpace"])
@@ -351,7 +368,7 @@ class Bench:
         }
 
     def _separate(self, row: Row, memory: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-        """The separate calls that do together what the row's operation does, each with the buffers of its operands."""
+        """Return the separate calls that do together the row's operation, each with the buffers of its operands."""
         calls = [(sized(Caller(cudnn, self.handle), call.operation), call.where) for call in row.separate]
         further: dict[str, int] = {}
         for operation, where in calls:
@@ -372,14 +389,16 @@ class Bench:
         return found
 
     def _most_bytes(self, operation: Operation, name: str) -> int:
-        """Bytes of an operand of a separate call, of a workspace those that suffice for everybody and every algorithm."""
+        """Return the bytes of an operand of a separate call; a workspace suffices for every library and algorithm."""
         if name != workspace_of(operation):
             return operation.nbytes(name)
         return self._scratch_bytes(operation) if isinstance(operation, Convolution) else self._room(operation, name)
 
     def _solver(self, operation: Operation) -> dict[str, Any]:
-        """The name of the solver that serves an operation, whose kernels are compiled from then on: no fallback is timed in their
-        stead."""
+        """Return the name of the solver that serves an operation.
+
+        Its kernels are compiled from then on, so that no fallback is timed in their place.
+        """
         plan = self.handle.backend.plan(with_room(cudnn, self.handle, operation))
         for launch, _ in plan.steps:
             launch.wait_for_kernel()
@@ -391,7 +410,7 @@ class Bench:
         return lambda: function(*arguments)
 
     def _vendor(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
-        """The vendor's legacy call, of a convolution or a recurrent network with the fastest of its algorithms."""
+        """Return the vendor's legacy call; a convolution or a recurrent network uses the fastest of its algorithms."""
         if self.vendor is None:
             return {}
         if not isinstance(operation, Convolution | Recurrent):
@@ -428,12 +447,13 @@ class Bench:
     def _in_own_spaces(
         self, operation: Attention, arguments: tuple[Any, ...], memory: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """The arguments with work and reserve space as large as the vendor asks for, which then lie among the buffers, too."""
+        """Return the arguments with work and reserve space as large as the vendor asks for; both then lie among the
+        buffers."""
         assert self.vendor is not None
         names = [parameter.name for parameter in functions()[function_of(type(operation))].arguments]
         call = dict(zip(names, arguments, strict=True))
         sizes = self.vendor.cudnn.cudnnGetMultiHeadAttnBuffers(self.vendor_handle, call["attnDesc"])
-        if not call["reserveSpaceSizeInBytes"]:  # the work space of inference has what else lies in reserve space, too
+        if not call["reserveSpaceSizeInBytes"]:  # The work space of inference also has the contents of reserve space.
             sizes = (*sizes[:1], sum(sizes[1:]), 0)
         for name, size in zip(("workSpace", "reserveSpace"), sizes[1:], strict=True):
             if call[f"{name}SizeInBytes"]:
@@ -443,7 +463,7 @@ class Bench:
         return tuple(call.values())
 
     def _graph(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
-        """The autotuned graph path; the first call tunes."""
+        """Return the autotuned graph path; the first call tunes."""
         if self.graph_path is None:
             return {}
         contenders = [Contender(work, name) for name, work in self.graph_path.calls(operation, memory)]
@@ -455,7 +475,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _told(self, who: str, messages: list[str]) -> Iterator[None]:
-        """What fails in the block is noted, and the run goes on: one contender or row says nothing about the others."""
+        """Note a failure in the block, and let the run go on: one contender or row says nothing about the others."""
         try:
             yield
         except Exception as error:
@@ -465,7 +485,8 @@ class Bench:
 
     @contextlib.contextmanager
     def _memory(self, row: Row) -> Iterator[dict[str, Any]]:
-        """Buffers for the operands; for a convolution a workspace that suffices for every algorithm of everybody."""
+        """Return buffers for the operands; a convolution gets a workspace that suffices for every library and
+        algorithm."""
         memory: dict[str, Any] = {}
         operation = self._with_spaces(row.operation)
         try:
@@ -488,11 +509,12 @@ class Bench:
                 self.graph_path.release()
 
     def _with_spaces(self, operation: Any) -> Any:
-        """The operation on a recurrent network with spaces that suffice for everybody; any other one as it is."""
+        """Return an operation on a recurrent network with spaces that suffice for every library; any other operation
+        unchanged."""
         if not isinstance(operation, Recurrent) or self.vendor is None:
             return operation
         for _, variant in algorithms_of(operation):
-            with contextlib.suppress(Exception):  # what the vendor does not take has no rival
+            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no rival.
                 theirs = with_room(self.vendor.cudnn, self.vendor_handle, variant)
                 larger = {
                     name: max(getattr(operation, name), getattr(theirs, name), key=lambda spec: spec.nbytes)
@@ -511,17 +533,17 @@ class Bench:
     def _room(self, operation: Operation, name: str) -> int:
         sizes = [with_room(cudnn, self.handle, operation).nbytes(name)]
         if self.vendor is not None:
-            with contextlib.suppress(Exception):  # what the vendor does not take has no rival
+            with contextlib.suppress(Exception):  # An operation that the vendor refuses has no rival.
                 sizes.append(with_room(self.vendor.cudnn, self.vendor_handle, operation).nbytes(name))
         return max(SCRATCH_BYTES, *sizes)
 
     @property
     def _owner(self) -> Any:
-        """Whose buffers are used: the vendor's binding takes its own only."""
+        """Return the owner of the buffers to use: the vendor's binding takes only its own."""
         return self.vendor_handle if self.vendor_handle is not None else self.handle
 
     def _filled(self, operation: Operation, name: str) -> Any:
-        """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
+        """Return a buffer for an operand, all of it filled with a repeated block of random values of its type."""
         nbytes = operation.nbytes(name)
         buffer = self._owner.allocate(nbytes)
         block = self._block(self._type_in(operation, name))
@@ -535,7 +557,8 @@ class Bench:
         return buffer
 
     def _ones(self, nbytes: int) -> Any:
-        """A buffer that begins with ones in float: vectors of scales, variances and their like; more is written first."""
+        """Return a buffer that begins with ones in float: vectors of scales, variances and the like. Longer vectors
+        are written first."""
         buffer = self._owner.allocate(nbytes)
         ones = np.ones(min(nbytes, SCRATCH_BYTES) // 4, np.float32)
         self.device.upload(buffer.address, ones.tobytes())
@@ -543,7 +566,8 @@ class Bench:
 
     @staticmethod
     def _type_in(operation: Operation, name: str) -> cudnnDataType_t:
-        """The type of an operand's random values; of a space that of the data, so that it has no infinities as such."""
+        """Return the type of an operand's random values. A space has the type of the data, so that it holds no
+        infinities."""
         if name not in operation.raw:
             return operation.tensor(name).scalar_type
         types = {operation.tensor(other).scalar_type for other in operation.reads if other not in operation.raw}
@@ -556,18 +580,18 @@ class Bench:
         return self.blocks[data_type]
 
     def _median(self, work: Work) -> float:
-        """Seconds of one ``work()``."""
+        """Return the seconds of one ``work()``."""
         with self._repeated(work, self._repetitions(work)) as graph:
             graph()
             rounds = [self.clock.seconds(graph) for _ in range(ROUNDS // 2)]
             return statistics.median(rounds) / graph.repetitions
 
     def _repeated(self, work: Work, repetitions: int) -> Graph:
-        """``work()`` many times; one launch after the other where it cannot be captured."""
+        """Return ``work()`` many times in a graph, or one launch after the other where it cannot be captured."""
         try:
             return self.clock.repeated(work, repetitions)
         except Exception:
-            self.clock.stream.synchronize()  # raises what was no matter of capturing
+            self.clock.stream.synchronize()  # This raises errors that capturing did not cause.
             return Graph(None, self.clock.stream, work, repetitions)
 
     def _repetitions(self, work: Work) -> int:
@@ -577,7 +601,7 @@ class Bench:
         return max(1, min(200, int(TARGET_SECONDS / max(once, 1e-7)))) if self.device.kind == "gpu" else 1
 
     def _host_seconds(self, work: Work, seconds: float) -> float:
-        """Median host time of a call that takes ``seconds`` on the device, and whose plan is cached."""
+        """Return the median host time of a call that takes ``seconds`` on the device, and whose plan is cached."""
         most = HOST_CALLS if self.device.kind == "gpu" else 3
         times = []
         for _ in range(max(3, min(most, int(HOST_SECONDS / seconds)))):
@@ -589,8 +613,11 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """The row with its floor, what it reaches, of the device's copy, of one of its own bytes and strides and of one of what its design moves, the ratio to the better of
-    the vendor's two; of small rows, how many launches of an empty kernel a call takes in a graph, in a stream, and alone."""
+    """Return the row with its floor, its shares of copies, and the ratio to the better of the vendor's two.
+
+    The copies are the device's, one of the row's bytes and strides, and one of the bytes of its design. A small row
+    also gets its time in launches of an empty kernel: in a graph, in a stream, and alone.
+    """
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]

@@ -1,4 +1,4 @@
-"""Layers of published networks as data: what a training step of each takes, beside the best rival."""
+"""Describes layers of published networks as data, and sums the times of their training steps beside the best rival."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RIVALS = ("vendor_us", "graph_us")
 
 @dataclass(frozen=True)
 class Network:
-    """A published network: the layers of one training step, each with how often it occurs.
+    """Describes a published network: the layers of one training step, each with how often it occurs.
 
-    kind, layout: as frameworks train it: "half NHWC" for mixed precision, "TF32 NCHW" for float.
+    kind, layout: those of usual training: "half NHWC" for mixed precision, "TF32 NCHW" for float.
     """
 
     name: str
@@ -61,13 +61,14 @@ def best_rival(result: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class Step:
-    """The sums over a network's step, in microseconds, of the rows that both sides could compute; missing: rows that were not timed."""
+    """Holds the sums over a network's step, in microseconds, of the rows that both sides could compute; missing:
+    rows that were not timed."""
 
     network: Network
     ours: float
     rival: float
     missing: int
-    worst: tuple[tuple[float, str], ...]  # microseconds lost to the rival, row
+    worst: tuple[tuple[float, str], ...]  # microseconds lost to the rival, and the row
 
     @property
     def speedup(self) -> float:

@@ -1,4 +1,4 @@
-"""The timed recurrent networks: of speech and language, a small one, ragged batches."""
+"""Lists the timed recurrent networks: of speech and language, a small one, ragged batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
 
-# cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths
+# # Each has cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths.
 NETWORKS = (
     (LSTM, 128, 16, 768, 1, 1, False),
     (LSTM, 20, 64, 512, 2, 1, False),
@@ -31,7 +31,8 @@ NETWORKS = (
 )
 
 CALLS = "inference", "forward", "backward data", "backward weights"
-# A grid over cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units, float
+# # The grid spans cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units,
+# float.
 GRID = (
     (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
     (LSTM, 64, 32, 256, True), (LSTM, 16, 128, 64, False), (LSTM, 256, 64, 512, False), (LSTM, 32, 64, 1024, True),
@@ -40,7 +41,7 @@ GRID = (
     (GRU, 64, 8, 2048, False), (RELU, 256, 64, 256, False), (RELU, 32, 1, 1024, True), (TANH, 16, 256, 1024, False),
     (RELU, 1024, 1, 64, True),
 )  # fmt: skip
-# The grid of networks of several layers: also layers, directions
+# # This grid has networks of several layers; its entries end in layers and directions.
 DEEP_GRID = (
     (LSTM, 128, 16, 512, False, 2, 1), (LSTM, 64, 32, 256, False, 4, 1), (LSTM, 32, 1, 1024, False, 2, 1),
     (LSTM, 128, 64, 512, False, 3, 1), (LSTM, 256, 8, 256, False, 2, 2), (LSTM, 512, 64, 128, False, 2, 1),
@@ -51,14 +52,14 @@ DEEP_GRID = (
 
 
 def network(cell: Any, size: int, layers: int, directions: int, data_type: Any) -> RNNSpec:
-    """A network with inputs as long as its states."""
+    """Return a network with inputs as long as its states."""
     direction = cudnnDirectionMode_t(directions - 1)
     return RNNSpec(STANDARD, cell, DOUBLE_BIAS, direction, cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT, data_type, FLOAT,
                    cudnnMathType_t.CUDNN_DEFAULT_MATH, size, size, size, layers, True)  # fmt: skip
 
 
 def forward(spec: RNNSpec, steps: int, lengths: tuple[int, ...]) -> RNNForward:
-    """The forward call of training, with states before and behind."""
+    """Return the forward call of training, with states before and behind."""
     batch, layout = len(lengths), cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
     x, y = (
         RNNDataSpec(spec.data_type, layout, steps, batch, size, lengths, 0.0)
@@ -71,7 +72,7 @@ def forward(spec: RNNSpec, steps: int, lengths: tuple[int, ...]) -> RNNForward:
 
 
 def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
-    """The three calls of a training step."""
+    """Return the three calls of a training step."""
     n, x, y, h, c, w = first.network, first.x, first.y, first.hx, first.cx, first.weightSpace
     spaces = first.workspace, first.reserve
     yield "forward", first
@@ -80,13 +81,13 @@ def passes(first: RNNForward) -> Iterator[tuple[str, Operation]]:
 
 
 def inference(training: RNNForward) -> RNNForward:
-    """The forward call that keeps nothing."""
+    """Return the forward call that keeps nothing."""
     kept = reserve(training.network, training.x.max_length, training.x.batch, False)
     return replace(training, training=False, reserve=kept)
 
 
 def grid_rows() -> Iterator[Row]:
-    """The grid: inference, and each of the three calls of a training step."""
+    """Return the grid: inference, and each of the three calls of a training step."""
     for cell, steps, batch, size, is_float, layers, directions in (*((*row, 1, 1) for row in GRID), *DEEP_GRID):
         spec = network(cell, size, layers, directions, FLOAT if is_float else HALF)
         name, kind = cell.name.removeprefix("CUDNN_").lower(), "float" if is_float else "half"
@@ -97,7 +98,8 @@ def grid_rows() -> Iterator[Row]:
 
 
 def by_step(results: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Times (ours, the vendor's) of inference and of whole training steps, of the grid's networks of which all calls were timed."""
+    """Return the times (ours, the vendor's) of inference and of whole training steps, for networks of the grid with
+    every call timed."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for r in results:
         cell, _, rest = r["name"].partition(" grid ")
@@ -114,7 +116,7 @@ def by_step(results: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def rnn_rows() -> Iterator[Row]:
-    """Every network in float and half, the grid, and networks without TF32."""
+    """Return every network in float and half, the grid, and networks without TF32."""
     yield from grid_rows()
     yield from fma_rows()
     for cell, steps, batch, size, layers, directions, ragged in NETWORKS:
@@ -128,7 +130,7 @@ def rnn_rows() -> Iterator[Row]:
 
 
 def fma_rows() -> Iterator[Row]:
-    """Training in floats whose products are not rounded, which is what a framework does unless TF32 is allowed."""
+    """Return training in floats whose products are not rounded: frameworks do this unless TF32 is allowed."""
     for cell, steps, batch, size in ((LSTM, 64, 32, 512), (GRU, 32, 64, 1024)):
         spec = replace(network(cell, size, 1, 1, FLOAT), math_type=cudnnMathType_t.CUDNN_FMA_MATH)
         name = cell.name.removeprefix("CUDNN_").lower()
@@ -137,14 +139,14 @@ def fma_rows() -> Iterator[Row]:
 
 
 def rnn_kinds() -> Iterator[Operation]:
-    """Small networks that between them use every source in every data type."""
+    """Return small networks that together use every source in every data type."""
     for cell, data_type in product((LSTM, GRU, RELU, TANH), (HALF, FLOAT, DOUBLE)):
         spec = replace(network(cell, 32, 2, 1, data_type), dropout=0.5)
         if data_type == DOUBLE:
             spec = replace(spec, precision=DOUBLE)
         for _, operation in passes(forward(spec, 2, (2, 1))):
             yield operation
-    # Floats whose products are not rounded
+    # # The products of these floats are not rounded.
     spec = replace(network(LSTM, 32, 1, 1, FLOAT), math_type=cudnnMathType_t.CUDNN_FMA_MATH)
     for _, operation in passes(forward(spec, 2, (2, 1))):
         yield operation

@@ -1,4 +1,4 @@
-"""One timed operation and what it has to move and to compute."""
+"""Describes one timed operation and the bytes and arithmetic that it needs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ Attention = MultiHeadAttnForward | MultiHeadAttnStep | MultiHeadAttnBackwardData
 
 
 class Call(NamedTuple):
-    """One of the separate calls that do together what a fused operation does. where: the row's operands that are its
-    operands of another name; what the row does not have is memory between the calls."""
+    """Describes one of the separate calls that together do the work of a fused operation.
+
+    where: maps its operands to the row's operands where the names differ. An operand that the row lacks is memory
+    between the calls.
+    """
 
     operation: Operation
     where: Mapping[str, str]
@@ -44,9 +47,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common.
-    ``separate``: calls that compute the same one after the other, timed beside a fused operation and, in the vendor's library, too,
-    beside a graph. ``contents``: finds what some operands begin with, where random numbers are not what calls are made with."""
+    """Describes one timed operation.
+
+    family: name of the rows that differ in shape, data type or layout only. separate: calls that compute the same one
+    after the other. They are timed beside a fused operation and, in the vendor's library, also beside a graph.
+    contents: returns how some operands begin, where the calls do not take random numbers.
+    """
 
     name: str
     family: str
@@ -56,7 +62,7 @@ class Row:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that have to move: every operand that matters is read once, every output written once."""
+        """Return the bytes that have to move: every needed operand is read once, every output written once."""
         o = self.operation
         moved = [*o.reads, *o.tensors_written]
         needed = [name for name in moved if name not in unread(o) and name not in o.raw]
@@ -64,8 +70,11 @@ class Row:
 
     @property
     def copy(self) -> TransformTensor | None:
-        """A copy that moves as many bytes between tensors with the strides of what a sum reads: of half of its images, where they
-        are several. A small one, or one with gaps, does not reach what a large copy does either."""
+        """Return a copy that moves as many bytes between tensors with the strides that a sum reads, and half of its
+        images where there are several.
+
+        A small copy, or one with gaps, does not reach the speed of a large copy either.
+        """
         o = self.operation
         if not isinstance(o, ConvolutionBackwardBias) or o.dy.dims[0] < 2:
             return None
@@ -74,7 +83,8 @@ class Row:
 
     @property
     def flops(self) -> int:
-        """Additions and multiplications of a convolution's direct sum, of an attention; 0 where memory alone limits."""
+        """Return the additions and multiplications of a direct convolution or an attention; 0 where memory alone
+        limits."""
         o = self.operation
         if isinstance(o, OperationGraph):
             return sum(Row("", "", call.operation).flops for call in self.separate)
@@ -84,7 +94,7 @@ class Row:
 
     @property
     def pace(self) -> str | None:
-        """Which ceiling (ceilings.py) limits the arithmetic."""
+        """Return the ceiling (ceilings.py) that limits the arithmetic."""
         o = self.operation
         if isinstance(o, OperationGraph) and self.separate:
             return Row("", "", self.separate[0].operation).pace
@@ -100,7 +110,7 @@ class Row:
 
 
 def unread(operation: Operation) -> tuple[str, ...]:
-    """Inputs of the signature that the operation's mode does not need."""
+    """Return the inputs of the signature that the operation's mode does not need."""
     if isinstance(operation, ActivationBackward):
         rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
         return ("y",) if operation.activation.mode in rectified else ("x",)

@@ -1,4 +1,4 @@
-"""What is timed: operations over shapes, data types and layouts, as data."""
+"""Lists the timed operations over shapes, data types and layouts, as data."""
 
 from __future__ import annotations
 
@@ -85,14 +85,15 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
 SMALL_VOLUME = (2, 64, 16, 28, 28)
-PYRAMID, SPATIAL_PYRAMID = (4, 2048, 60, 60), (16, 512, 13, 13)  # PSPNet's and YOLOv3's features that are pooled
-ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
-DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)  # the last layers of a network; nothing that packs divide
+PYRAMID, SPATIAL_PYRAMID = (4, 2048, 60, 60), (16, 512, 13, 13)  # PSPNet and YOLOv3 pool features of these shapes.
+ALEXNET = (128, 96, 55, 55)  # AlexNet's first LRN has this shape.
+# DEEP is a last layer of a network; no pack divides the sizes of AWKWARD.
+DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)
 BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
-DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # which take volumes in no other layout (3.2.65, 4.1.14)
+DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # These take volumes in no other layout (3.2.65, 4.1.14).
 NHWC_ALONE = tuple(
     f"batch normalization with {what}"
     for what in ("ReLU training", "ReLU backward", "z and ReLU training", "z and ReLU backward")
@@ -100,7 +101,7 @@ NHWC_ALONE = tuple(
 ONE_LAYOUT = (
     "spatial transformer grid forward",
     "spatial transformer grid backward",
-)  # which have no descriptors of tensors
+)  # these calls have no tensor descriptors
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 
@@ -158,13 +159,13 @@ def dropout(backward: bool) -> Make:
 
 
 def transformer(data_type: cudnnDataType_t, dims: Dims) -> SpatialTransformerSpec:
-    """Of images; the planes of a volume are one image."""
+    """Return the transformer of images; the planes of a volume count as one image."""
     images = (*dims[:2], prod(dims[2:-1]), dims[-1])
     return SpatialTransformerSpec(cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR, data_type, images)
 
 
 def sampler(backward: bool) -> Make:
-    """Of an image with the size of the transformed tensor."""
+    """Return the maker of a sampler whose input is as large as the transformed tensor."""
 
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         spec = transformer(data_type, dims)
@@ -177,8 +178,10 @@ def sampler(backward: bool) -> Make:
 
 
 def rotated_grid(spec: SpatialTransformerSpec) -> dict[str, np.ndarray[Any, Any]]:
-    """The grid of images that are rotated, each by another angle about 10 degrees, and enlarged: neighbouring pixels sample neighbours,
-    as they do with the grids of affine transforms."""
+    """Return the grid of images that are rotated by about 10 degrees, each by another angle, and enlarged.
+
+    Neighbouring pixels sample neighbours, as they do with the grids of affine transforms.
+    """
     images, _, height, width = spec.dims
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     angles = [radians(10 + image % 8 - 3.5) for image in range(images)]
@@ -208,7 +211,7 @@ def lrn(n: int, backward: bool, beta: float = 0.75) -> Make:
 
 
 def batch_statistics(x: TensorSpec) -> TensorSpec:
-    """Of every channel of x."""
+    """Return the batch statistics of every channel of x."""
     return TensorSpec.packed(FLOAT, (1, x.dims[1], *(1 for _ in x.dims[2:])))
 
 
@@ -227,7 +230,7 @@ def batch_backward(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Opera
 
 
 def norm_fused(ops: int, backward: bool) -> Make:
-    """A ReLU behind the normalization (1), and the addition of z before it (2)."""
+    """Return a normalization with a ReLU behind it (1), or with z added before the ReLU (2)."""
     relu = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
     mode, algo = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
 
@@ -286,7 +289,7 @@ def transform(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
 
 
 def pad(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
-    """A border of one pixel, into packed NHWC: what a client does before a convolution without padding."""
+    """Return a border of one pixel, into packed NHWC: clients do this before a convolution without padding."""
     spatial = len(dims) - 2
     border = (0, 0, *[1] * spatial)
     unfolded = (1,) * spatial
@@ -336,7 +339,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
-    # Windows that no kernel is compiled for
+    # # No kernel is compiled for these windows.
     "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
     "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
     "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),
@@ -387,7 +390,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
 
 
 def memory_rows() -> Iterator[Row]:
-    """The rows that memory limits."""
+    """Return the rows that memory limits."""
     for family, (make, shapes) in OPERATIONS.items():
         for dims in shapes:
             for data_type in TYPES:
@@ -401,7 +404,7 @@ def memory_rows() -> Iterator[Row]:
 
 
 def rotated_rows() -> Iterator[Row]:
-    """The sampler's large rows with grids that are no random numbers."""
+    """Return the sampler's large rows with grids of rotated images in place of random numbers."""
     for row in memory_rows():
         o = row.operation
         if not isinstance(o, SpatialTfSamplerForward | SpatialTfSamplerBackward) or "gaps" in row.name:
@@ -413,7 +416,7 @@ def rotated_rows() -> Iterator[Row]:
 
 
 def rows(match: str = "") -> Iterator[Row]:
-    """All rows whose name contains ``match``."""
+    """Return all rows whose name contains ``match``."""
     everything = chain(
         convolution_rows(),
         attention_rows(),

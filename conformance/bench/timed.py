@@ -1,4 +1,4 @@
-"""The rows as cases of pytest-benchmark, with the device's clock as its timer."""
+"""Runs the rows as cases of pytest-benchmark, with the device's clock as its timer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from .measure import Bench, with_floor
 from .row import Row
 
-KEPT_ROWS = 10  # are written together
+KEPT_ROWS = 10  # rows that are written together
 
 
 class BenchPlugin:
     """Runs the chosen rows on one bench and keeps the results."""
 
     def __init__(self, bench: Bench, rows: list[Row], keep: Callable[[list[dict[str, Any]]], None]) -> None:
-        self.bench, self.rows, self.keep = bench, rows, keep  # keep: writes what there is so far
+        self.bench, self.rows, self.keep = bench, rows, keep  # ``keep`` writes the results so far.
         self.results: list[dict[str, Any]] = []
         self.ceilings = bench.ceilings()
 
@@ -45,5 +45,5 @@ class BenchPlugin:
 
 
 def test_row(timed: dict[str, Any]) -> None:
-    """One row: measured, with a time."""
+    """Measure one row, and require a time."""
     assert timed["ours_us"], timed["message"]

@@ -1,4 +1,4 @@
-"""PyTorch's own operators of the memory-bound families, as rivals on the buffers of a row."""
+"""Offers PyTorch's own operators of the memory-bound families as rivals on the buffers of a row."""
 
 from __future__ import annotations
 

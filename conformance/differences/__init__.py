@@ -1,7 +1,7 @@
-"""Where NVIDIA's library and the document disagree: data, each decided in docs/errata.md under the same id.
+"""Lists as data where NVIDIA's library and the document disagree; docs/errata.md decides each under the same id.
 
-A case of a foreign library that fails as a difference says is expected: it is reported as failed, with the difference,
-but does not fail the run. The document wins for our backends, always.
+A case of a foreign library that fails as a difference says is expected. The report shows it as failed, with the
+difference, and the run does not fail. For our backends the document always wins.
 """
 
 from . import algorithms as _algorithms  # noqa: F401 (declares)

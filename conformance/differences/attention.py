@@ -1,4 +1,5 @@
-"""Where NVIDIA's library and the document disagree in sequence data and attention, each decided in docs/errata.md under its id."""
+"""Lists where NVIDIA's library and the document disagree in sequence data and attention; docs/errata.md decides
+each."""
 
 from __future__ import annotations
 

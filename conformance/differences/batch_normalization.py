@@ -1,4 +1,4 @@
-"""Where NVIDIA's library and the document disagree in batch normalization and cudnnNormalization*, each decided in docs/errata.md."""
+"""Lists where NVIDIA's library and the document disagree in batch normalization; docs/errata.md decides each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where cuDNN 9.19, computing on a GPU, and the document disagree, each decided in docs/errata.md under its id."""
+"""Lists where cuDNN 9.19, computing on a GPU, and the document disagree; docs/errata.md decides each under its id."""
 
 from __future__ import annotations
 

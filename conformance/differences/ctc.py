@@ -1,4 +1,4 @@
-"""Where NVIDIA's library and the document disagree in the CTC loss, each decided in docs/errata.md under its id."""
+"""Lists where NVIDIA's library and the document disagree in the CTC loss; docs/errata.md decides each under its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where NVIDIA's library and the document disagree in dropout, each decided in docs/errata.md under its id."""
+"""Lists where NVIDIA's library and the document disagree in dropout; docs/errata.md decides each under its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where NVIDIA's library and the document disagree in fused operations, each decided in docs/errata.md under its id."""
+"""Lists where NVIDIA's library and the document disagree in fused operations; docs/errata.md decides each under its
+id."""
 
 from __future__ import annotations
 

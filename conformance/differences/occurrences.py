@@ -1,5 +1,6 @@
-"""Which failures each declared difference names, by subject: data in SUBJECT.json beside this file, so that a difference covers
-neither more nor fewer failures than were seen.
+"""Lists the failures that each declared difference names, by subject, as data in SUBJECT.json beside this file.
+
+A difference covers neither more nor fewer failures than were seen.
 
     python -m dualdnn.conformance.differences.occurrences compliance.json.gz ...    # writes the vendor's from reports
     python -m dualdnn.conformance.differences.occurrences recorded              # and those of the packaged recorded calls
@@ -23,16 +24,17 @@ TOLD = re.compile(
     r"|CUDNN_STATUS_(?P<status>\w+)|wrong elements: (?P<wrong>.*)|(?P<operand>\w+): \d+ (?P<bytes>bytes\b.*? changed)"
     r"|(?P<word>succeeded|process down|the refused call changed memory)|(?P<assertion>AssertionError|\bassert\b)"
 )
-EXPLAINED = "difference "  # what a suspicion begins with that a declared difference explains
+EXPLAINED = "difference "  # A suspicion that a declared difference explains begins so.
 COUNTS = re.compile(r"\d+ (?=[a-zA-Z])")
 
 
 @dataclass(frozen=True)
 class Named:
-    """The failures of a subject that differences explain.
+    """Holds the failures of a subject that differences explain.
 
-    computes: whether the subject had a device when they were seen. families: the files of cases, or the recordings, that
-    were run; others have no list yet. failures: case, or recording and record, -> (id of the difference, what was seen).
+    computes: whether the subject had a device when they were seen. families: the files of cases, or the recordings,
+    that were run; others have no list yet. failures: case, or recording and record, -> (id of the difference, what was
+    seen).
     """
 
     computes: bool
@@ -42,7 +44,7 @@ class Named:
 
 @cache
 def named_for(subject: str) -> Named | None:
-    """What was seen of this subject; None where nothing was written down."""
+    """Return the failures that this subject has shown; None where no list exists."""
     path = FOLDER / f"{subject}.json"
     if not path.is_file():
         return None
@@ -57,8 +59,11 @@ def named_for(subject: str) -> Named | None:
 
 
 def what(message: str) -> str:
-    """What a failure says apart from numbers, places and texts: which call answered what, which status a clause demands, which operands
-    are wrong and how, which assertion failed."""
+    """Return what a failure says apart from numbers, places and texts.
+
+    It names the call and its answer, the status that a clause demands, the wrong operands and how they are wrong, or
+    the assertion that failed.
+    """
     lines = [line for line in message.splitlines() if not line.startswith("difference V-")]
     found: dict[str, None] = {}
     for match in TOLD.finditer("\n".join([line for line in lines if line.startswith("E ")] or lines)):
@@ -84,7 +89,7 @@ def what(message: str) -> str:
 def difference_of_case(
     case: str, subject: str, computes: bool, passed: bool, message: str
 ) -> tuple[Difference | None, str]:
-    """(the difference that a case of a foreign subject shows, why it is none although one is declared)."""
+    """Return (the difference that a case of a foreign subject shows, why it is none although one is declared)."""
     if not passed and (shown := shown_sometimes(case, subject, what(message))):
         return shown, ""
     covering = None if passed else difference_for(case, subject, what(message))
@@ -103,12 +108,12 @@ def difference_of_case(
 
 
 def shown_sometimes(case: str, subject: str, said: str) -> Difference | None:
-    """The difference that this failure of a case shows in some runs and not in others."""
+    """Return the difference that this failure of a case shows in some runs and not in others."""
     return next((entry for entry in DIFFERENCES if entry.may_show(case, subject, said)), None)
 
 
 def explained(case: str, subject: str, suspicions: Iterable[str]) -> list[str]:
-    """What is suspicious of a foreign subject's outputs, each with the difference that it shows, if one does."""
+    """Return the suspicions about a foreign subject's outputs, each with the difference that it shows, if any."""
     said = list(suspicions)
     outputs = dict.fromkeys(one.partition(":")[0] for one in said)
     shown = shown_sometimes(case, subject, f"suspect {', '.join(outputs)}")
@@ -116,8 +121,10 @@ def explained(case: str, subject: str, suspicions: Iterable[str]) -> list[str]:
 
 
 def unseen(subject: str, computes: bool, cases: Iterable[str]) -> list[str]:
-    """The cases that a subject's list names and that a whole run did not have. The list of recorded calls names calls, for which
-    cases/recorded_calls.py looks itself."""
+    """Return the cases that a subject's list names and that a whole run did not have.
+
+    The list of recorded calls names calls; cases/recorded_calls.py looks for these itself.
+    """
     named = named_for(subject)
     if named is None or named.computes != computes:
         return []
@@ -136,7 +143,7 @@ def write(subject: str, computes: bool, families: Iterable[str], failures: Itera
 
 
 def write_from_reports(paths: Iterable[Path]) -> list[Path]:
-    """Write the lists of NVIDIA's libraries that reports have judged, one of each family or one of all."""
+    """Write the lists of NVIDIA's libraries that reports have judged: one report for each family, or one for all."""
     from ..report import Report, read_json
 
     report = Report.merge(*map(read_json, paths))

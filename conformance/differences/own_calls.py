@@ -1,4 +1,4 @@
-"""Differences between the document and NVIDIA's library that its own calls show, each decided in docs/errata.md."""
+"""Lists differences between the document and NVIDIA's library that its own calls show; docs/errata.md decides each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where recorded calls of NVIDIA's library and the document disagree, each decided in docs/errata.md under its id.
+"""Lists where recorded calls of NVIDIA's library and the document disagree; docs/errata.md decides each under its id.
 
-A rule covers a finding only with the statuses, the clause that our refusal cites and the kind of call it names;
-everything else that disagrees fails.
+A rule covers a finding only with the statuses, the clause that our refusal cites and the kind of call that it names.
+Every other disagreement fails.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SCALARS = {kind.name: dtype for kind, dtype in NUMPY_TYPES.items()}
 
 
 def descriptors(record: Record) -> Iterator[tuple[str, Arguments]]:
-    """(parameter, arguments of the last setter) of every descriptor of the call that was filled."""
+    """Return (parameter, arguments of the last setter) of every descriptor of the call that was filled."""
     for name, value in (record.arguments or {}).items():
         if isinstance(value, dict) and value.get("calls"):
             yield name, value["calls"][-1][1]
 
 
 def fields(record: Record, field: str) -> list[Any]:
-    """The values of a field of the call, and of every descriptor of it."""
+    """Return the values of a field of the call, and of every descriptor of it."""
     own = [record.arguments[field]] if record.arguments and field in record.arguments else []
     return own + [given[field] for _, given in descriptors(record) if field in given]
 
 
 def has(field: str, *values: Any) -> Callable[[Record], bool]:
-    """The call, or a descriptor of it, has one of these values in ``field``."""
+    """Return a test: the call, or a descriptor of it, has one of these values in ``field``."""
     return lambda record: any(value in values for value in fields(record, field))
 
 
@@ -55,7 +55,7 @@ def few_dimensions(record: Record) -> bool:
 
 
 def holds(parameter: str, test: Callable[[Any], Any]) -> Callable[[Record], bool]:
-    """Some scalar of the operand fulfils the test."""
+    """Return a test: some scalar of the operand fulfils the given test."""
 
     def fulfilled(record: Record) -> bool:
         arguments = record.arguments or {}
@@ -86,7 +86,10 @@ def of_type(*names: str) -> Callable[[Record], bool]:
 
 
 def empty_windows(record: Record) -> bool:
-    """Some output of an average covers no input: padding as large as the window, or an output larger than advised."""
+    """Return whether some output of an average covers no input.
+
+    The padding is as large as the window, or the output larger than advised.
+    """
     pooling = dict(descriptors(record))["poolingDesc"]
     x, y = (dict(descriptors(record))[name]["dimA"][2:] for name in ("xDesc", "yDesc"))
     parts = zip(x, y, pooling["windowDimA"], pooling["paddingA"], pooling["strideA"], strict=True)
@@ -102,14 +105,14 @@ AVERAGES = ("CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING", "CUDNN_POOLING_AVERAG
 
 
 def other_images(record: Record) -> bool:
-    """x and y have other numbers of images or channels."""
+    """Return whether x and y have other numbers of images or channels."""
     described = dict(descriptors(record))
     first, second = (described.get(name, {}).get("dimA") for name in ("xDesc", "yDesc"))
     return first is not None and second is not None and first[:2] != second[:2]
 
 
 def shares_memory(record: Record) -> bool:
-    """Two operands of the call lie in the same memory."""
+    """Return whether two operands of the call lie in the same memory."""
     places = [
         value["memory"] for value in (record.arguments or {}).values() if isinstance(value, dict) and "memory" in value
     ]
@@ -117,7 +120,7 @@ def shares_memory(record: Record) -> bool:
 
 
 def as_if_zero(operand: str) -> Callable[[Finding], bool]:
-    """The recorded outputs are right for an operand that holds zeros."""
+    """Return whether the recorded outputs are right for an operand that holds zeros."""
 
     def expected(finding: Finding) -> bool:
         if finding.operation is None:
@@ -134,12 +137,12 @@ def index_bytes(finding: Finding) -> int:
 
 
 def four_bytes_each(finding: Finding) -> bool:
-    """The recorded size of indices is that of 32-bit integers."""
+    """Return whether the recorded size of indices is that of 32-bit integers."""
     return bool(finding.record.result * index_bytes(finding) == finding.result * 4)
 
 
 def indices_of_32_bits(finding: Finding) -> bool:
-    """The recorded outputs are right once 32-bit indices are read from where narrower or wider ones are due."""
+    """Return whether the recorded outputs are right once 32-bit indices are read in place of narrower or wider ones."""
     if finding.operation is None:
         return False
     kept = dict(recorded_after(finding.record))
@@ -154,12 +157,13 @@ def indices_of_32_bits(finding: Finding) -> bool:
 
 
 def an_eighth_of_the_channels(finding: Finding) -> bool:
-    """An INT8x32 filter reads back with 4 channels for each vector of 32."""
+    """Return whether an INT8x32 filter reads back with 4 channels for each vector of 32."""
     return equal_results(finding.record.result, {**finding.result, "c": finding.result["c"] // 8})
 
 
 def null_keeps(finding: Finding) -> bool:
-    """Where an array was NULL, the getter returns what the calls before it have set, zeros where there were none."""
+    """Return whether the getter fills a NULL array with the values of the calls before it, zeros where there were
+    none."""
     calls = finding.record.arguments["transformDesc"]["calls"] if finding.record.arguments else []
     expected = dict(finding.result)
     for name, ours in finding.result.items():

@@ -1,4 +1,4 @@
-"""Where NVIDIA's library and the document disagree in recurrent networks, each decided in docs/errata.md under its id."""
+"""Lists where NVIDIA's library and the document disagree in recurrent networks; docs/errata.md decides each."""
 
 from __future__ import annotations
 

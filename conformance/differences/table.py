@@ -1,4 +1,4 @@
-"""The table of differences, and which case or finding each one explains."""
+"""Holds the table of differences, and finds the case or finding that each one explains."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ KINDS = ("status", "outputs", "result")
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Which findings about recorded calls (recorded.judging.Finding) a difference explains.
+    """Says which findings about recorded calls (recorded.judging.Finding) a difference explains.
 
-    kind: status, outputs or result; nothing explains a wrong output of ours. functions, clauses: patterns of the function and of
-    the clause that our refusal cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_. when: a predicate on the
-    recorded call. expects: a predicate on the finding, what exactly the library answered or computed; a result needs one.
+    kind: status, outputs or result; nothing explains a wrong output of ours. functions, clauses: patterns of the
+    function and of the clause that our refusal cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_.
+    when: a predicate on the recorded call. expects: a predicate on the finding: exactly what the library answered or
+    computed; a result needs one.
     """
 
     kind: str = "status"
@@ -35,7 +36,7 @@ class Disagreement:
             raise ValueError("a difference in a result must say what it expects")
 
     def may_concern(self, function: str) -> bool:
-        """Whether records of this function can show it."""
+        """Return whether records of this function can show it."""
         return _any(self.functions, function)
 
     def covers(self, finding: Any) -> bool:
@@ -52,11 +53,14 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Difference:
-    """One disagreement. cases: patterns of case ids (fnmatch) that show it; says: patterns of what they then say (occurrences.what), so
-    that a case which fails otherwise shows something else; subjects: patterns of subject names;
-    recorded: the findings about recorded calls that it explains. sometimes: (pattern of cases, pattern of what they then say) that show
-    it in some runs only, because the library orders its work anew each time; no list names these. A case that passes and is suspect
-    says "suspect" and the outputs."""
+    """Describes one disagreement.
+
+    cases: patterns of case ids (fnmatch) that show it. says: patterns of the text of these failures (occurrences.what);
+    a case that fails otherwise shows something else. subjects: patterns of subject names. recorded: the findings about
+    recorded calls that it explains. sometimes: (pattern of cases, pattern of their text) that show it in some runs
+    only, because the library orders its work anew each time; no list names these. A case that passes and is suspect
+    says "suspect" and the outputs.
+    """
 
     id: str
     function: str
@@ -71,13 +75,13 @@ class Difference:
     sometimes: tuple[tuple[str, str], ...] = ()
 
     def may_show(self, case: str, subject: str, said: str) -> bool:
-        """Whether this failure of a case is one that the difference shows in some runs."""
+        """Return whether this failure of a case is one that the difference shows in some runs."""
         found = any(fnmatch.fnmatchcase(case, c) and fnmatch.fnmatchcase(said, w) for c, w in self.sometimes)
         return found and _any(self.subjects, subject)
 
     def covers(self, case: str, subject: str, said: str | None = None) -> bool:
-        """Whether the failure of a case, which says this where that is known, is one of these."""
-        if case == f"recorded_calls/test_difference[{self.id}]":  # which is held to the records that it names
+        """Return whether the failure of a case, with this text where it is known, is one of these."""
+        if case == f"recorded_calls/test_difference[{self.id}]":  # This case is held to the records that it names.
             return _any(self.subjects, subject)
         return _any(self.cases, case) and (said is None or _any(self.says, said)) and _any(self.subjects, subject)
 
@@ -87,7 +91,7 @@ def _any(patterns: Iterable[str], text: str) -> bool:
 
 
 def declare(differences: Iterable[Difference]) -> None:
-    """Add to the table, each id once."""
+    """Add differences to the table, each id once."""
     for difference in differences:
         if any(entry.id == difference.id for entry in DIFFERENCES):
             raise ValueError(f"the difference {difference.id} is declared already")
@@ -95,10 +99,11 @@ def declare(differences: Iterable[Difference]) -> None:
 
 
 def difference_for(case: str, subject: str, said: str | None = None) -> Difference | None:
-    """The declared difference that explains why this case fails on this subject, and what it says where that is known."""
+    """Return the declared difference that explains why this case fails on this subject, given the failure's text
+    where it is known."""
     return next((entry for entry in DIFFERENCES if entry.covers(case, subject, said)), None)
 
 
 def explanation_of(finding: Any) -> Difference | None:
-    """The declared difference that explains a finding about a recorded call."""
+    """Return the declared difference that explains a finding about a recorded call."""
     return next((entry for entry in DIFFERENCES if any(rule.covers(finding) for rule in entry.recorded)), None)
