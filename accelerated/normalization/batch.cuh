@@ -1,37 +1,37 @@
-// What the kernels of batch normalization of any layout share: which elements a thread has, statistics of blocks and
-// clusters.
+// This header serves batch normalization of generic layouts. It assigns elements to threads and merges statistics of
+// blocks and clusters.
 //
-// A thread has one group and of its positions every `stride`-th one. A cluster has all positions of its groups: its
-// blocks share the positions, and each leaves its moments with all others. What a thread has read it keeps in shared
-// memory as far as there is room.
+// A thread owns every `stride`-th position of one group. A cluster covers all positions of its groups. Its blocks
+// divide the positions, and each sends its moments to all others. A thread keeps its elements in shared memory as far
+// as there is room.
 #pragma once
 #include "normalization/batch_call.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int IN_FLIGHT = 8;  // elements of an operand that a thread reads before it uses the first
+constexpr int IN_FLIGHT = 8;  // elements per operand that a thread reads before the first use
 
-// The elements of N operands, of which the first ones are tensors of statistics.
+// This divides the elements of N operands among threads. The first operands are tensors of statistics.
 template <int N> struct Division {
   unsigned statistics, positions;
-  unsigned cached;  // elements of a thread that shared memory holds, of each operand that is read twice
-  COMPUTE count;    // positions of a group
+  unsigned cached;  // elements per thread in shared memory, for each operand that is read twice
+  COMPUTE count;    // positions per group
   Geometry<N> group, position;
 
   __device__ __forceinline__ unsigned index() const { return blockIdx.x * blockDim.x + threadIdx.x; }
   __device__ __forceinline__ unsigned stride() const { return blockDim.y * gridDim.y; }
   __device__ __forceinline__ unsigned first() const { return blockIdx.y * blockDim.y + threadIdx.y; }
   __device__ __forceinline__ bool exists() const { return index() < statistics; }
-  // How many elements a thread has.
+  // Returns the number of elements of this thread.
   __device__ __forceinline__ unsigned elements() const {
     return exists() && first() < positions ? (positions - first() - 1) / stride() + 1 : 0;
   }
   __device__ __forceinline__ unsigned thread() const { return threadIdx.y * blockDim.x + threadIdx.x; }
-  // Where element k of a thread lies in shared memory.
+  // Returns the index of the thread's element k in shared memory.
   __device__ __forceinline__ unsigned slot(unsigned k) const { return k * blockDim.x * blockDim.y + thread(); }
 };
 
-// Visits the elements of a thread in groups of IN_FLIGHT: read(k, offsets, u) begins to read the k-th of them into the
-// u-th slot, then use(k, offsets, u).
+// Visits the elements of a thread in groups of IN_FLIGHT. read(k, offsets, u) begins to read the k-th element into slot
+// u; use(k, offsets, u) uses it.
 template <int N, class Read, class Use>
 __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&start)[N], const Read& read,
                                       const Use& use) {
@@ -53,18 +53,18 @@ __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&sta
   }
 }
 
-// Shared memory of a block: the totals of its threads, then those of the blocks of the cluster.
+// A block's shared memory holds the totals of its threads, then those of the blocks of the cluster.
 struct GroupExchange {
   COMPUTE* at;  // [3][threads]
   __device__ __forceinline__ unsigned threads() const { return blockDim.x * blockDim.y; }
 
-  // Merges what all threads of a cluster with the same group have, in the order of threads and blocks; all: elements of
-  // the group. rows: a power of two. To be called by all threads.
+  // Merges the partial results of one group over all threads of a cluster, in the order of threads and blocks. `all` is
+  // the number of elements of the group. blockDim.y is a power of two. All threads must call this.
   template <class Rule> __device__ __forceinline__ Total all_reduce(Total mine, COMPUTE count, COMPUTE all) const {
     const unsigned size = threads(), row = threadIdx.y, lane = threadIdx.x, lanes = blockDim.x;
     COMPUTE* const own = at + row * lanes + lane;
     const COMPUTE weight = COMPUTE(1) / all;
-    __syncthreads();  // what lay there before is read
+    __syncthreads();  // All threads have read the earlier contents.
     own[0] = origin(mine), own[size] = count;
     __syncthreads();
     COMPUTE from = at[lane];
@@ -83,13 +83,14 @@ struct GroupExchange {
     __syncthreads();
     count = at[lane];
     total = {at[size + lane], at[2 * size + lane], 0};
-    if (same_type<Rule, MergeMoments> && count > COMPUTE(0)) total.first *= all / count;  // the mean of the block
+    if (same_type<Rule, MergeMoments> && count > COMPUTE(0))
+      total.first *= all / count;  // This rescales the weights to the block.
     total = Rule::finish(total, from, count);
     if (CLUSTER_SIZE == 1) return total;
-    // [CLUSTER_SIZE][4][lanes] of every block
+    // `parts` is an array [CLUSTER_SIZE][4][lanes] in every block.
     COMPUTE* const parts = at + 3 * size;
     cluster_arrive();
-    cluster_wait();  // all blocks run, and have read what lay there before
+    cluster_wait();  // All blocks run and have read the earlier contents.
     for (unsigned block = row; block < CLUSTER_SIZE; block += blockDim.y) {
       COMPUTE* const to = parts + cluster_rank() * 4 * lanes + lane;
       store_to_cluster_rank(to, block, count);

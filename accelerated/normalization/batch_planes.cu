@@ -1,30 +1,32 @@
-// Batch normalization (3.2.3, 4.1.2 to 4.1.5, 3.2.66, 4.1.15, 4.1.16) of packed tensors whose planes are contiguous,
-// with the statistics of a channel.
+// This file normalizes batches per channel (3.2.3, 4.1.2 to 4.1.5, 3.2.66, 4.1.15, 4.1.16). Tensors are packed and
+// their planes are contiguous.
 //
-// Training and backward a cluster of blocks has a channel. Planes begin anywhere: their 16-byte-aligned packs are all
-// copied to shared memory by cp.async, IN_FLIGHT of a thread at a time, and stay there until they are used the last
-// time; the up to 2 (WIDTH - 1) elements at the edges of each plane are read again from L2, as is what shared memory
-// has no room for. A small channel is in the registers of a block; of small planes a block has as many channels as have
-// planes made of packs together; a thread has the same pack of every image. Inference takes the tensor as one row.
+// Training and backward assign one channel to a cluster of blocks. Planes may begin at any alignment. cp.async copies
+// their 16-byte-aligned vectors to shared memory, IN_FLIGHT per thread at a time. The vectors stay there until their
+// last use. Each plane has up to 2 (WIDTH - 1) elements at its edges. The threads read these again from L2, and also
+// everything that exceeds shared memory.
 //
-// Roofline bound: bytes, x read and y written once (backward x and dy and dx), while a channel fits the shared memory
-// of a cluster. 64 x 1024 x 14 x 14 float on an H200: training 38 us, 66 % of the copy, backward 49 us, 76 %. Flops: 6
-// an element forward, 12 backward.
+// A small channel fits the registers of one block. One block serves several channels of small planes, as many as fill
+// whole vectors together. Each thread then owns the same vector of every image. Inference reads the tensor as one row.
+//
+// The roofline bound is bytes while a channel fits the shared memory of a cluster. Forward reads x and writes y once;
+// backward reads x and dy and writes dx once. An H200 takes 38 us for training 64 x 1024 x 14 x 14 float, 66 % of the
+// copy's speed. Backward takes 49 us, 76 %. Forward needs 6 flops per element, backward 12.
 #include "normalization/batch_planes.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
 constexpr unsigned EDGES = 2 * (WIDTH - 1);
-constexpr int IN_FLIGHT = 8;  // packs of a thread that cp.async copies at a time
-constexpr int READS = 2;      // reads of a thread at a time
+constexpr int IN_FLIGHT = 8;  // per thread, vectors that cp.async copies at a time
+constexpr int READS = 2;      // per thread, reads in flight
 constexpr unsigned WARPS = THREADS / 32;
-constexpr unsigned TRAINING_BLOCKS = (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS;  // of a multiprocessor
+constexpr unsigned TRAINING_BLOCKS = (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREADS;  // per SM
 
 struct Planes {
-  unsigned images, channels, plane;  // elements of a plane
-  unsigned cached;                   // packs of a thread, of each tensor, that shared memory holds
-  FastDivmod packs;                  // of a plane, at most
-  COMPUTE count;                     // elements of a channel
+  unsigned images, channels, plane;  // plane: elements per plane
+  unsigned cached;                   // vectors per thread and tensor in shared memory
+  FastDivmod packs;                  // vectors per plane, upper bound
+  COMPUTE count;                     // elements per channel
 
   __device__ __forceinline__ unsigned first() const { return blockIdx.y * THREADS + threadIdx.x; }
   __device__ __forceinline__ unsigned stride() const { return gridDim.y * THREADS; }
@@ -35,7 +37,7 @@ struct Planes {
   __device__ __forceinline__ unsigned my_edges() const { return plane % WIDTH ? of_thread(images * EDGES) : 0; }
 };
 
-// Those of a channel.
+// This view locates the elements of one channel.
 struct ChannelPlanes {
   const Planes& all;
   unsigned channel;
@@ -43,20 +45,20 @@ struct ChannelPlanes {
   __device__ __forceinline__ unsigned plane_start(unsigned image) const {
     return (image * all.channels + channel) * all.plane;
   }
-  // A number near the mean: the median of three of the first plane.
+  // Returns a number near the mean: the median of three elements of the first plane.
   __device__ __forceinline__ COMPUTE near(const ELEMENT* x) const {
     const ELEMENT* const first = x + plane_start(0);
     return median(origin(load<COMPUTE>(first[0])), origin(load<COMPUTE>(first[all.plane / 2])),
                   origin(load<COMPUTE>(first[all.plane - 1])));
   }
-  // The offset of a thread's i-th pack; false where the plane, as it lies, has fewer.
+  // Finds the offset of the thread's i-th vector. Returns false where the plane, at its alignment, has fewer vectors.
   __device__ __forceinline__ bool pack(unsigned i, unsigned& offset) const {
     unsigned in_plane;
     const unsigned start = plane_start(all.packs.divide(all.first() + i * all.stride(), in_plane));
     offset = (start + WIDTH - 1) / WIDTH * WIDTH + in_plane * WIDTH;
     return offset + WIDTH <= start + all.plane;
   }
-  // The offset of a thread's i-th element at the edges of planes; false where there is none.
+  // Finds the offset of the thread's i-th edge element. Returns false where it does not exist.
   __device__ __forceinline__ bool edge(unsigned i, unsigned& offset) const {
     const unsigned item = all.first() + i * all.stride(), image = item / EDGES, k = item - image * EDGES;
     const unsigned start = plane_start(image), end = start + all.plane;
@@ -66,18 +68,18 @@ struct ChannelPlanes {
   }
 };
 
-// The packs of a thread that shared memory holds, of TENSORS tensors.
+// This cache holds a thread's vectors of TENSORS tensors in shared memory.
 template <int TENSORS> struct Cache {
   const ChannelPlanes& planes;
   const ELEMENT* const (&from)[TENSORS];
-  const unsigned kept;  // of this thread
+  const unsigned kept;  // vectors of this thread in shared memory
 
   __device__ __forceinline__ Cache(const ChannelPlanes& planes, const ELEMENT* const (&from)[TENSORS])
       : planes(planes), from(from), kept(min(planes.all.my_packs(), planes.all.cached)) {}
   __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
     return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.all.cached + i) * THREADS + threadIdx.x;
   }
-  // Begins to copy pack i, if there is one; one group of copies.
+  // Begins to copy vector i, if it exists, and commits one group of copies.
   __device__ __forceinline__ void copy(unsigned i) const {
     unsigned offset;
     if (i < kept && planes.pack(i, offset)) {
@@ -86,7 +88,7 @@ template <int TENSORS> struct Cache {
     }
     cp_async_commit();
   }
-  // use(i, offset) for every pack that is kept, as soon as it is there.
+  // Calls use(i, offset) for every cached vector as soon as its copy has arrived.
   template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
 #pragma unroll
     for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
@@ -100,8 +102,8 @@ template <int TENSORS> struct Cache {
   }
 };
 
-// Visits packs from `begin` to `end` of a thread, READS at a time: read(u, i, offset) begins to read, use(u, i, offset)
-// uses what was read.
+// Visits the vectors of a thread from `begin` to `end`, READS at a time. read(u, i, offset) begins a read; use(u, i,
+// offset) uses its result.
 template <class Read, class Use>
 __device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
                                             const Use& use) {
@@ -139,11 +141,11 @@ __device__ __forceinline__ void visit_edges(const ChannelPlanes& planes, const R
 
 struct Exchange {
   COMPUTE warps[3][WARPS], blocks[CLUSTER_SIZE][4];
-  COMPUTE origins[3];  // of differences: the median
+  COMPUTE origins[3];  // candidates for the median that is subtracted
 };
 
-// Merges the shares of the threads of a cluster, in their order; all threads get the result. fallback: a number near
-// the mean. A cluster begins with cluster_arrive_relaxed(), or has waited for its blocks.
+// Merges the shares of all threads of a cluster in their order and returns the result to all threads. `fallback` is a
+// number near the mean. The caller has called cluster_arrive_relaxed() or has waited for the blocks of the cluster.
 template <class Rule>
 __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMPUTE fallback, COMPUTE count) {
   COMPUTE from = 0;
@@ -177,7 +179,7 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
     sum.total.second += __shfl_xor_sync(0xFFFFFFFFu, sum.total.second, distance);
   }
   if (same_type<Rule, MergeMoments>) {
-    // The differences were weighted for the channel: those of the block.
+    // The weights of the differences refer to the channel; this rescales them to the block.
     const COMPUTE of_block = sum.count > COMPUTE(0) ? sum.total.first * (count / sum.count) : COMPUTE(0);
     sum.total = Rule::finish({of_block, sum.total.second, 0}, from, sum.count);
   }
@@ -185,7 +187,7 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
     __syncthreads();
     return sum.total;
   }
-  cluster_wait();  // all blocks run, and have read what lay there before
+  cluster_wait();  // All blocks run and have read the earlier contents.
   if (threadIdx.x < CLUSTER_SIZE) {
     COMPUTE* const at = exchange.blocks[cluster_rank()];
     store_to_cluster_rank(at, threadIdx.x, sum.count);
@@ -208,7 +210,7 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
 __device__ __forceinline__ void begin_cluster() {
   if (CLUSTER_SIZE > 1) cluster_arrive_relaxed();
 }
-// Blocks of a cluster end together: others may still write to their shared memory.
+// The blocks of a cluster end together, since others may still write to their shared memory.
 __device__ __forceinline__ void end_cluster() {
   if (CLUSTER_SIZE > 1) cluster_wait();
 }
@@ -313,9 +315,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
 
 constexpr unsigned NO_PACK = ~0u;
 
-// Of a thread's packs, of planes that are made of packs.
+// This struct lists the offsets of a thread's vectors where planes consist of whole vectors.
 struct HeldPacks {
-  unsigned offset[HELD];  // or NO_PACK
+  unsigned offset[HELD];  // NO_PACK where no vector exists
 
   __device__ __forceinline__ explicit HeldPacks(const ChannelPlanes& p) {
     const unsigned packs = p.all.my_packs();
@@ -323,7 +325,7 @@ struct HeldPacks {
     for (unsigned i = 0; i < HELD; i++)
       if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
   }
-  // use(i, offset) for each.
+  // Calls use(i, offset) for each vector.
   template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
 #pragma unroll
     for (unsigned i = 0; i < HELD; i++)
@@ -380,26 +382,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 // --- several channels a block ---
 
 struct Channels {
-  unsigned images, channels;  // of the tensor
-  unsigned group;             // channels of a block: 2 to WARPS, a power of two
-  unsigned packs, plane;      // of their planes in an image, which are its row; elements of a plane
-  COMPUTE count;              // elements of a channel
+  unsigned images, channels;
+  unsigned group;         // channels per block: a power of two from 2 to WARPS
+  unsigned packs, plane;  // packs: vectors per row of `group` planes; plane: elements per plane
+  COMPUTE count;          // elements per channel
 
   __device__ __forceinline__ unsigned first_channel() const { return blockIdx.x * group; }
   __device__ __forceinline__ unsigned all_packs() const { return images * packs; }
-  // The images that threads have at a time, a pack each; those of a thread which begins with image `line`.
+  // lines(): images that the block reads at a time, one vector per thread. images_of(): images of a thread whose first
+  // image is `line`.
   __device__ __forceinline__ unsigned lines() const { return THREADS / packs; }
   __device__ __forceinline__ unsigned images_of(unsigned line) const {
     return line < min(lines(), images) ? (images - line - 1) / lines() + 1 : 0;
   }
 };
 
-// A thread has the same pack of the rows of its images, so that each of its elements has one channel: the thread's
-// own, or the next one behind the first `left`.
+// Each thread owns the same vector of the rows of its images, so each of its elements has one channel. The first `left`
+// elements belong to the thread's own channel, the others to the next one.
 struct RowPack {
   unsigned images, line, channel, left;
-  unsigned slot, slot_step;      // of its pack of the first image in shared memory; from one to the next
-  unsigned offset, offset_step;  // and in the tensors
+  unsigned slot,
+      slot_step;  // slot: index of the first image's vector in shared memory; slot_step: stride between images
+  unsigned offset, offset_step;  // offset and stride in the tensors, in elements
 
   __device__ __forceinline__ explicit RowPack(const Channels& c) {
     line = threadIdx.x / c.packs;
@@ -410,7 +414,7 @@ struct RowPack {
     offset = (line * c.channels + c.first_channel()) * c.plane + in_row;
     offset_step = c.lines() * c.channels * c.plane;
   }
-  // Begins to copy the packs of all images, in two groups, of which the first has those before `half`.
+  // Begins to copy the vectors of all images in two groups. The first group has the first half of the images.
   template <int TENSORS>
   __device__ __forceinline__ void copy(const Channels& c, const ELEMENT* const (&from)[TENSORS],
                                        Elements* cache) const {
@@ -422,13 +426,13 @@ struct RowPack {
     }
     cp_async_commit();
   }
-  // use(slot, offset) of each image.
+  // Calls use(slot, offset) for each image.
   template <class Use> __device__ __forceinline__ void visit(unsigned begin, unsigned end, const Use& use) const {
 #pragma unroll 2
     for (unsigned i = begin; i < end; i++) use(slot + i * slot_step, offset + i * offset_step);
   }
   template <class Use> __device__ __forceinline__ void visit(const Use& use) const { visit(0, images, use); }
-  // The same while they arrive.
+  // Calls use(slot, offset) for each image as its copy arrives.
   template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
     cp_async_wait<1>();
     visit(0, images / 2, use);
@@ -441,7 +445,8 @@ struct RowPack {
   }
 };
 
-// The moments of a thread's elements from `begin` to `end` of a pack, of all of its images. from: a number near them.
+// Merges the moments of elements `begin` to `end` of a vector over all images of a thread. `from` is a number near
+// them.
 __device__ __forceinline__ Total merge_elements(const Total (&of)[WIDTH], unsigned begin, unsigned end, COMPUTE images,
                                                 COMPUTE from) {
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(end - begin);
@@ -466,7 +471,8 @@ __device__ __forceinline__ Total add_elements(const Total (&of)[WIDTH], unsigned
   return sum;
 }
 
-// What threads have of their own channels, then, by line and channel, what they have of the next ones.
+// `at` holds the partial results that threads have for their own channels. Behind these it holds, by line and channel,
+// their partial results for the next channels.
 struct RowExchange {
   Total* at;
   __device__ __forceinline__ explicit RowExchange(Elements* behind) : at(reinterpret_cast<Total*>(behind)) {}
@@ -474,8 +480,8 @@ struct RowExchange {
     return at[THREADS + line * c.group + channel];
   }
 
-  // Merges what the threads have of each channel, a warp for each; result(k, total) in one thread, that of channel k of
-  // the block.
+  // Merges the partial results of each channel in one warp. One thread calls result(k, total) for channel k of the
+  // block.
   template <class Rule, class Result>
   __device__ __forceinline__ void merge(const Channels& c, const RowPack& mine, const Total& own, const Total& next,
                                         const Result& result) const {
@@ -513,7 +519,7 @@ struct RowExchange {
     }
     __syncthreads();
   }
-  // The moments of each channel, of a thread's sums of its elements.
+  // Merges the moments of each channel from the threads' sums per element.
   template <class Result>
   __device__ __forceinline__ void merge_moments(const Channels& c, const RowPack& mine, const ShiftedSum (&sums)[WIDTH],
                                                 const Result& result) const {
@@ -530,7 +536,7 @@ struct RowExchange {
   }
 };
 
-// The sums of a thread's elements from the packs of x as they arrive.
+// Sums a thread's elements of x after their copies have arrived.
 __device__ __forceinline__ void sum_rows(const RowPack& mine, const Elements* cache, ShiftedSum (&sums)[WIDTH]) {
   cp_async_wait<0>();
   if (mine.images == 0) return;
@@ -563,7 +569,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   const ELEMENT* const from[1] = {call.x};
   const RowPack mine(c);
   mine.copy(c, from, cache);
-  // A warp has the statistics of a channel.
+  // Each warp finishes the statistics of one channel.
   const bool finishes = threadIdx.x % 32 == 0 && threadIdx.x / 32 < c.group;
   const unsigned channel = c.first_channel() + threadIdx.x / 32;
   COMPUTE scale = 0, bias = 0, mean = 0, squares = 0;
@@ -646,7 +652,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   });
 }
 
-// Of a multiprocessor: where a thread has one pack, as many as it holds.
+// INFERENCE_THREADS is a number per SM. With one vector per thread an SM is filled to its maximum.
 constexpr unsigned INFERENCE_THREADS = PACKS == 1 && sizeof(COMPUTE) == 4 ? 2048 : PACKS == 2 ? 1280 : 768;
 
 struct InferenceArguments {
@@ -655,12 +661,12 @@ struct InferenceArguments {
   FastDivmod plane, channels;
 };
 
-// The tensor as one row: a pack may have the end of a plane and the beginning of the next one. A block finds the
-// statistics of its planes once.
+// Reads the tensor as one row, so a vector may contain the end of one plane and the beginning of the next. A block
+// computes the statistics of its planes once.
 extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
-  __shared__ Normalizer known[THREADS * PACKS + 1];  // planes have a pack at least
+  __shared__ Normalizer known[THREADS * PACKS + 1];  // A plane has at least one vector.
   const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
   Elements x[PACKS];
 #pragma unroll

@@ -1,20 +1,19 @@
-// Packs of batch normalization in contiguous planes, what a thread or a block has of a channel, and what it knows of
-// it.
+// This header defines vectors of contiguous planes and the partial results and statistics of a channel.
 #pragma once
 #include "normalization/batch_call.cuh"
 
-constexpr unsigned WIDTH = PACK_WIDTH;  // elements of a pack
+constexpr unsigned WIDTH = PACK_WIDTH;  // elements per vector
 using Elements = Pack<ELEMENT, WIDTH>;
 
 __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
 
-// What a thread or a block has of its channel: elements, and the sums or moments of them.
+// This is the share of a thread or a block in a channel: its elements and their sums or moments.
 struct Share {
   COMPUTE count;
   Total total;
 };
 
-// The moments of a thread, its elements one by one.
+// This accumulates the moments of a thread, one element after the other.
 struct ThreadMoments {
   ShiftedSum sum;
   unsigned elements = 0;
@@ -22,7 +21,7 @@ struct ThreadMoments {
     if (elements++ == 0) sum.begin(value);
     sum.add(value);
   }
-  // Before the first pack is added.
+  // Chooses the shift before the first vector is added.
   __device__ __forceinline__ void begin(const Elements& pack) {
     if (elements == 0) sum.begin(pack.item[0], pack.item[WIDTH / 2], pack.item[WIDTH - 1]);
   }
@@ -40,11 +39,11 @@ struct ThreadMoments {
   }
 };
 
-// What a block knows of a channel.
+// These are the statistics of one channel that a block has computed or read.
 struct KnownChannel {
-  COMPUTE mean, inverse, factor;  // factor: scale * inverse
+  COMPUTE mean, inverse, factor;  // factor = scale * inverse
 
-  // Where mean and inverse are not saved, the factor is the scale.
+  // The factor is the scale alone where mean and inverse are not saved.
   static __device__ __forceinline__ KnownChannel read(const BackwardCall& call, unsigned channel) {
     const COMPUTE scale = call.scale[channel];
     if (!call.saved_mean) return {0, 0, scale};
@@ -60,12 +59,12 @@ struct KnownChannel {
   }
 };
 
-// The sums of a thread.
+// This accumulates a thread's sums of dy and of dy times the normalized x.
 struct GradientSums {
   KnownChannel known;
   Total total = {};
 
-  // Packs are added up by themselves first, so that few additions wait for each other.
+  // A vector is summed by itself first, which shortens the chain of dependent additions.
   template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&x)[N], const ELEMENT (&dy)[N]) {
     COMPUTE first = 0, second = 0;
 #pragma unroll

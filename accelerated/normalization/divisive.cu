@@ -1,32 +1,35 @@
-// Divisive normalization (3.2.33, 4.1.6) of any strides, forward with y as x too: a thread per element, fastest in
-// memory first.
+// This file computes divisive normalization (3.2.33, 4.1.6) with generic strides. Forward allows y to alias x. Each
+// thread owns one element, and the fastest dimension comes first.
 //
-// Forward: one kernel. With y as x: one writes s^-beta into temp, another multiplies x by it. Backward: one writes
-// dMeans and q = dy * x * s^(-beta - 1) into temp, another sums q over the windows that hold an element. A number of
-// the arithmetic lies in temp; of 16-bit tensors its upper half lies there and its lower in temp2. Roofline bound (the
-// floor): bytes, x (and means) read and y written once; backward x, dy and means read, dx and dMeans written once, and
-// temp both. A window of n positions in
-// every spatial dimension comes from L1: n^d loads an element, which limit from n = 5 on.
+// Forward uses one kernel if y does not alias x. Else one kernel writes s^-beta into temp and another multiplies x by
+// it. Backward uses two kernels. The first writes dMeans and q = dy * x * s^(-beta - 1) into temp. The second sums q
+// over the windows that contain an element. temp holds numbers of the compute type. For 16-bit tensors temp holds the
+// upper half of each number and temp2 the lower half.
+//
+// The roofline bound is bytes. Forward reads x and means and writes y once. Backward reads x, dy and means, writes dx
+// and dMeans, and moves temp twice. A window of n positions per spatial dimension takes n^d loads from L1 per element,
+// which limit from n = 5 on.
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int AXES = 5;  // images and channels too, of which a window has one; the fastest in memory first
+constexpr int AXES =
+    5;  // Axes are ordered from the fastest in memory. Images and channels count too, with a window of one.
 
 struct Box {
   FastDivmod extent[AXES];
-  int stride[AXES];  // of every operand
+  int stride[AXES];  // stride per operand, in elements
   int behind[AXES], ahead[AXES];
   unsigned elements;
 };
 
 struct DivisiveArguments {
   const ELEMENT* x;
-  const ELEMENT* means;  // NULL: zeros
+  const ELEMENT* means;  // null means zeros
   const ELEMENT* dy;
   ELEMENT* temp;
   ELEMENT* temp2;
   ELEMENT* out;        // y, or dx
-  ELEMENT* means_out;  // dMeans; NULL: not wanted
+  ELEMENT* means_out;  // dMeans; null where not requested
   COMPUTE alpha, beta;
   Power power;
   COMPUTE gradient;  // 2 * alpha * beta / n^d
@@ -51,9 +54,8 @@ __device__ __forceinline__ Element locate(const Box& box, unsigned index) {
   return element;
 }
 
-// Calls visit(offset) for every element whose offset from the element lies in [-behind, ahead], and inside the image.
-// MIRRORED: in
-// [-ahead, behind], the elements whose own windows hold the element.
+// Calls visit(offset) for every element of the image within [-behind, ahead] of the element. If MIRRORED, the range is
+// [-ahead, behind]: the elements whose windows contain this element.
 template <bool MIRRORED, class Visit>
 __device__ __forceinline__ void visit_window(const Box& box, const Element& element, Visit visit) {
   int first[AXES], last[AXES];
@@ -77,7 +79,7 @@ __device__ __forceinline__ COMPUTE read_mean(const ELEMENT* means, int offset) {
   return means ? load<COMPUTE>(means[offset]) : COMPUTE(0);
 }
 
-// The sums over the window of (x - mean)^2 and of x - mean.
+// These are the window's sums of (x - mean)^2 and of x - mean.
 struct Sums {
   COMPUTE squares = 0, differences = 0;
   __device__ __forceinline__ void add(COMPUTE difference) {

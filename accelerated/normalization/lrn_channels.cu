@@ -1,13 +1,14 @@
-// Local response normalization across few channels (3.2.65, 4.1.14): a thread has all channels of its positions in
-// registers.
+// This file computes local response normalization across few channels (3.2.65, 4.1.14). A thread keeps all channels of
+// its positions in registers.
 //
-// Tiling: a thread has V neighbouring positions (one where they cannot be accessed at once), CHANNELS accesses of V
-// elements each. Where channels are the outer dimension (NCHW), an access has V positions of one channel; where they
-// are contiguous (NHWC), the V positions are one run of V * CHANNELS elements: the same registers in another order.
-// Channels and window are definitions, so that channels which do not exist cost nothing. x may be y: a thread reads
-// all before it writes.
-// Roofline bound: bytes, x read and y written once; backward x and dy read and dx written once. About 25 operations an
-// element, backward 40, with beta 3/4: below the 57 and 85 that an H200 does in the time of the bytes of floats.
+// A thread owns V neighbouring positions, or one where a vector access is impossible. It makes CHANNELS accesses of V
+// elements. In NCHW an access covers V positions of one channel. In NHWC the V positions are one run of V * CHANNELS
+// elements, the same registers in another order. The numbers of channels and of the window are compile-time constants,
+// so no work is spent on absent channels. x may alias y, because a thread reads everything before it writes.
+//
+// The roofline bound is bytes. Forward reads x and writes y once; backward reads x and dy and writes dx once. An
+// element takes about 25 operations forward and 40 backward, with beta 3/4. An H200 does 57 and 85 operations while it
+// moves the bytes of an element of float.
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
 
@@ -17,7 +18,7 @@ constexpr int LAST = CHANNELS - 1;
 template <int OPERANDS> struct FewChannels {
   COMPUTE alpha, beta;
   Power power;
-  int stride[OPERANDS];  // of accesses: of channels, or V
+  int stride[OPERANDS];  // stride between accesses: of channels, or V
   Geometry<OPERANDS> positions;
 };
 struct ForwardArguments {
@@ -33,7 +34,7 @@ struct BackwardArguments {
   FewChannels<3> few;
 };
 
-// All channels of V positions in the order of memory.
+// These are all channels of V positions in memory order.
 template <int V, bool CONTIGUOUS> struct Values {
   COMPUTE values[CHANNELS * V];
   __device__ __forceinline__ COMPUTE& operator()(int channel, int position) {
@@ -41,8 +42,8 @@ template <int V, bool CONTIGUOUS> struct Values {
   }
 };
 
-// The packs of a thread in OPERANDS tensors. Where they are one run of memory (CONTIGUOUS), the lanes of a warp move
-// each other's packs, so that each access of the warp is one run, too, and exchange them through shared memory.
+// This moves a thread's vectors of OPERANDS tensors. If they form one run of memory (CONTIGUOUS), lanes load vectors
+// for each other, so each access of the warp is coalesced. They then exchange them through shared memory.
 template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
   unsigned offset[CONTIGUOUS ? CHANNELS : 1][OPERANDS];
   bool exists[CONTIGUOUS ? CHANNELS : 1];
@@ -62,11 +63,11 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
         for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
     }
   }
-  // A thread without packs of its own may end: it moves none of others.
+  // A thread without vectors of its own may exit: it loads none for others.
   static __device__ __forceinline__ bool has_none(const FewChannels<OPERANDS>& few) {
     return !CONTIGUOUS && blockIdx.x * blockDim.x + threadIdx.x >= few.positions.packs;
   }
-  // Where the packs of the warp of a thread lie meanwhile.
+  // Returns the shared memory where the warp of a thread exchanges its vectors.
   static __device__ __forceinline__ Packed<V>* staged() {
     __shared__ Packed<V> packs[THREADS * CHANNELS];
     return packs + threadIdx.x / 32 * 32 * CHANNELS;
@@ -90,7 +91,7 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
 #pragma unroll
     for (int p = 0; p < CHANNELS; p++) convert_packed<V>(packs[p], values.values + p * V);
   }
-  // alpha * values + beta * what is there.
+  // Stores alpha * values + beta * prior.
   __device__ __forceinline__ void write(ELEMENT* to, Values<V, CONTIGUOUS>& values, COMPUTE alpha, COMPUTE beta) const {
     Packed<V> packs[CHANNELS];
 #pragma unroll
@@ -120,7 +121,7 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
   }
 };
 
-// The sum of the squares of the window around a channel.
+// Returns the sum of squares in the window around a channel.
 template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, int channel, int position) {
   COMPUTE sum = 0;
 #pragma unroll
@@ -159,7 +160,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const
   packs.arrive(of_dy, dy);
 #pragma unroll
   for (int p = 0; p < V; p++) {
-    COMPUTE direct[CHANNELS], term[CHANNELS];  // dy * s^-beta, dy * x * s^(-beta - 1)
+    COMPUTE direct[CHANNELS], term[CHANNELS];  // direct = dy * s^-beta; term = dy * x * s^(-beta - 1)
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) {
       COMPUTE inverse;

@@ -1,14 +1,15 @@
-// Local response normalization across channels (3.2.65, 4.1.14) of any layout: neighbouring threads on neighbouring
-// positions.
+// This file computes local response normalization across channels (3.2.65, 4.1.14) for generic layouts. Neighbouring
+// threads own neighbouring positions.
 //
-// Tiling: a thread has V neighbouring positions (one where rows do not allow it, or there are few) and slides down
-// `chunk` channels, STEP at a time; the reads of the next step are in flight meanwhile. The n - 1 channels that the
-// next step needs stay in registers, so that each element is read once, but for the n - 1 (backward 2 n - 2) before
-// each chunk, which come from L2. The window is a definition. With one chunk x may be y: what is written was read
-// before.
-// Roofline bound: bytes, x read and y written once; backward x and dy read and dx written once. n / 4 + 20 operations
-// an element, backward n / 2 + 35, with beta 3/4: below the 57 and 85 that an H200 does in the time of the bytes of
-// floats.
+// A thread owns V neighbouring positions, or one where rows are not aligned or positions are few. It slides down
+// `chunk` channels, STEP at a time, and prefetches the next step. The n - 1 channels that the next step needs stay in
+// registers, so each element is read once. Only the n - 1 channels before each chunk (backward 2 n - 2) are read again,
+// from L2. The window size is a compile-time constant. With one chunk, x may alias y, because each read precedes the
+// write.
+//
+// The roofline bound is bytes. Forward reads x and writes y once; backward reads x and dy and writes dx once. An
+// element takes n / 4 + 20 operations forward and n / 2 + 35 backward, with beta 3/4. An H200 does 57 and 85 operations
+// while it moves the bytes of an element of float.
 #include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
@@ -18,7 +19,7 @@ template <int OPERANDS> struct Columns {
   COMPUTE alpha, beta;
   Power power;
   int channels, chunk;
-  int stride[OPERANDS];  // of channels
+  int stride[OPERANDS];  // stride between channels, in elements
   Geometry<OPERANDS> positions;
 };
 struct ForwardArguments {
@@ -34,12 +35,12 @@ struct BackwardArguments {
   Columns<3> columns;
 };
 
-// The positions of a thread: V neighbours, which move together, or, APART, V of one row that are 32 from each other.
+// A thread owns V neighbouring positions that one access moves, or, if APART, V positions of one row with stride 32.
 template <int V, bool APART> struct Positions {
   static constexpr bool RUNS = APART && V > 1;
-  int left;  // of the row, from this thread's first on
+  int left;  // positions left in the row from this thread's first
 
-  // False where the thread has none.
+  // Returns false where the thread owns no position.
   template <int OPERANDS>
   __device__ __forceinline__ bool locate(const Geometry<OPERANDS>& geometry, unsigned (&offset)[OPERANDS]) {
     const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, index = RUNS ? thread / 32 : thread;
@@ -85,7 +86,7 @@ template <int V, bool APART> struct Positions {
   }
 };
 
-// KEEP channels of earlier steps and S of this one, V positions of each.
+// This window holds KEEP channels of earlier steps and S of this one, with V positions each.
 template <int V, int KEEP, int S> struct Channels {
   COMPUTE values[KEEP + S][V];
   __device__ __forceinline__ void slide() {
@@ -96,11 +97,11 @@ template <int V, int KEEP, int S> struct Channels {
   }
 };
 
-// S channels of an operand whose reads are in flight. Whether all of them exist is asked once: it is the same for all
-// threads.
+// These are the S channels of an operand whose reads are in flight. One test per step, uniform over all threads, checks
+// that all of them exist.
 template <class Where, int S> struct Next {
   typename Where::Values packs[S];
-  // channel: the first of them. end: behind the last that is needed.
+  // `channel` is the first one; `end` follows the last channel that is needed.
   __device__ __forceinline__ void fetch(const Where& where, const ELEMENT* from, int channel, int end, int stride) {
     const ELEMENT* at = from + static_cast<ptrdiff_t>(channel) * stride;
     if (channel >= 0 && channel + S <= end) {
@@ -117,7 +118,7 @@ template <class Where, int S> struct Next {
   }
 };
 
-// The results of the S channels from `channel` on, of which those in [first, last) are written.
+// Writes the results of the S channels from `channel` on, as far as they lie in [first, last).
 template <class Where, int V, int S, int OPERANDS>
 __device__ __forceinline__ void write(const Where& where, const Columns<OPERANDS>& columns, ELEMENT* to, int channel,
                                       int first, int last, COMPUTE (&results)[S][V]) {
@@ -157,7 +158,7 @@ template <int V, int S, bool APART> __device__ __forceinline__ void forward(cons
   ELEMENT* to = a.y + offset[1];
   const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels), end = min(last + AHEAD, c.channels);
   griddepcontrol_wait_before_access(from, to);
-  Channels<V, KEPT, S> x;  // from channel - BEHIND on
+  Channels<V, KEPT, S> x;  // window of x from channel - BEHIND on
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int channel = first - BEHIND + i;
@@ -194,7 +195,7 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
   // The terms of the first window begin AHEAD channels before its center.
   const int begin = first - KEPT;
   griddepcontrol_wait_before_access(from, incoming, to);
-  // Of the channels from `channel` on: x, dy * s^-beta; from channel - AHEAD on: dy * x * s^(-beta - 1).
+  // `x` and `direct` (dy * s^-beta) begin at `channel`; `term` (dy * x * s^(-beta - 1)) begins at channel - AHEAD.
   Channels<V, KEPT, S> x, term;
   Channels<V, BEHIND, S> direct;
 #pragma unroll
@@ -230,7 +231,8 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
         term.values[KEPT + u][v] = scaled * x.values[BEHIND + u][v] * inverse;
       }
     }
-    if (center < 0 || center + S > c.channels) {  // no terms of centers beyond the edges, whatever their powers are
+    if (center < 0 ||
+        center + S > c.channels) {  // Centers beyond the edges contribute no term, whatever their powers are.
 #pragma unroll
       for (int u = 0; u < S; u++)
         if (center + u < 0 || center + u >= c.channels) {

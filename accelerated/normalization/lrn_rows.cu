@@ -1,11 +1,12 @@
-// Local response normalization across channels (3.2.65, 4.1.14) where channels are contiguous (NHWC).
+// This file computes local response normalization across contiguous channels (3.2.65, 4.1.14, NHWC).
 //
-// Tiling: a warp has P * 32 neighbouring packs of 16 bytes, a lane every 32nd of them. What windows reach beside a
-// lane's packs (elements, backward terms too) comes from the lanes beside it. Lanes at the warp's edges have what lies
-// around it, whose terms are computed again, where a position does not end there. The window is a definition.
+// A warp owns P * 32 neighbouring vectors of 16 bytes, and each lane every 32nd of them. A lane gets the elements and
+// backward terms of its windows' halos from the neighbouring lanes. Lanes at the edges of the warp also load the halo
+// of the warp. They recompute its terms unless a position ends there. The window size is a compile-time constant.
 //
-// Roofline bound: bytes, x read and y written once; backward x and dy read and dx written once. n / 2 + 20 operations
-// an element, backward n + 50, with beta 3/4: below the 57 and 85 that an H200 does in the time of the bytes of floats.
+// The roofline bound is bytes. Forward reads x and writes y once; backward reads x and dy and writes dx once. An
+// element takes n / 2 + 20 operations forward and n + 50 backward, with beta 3/4. An H200 does 57 and 85 operations
+// while it moves the bytes of an element of float.
 #include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
@@ -16,7 +17,7 @@ template <int OPERANDS> struct Rows {
   COMPUTE alpha, beta;
   Power power;
   int channels;
-  FastDivmod units;  // threads of a position
+  FastDivmod units;  // threads per position
   unsigned threads;
   Geometry<OPERANDS> positions;
 };
@@ -33,13 +34,14 @@ struct BackwardArguments {
   Rows<3> rows;
 };
 
-// The packs around a pack that a window reaches, and, backward, those of the terms that it reaches.
+// A window reaches AROUND_FORWARD vectors beside a vector. Backward, the terms that it reaches extend to
+// AROUND_BACKWARD vectors.
 constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR, AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;
 static_assert(2 * AROUND_BACKWARD <= 32);
-constexpr int EXTRA = WHOLE_POSITIONS ? 0 : 1;  // whether packs around a warp's are positions' of which it has others
+constexpr int EXTRA = WHOLE_POSITIONS ? 0 : 1;  // 1 where positions cross the edges of a warp, so that it needs a halo
 
-// The packs of a warp: P of each lane, 32 from each other, and, as the last one, those around them: the first lanes
-// have the AROUND packs behind, the last lanes those before. So every pack beside one of the warp's is a lane's.
+// A warp holds P vectors per lane with stride 32. The last slot is the halo: the first AROUND lanes hold the vectors
+// behind, the last lanes those before. So some lane holds each neighbour of the warp's vectors.
 template <int P, int AROUND, int OPERANDS> struct WarpUnits {
   unsigned unit[P + EXTRA], offset[P + EXTRA][OPERANDS];
   bool exists[P + EXTRA];
@@ -54,14 +56,14 @@ template <int P, int AROUND, int OPERANDS> struct WarpUnits {
       for (int i = 0; i < OPERANDS; i++) offset[p][i] += unit[p] * VECTOR;
     }
     if (WHOLE_POSITIONS) return;
-    // Only those of a position that the warp has.
+    // Keeps only the halo of a position that the warp owns.
     const bool before = lane >= 32 - AROUND && unit[P + EXTRA - 1] + 32 - lane < r.units.divisor;
     exists[P + EXTRA - 1] = exists[P + EXTRA - 1] && (lane < AROUND ? unit[P + EXTRA - 1] > lane : before);
   }
 };
 
-// The value of(q) of the pack that lies `distance` packs behind pack p of this lane, q being its number in the lane
-// that has it; 0 where that pack is another position's.
+// Returns of(q) for the vector that lies `distance` vectors behind this lane's vector p, where q is its slot in the
+// owning lane. The result is 0 where that vector belongs to another position.
 template <int P, class T, class Of>
 __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, unsigned units) {
   const int lane = threadIdx.x % 32;
@@ -72,8 +74,9 @@ __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, u
 }
 
 template <int P> struct WarpPacks {
-  static constexpr int ITEM = PAIRED ? 2 : 1, ITEMS = VECTOR / ITEM;  // elements of an item; items of a pack
-  static constexpr int LEFT = (BEHIND + ITEM - 1) / ITEM, RIGHT = (AHEAD + ITEM - 1) / ITEM;  // items around a pack
+  static constexpr int ITEM = PAIRED ? 2 : 1,
+                       ITEMS = VECTOR / ITEM;  // ITEM: elements per item; ITEMS: items per vector
+  static constexpr int LEFT = (BEHIND + ITEM - 1) / ITEM, RIGHT = (AHEAD + ITEM - 1) / ITEM;  // halo, in items
   static constexpr int OWN = LEFT * ITEM, COUNT = OWN + VECTOR + RIGHT * ITEM;
   using Item = std::remove_reference_t<decltype(Packed<VECTOR>::item[0])>;
   Packed<VECTOR> packs[P + EXTRA];
@@ -82,11 +85,11 @@ template <int P> struct WarpPacks {
 #pragma unroll
     for (int p = 0; p < P + EXTRA; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
   }
-  // Pack p and what is around it, the first of the pack at OWN.
+  // Loads vector p and its halo; the first element of the vector is at OWN.
   __device__ __forceinline__ void window(int p, unsigned unit, unsigned units, COMPUTE (&values)[COUNT]) const {
 #pragma unroll
     for (int i = 0; i < LEFT + RIGHT; i++) {
-      const int at = i < LEFT ? i - LEFT : i - LEFT + ITEMS;  // from the pack's first item on
+      const int at = i < LEFT ? i - LEFT : i - LEFT + ITEMS;  // relative to the first item of the vector
       const int distance = at < 0 ? -((ITEMS - 1 - at) / ITEMS) : at / ITEMS;
       Packed<ITEM> one;
       one.item[0] =
@@ -126,7 +129,8 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   of_x.fetch(a.x, of, 0);
   of_dy.fetch(a.dy, of, 1);
   griddepcontrol_launch_dependents();
-  COMPUTE direct[P + EXTRA][VECTOR], term[P + EXTRA][VECTOR], sums[VECTOR];  // dy * s^-beta, dy * x * s^(-beta - 1)
+  COMPUTE direct[P + EXTRA][VECTOR], term[P + EXTRA][VECTOR],
+      sums[VECTOR];  // direct = dy * s^-beta; term = dy * x * s^(-beta - 1)
   const bool around = !WHOLE_POSITIONS && __any_sync(0xFFFFFFFFu, of.exists[P + EXTRA - 1]);
 #pragma unroll
   for (int p = 0; p < P + EXTRA; p++) {
@@ -148,7 +152,7 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   }
 #pragma unroll
   for (int p = 0; p < P; p++) {
-    COMPUTE terms[WINDOW - 1 + VECTOR], x[VECTOR], dx[VECTOR];  // terms: from AHEAD channels before the pack's on
+    COMPUTE terms[WINDOW - 1 + VECTOR], x[VECTOR], dx[VECTOR];  // `terms` begin AHEAD channels before the vector.
 #pragma unroll
     for (int i = 0; i < WINDOW - 1 + VECTOR; i++) {
       const int at = i - AHEAD, distance = at < 0 ? -((VECTOR - 1 - at) / VECTOR) : at / VECTOR;
@@ -163,7 +167,7 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   }
 }
 
-// Channels that are accessed one by one: [channel - BEFORE, channel + OWN + AFTER) of one position.
+// This window of one position is accessed channel by channel: [channel - BEFORE, channel + OWN + AFTER).
 template <int BEFORE, int OWN, int AFTER> struct Channels {
   COMPUTE values[BEFORE + OWN + AFTER];
   __device__ __forceinline__ void read(const ELEMENT* from, int channel, int channels) {
@@ -173,7 +177,7 @@ template <int BEFORE, int OWN, int AFTER> struct Channels {
       read_packed<1>(from + c, c >= 0 && c < channels, values + i);
     }
   }
-  // Of a channel, counted from the first of OWN.
+  // Indexes a channel relative to the first of OWN.
   __device__ __forceinline__ COMPUTE operator[](int c) const { return values[BEFORE + c]; }
 };
 
@@ -210,7 +214,7 @@ template <int OWN> __device__ __forceinline__ void backward_single(const Backwar
   x.read(a.x + offset[0], channel, r.channels);
   dy.read(a.dy + offset[1], channel, r.channels);
   griddepcontrol_launch_dependents();
-  COMPUTE direct[OWN], term[OWN + WINDOW - 1];  // term: from channel - AHEAD on
+  COMPUTE direct[OWN], term[OWN + WINDOW - 1];  // `term` begins at channel - AHEAD.
   window_sums<Square>([&](int i) { return x[i - (WINDOW - 1)]; }, term);
 #pragma unroll
   for (int j = 0; j < OWN + WINDOW - 1; j++) {

@@ -1,27 +1,27 @@
-// s^-beta of s = k + factor * sum: what LRN and divisive normalization divide by.
+// This header computes s^-beta for s = k + factor * sum, the factor of LRN and divisive normalization.
 #pragma once
 #include "primitives/packed.cuh"
 
 #ifndef THREE_QUARTERS
-#define THREE_QUARTERS 0  // 1: beta is 3/4, which most networks take, of floats
+#define THREE_QUARTERS 0  // 1: beta is 3/4, the most frequent value, and the type is float
 #endif
 
 struct Power {
   COMPUTE factor, k, beta;
-  COMPUTE sign;  // of powers of negative numbers: 1 or -1 where beta is an integer, else NaN
+  COMPUTE sign;  // factor of powers of negative numbers: 1 or -1 for an integer beta, else NaN
 
   __device__ __forceinline__ COMPUTE base(COMPUTE sum) const { return k + factor * sum; }
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s) const {
     if constexpr (THREE_QUARTERS) {
-      const COMPUTE inverse_root = inverse_of_root(s);  // NaN of negative numbers, as it must be
+      const COMPUTE inverse_root = inverse_of_root(s);  // A negative number yields NaN, as required.
       return inverse_root * root(inverse_root);
     } else {
       const COMPUTE power = exponential(-beta * logarithm(s < COMPUTE(0) ? -s : s));
       return s < COMPUTE(0) ? sign * power : power;
     }
   }
-  // s^-beta and 1 / s. With beta 3/4: rsqrt errs by 2.1 units of 2^-24, its root by 2, so that s^-3/4 errs by 6.3 and 1
-  // / s by 5.3.
+  // Returns s^-beta and 1 / s. With beta 3/4, rsqrt errs by 2.1 units of 2^-24 and its root by 2. So s^-3/4 errs by 6.3
+  // units and 1 / s by 5.3.
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s, COMPUTE& inverted) const {
     if constexpr (THREE_QUARTERS) {
       const COMPUTE inverse_root = inverse_of_root(s);
@@ -32,7 +32,7 @@ struct Power {
       return (*this)(s);
     }
   }
-  // 1 / s; of 16-bit tensors without the steps that round it correctly.
+  // Returns 1 / s, without the correct-rounding steps for 16-bit tensors.
   static __device__ __forceinline__ COMPUTE inverse(COMPUTE s) {
 #ifndef EMULATED_CUDA
     if constexpr (sizeof(ELEMENT) == 2) return __fdividef(1.0f, s);
@@ -41,7 +41,8 @@ struct Power {
   }
 
  private:
-  // s is k, at least 1e-5, and a sum: 0, or above 1e-20, so that denormals need not be scaled as rsqrtf does.
+  // s is the sum of k, at least 1e-5, and a term that is 0 or above 1e-20. So the scaling of denormals that rsqrtf does
+  // is unnecessary.
   static __device__ __forceinline__ float inverse_of_root(float s) {
 #ifdef EMULATED_CUDA
     return rsqrtf(s);
@@ -51,7 +52,7 @@ struct Power {
     return result;
 #endif
   }
-  // The root of what inverse_of_root returns: 0, infinite, NaN or a normal number.
+  // Returns the root of a result of inverse_of_root: 0, infinity, NaN or a normal number.
   static __device__ __forceinline__ float root(float x) {
 #ifdef EMULATED_CUDA
     return sqrtf(x);
@@ -64,9 +65,9 @@ struct Power {
   static __device__ __forceinline__ double exponential(double x) { return exp2(x); }
   static __device__ __forceinline__ float exponential(float x) { return exp2f(x); }
   static __device__ __forceinline__ double logarithm(double x) { return log2(x); }
-  // lg2.approx errs by 2^-22 around 1, by 2 ulp elsewhere: of the terms of the sum, each counted with one rounding more
-  // than it has here, and far below the rounding of 16-bit results, whose kernels would be bound by the instructions of
-  // log2f.
+  // lg2.approx errs by 2^-22 around 1 and by 2 ulp elsewhere. That is below the error bound of the sum, which counts
+  // one rounding more per term than this code does. It is also far below the rounding of 16-bit results. The
+  // instructions of log2f would limit those kernels.
   static __device__ __forceinline__ float logarithm(float x) {
 #ifdef EMULATED_CUDA
     return log2f(x);
@@ -76,7 +77,7 @@ struct Power {
   }
 };
 
-// alpha * values + beta * what is there.
+// Stores alpha * values + beta * prior.
 template <int N>
 __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
   COMPUTE blended[N];

@@ -1,11 +1,11 @@
-// Grids of coordinates of an affine map (3.2.97), and their gradient (4.1.20).
+// This file generates grids of coordinates from an affine map (3.2.97) and computes their gradient (4.1.20).
 //
-// Forward: a thread has PIXELS neighbours of several images. Backward: a cluster of blocks has an image, its threads
-// take every so many pixels, READS of them in flight, and the partial sums are added in the order of a fixed tree, then
-// of the blocks, so that results are the same bits each time.
+// Forward, a thread owns PIXELS neighbouring pixels of several images. Backward, a cluster of blocks owns one image.
+// Its threads stride over the pixels with READS reads in flight. Partial sums are added in a fixed tree, then per
+// block, so results are bitwise reproducible.
 //
-// Roofline bound: bytes, two elements a pixel; a pixel takes 1 to 2 divisions and 4 fused multiply-adds: about 8 bytes
-// and 1.9 ps of float at 4.2 TB/s on an H200 (calculated, not measured).
+// The roofline bound is bytes, two elements per pixel. A pixel takes 1 to 2 divisions and 4 fused multiply-adds. In
+// float this is about 8 bytes and 1.9 ps at 4.2 TB/s on an H200 (calculated, not measured).
 #include "primitives/cluster.cuh"
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -14,19 +14,19 @@ constexpr int MATRIX = 6, COORDINATES = 2, THREADS = 256, READS = 4;
 using Coordinates = Pack<ELEMENT, COORDINATES>;
 
 struct Arguments {
-  const ELEMENT* in;  // theta, or dgrid
-  ELEMENT* out;       // grid, or dtheta
-  unsigned pixels;    // of an image
+  const ELEMENT* in;  // theta forward, dgrid backward
+  ELEMENT* out;       // grid forward, dtheta backward
+  unsigned pixels;    // pixels per image
   unsigned images;
-  FastDivmod width, height, blocks;  // blocks: of an image forward
+  FastDivmod width, height, blocks;  // blocks: per image, forward only
 };
 
-// The coordinate of a pixel, from -1 to 1; -1 where there is one pixel.
+// Returns the coordinate of a pixel, from -1 to 1, or -1 where only one pixel exists.
 __device__ __forceinline__ COMPUTE coordinate(unsigned pixel, unsigned size) {
   return COMPUTE(2 * pixel) / COMPUTE(size > 1 ? size - 1 : 1) - COMPUTE(1);
 }
 
-// Coordinates are those of every image: a thread finds them once for IMAGES of them.
+// Coordinates are the same for every image, so a thread computes them once for IMAGES images.
 extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_forward(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ __align__(16) COMPUTE matrices[IMAGES][8];
@@ -38,10 +38,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
   COMPUTE x[PIXELS], y[PIXELS];
 #pragma unroll
   for (int p = 0; p < PIXELS; p++) {
-    const bool next = column + p >= a.width.divisor;  // rows have PIXELS at least
+    const bool next = column + p >= a.width.divisor;  // A row has at least PIXELS pixels.
     x[p] = coordinate(column + p - (next ? a.width.divisor : 0), a.width.divisor);
     y[p] = p > 0 && !next ? y[0] : coordinate(row + next, a.height.divisor);
-    keep_in_register(x[p]), keep_in_register(y[p]);  // divisions before the wait
+    keep_in_register(x[p]), keep_in_register(y[p]);  // This places the divisions before the wait.
   }
   griddepcontrol_wait_before_access(a.in);
   const ELEMENT* theta = a.in + image * MATRIX;
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
         all.item[COORDINATES * p + i] =
             store<ELEMENT>(matrix[3 * i] * x[p] + matrix[3 * i + 1] * y[p] + matrix[3 * i + 2]);
     }
-    // The same in all threads: planes are made of packs.
+    // The test is uniform over all threads, since planes consist of whole vectors.
     if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) *reinterpret_cast<All*>(grid) = all;
     else
 #pragma unroll
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_X
   COMPUTE sum[MATRIX] = {};
   const unsigned image = blockIdx.x / CLUSTER_SIZE, step = CLUSTER_SIZE * THREADS;
   const ELEMENT* gradient = a.in + static_cast<long long>(image) * a.pixels * COORDINATES;
-  const bool aligned = reinterpret_cast<uintptr_t>(gradient) % alignof(Coordinates) == 0;  // the same in all threads
+  const bool aligned = reinterpret_cast<uintptr_t>(gradient) % alignof(Coordinates) == 0;  // uniform over all threads
   for (unsigned first = cluster_rank() * THREADS + threadIdx.x; first < a.pixels; first += READS * step) {
     Coordinates read[READS];
 #pragma unroll
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_X
   __syncthreads();
   COMPUTE total = threadIdx.x < MATRIX ? partial[threadIdx.x][0] : COMPUTE(0);
   if (CLUSTER_SIZE > 1) {
-    cluster_wait();  // all blocks run
+    cluster_wait();  // All blocks run.
     if (threadIdx.x < MATRIX) store_to_cluster_rank(&of_block[cluster_rank()][threadIdx.x], 0, total);
     cluster_arrive();
     cluster_wait();

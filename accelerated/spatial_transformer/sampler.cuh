@@ -1,4 +1,4 @@
-// Bilinear samples (3.2.98): the four pixels around a sample, and what they weigh.
+// This header defines bilinear samples (3.2.98): the four pixels around a sample and their weights.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -9,16 +9,17 @@ struct Strides {
   int image, channel, row, column;
 };
 
-struct Shape {  // of the input and of the transformed tensor, both of these images and channels
+// The input and the transformed tensor share images and channels.
+struct Shape {
   int channels, height, width;
   FastDivmod out_width, out_height;
 };
 
-// The pixels between which a sample lies: `row` and `column` are the first ones.
+// A sample lies in the cell between pixels; `row` and `column` are its first pixel.
 struct Cell {
   int row, column;
-  COMPUTE below, right;  // how far it is behind them
-  COMPUTE zero;          // NaN where the coordinates are no finite numbers
+  COMPUTE below, right;  // distance from the first pixel, in pixels
+  COMPUTE zero;          // NaN where a coordinate is not finite, else 0
 
   __device__ __forceinline__ Cell(const ELEMENT* coordinates, const Shape& shape)
       : Cell(coordinates[0], coordinates[1], shape) {}
@@ -28,17 +29,17 @@ struct Cell {
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
   __device__ __forceinline__ bool sound() const { return zero == COMPUTE(0); }
-  // Of its first pixel; anywhere, where that lies outside.
+  // Returns the offset of the first pixel. It is arbitrary where the pixel lies outside.
   __device__ __forceinline__ unsigned offset(unsigned of_row, unsigned of_column) const {
     return row * of_row + column * of_column;
   }
-  // Of the four pixels around it, by what they weigh.
+  // Returns the weighted sum of the four pixels.
   __device__ __forceinline__ COMPUTE sum(const COMPUTE (&value)[2][2]) const {
     const COMPUTE above = COMPUTE(1) - below, left = COMPUTE(1) - right;
     return zero + above * left * value[0][0] + above * right * value[0][1] + below * left * value[1][0] +
            below * right * value[1][1];
   }
-  // Far beyond the input it is the first or the last integer, and not behind it.
+  // Far beyond the input the result is the first or the last integer, with distance 0.
   static __device__ __forceinline__ int first(COMPUTE coordinate, int size, COMPUTE& behind) {
     const COMPUTE half = COMPUTE(size - 1) / COMPUTE(2), at = coordinate * half + half, before = floor(at);
     if constexpr (sizeof(COMPUTE) == 4) {
@@ -51,7 +52,7 @@ struct Cell {
   }
 };
 
-// The four pixels around a sample: which of them lie inside.
+// This says which of the four pixels around a sample lie inside.
 struct Around {
   const Cell& cell;
   bool above, below, left, right;
@@ -61,7 +62,7 @@ struct Around {
         below(unsigned(cell.row + 1) < unsigned(shape.height)),
         left(unsigned(cell.column) < unsigned(shape.width)),
         right(unsigned(cell.column + 1) < unsigned(shape.width)) {}
-  // upper: the first of them; `row` and `column` are distances in memory. Those outside are zeros.
+  // `upper` points to the first pixel; `row` and `column` are strides in elements. Pixels outside read as zero.
   __device__ __forceinline__ void read(const ELEMENT* upper, int row, int column, COMPUTE (&value)[2][2]) const {
     const ELEMENT* const lower = upper + row;
     value[0][0] = above && left ? load<COMPUTE>(upper[0]) : COMPUTE(0);

@@ -1,27 +1,30 @@
-// The gradients of bilinear sampling (4.1.21).
+// This file computes the gradients of bilinear sampling (4.1.21).
 //
-// A tile of 16 x 16 input pixels adds up the samples with a corner in it. `sampler_sort` makes its list: a block has
-// CHUNK output pixels of an image and sorts them by tiles in shared memory. `sampler_gradients`: a block has a tile and
-// CHANNELS channels; it sorts the samples of its lists by cell, and each thread adds those of the four cells around its
-// pixel. Both sort by atomic additions, whose order is none: which samples are added together does not depend on it,
-// and those of one cell are put in the order of the output pixels, so that results are the same bits each time. The
-// gradient of the grid: FUSED, by the tile that has the cell, whose pixels of x are in shared memory; else by blocks of
-// their own, where one thread has an output pixel, or several its channels one after the other.
+// A tile of 16 x 16 input pixels adds up the samples that have a corner in it. `sampler_sort` builds its list: each
+// block sorts CHUNK output pixels of an image by tiles in shared memory. In `sampler_gradients` a block owns a tile and
+// CHANNELS channels. It sorts the samples of its lists by cell, and each thread adds those of the four cells around its
+// pixel.
 //
-// Roofline bound: bytes; dy, x and the grid are read once, dx and dgrid written, 2 bytes of a list up to four times:
-// 13 ps an element of 3 channels of float at 4.2 TB/s on an H200 (calculated). Random samples take a sector of 32 bytes
-// of L2 for each element of dy.
+// Both kernels sort with atomic additions in undefined order. This order does not change which samples are added
+// together. Samples of one cell are then put in the order of the output pixels, so results are bitwise reproducible.
+//
+// If FUSED, the tile that owns a cell also computes the gradient of its grid, with its pixels of x in shared memory.
+// Else separate blocks compute it: one thread per output pixel, or several that divide its channels.
+//
+// The roofline bound is bytes. dy, x and the grid are read once, dx and dgrid are written once. 2 bytes of a list move
+// up to four times. With 3 channels of float this takes 13 ps per element at 4.2 TB/s on an H200 (calculated). Random
+// samples take one L2 sector of 32 bytes per element of dy.
 #include "spatial_transformer/sampler.cuh"
 
 constexpr unsigned ALL_LANES = 0xFFFFFFFF;
 
-// Row and column of the cell of a sample, of which the first has a corner inside: one before the first pixel. False
-// where no corner lies inside.
+// Finds the row and column of a sample's cell, counted from the first cell with a corner inside, one before the first
+// pixel. Returns false where no corner lies inside.
 __device__ __forceinline__ bool reaches(const Cell& cell, const Shape& shape, unsigned& row, unsigned& column) {
   row = cell.row + 1, column = cell.column + 1;
   return cell.sound() && row <= unsigned(shape.height) && column <= unsigned(shape.width);
 }
-// The sum of the numbers of the lanes before.
+// Returns the sum over the preceding lanes.
 __device__ __forceinline__ unsigned exclusive_scan_of_warp(unsigned mine) {
   unsigned sum = mine;
 #pragma unroll
@@ -32,20 +35,21 @@ __device__ __forceinline__ unsigned exclusive_scan_of_warp(unsigned mine) {
   return sum - mine;
 }
 
-// Adds what a gradient gives that of the coordinates of its sample, in pixels. value: of x around it.
+// Adds a gradient's share to the gradient of its sample's coordinates, in pixels. `value` holds the four pixels of x
+// around the sample.
 __device__ __forceinline__ void add_gradient_of_cell(COMPUTE gradient, const COMPUTE (&value)[2][2], COMPUTE below,
                                                      COMPUTE right, COMPUTE& along_row, COMPUTE& along_column) {
   along_row += gradient * ((COMPUTE(1) - below) * (value[0][1] - value[0][0]) + below * (value[1][1] - value[1][0]));
   along_column += gradient * ((COMPUTE(1) - right) * (value[1][0] - value[0][0]) + right * (value[1][1] - value[0][1]));
 }
-// Writes the gradient of the coordinates of a sample, from those of its row and column in pixels.
+// Writes the gradient of a sample's coordinates from the gradients along row and column in pixels.
 __device__ __forceinline__ void write_gradient_of_grid(ELEMENT* result, COMPUTE along_row, COMPUTE along_column,
                                                        bool sound, const Shape& shape, COMPUTE alpha, COMPUTE beta) {
   along_row *= COMPUTE(shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(shape.height - 1) / COMPUTE(2);
   using Coordinates = Pack<ELEMENT, 2>;
   const Coordinates both = {{blend(alpha, sound ? along_row : COMPUTE(NAN), beta, result),
                              blend(alpha, sound ? along_column : COMPUTE(NAN), beta, result + 1)}};
-  // The same in all threads.
+  // The alignment is the same in all threads.
   if (reinterpret_cast<uintptr_t>(result) % sizeof(Coordinates) == 0) *reinterpret_cast<Coordinates*>(result) = both;
   else result[0] = both.item[0], result[1] = both.item[1];
 }
@@ -53,28 +57,29 @@ __device__ __forceinline__ void write_gradient_of_grid(ELEMENT* result, COMPUTE 
 // --- the lists of tiles ---
 
 constexpr int SORT_LANES = 8, SORT_THREADS = CHUNK / SORT_LANES, SORT_WARPS = SORT_THREADS / 32;
-constexpr int REACHED = 4;  // bins that a sample reaches at most
+constexpr int REACHED = 4;  // bins per sample, upper bound
 
-// A bin: the tiles of a square, with the cells that have a corner in it. In scratch memory every chunk of an image has
-// its pixels (their index in the chunk) bin by bin, those of one in any order, and the image where each bin begins.
+// A bin is a square of tiles with the cells that have a corner in it. In scratch memory every chunk of an image lists
+// its pixels bin by bin, as indices into the chunk. Pixels of one bin are unordered. Every image also lists where each
+// bin begins.
 struct Bins {
-  unsigned side, across, down;  // side: cells, as a power of two; bins of a row, of a column
-  unsigned pixels, chunks;      // output pixels of an image; chunks of it
+  unsigned side, across, down;  // side: log2 of cells per bin side; across, down: bins per row and per column
+  unsigned pixels, chunks;      // pixels: output pixels per image; chunks: chunks per image
 
   __device__ __forceinline__ unsigned count() const { return across * down; }
   __device__ __forceinline__ size_t entry(unsigned image, unsigned chunk) const {
     return (static_cast<size_t>(image) * chunks + chunk) * (REACHED * CHUNK);
   }
-  // Of bin count(): where the last one ends.
+  // The start of bin count() is the end of the last bin.
   __device__ __forceinline__ size_t start(unsigned image, unsigned bin, unsigned chunk) const {
     return (static_cast<size_t>(image) * (count() + 1) + bin) * chunks + chunk;
   }
 };
 
-// The bins of a sample, in a word: that of its row and column of bins, and those before, where its cell is the first of
-// a bin and the last of the one before.
+// This packs the bins of a sample into a word: the bin of its cell and up to three bins before it. A sample reaches the
+// bin before where its cell is the first of a bin and the last of the one before.
 struct SampleBins {
-  unsigned word = 0;  // the first, and above it a bit for each of the four that it reaches
+  unsigned word = 0;  // The low half is the first bin; the high half has one bit for each of the four bins.
 
   __device__ __forceinline__ SampleBins() {}
   __device__ __forceinline__ SampleBins(unsigned row, unsigned column, const Bins& bins) {
@@ -82,11 +87,11 @@ struct SampleBins {
     const bool above = row > 0 && (row & mask) == 0, left = column > 0 && (column & mask) == 0;
     const unsigned reached[2] = {(r < bins.down ? 1u : 0u) | (above ? 4u : 0u),
                                  (c < bins.across ? 1u : 0u) | (left ? 2u : 0u)};
-    // Rows are bits 0 and 2, columns 0 and 1: a bin is reached by both.
+    // Bits 0 and 2 stand for rows, bits 0 and 1 for columns. A bin counts if both its row and column are reached.
     const unsigned by_row = reached[0] * 3, by_column = reached[1] | reached[1] << 2;
     word = (r * bins.across + c) | (by_row & by_column) << 16;
   }
-  // Whether it reaches bin k of the four.
+  // Returns whether the sample reaches bin k of the four.
   __device__ __forceinline__ bool reach(int k, const Bins& bins, unsigned& bin) const {
     bin = (word & 0xFFFF) - k / 2 * bins.across - k % 2;
     return word >> (16 + k) & 1;
@@ -99,14 +104,14 @@ struct SortArguments {
   unsigned char* scratch;
   ELEMENT* dgrid;
   COMPUTE grid_alpha, grid_beta;
-  long long starts;  // bytes of the entries, before the starts
+  long long starts;  // bytes of the entries that precede the starts
   Shape shape;
-  Bins bins;  // at most SORT_THREADS
+  Bins bins;  // count() is at most SORT_THREADS
 };
 
 extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transformer_sampler_sort(const SortArguments a) {
   griddepcontrol_wait();
-  __shared__ unsigned next[SORT_THREADS];  // samples of a bin, then where its next one goes
+  __shared__ unsigned next[SORT_THREADS];  // samples per bin, then the position of its next sample
   __shared__ unsigned of_warp[SORT_WARPS];
   __shared__ __align__(4) unsigned short sorted[REACHED * CHUNK];
   const unsigned image = blockIdx.y, chunk = blockIdx.x, bins = a.bins.count();
@@ -148,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transforme
   };
   each([&](int, unsigned bin) { atomicAdd(&next[bin], 1u); });
   __syncthreads();
-  // A thread has a bin.
+  // Each thread owns one bin.
   const unsigned mine = next[threadIdx.x];
   unsigned start = exclusive_scan_of_warp(mine), all = 0;
   if (threadIdx.x % 32 == 31) of_warp[threadIdx.x / 32] = start + mine;
@@ -179,49 +184,51 @@ struct GradientArguments {
   const ELEMENT* dy;
   const ELEMENT* grid;
   ELEMENT* dx;
-  const unsigned char* scratch;  // null where every tile looks at all samples of its image
+  const unsigned char* scratch;  // null where every tile scans all samples of its image
   const ELEMENT* x;
   ELEMENT* dgrid;
   COMPUTE alpha, beta, grid_alpha, grid_beta;
   Shape shape;
-  Strides in, out, of_x;               // of dx, of dy, of x
-  FastDivmod tiles, tile_row, blocks;  // of an image, of a row of tiles; blocks of a tile
-  int groups;                          // of CHANNELS, that a block has
+  Strides in, out, of_x;               // strides of dx, of dy, of x
+  FastDivmod tiles, tile_row, blocks;  // tiles: per image; tile_row: tiles per row; blocks: blocks per tile
+  int groups;                          // groups of CHANNELS channels per block
   long long starts;
   Bins bins;
   unsigned pixels;    // output pixels of all images
-  int slices;         // threads of an output pixel, a power of two
-  int interleaved;    // they are neighbours, as channels are in memory
-  FastDivmod period;  // of so many blocks the first is one of the gradient that has fewer blocks
-  unsigned fewer;     // its blocks
+  int slices;         // threads per output pixel, a power of two
+  int interleaved;    // 1: these threads are neighbours, as channels are in memory
+  FastDivmod period;  // one block in so many belongs to the gradient with fewer blocks
+  unsigned fewer;     // number of these blocks
   int grid_has_fewer;
 };
 
-constexpr int TILE = 16, IN_FLIGHT = 4;                      // packs of samples of a thread
-constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;       // channels of a pack, where they lie side by side
-constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE;          // cells with a corner in a tile
-constexpr int OF_THREAD = 2, SAMPLES = OF_THREAD * THREADS;  // samples of a thread; of a tile at a time
-// Cells of a lane of the warp that adds up their counts: odd, for all banks; one cell more says where the last ends.
+constexpr int TILE = 16, IN_FLIGHT = 4;                 // IN_FLIGHT: sample vectors per thread in flight
+constexpr int LANES = LANE_WIDTH > 0 ? LANE_WIDTH : 1;  // channels per vector, where channels are contiguous
+constexpr int SIDE = TILE + 1, CELLS = SIDE * SIDE;     // SIDE, CELLS: cells with a corner in a tile
+constexpr int OF_THREAD = 2,
+              SAMPLES = OF_THREAD * THREADS;  // OF_THREAD: samples per thread; SAMPLES: samples per tile at a time
+// One warp scans the counts of the cells, LANE_CELLS per lane. The number is odd to avoid bank conflicts. One extra
+// cell marks the end of the last.
 constexpr int LANE_CELLS = 11, CELL_COUNTS = 32 * LANE_CELLS;
-constexpr int X_SIDE = SIDE + 1;  // pixels around the cells
+constexpr int X_SIDE = SIDE + 1;  // SIDE pixels and one more around the cells
 
 struct TileShared {
-  unsigned cells[CELL_COUNTS];               // how many samples a cell has, then where they begin
-  unsigned order[SAMPLES];                   // output pixels by cell, those of a cell in any order
-  COMPUTE below[SAMPLES], right[SAMPLES];    // by cell, those of a cell in the order of the output pixels
-  int offset[LANE_WIDTH > 0 ? SAMPLES : 1];  // of the gradient in dy
+  unsigned cells[CELL_COUNTS];               // samples per cell, then the start of each cell
+  unsigned order[SAMPLES];                   // output pixels grouped by cell, unordered within a cell
+  COMPUTE below[SAMPLES], right[SAMPLES];    // grouped by cell, ordered by output pixel within a cell
+  int offset[LANE_WIDTH > 0 ? SAMPLES : 1];  // offset of the gradient in dy, in elements
   ELEMENT gradient[CHANNELS][SAMPLES];
   COMPUTE x[FUSED ? CHANNELS : 1][FUSED ? X_SIDE * X_SIDE : 1];
   __device__ __forceinline__ TileShared() {}
 };
 static_assert(CELL_COUNTS > CELLS && LANE_CELLS % 2 == 1);
 
-// A sample of a thread.
+// This is one sample of a thread.
 struct Sample {
-  int cell;        // of the tile; -1: none
-  int offset;      // of its gradient in dy
-  unsigned pixel;  // of the image
-  unsigned rank;   // among those of its cell in any order; then its index by cell
+  int cell;        // cell of the tile, or -1 for none
+  int offset;      // offset of its gradient in dy
+  unsigned pixel;  // output pixel of the image
+  unsigned rank;   // rank in its cell in arbitrary order, then the index grouped by cell
   COMPUTE below, right;
   ELEMENT gradient[CHANNELS];
 };
@@ -236,10 +243,12 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   const int end_channel = min(first_channel + a.groups * CHANNELS, a.shape.channels);
   COMPUTE sum[CHANNELS] = {};
   Sample sample[OF_THREAD];
-  auto has = [&](int channel) { return FUSED || channel < end_channel; };  // FUSED, there are CHANNELS
+  auto has = [&](int channel) {
+    return FUSED || channel < end_channel;
+  };  // FUSED kernels have exactly CHANNELS channels.
 
-  // The list of the tile: of 32 chunks at a time, of which a lane has one.
-  const unsigned to_bin = a.bins.side - 4;  // tiles of a bin, as a power of two
+  // The tile's list is read for 32 chunks at a time, one per lane.
+  const unsigned to_bin = a.bins.side - 4;  // log2 of tiles per bin side
   const unsigned bin = (tile_row >> to_bin) * a.bins.across + (tile_column >> to_bin);
   unsigned begin = 0, before = 0, length = 0, window = 0;
   auto open = [&] {
@@ -252,7 +261,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     before = exclusive_scan_of_warp(length);
     return __shfl_sync(ALL_LANES, before + length, 31);
   };
-  // The output pixel of a sample of the list. To be called by all lanes.
+  // Returns the output pixel of a sample of the list. All lanes must call this.
   auto pixel_of = [&](unsigned i, bool exists) {
     unsigned chunk = 0;
 #pragma unroll
@@ -263,7 +272,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     const unsigned short* const entries = reinterpret_cast<const unsigned short*>(a.scratch);
     return (window + chunk) * CHUNK + entries[a.bins.entry(image, window + chunk) + at];
   };
-  // Reads the gradients of its samples.
+  // Reads the gradients of the thread's samples.
   auto read = [&](int channel) {
     const ELEMENT* const dy = a.dy + (image * a.out.image + channel * a.out.channel);
 #pragma unroll
@@ -274,7 +283,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
         if (s.cell >= 0 && has(channel + c)) s.gradient[c] = dy[s.offset + c * a.out.channel];
     }
   };
-  // The gradient of the grid, of samples whose cell no other tile has.
+  // Writes the gradient of the grid for samples whose cell only this tile owns.
   auto write_grid = [&] {
     using Pixels = COMPUTE[X_SIDE];
 #pragma unroll
@@ -296,8 +305,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       write_gradient_of_grid(result, along_row, along_column, true, a.shape, a.grid_alpha, a.grid_beta);
     }
   };
-  // Sorts those of up to SAMPLES samples, of the list or of neighbouring output pixels, that have a corner in the tile
-  // by cell.
+  // Sorts by cell the samples that have a corner in the tile. It takes up to SAMPLES of them, from the list or from
+  // neighbouring output pixels.
   auto sort = [&](bool listed, unsigned from, unsigned end, int channel) {
     for (unsigned i = threadIdx.x; i < CELL_COUNTS; i += THREADS) shared.cells[i] = 0;
 #pragma unroll
@@ -353,7 +362,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       if (LANE_WIDTH > 0) shared.offset[s.rank] = s.offset;
     }
   };
-  // Adds them up.
+  // Adds up the samples.
   auto add = [&](int channel) {
 #pragma unroll
     for (int r = 0; r < OF_THREAD; r++) {
@@ -363,8 +372,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
         if (s.cell >= 0 && has(channel + c)) shared.gradient[c][s.rank] = s.gradient[c];
     }
     __syncthreads();
-    // The pixel is the bottom corner of the samples of the first row of cells, the top one of the second, and in each
-    // row the right corner of the first cell's.
+    // The pixel is the bottom corner for samples of the first row of cells and the top corner for the second row. In
+    // each row it is the right corner for samples of the first cell.
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int cell = (my_row + i) * SIDE + my_column;
@@ -379,15 +388,15 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       }
     }
   };
-  // Adds them up and writes them, where channels lie side by side: neighbouring threads have packs of them, a thread
-  // one of a pixel, which it reads from the samples one after the other.
+  // Adds up the samples and writes the result where channels are contiguous. Neighbouring threads own vectors of
+  // channels. Each thread reads the vectors of one pixel's samples one after the other.
   auto add_rows = [&] {
     using Packed = Pack<ELEMENT, LANES>;
     __syncthreads();
     const unsigned lanes = (end_channel - first_channel) / LANES;
     const ELEMENT* dy = a.dy + (image * a.out.image + first_channel);
     const unsigned pixels = THREADS / lanes,
-                   further = THREADS - pixels * lanes;  // from one pack of a thread to the next
+                   further = THREADS - pixels * lanes;  // stride between a thread's vectors
     unsigned pixel = threadIdx.x / lanes, of_pixel = threadIdx.x - pixel * lanes;
     for (; pixel < TILE * TILE; pixel += pixels, of_pixel += further) {
       if (of_pixel >= lanes) of_pixel -= lanes, pixel++;
@@ -423,7 +432,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       *reinterpret_cast<Packed*>(dx) = result;
     }
   };
-  // Writes them.
+  // Writes the sums.
   auto write = [&](int channel) {
     const unsigned row = top + my_row, column = left + my_column;
     ELEMENT* dx = a.dx + (image * a.in.image + channel * a.in.channel + row * a.in.row + column * a.in.column);
@@ -445,7 +454,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       for (int c = 0; c < CHANNELS; c++) shared.x[c][i] = inside ? load<COMPUTE>(x[c * a.of_x.channel]) : COMPUTE(0);
     }
   }
-  bool at_once = false, again = false;  // at_once: the samples of the tile are sorted once for all channels
+  bool at_once = false, again = false;  // at_once: the samples are sorted once for all channels
   for (int channel = first_channel; channel < end_channel; channel += CHANNELS) {
     if (at_once) {
       read(channel);
@@ -454,8 +463,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       write(channel);
       continue;
     }
-    // Together are all samples of some chunks, which are in any order, or neighbouring output pixels: of a chunk that
-    // has too many samples, or of the image, where there are no lists.
+    // A round takes all samples of some chunks in arbitrary order, or neighbouring output pixels. It takes pixels from
+    // a chunk with too many samples, or from the image if no lists exist.
     unsigned pixel = 0, end_pixel = a.scratch ? 0 : a.bins.pixels, from = 0;
     window = 0;
     unsigned total = a.scratch ? open() : 0;
@@ -481,7 +490,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
         total = open(), from = 0;
         continue;
       }
-      if (again) __syncthreads();  // those before are added
+      if (again) __syncthreads();  // The samples of the last round have been added.
       again = true;
       sort(listed, first, end, channel);
       if (LANE_WIDTH > 0 && at_once) return add_rows();
@@ -529,7 +538,7 @@ __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, uns
   write_gradient_of_grid(a.dgrid + 2 * pixel, along_row, along_column, sound, a.shape, a.grid_alpha, a.grid_beta);
 }
 
-// Both gradients: blocks of one, which add and sort, run beside blocks of the other, which wait for L2.
+// Computes both gradients. Blocks that add and sort run beside blocks of the other gradient, which wait for L2.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     spatial_transformer_sampler_gradients(const GradientArguments a) {
   griddepcontrol_wait();

@@ -1,18 +1,18 @@
-// Batch normalization (3.2.3, 4.1.2 to 4.1.5, 3.2.66, 4.1.15, 4.1.16) of packed tensors whose fastest dimension has
-// the channels, or the activations, each of which has statistics of its own.
+// This file normalizes packed tensors whose fastest dimension has the channels or activations (3.2.3, 4.1.2 to 4.1.5,
+// 3.2.66, 4.1.15, 4.1.16). Each of these has its own statistics.
 //
-// The tensor is a matrix; a row has all groups once, or several times, so that it is made of packs. A block has a tile
-// of packs of columns and a segment of rows; a thread walks down one pack. Moments (or sums) of segments go to scratch
-// memory, those of a cluster as one; every block of the second launch merges those of its columns in their order and
-// walks its segment back, from what L2 still has.
+// The tensor is a matrix. A row contains all groups once, or several times so that it consists of whole vectors. A
+// block owns a tile of vector columns and a segment of rows. Each thread walks down one vector column. Moments or sums
+// of segments go to scratch memory, one partial result per cluster. Every block of the second launch merges the partial
+// results of its columns in order. It then walks its segment backwards, because L2 still has the last rows.
 //
-// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what L2 keeps.
-// 64 x 256 x 56 x 56 float: 135 us at the copy's throughput of an H200, 4.2 TB/s. Flops: 6 an element forward, 12
-// backward.
+// The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. L2
+// saves part of the second read. 64 x 256 x 56 x 56 float takes 135 us at the copy's 4.2 TB/s of an H200. Forward needs
+// 6 flops per element, backward 12.
 #include "normalization/batch_columns/batch_columns.cuh"
 
-// Merges what the threads of a block have of their columns, then what those of a cluster have, and writes one partial
-// result for each group, or for each column where a row has no group twice.
+// Merges the partial results of the threads of a block, then of the blocks of a cluster. Writes one partial result per
+// group, or per column where no row repeats a group.
 template <class Rule>
 __device__ __forceinline__ void store_partials(const Columns& c, const Total (&mine)[WIDTH], COMPUTE* partials) {
   constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
@@ -26,7 +26,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
   }
   __syncthreads();
   const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.packs * WIDTH - c.first_column());
-  // Of the columns that a group has: the rows from `from` on.
+  // Counts the rows from `from` on in all columns of a group.
   auto rows_of = [&](unsigned column, unsigned from, unsigned rows) {
     unsigned sum = 0;
     for (unsigned i = 0; i < c.repeats; i++) sum += c.rows_of(c.first_column() + column + i * c.groups, from, rows);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
     store_to_cluster_rank(&blocks[cluster_rank()][1][column], 0, total.second);
     if (NUMBERS > 2) store_to_cluster_rank(&blocks[cluster_rank()][NUMBERS - 1][column], 0, total.low);
   };
-  if (CLUSTER_SIZE > 1) cluster_wait();  // all blocks run
+  if (CLUSTER_SIZE > 1) cluster_wait();  // All blocks run.
   merge_parts<Rule>(
       columns, blockDim.y * c.repeats,
       [&](unsigned column, unsigned index, unsigned& count) {
@@ -71,10 +71,10 @@ __device__ __forceinline__ void begin_partials() {
   if (CLUSTER_SIZE > 1) cluster_arrive_relaxed();
 }
 
-// Whether the origin of a thread's differences is a median.
+// MEDIANS says whether the origin of a thread's differences is a median.
 constexpr bool MEDIANS = ROWS_IN_FLIGHT > 2;
 
-// The moments of a thread's elements, in each of its columns.
+// Computes the moments of a thread's elements in each of its columns.
 __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMENT* x, Total (&moments)[WIDTH]) {
   const unsigned rows = c.my_rows();
   ShiftedSum sums[WIDTH];
@@ -114,8 +114,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
-// y of a thread's elements, its last rows first. find(): the statistics of its columns, while the first reads are in
-// flight.
+// Computes y for a thread's elements, the last rows first. find() returns the statistics of its columns while the first
+// reads are in flight.
 template <class Find>
 __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c, const Find& find) {
   Normalizer of[WIDTH];
@@ -171,10 +171,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 struct BackwardArguments {
   BackwardCall call;
   Columns columns;
-  unsigned sums;  // numbers of scratch memory before the partial sums: those of partial moments
+  unsigned sums;  // numbers of partial moments before the partial sums in scratch memory
 };
 
-// Where mean and inverse are not saved.
+// This kernel runs where mean and inverse are not saved.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     normalization_batch_columns_backward_moments(const BackwardArguments a) {
   griddepcontrol_wait();
@@ -184,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   store_partials<MergeMoments>(a.columns, moments, a.call.partials);
 }
 
-// Reads x, dy and the mask of up to ROWS_IN_FLIGHT rows; use(offset, x, dy) gets those that exist with the activation
-// undone. row(u): the u-th of them.
+// Reads x, dy and the mask of up to ROWS_IN_FLIGHT rows. use(offset, x, dy) receives each existing row after the
+// activation is undone. row(u) returns the u-th row.
 template <class Row, class Use>
 __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const Columns& c, const Known& known,
                                                 unsigned count, const Row& row, const Use& use) {

@@ -1,30 +1,30 @@
-// Batch normalization of columns: where a thread's elements lie, and how partial results of columns are merged.
+// This header locates a thread's elements and merges the partial results of columns.
 #pragma once
 #include "normalization/batch_call.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements of a pack
+constexpr int WIDTH = PACK_WIDTH;  // elements per vector
 using Elements = Pack<ELEMENT, WIDTH>;
 
 struct Columns {
-  unsigned packs, rows;      // of a row; rows
-  unsigned tail;             // packs of the last row
-  unsigned segment, part;    // rows of a block; of a partial result
-  unsigned parts;            // partial results of each group
-  unsigned groups, repeats;  // columns that a row has of each group
-  FastDivmod group;          // by their number
-  COMPUTE count;             // elements of a group
+  unsigned packs, rows;      // packs: vectors per row; rows: number of rows
+  unsigned tail;             // vectors in the last row
+  unsigned segment, part;    // segment: rows per block; part: rows per partial result
+  unsigned parts;            // partial results per group
+  unsigned groups, repeats;  // repeats: columns per row and group
+  FastDivmod group;          // divides by the number of groups
+  COMPUTE count;
 
   __device__ __forceinline__ unsigned pack() const { return blockIdx.x * blockDim.x + threadIdx.x; }
-  __device__ __forceinline__ unsigned columns() const { return blockDim.x * WIDTH; }  // of a tile
+  __device__ __forceinline__ unsigned columns() const { return blockDim.x * WIDTH; }  // columns per tile
   __device__ __forceinline__ unsigned first_column() const { return blockIdx.x * columns(); }
   __device__ __forceinline__ unsigned group_of(unsigned column) const {
     unsigned remainder;
     group.divide(column, remainder);
     return remainder;
   }
-  // The rows from `from` on, up to `count` of them, that a column has.
+  // Returns how many of the `count` rows from `from` on a column has.
   __device__ __forceinline__ unsigned rows_of(unsigned column, unsigned from, unsigned count) const {
     const unsigned all = rows - (column / WIDTH >= tail);
     return from >= all ? 0 : min(count, all - from);
@@ -34,16 +34,16 @@ struct Columns {
     const unsigned of_block = pack() < packs ? rows_of(pack() * WIDTH, first_row(), segment) : 0;
     return of_block <= threadIdx.y ? 0 : (of_block - threadIdx.y - 1) / blockDim.y + 1;
   }
-  // The offset of a thread's i-th row; of all tensors, which are described alike.
+  // Returns the offset of a thread's i-th row, which is the same in all tensors.
   __device__ __forceinline__ unsigned offset(unsigned i) const {
     return ((first_row() + threadIdx.y + i * blockDim.y) * packs + pack()) * WIDTH;
   }
 };
 
-// A partial result in scratch memory, of sums two numbers, of moments three.
+// This is a partial result in scratch memory: two numbers for sums, three for moments.
 struct Partial {
   COMPUTE* pair;
-  COMPUTE* low;  // null of sums
+  COMPUTE* low;  // null for sums
   __device__ __forceinline__ void store(const Total& total) const {
     *reinterpret_cast<Pack<COMPUTE, 2>*>(pair) = Pack<COMPUTE, 2>{{total.first, total.second}};
     if (low) *low = total.low;
@@ -66,7 +66,7 @@ template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from
   for (int i = 0; i < N; i++) values[i] = from[i];
 }
 
-// The origin of the differences of a column's parts, of which the first is not empty.
+// Returns the origin that is subtracted from the parts of a column. The first part is not empty.
 template <class Part>
 __device__ __forceinline__ COMPUTE origin_of_parts(unsigned column, unsigned parts, const Part& part) {
   unsigned second, third;
@@ -76,8 +76,9 @@ __device__ __forceinline__ COMPUTE origin_of_parts(unsigned column, unsigned par
   return second > 0 && third > 0 ? median(first, origin(of_second), origin(of_third)) : first;
 }
 
-// Merges the parts of each of `columns` by all threads of the block: part(column, index, count) reads one and says of
-// how many elements it is; result(column, total) gets the result of all elements(column), in one thread.
+// Merges the parts of each of `columns` with all threads of the block. part(column, index, count) reads one part and
+// reports its elements. elements(column) returns the elements of all parts. One thread per column calls result(column,
+// total).
 template <class Rule, class Part, class Size, class Result>
 __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, const Part& part, const Size& elements,
                                             const Result& result) {
@@ -114,8 +115,8 @@ __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, co
   }
 }
 
-// The total of each column of a block's tile from the partial results; all threads know them behind it. result(column,
-// group, total): in one thread.
+// Merges the partial results of each column of a block's tile. One thread per column calls result(column, group,
+// total). All threads see the results when this returns.
 template <class Rule, class Result>
 __device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partials, const Result& result) {
   merge_parts<Rule>(
@@ -128,7 +129,7 @@ __device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partial
       },
       [&](unsigned) { return c.count; },
       [&](unsigned column, const Total& total) { result(column, c.group_of(c.first_column() + column), total); });
-  cp_async_wait<0>();  // of copy_parameters()
+  cp_async_wait<0>();  // This waits for the copies of copy_parameters().
   __syncthreads();
 }
 // Begins to copy a parameter of each column to shared memory; load_partials() waits for it.
@@ -138,12 +139,12 @@ __device__ __forceinline__ void copy_parameters(const Columns& c, const COMPUTE*
     cp_async<sizeof(COMPUTE)>(to + column, from + c.group_of(c.first_column() + column), true);
   cp_async_commit();
 }
-// Whether a thread that has the total of this column writes the results of its group.
+// Returns whether the thread with this column's total writes the results of its group.
 __device__ __forceinline__ bool writes_results(const Columns& c, unsigned column) {
   return blockIdx.y == 0 && c.first_column() + column < c.groups;
 }
 
-// What a block knows of its columns: mean, inverse, scale * inverse, bias.
+// These are the parameters of a block's columns, with factor = scale * inverse.
 struct Known {
   COMPUTE mean[MOST_COLUMNS], inverse[MOST_COLUMNS], factor[MOST_COLUMNS], bias[MOST_COLUMNS];
 
@@ -166,7 +167,7 @@ struct Known {
       });
     }
   }
-  // dy of a pack where it counts; passes: bits of the mask.
+  // Sets dy to zero where the activation blocks it. `passes` has the bits of the mask.
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
                                                   unsigned passes) const {
     const unsigned first = threadIdx.x * WIDTH;
@@ -178,7 +179,7 @@ struct Known {
       if (!counts) dy.item[k] = store<ELEMENT>(COMPUTE(0));
     }
   }
-  // The gradients of a thread's columns, from the sums.
+  // Computes the gradients of a thread's columns from the sums.
   __device__ __forceinline__ void gradients(const BackwardCall& call, const Columns& c, COMPUTE* sums,
                                             GradientOf (&of)[WIDTH]) const {
     __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];

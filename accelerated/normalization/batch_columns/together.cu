@@ -1,15 +1,15 @@
-// Batch normalization of columns (batch_columns.cu) in one cooperative launch, of training or of the gradient: blocks
+// This file normalizes columns (batch_columns.cu) in one cooperative launch, for training or for the gradient. Blocks
 // keep their first rows in shared memory and registers while they wait for each other.
 //
-// Roofline bound: bytes, x read twice and y written (backward x and dy twice and dx), but for what blocks keep, 35 MB,
-// and L2. 64 x 256 x 56 x 56 float on an H200: training 149 us, of which 135 are the bytes moved, at the
-// copy's throughput, 4.2 TB/s. Flops: 6 an element forward, 12 backward.
+// The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. Blocks
+// and L2 save the second read of what they keep; blocks keep 35 MB. Training 64 x 256 x 56 x 56 float takes 149 us on
+// an H200. The bytes alone take 135 us of these at the copy's 4.2 TB/s. Forward needs 6 flops per element, backward 12.
 #include "normalization/batch_columns/batch_columns.cuh"
 #include "primitives/grid_barrier.cuh"
 
-constexpr unsigned COPIES = COPIED_ROWS;  // of a thread, that are copied to shared memory at a time
+constexpr unsigned COPIES = COPIED_ROWS;  // rows per thread that are copied to shared memory at a time
 
-// The blocks of a tile wait for each other: the launch is cooperative, and has a multiprocessor for each.
+// The blocks of a tile wait for each other, so the launch is cooperative with one SM per block.
 __device__ unsigned tile_barriers[MOST_TILES];
 __device__ __forceinline__ void wait_for_tile() {
   __syncthreads();
@@ -17,13 +17,13 @@ __device__ __forceinline__ void wait_for_tile() {
   __syncthreads();
 }
 
-// What a block merges of its threads: the columns of a tile, by warp.
+// A block merges the partial results of its warps here, one per column of the tile.
 struct BlockExchange {
   COMPUTE origin[MOST_COLUMNS], warps[2][THREADS / 32][MOST_COLUMNS];
 };
 
-// Merges what the threads of a block have of their columns, of which each has all rows of the block, and writes one
-// partial result for each column. Rows of the tile are threads: a power of two of them in a warp.
+// Merges the threads' partial results of each column, which cover all rows of the block. Writes one partial result per
+// column. Threads lie in rows along the tile, and a warp has a power of two of such rows.
 template <class Rule>
 __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
                                                      const Total (&mine)[WIDTH], COMPUTE* partials) {
@@ -63,23 +63,25 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
       .store(Rule::finish(sum, exchange.origin[column], count));
 }
 
-// What a thread keeps of TENSORS tensors from the first pass to the second: its first rows in shared memory, the next
-// HELD in registers. It reads the others again (AGAIN: where there are some), from the last one on, which L2 still has.
-// All reads are copies to shared memory, COPIES rows ahead, through COPIES slots behind those of the rows that stay:
-// little is left of L1, through which other reads would pass. What the second pass adds comes through such slots, too,
-// AHEAD rows ahead, and words of a mask, that of a pack and those beside it, through slots of their own.
+// This keeps the data that a thread needs in both passes, for TENSORS tensors. Its first rows stay in shared memory and
+// the next HELD rows in registers. Where more rows exist (AGAIN), the second pass reads them again from the last one
+// on, since L2 still has the last.
+//
+// Every read is a copy to shared memory, COPIES rows ahead, because little of L1 is left for other reads. These copies
+// use COPIES slots behind the rows that stay. The operand that the second pass adds uses such slots too, AHEAD rows
+// ahead. The words of a mask hold the bits of a vector and its neighbours and have slots of their own.
 template <int TENSORS> struct Kept {
   static constexpr unsigned AHEAD = TENSORS == 1 && AGAIN && (CALLS == ADDED || CALLS == ANY) ? COPIES / 2 : COPIES;
   const ELEMENT* const (&from)[TENSORS];
-  const ELEMENT* const added;       // null where nothing is
-  const unsigned char* const mask;  // null where there is none
-  const unsigned rows, cached;      // of this thread
-  const unsigned first, step;       // the offset of its first row; from one to the next
+  const ELEMENT* const added;       // null where nothing is added
+  const unsigned char* const mask;  // null without a mask
+  const unsigned rows, cached;      // rows: rows of this thread; cached: its rows in shared memory
+  const unsigned first, step;       // first: offset of the first row; step: stride between rows
   Elements* slots[TENSORS];
   unsigned* words;
   Elements held[TENSORS][HELD > 0 ? HELD : 1];
 
-  // room: rows of a thread that shared memory has room for, besides COPIES.
+  // `room` is the number of rows per thread that fit in shared memory besides COPIES.
   __device__ __forceinline__ Kept(const Columns& c, const ELEMENT* const (&from)[TENSORS], const ELEMENT* added,
                                   const unsigned char* mask, unsigned room)
       : from(from),
@@ -95,8 +97,8 @@ template <int TENSORS> struct Kept {
       slots[t] = own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
     words = own(reinterpret_cast<unsigned*>(reinterpret_cast<Elements*>(shared_memory) + TENSORS * of_tensor) + thread);
   }
-  // An address in a register: ptxas of CUDA 13.0 encoded a copy to an address with a uniform part as an instruction
-  // that there is not.
+  // This keeps the address in a register. For an address with a uniform part, ptxas of CUDA 13.0 encodes an invalid
+  // copy instruction.
   template <class T> static __device__ __forceinline__ T* own(T* address) {
     unsigned char* bytes = reinterpret_cast<unsigned char*>(address);
     keep_shared_pointer(bytes);
@@ -105,7 +107,7 @@ template <int TENSORS> struct Kept {
   __device__ __forceinline__ Elements* slot(unsigned index, int tensor) const {
     return slots[tensor] + index * THREADS;
   }
-  // The bits of the mask of the pack at an offset, which is the thread's `row`-th.
+  // Returns the mask bits of the vector at an offset in the thread's row `row`.
   __device__ __forceinline__ unsigned bits(unsigned row, unsigned offset) const {
     return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
   }
@@ -113,7 +115,7 @@ template <int TENSORS> struct Kept {
 #pragma unroll
     for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
   }
-  // Begins to copy the row at an offset, where it exists. again: it is read again.
+  // Begins to copy the row at an offset if it exists. `again` says that the row will be read once more.
   __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
                                        bool again = false) const {
     if (exists) {
@@ -126,8 +128,8 @@ template <int TENSORS> struct Kept {
       if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
   }
-  // The slot of what is added to the row that has `left` rows behind it; where nothing is read again, as if it were the
-  // row behind the last one.
+  // Returns the slot of the added operand for the row with `left` rows behind it. If no row is read again, slots
+  // continue as if this were the row behind the last one.
   __device__ __forceinline__ Elements* added_slot(unsigned left) const {
     return slot(cached + (AGAIN ? COPIES - AHEAD + left % AHEAD : (rows - cached + left) % COPIES), 0);
   }
@@ -135,7 +137,8 @@ template <int TENSORS> struct Kept {
     if (added && left < rows)
       copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + (last() - left * step)));
   }
-  // The first pass: use(offset, packs) of every row, which may change the last pack where calls are not plain.
+  // Runs the first pass: calls use(offset, packs, bits) for every row. Unless calls are plain, it may change the last
+  // vector.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
     Elements packs[TENSORS];
     unsigned i = 0, offset = first;
@@ -174,7 +177,8 @@ template <int TENSORS> struct Kept {
       }
     }
   }
-  // The second pass, from the last row on: begins to copy what is read again, and what is added.
+  // The second pass begins with the last row. It first starts the copies of rows that are read again and of the added
+  // operand.
   __device__ __forceinline__ unsigned read_again() const {
     return AGAIN && rows > cached + HELD ? rows - cached - HELD : 0;
   }
@@ -187,10 +191,11 @@ template <int TENSORS> struct Kept {
       cp_async_commit();
     }
   }
-  // use(offset, packs, what is added, bits of the mask of those that are copied again, whether they are)
+  // Calls use(offset, packs, added operand, mask bits, again). The mask bits are valid only for rows that are copied
+  // again.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
     Elements packs[TENSORS], other;
-    unsigned left = 0, offset = last();  // rows behind this one
+    unsigned left = 0, offset = last();  // `left` counts the rows behind this one.
     const unsigned all = read_again();
     auto visit = [&](unsigned passes, bool again) {
       if (added) {
@@ -234,7 +239,7 @@ struct BackwardTogetherArguments {
   unsigned room;
 };
 
-// Where mean and inverse are saved.
+// This kernel needs the saved mean and inverse.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     normalization_batch_columns_backward_together(const BackwardTogetherArguments a) {
   griddepcontrol_wait();
@@ -273,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 struct ForwardTogetherArguments {
   ForwardCall call;
   Columns columns;
-  unsigned room;  // rows of a thread in shared memory
+  unsigned room;  // rows per thread in shared memory
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
