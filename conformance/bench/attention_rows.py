@@ -23,7 +23,7 @@ from .row import Row
 TIME, BATCH, BEAM, VECT = cudnnSeqDataAxis_t
 AXES = (BATCH, BEAM, TIME, VECT)
 DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
-# # Each name stands for (query steps, key steps, batches, heads, size of a head, size of the vectors, causal).
+# Each name stands for (query steps, key steps, batches, heads, size of a head, size of the vectors, causal).
 SHAPES = {
     "base encoder": (512, 512, 16, 8, 64, 512, False),
     "large decoder": (1024, 1024, 4, 16, 64, 1024, True),
@@ -32,7 +32,7 @@ SHAPES = {
 }
 
 
-# # These rows time the core alone, with one head in half: (steps of queries and keys) -> batches. Each is timed twice:
+# These rows time the core alone, with one head in half: (steps of queries and keys) -> batches. Each is timed twice:
 # with all keys for each query, and with the keys up to the query's own.
 CORES = {512: 512, 2048: 128, 4096: 64, 16384: 16}
 CORE_SIZES = (64, 128)

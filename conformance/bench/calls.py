@@ -30,7 +30,7 @@ from ..subjects import open_subject
 from ..subjects.binding.types import LibraryError
 
 ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
-# # The bench cannot repeat these calls: they make or end something, or run algorithms by the clock.
+# The bench cannot repeat these calls: they make or end something, or run algorithms by the clock.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
 
 

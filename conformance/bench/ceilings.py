@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# # These are dense peaks in operations per second of the SXM modules (NVIDIA's data sheets of H100 and H200).
+# These are dense peaks in operations per second of the SXM modules (NVIDIA's data sheets of H100 and H200).
 HOPPER = {"half": 989.4e12, "bfloat16": 989.4e12, "tf32": 494.7e12, "float": 66.9e12}
 DATA_SHEETS: dict[str, Mapping[str, float]] = {"H200": HOPPER, "H100": HOPPER}
 

@@ -65,19 +65,19 @@ STRIDED, FIRST = Layer(64, 256, 56, 512, 3, 2), Layer(64, 3, 224, 64, 7, 2)
 DEPTHWISE = Layer(64, 256, 56, 256, 3, 1, 256)
 LAYERS = (WIDE, POINTWISE, DEEP, SMALL, STRIDED, FIRST, DEPTHWISE)
 FUSED_LAYERS = (WIDE, POINTWISE, DEEP)
-# # MOBILE is MobileNet's first layer; NARROW, BOTTLENECK and LAST are ResNet-50's. DETECTOR is YOLOv3's, CLASSES is of
+# MOBILE is MobileNet's first layer; NARROW, BOTTLENECK and LAST are ResNet-50's. DETECTOR is YOLOv3's, CLASSES is of
 # FCN (segmentation).
 MOBILE, NARROW, BOTTLENECK = Layer(64, 3, 224, 32, 3, 2), Layer(64, 64, 56, 64, 3, 1), Layer(32, 1024, 14, 256, 1, 1)
 DETECTOR, CLASSES, LAST = Layer(16, 256, 52, 255, 1, 1), Layer(8, 256, 64, 21, 1, 1), Layer(8, 512, 7, 512, 3, 1)
 FURTHER = (MOBILE, NARROW, BOTTLENECK, LAST, DETECTOR, CLASSES)
-# # Each kind of gradient has its own layers.
+# Each kind of gradient has its own layers.
 GRADIENTS = {
     "half": LAYERS, "TF32": LAYERS, "bfloat16": (WIDE, DEPTHWISE), "float": (WIDE, STRIDED, DEPTHWISE)
 }  # fmt: skip
 # This layer is as short as a launch, so its time shows the cost of launches and of the host.
 TINY = Layer(1, 8, 6, 8, 3, 1)
 
-# # Each name stands for (data type, math type). Sums are FLOAT everywhere.
+# Each name stands for (data type, math type). Sums are FLOAT everywhere.
 KINDS: dict[str, tuple[cudnnDataType_t, cudnnMathType_t]] = {
     "half": (HALF, TENSOR_OP),
     "bfloat16": (BFLOAT16, TENSOR_OP),

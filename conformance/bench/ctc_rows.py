@@ -10,7 +10,7 @@ from dualdnn.api.operations.specs import FLOAT, INT32
 
 from .row import Row
 
-# # Each row has (time steps, sequences, classes) and the greatest number of labels in a sequence.
+# Each row has (time steps, sequences, classes) and the greatest number of labels in a sequence.
 SHAPES = (((150, 128, 29), 40), ((20, 8, 29), 8), ((300, 32, 5000), 60), ((1000, 16, 80), 256))
 DETERMINISTIC = cudnnCTCLossAlgo_t.CUDNN_CTC_LOSS_ALGO_DETERMINISTIC
 

@@ -49,7 +49,7 @@ from .row import Call, Row
 
 CHANNELS = (64, 2048)
 SHAPES = ((64, 256, 56, 56), (32, 128, 28, 28), (31, 67, 37, 41))
-# # Each entry has taps, input and filters: layers of the first and the second block of ResNet-50, and a wider one.
+# Each entry has taps, input and filters: layers of the first and the second block of ResNet-50, and a wider one.
 LAYERS = (
     (1, (64, 256, 56, 56), 64), (3, (64, 256, 56, 56), 64), (1, (64, 64, 56, 56), 256), (3, (64, 64, 56, 56), 64),
     (1, (64, 512, 28, 28), 128),

@@ -91,8 +91,7 @@ def convolution(layer: Layer, kind: str, layout: str) -> ConvolutionForward:
 
 
 def makers(layer: Layer) -> dict[str, Make]:
-    """Return the functions that make return what makes the calls of a memory-bound layer, by the name of the pass;
-    none for other kinds."""
+    """Return the makers of a memory-bound layer's calls by the name of the pass; none for other kinds."""
     if layer.kind == "batch normalization":
         return {"training": batch_training, "backward": batch_backward}
     if layer.kind in POOLINGS:

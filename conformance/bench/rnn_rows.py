@@ -20,7 +20,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from .row import Row
 
-# # Each has cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths.
+# Each has cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths.
 NETWORKS = (
     (LSTM, 128, 16, 768, 1, 1, False),
     (LSTM, 20, 64, 512, 2, 1, False),
@@ -31,7 +31,7 @@ NETWORKS = (
 )
 
 CALLS = "inference", "forward", "backward data", "backward weights"
-# # The grid spans cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units,
+# The grid spans cells, batches and sizes, in half unless it says float: cell, steps, batch, width and hidden units,
 # float.
 GRID = (
     (LSTM, 1024, 16, 768, False), (LSTM, 64, 1, 1024, False), (LSTM, 64, 8, 2048, False), (LSTM, 32, 256, 512, False),
@@ -41,7 +41,7 @@ GRID = (
     (GRU, 64, 8, 2048, False), (RELU, 256, 64, 256, False), (RELU, 32, 1, 1024, True), (TANH, 16, 256, 1024, False),
     (RELU, 1024, 1, 64, True),
 )  # fmt: skip
-# # This grid has networks of several layers; its entries end in layers and directions.
+# This grid has networks of several layers; its entries end in layers and directions.
 DEEP_GRID = (
     (LSTM, 128, 16, 512, False, 2, 1), (LSTM, 64, 32, 256, False, 4, 1), (LSTM, 32, 1, 1024, False, 2, 1),
     (LSTM, 128, 64, 512, False, 3, 1), (LSTM, 256, 8, 256, False, 2, 2), (LSTM, 512, 64, 128, False, 2, 1),
@@ -146,7 +146,7 @@ def rnn_kinds() -> Iterator[Operation]:
             spec = replace(spec, precision=DOUBLE)
         for _, operation in passes(forward(spec, 2, (2, 1))):
             yield operation
-    # # The products of these floats are not rounded.
+    # The products of these floats are not rounded.
     spec = replace(network(LSTM, 32, 1, 1, FLOAT), math_type=cudnnMathType_t.CUDNN_FMA_MATH)
     for _, operation in passes(forward(spec, 2, (2, 1))):
         yield operation

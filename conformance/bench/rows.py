@@ -339,7 +339,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
-    # # No kernel is compiled for these windows.
+    # No kernel is compiled for these windows.
     "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
     "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
     "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),

@@ -13,7 +13,7 @@ from .rules import Break, breaks_of
 
 __all__ = ["HOWS", "Border", "Break", "breaks_of"]
 
-# name of a way to break calls -> function that breaks a call
+# Each name of a way to break calls has a function that breaks a call.
 HOWS: Mapping[str, Call] = {
     "argument": operands.argument,
     "meaning": operands.meaning,

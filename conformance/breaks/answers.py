@@ -40,7 +40,7 @@ PRESETS: Mapping[type, Any] = {
 OBJECTS = Descriptor, MiopenDescriptor, Handle, MiopenHandle
 UNDUE = "undue"  # point of a break in which a callback gets a message that nobody sent
 CALLBACK = ("sev", "udata", "dbg", "msg")  # arguments of a callback, in order
-LOGGED = ("time_sec", "time_usec", "time_delta", "pid", "tid", "handle", "stream")  # fields of dbg that are exchanged
+LOGGED = ("time_sec", "time_usec", "time_delta", "pid", "tid", "handle", "stream")  # These fields of dbg are exchanged.
 
 
 @cache
@@ -177,7 +177,7 @@ def _exchanged(dbg: Any) -> Any:
     return replace(dbg, **dict(zip(LOGGED, values[1:] + values[:1], strict=True)))
 
 
-# argument of a callback -> function that returns a wrong value
+# Each argument of a callback has a function that returns a wrong value.
 OTHERWISE: Mapping[str, Callable[[Any], Any]] = {
     "sev": lambda sev: neighbours(sev)[0],
     "udata": lambda udata: udata.clear() if isinstance(udata, list) else object(),

@@ -87,7 +87,8 @@ def _overrun(judged: Judged, point: str) -> bool:
     return False
 
 
-# way to break memory -> function of (what is judged, the named parameter) that returns whether it changed anything
+# Each way to break memory is a function of (the judged memory, the named parameter) that returns whether it changed
+# anything.
 MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     ELEMENT: element_off,
     OVERRUN: _overrun,

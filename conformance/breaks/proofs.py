@@ -25,12 +25,12 @@ from .runs import Case
 
 UNREPEATABLE = "not repeatable"
 CHECK_OFF = "no check of"  # prefix of a noticed check that was switched off: no check of CLAUSE
-# prefix used instead if another check refused what the disabled one let pass
+# This prefix replaces it if another check refused what the disabled one let pass.
 REFUSED_OTHERWISE = "another check beside that of"
 BROKEN = "break of"  # prefix of a noticed break: break of CLAUSE: BREAK
 RUNS = 12  # cases of one test function in which a break of one clause changes something, in one process
 TRIED = 30  # cases of one test function that run under a break of one clause, in one process
-# kinds of clauses about what a call accepts; a refusal of another value is what breaks them
+# These kinds of clauses say what a call accepts; a refusal of another value breaks them.
 OF_ACCEPTANCE = ("dtype", "layout", "shape", "support")
 OBJECT = re.compile(r"cudnn(?:Create|Destroy|Get|Restore|Set)(\w+?)(?:[2-5N]d)?Descriptor(?:Ex|_v\d)?")
 HERE = str(Path(__file__).parent)

@@ -24,7 +24,7 @@ PERMITS = re.compile(
 REFUSALS = ("accepted", "status")  # breaks of clauses that demand a refusal
 ALLOWS = re.compile(r"\b(support(s|ed)?|accept(s|ed)?|may|can|works?|allow(s|ed)?|permit(s|ted)?)\b|_CONFIG", re.I)
 UNHELD = re.compile(r"need(s no| not be)|may change|not read|carr(y|ies) (no|nothing)|overwritten|no information")
-# enumeration of attribute names -> the setter, the getter and the parameter that takes the name
+# Each enumeration of attribute names has a setter, a getter and the parameter that takes the name.
 ATTRIBUTES = {
     "cudnnBackendAttributeName_t": ("cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "attributeName"),
     "cudnnFusedOpsConstParamLabel_t": (
@@ -35,13 +35,13 @@ ATTRIBUTES = {
     ),
 }  # fmt: skip
 MADE = re.compile(r"create an? ([\w ]+) descriptor")
-# prefixes of the use cases of chapter 9
+# The use cases of chapter 9 have these prefixes.
 USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")
-# prefixes of enumerators that say where a sentence holds
+# Enumerators with these prefixes say where a sentence holds.
 PLACES = ("CUDNN_FUSED_",)
 # These breaks change memory when the case reads it back: one element is wrong, or memory after an operand is written.
 OF_MEMORY = ELEMENT, OVERRUN = "element", "overrun"
-SPACES_OF = {  # query -> the first and the last call that share the reserve space of this size
+SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
         "cudnnBatchNormalizationBackwardEx",
@@ -55,13 +55,13 @@ SPACES_OF = {  # query -> the first and the last call that share the reserve spa
     "cudnnGetRNNTempSpaceSizes": ("cudnnRNNForward", "cudnnRNNBackwardWeights_v8"),
     "cudnnGetMultiHeadAttnBuffers": ("cudnnMultiHeadAttnForward", "cudnnMultiHeadAttnBackwardWeights"),
 }
-# enumerations that only attributes take
+# Only attributes take these enumerations.
 GRAPH_TYPES = ("cudnnBackendHeurMode_t", "cudnnGenStatsMode_t", "cudnnPointwiseMode_t")
 NUMBERED = "numbered"  # the break of an enumeration's numbers
 NUMBERS = re.compile(
     r"[Nn]umeric values|[Ee]numerator values|count up by one|follow in list order|numbered|integer values"
 )
-# descriptors of settings, with which a sentence compares what it demands of others
+# These descriptors hold settings. A sentence compares them with the values that it demands of others.
 SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
 SORTED = re.compile(r"\b(sorted|ordered)\b")
@@ -110,7 +110,7 @@ def _types() -> dict[str, str]:
     return {member.name: name for name, kind in ENUMERATIONS.items() for member in kind}
 
 
-# clause -> the breaks of its sentence, where they do not follow from the names in its text
+# These breaks of a clause do not follow from the names in its text.
 DECLARED: dict[str, list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("declared.json").read_text(encoding="utf-8")
 )

@@ -84,5 +84,5 @@ def _kinds_of(clause: str) -> Kinds:
     words = set(re.findall(r"\w+", documented()[clause].text))
     short = {
         name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
-    }  # one word may be that of another type
+    }  # One word may belong to several types.
     return by_kind({function, number, *words, *short})

@@ -11,7 +11,7 @@ from typing import Any
 from dualdnn.api.operations import TensorSpec
 
 HUGE = 2**24  # larger numbers are not increased, because nothing is made in such amounts
-# kind of a clause -> fields of specifications to change first, in this order
+# A clause of this kind changes these fields of specifications first, in this order.
 FIELDS = {
     "layout": ("strides", "format", "axes", "layout"),
     "shape": ("dims", "pad_before", "pad_after", "hidden", "layers"),

@@ -72,7 +72,7 @@ def attention(source: Source) -> tuple[AttnSpec, tuple[int, int], int, int]:
     batches, beams = source.integer(1, 3), source.integer(1, 3)
     # The gradients refuse biases.
     mode = source.pick((0, 0, CUDNN_ATTN_ENABLE_PROJ_BIASES)) | source.pick((0, CUDNN_ATTN_QUERYMAP_ONE_TO_ONE))
-    spare = source.integer(0, 2)  # by which the descriptor allows more than the call has
+    spare = source.integer(0, 2)  # The descriptor allows this much more than the call has.
     limits = steps[0] + spare, steps[1] + spare, batches + spare, beams + spare
     heads, scaler = source.integer(1, 4), source.pick(SCALERS)
     spec = AttnSpec(mode, heads, scaler, data_type, precision, source.pick(maths), *sizes, *projected, *limits)

@@ -1,5 +1,5 @@
-"""``dualdnn port``: sources written for cuDNN become sources for MIOpen (docs/porting.md).
+"""Turns sources written for cuDNN into sources for MIOpen: ``dualdnn port`` (docs/porting.md).
 
-``forms`` is the table of what becomes of every call, type and enumerator; ``rewriting`` applies it to C, C++ and CUDA,
-``python_clients`` to clients of ``dualdnn.api.cudnn``; ``dualdnn_port_miopen.h`` and ``.py`` go with the output.
+``forms`` is the table of every call, type and enumerator. ``rewriting`` applies it to C, C++ and CUDA,
+``python_clients`` to clients of ``dualdnn.api.cudnn``. ``dualdnn_port_miopen.h`` and ``.py`` go with the output.
 """

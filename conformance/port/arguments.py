@@ -1,4 +1,4 @@
-"""The arguments of a call: which are literals, which point at a constant 1 or 0, and what follows for a form."""
+"""Reads the arguments of a call: which are literals, which point at a constant 1 or 0, and how a form applies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LITERAL = re.compile(rb"\s*(\w+)\s*=\s*([-+]?[0-9.]+(?:[eE][-+]?\d+)?)[fF]?\s*"
 
 @dataclass
 class Decision:
-    """What becomes of a call: refused with a reason, direct, or (neither) through the helper."""
+    """Says how a call is ported: refused with a reason, direct, or (neither) through the helper."""
 
     direct: bool = False
     refused: str | None = None
@@ -27,7 +27,7 @@ class Decision:
 
 
 def of_call(node: Any) -> Iterator[Any]:
-    """The arguments of a call, without the comments between them."""
+    """Return the arguments of a call, without the comments between them."""
     for child in node.child_by_field_name("arguments").named_children:
         if child.type != "comment":
             yield child
@@ -40,9 +40,10 @@ def decide(
     literal: Callable[[Any], str | None] | None = None,
     number: Callable[[Any], float | None] | None = None,
 ) -> Decision:
-    """Look at the conditions of the form, for every value that an argument may have.
+    """Evaluate the conditions of the form for every value that an argument may have.
 
-    literal, number: how an argument of another language than C is read. A number in place of an enumerator is that enumerator.
+    literal, number: functions that read an argument of another language than C. A number in place of an enumerator is
+    that enumerator.
     """
     value = number or (lambda node: _points_at(node, constants))
     kinds = dict(zip(form.parameters, integers.parameter_kinds(form.cudnn, form.parameters), strict=True))
@@ -70,7 +71,8 @@ def decide(
 
 
 def constants(text: bytes) -> dict[bytes, float]:
-    """Variables that hold one number wherever this file declares them: const, with a literal, always the same."""
+    """Return the variables that hold one number wherever this file declares them: const, with a literal, always the
+    same."""
     found: dict[bytes, set[float | None]] = {}
     for match in _DECLARED.finditer(text):
         is_const = b"const" in match["const"] or bool(match["after"])
@@ -104,12 +106,12 @@ def _points_at(node: Any, constants_: Mapping[bytes, float]) -> float | None:
 
 
 def _name(node: Any, kind: str | None, literal: Callable[[Any], str | None]) -> str | None:
-    """The enumerator that one value is."""
+    """Return the name of the enumerator that one value is."""
     number = integers.number(integers.without_cast(node))
     return literal(node) if number is None or kind is None else integers.enumerator_of(kind, number)
 
 
 def _literal(node: Any) -> str | None:
-    """The enumerator that an argument names."""
+    """Return the enumerator that an argument names."""
     text = node.text.decode("utf-8", "replace").removeprefix("::")
     return text if re.fullmatch(r"CUDNN_\w+", text) else None

@@ -1,4 +1,4 @@
-"""``dualdnn port``: reads sources, says what becomes of each call, and writes the ported ones where it is told to."""
+"""Runs ``dualdnn port``: reads sources, gives the verdict of each call, and writes the ported sources on request."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .tree import HELPERS, Source, read, sources
 from .verdicts import VERDICTS, PortedFile
 
 ALL_PORTED, SOME_LEFT, FAILED = 0, 1, 2  # exit statuses
-FILES_OF_ONE_PROCESS = 64  # fewer are done before others have started
+FILES_OF_ONE_PROCESS = 64  # A process handles at least so many files, so that starting it pays.
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with all sources in them"
     )
@@ -47,7 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Port; 0 where all is ported, 1 where calls, names or numbers are left, 2 where a file could not be read or written."""
+    """Port; return 0 if all is ported, 1 if calls, names or numbers are left, 2 if a file could not be read or
+    written."""
     if chosen.jobs < 0:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
     if chosen.report and chosen.report.suffix not in (".json", ".html"):
@@ -82,7 +83,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFile]:
-    """Every file, in order; two passes, because a name that the tree defines itself is none of cuDNN's."""
+    """Port every file, in order. Two passes are needed, because a name that the tree defines itself is none of
+    cuDNN's."""
     paths = [source.path for source in found]
     pieces = max(1, len(paths) // (8 * jobs))
     if len(paths) <= FILES_OF_ONE_PROCESS or jobs == 1:
@@ -95,7 +97,7 @@ def _ported(found: Sequence[Source], level: str, jobs: int) -> Iterator[PortedFi
 
 
 def _shown(files: Iterator[PortedFile], count: int) -> Iterator[PortedFile]:
-    """The same, with a progress bar on a terminal."""
+    """Pass the files on, with a progress bar on a terminal."""
     width = 40
     for done, file in enumerate(files, 1):
         yield file
@@ -123,7 +125,7 @@ def port_file(path: Path, level: str, own_names: frozenset[str]) -> PortedFile:
     if b"cudnn" not in text and b"CUDNN" not in text:
         return PortedFile(str(path), text, text)
     if path.suffix == ".py":
-        return port_python(str(path), text, table())  # for dualdnn.api.miopen, which has the guide's calls
+        return port_python(str(path), text, table())  # Clients of dualdnn.api.miopen have the guide's calls.
     return port_c(str(path), text, table(level), own_names)
 
 
@@ -155,7 +157,8 @@ def _check_out(chosen: argparse.Namespace, found: Sequence[Source]) -> None:
 
 
 def _outputs(chosen: argparse.Namespace, found: Sequence[Source], files: Sequence[PortedFile]) -> dict[Path, bytes]:
-    """What is to be written: with --out every source that was read, in place the changed ones; and their helpers."""
+    """Return the files to write: with --out every source that was read, in place the changed ones; and their
+    helpers."""
     outputs: dict[Path, bytes] = {}
     for source, file in zip(found, files, strict=True):
         if file.error:
@@ -171,7 +174,7 @@ def _outputs(chosen: argparse.Namespace, found: Sequence[Source], files: Sequenc
 
 
 def _helpers(name: str, level: str) -> bytes:
-    """The helpers that go with the output, for one level of MIOpen."""
+    """Return the helpers that go with the output, for one level of MIOpen."""
     text = resources.files(__package__).joinpath(name).read_bytes()
     guard = b"#define DUALDNN_PORT_MIOPEN_H\n"
     return text.replace(guard, guard + b"#define DUALDNN_PORT_TODAY\n", 1) if level == "today" else text

@@ -1,4 +1,4 @@
-"""Tell what the standard library's types hold, by the text of a type: elements, members and what iterators point at."""
+"""Reads in the text of a type of the standard library its elements, members and the targets of its iterators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _TEMPLATE = re.compile(r"(?:std )?(\w+) ?<(.*)> ?(\w*)", re.DOTALL)
 _DEDUCED = re.compile(r"(?:std )?(pair|tuple|vector|array|optional|list|deque|set|initializer_list)")
 _POINTERS = frozenset({"unique_ptr", "shared_ptr", "optional"})
-_COMPARED = frozenset({"optional", "atomic", "reference_wrapper"})  # these compare as what they hold
+_COMPARED = frozenset({"optional", "atomic", "reference_wrapper"})  # These compare like the values that they hold.
 # Each name gives an element of a container, whose type is this argument of the container's template.
 ELEMENTS = {
     b"first": 0,

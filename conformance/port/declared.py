@@ -1,4 +1,4 @@
-"""Finds what one file of C declares, and what deduced types are by the values that they are given."""
+"""Finds the declarations of one C file, and deduces types from the values that variables get."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MACRO_OF_ENUMERATOR = re.compile(
 _MACRO_OF_ARGUMENTS = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^\n\\]*(?:\\\r?\n?[^\n\\]*)*)", re.M)
 _CALLED = re.compile(
     r"(?:.*\bfunction< ?)?(?!decltype)(\w+) ?\(.*", re.DOTALL
-)  # the type of a function, or of a pointer to one
-_GIVEN = ("init_declarator", "declaration")  # the second one stands in a condition: ``if (auto s = f())``
+)  # This is the type of a function, or of a pointer to one.
+_GIVEN = ("init_declarator", "declaration")  # The second one stands in a condition: ``if (auto s = f())``.
 _DECLARATIONS = frozenset(
     {
         "declaration",
@@ -52,15 +52,17 @@ class Declared(Expressions):
         called: Callable[[Any], Any],
         outer: Declared | None = None,
     ) -> None:
-        """outer: of the file, where ``root`` is the body of one of its macros."""
+        """Read the declarations below ``root``. outer: the declarations of the file, where ``root`` is the body of
+        one of its macros."""
         self.kinds, self.called, self.root = frozenset(kinds) & frozenset(ENUMERATIONS), called, root
         self.macros: set[bytes] = outer.macros if outer else {match[1] for match in _MACRO.finditer(text)}
-        # name of a macro that compares with numbers -> as what it takes an argument: "bool" where the numbers are 0
+        # Each macro that compares with numbers says how it takes an argument: "bool" where the numbers are 0.
         self.comparing: dict[bytes, str] = outer.comparing if outer else dict(_comparing(text))
         self.constants = outer.constants if outer else dict(_enumerators(text))
         # The body of a macro takes the argument at a place as a value of a type.
         self.macro_arguments: dict[bytes, dict[int, str]] = outer.macro_arguments if outer else {}
-        self.macro, self.places = b"", dict[bytes, int]()  # name and arguments of the macro whose body this is
+        # These are the name and the arguments of the macro whose body this is.
+        self.macro, self.places = b"", dict[bytes, int]()
         self.records = dict(outer.records) if outer else {}
         self.results = dict(outer.results) if outer else {}
         self.variables = {}
@@ -69,12 +71,11 @@ class Declared(Expressions):
         self.callable = dict(outer.callable) if outer else {}
         self.converted = dict(outer.converted) if outer else {}
         self.aliases = dict(outer.aliases) if outer else {}
-        self.types: set[str] = set(outer.types) if outer else set()  # names of types that a template takes
-        # function -> place, name and beginning of the scope of each parameter whose type is deduced
+        self.types: set[str] = set(outer.types) if outer else set()  # A template takes these names of types.
+        # Each function has the place, name and beginning of the scope of each parameter whose type is deduced.
         self.generic: dict[bytes, list[tuple[int, bytes, int]]] = dict(outer.generic) if outer else {}
-        self.templates: set[bytes] = (
-            set(outer.templates) if outer else set()
-        )  # those that have a parameter of an integer type
+        # These templates have a parameter of an integer type.
+        self.templates: set[bytes] = set(outer.templates) if outer else set()
         self.carried = {}
         for node in found:
             if node.type in ("alias_declaration", "type_definition"):
@@ -210,12 +211,12 @@ class Declared(Expressions):
                 self._variable_of(node, name, (kind, 0))
 
     def _given(self, node: Any) -> None:
-        """Read what arguments tell: of which type a parameter is, or a variable that a documented function takes."""
+        """Read what arguments show: the type of a parameter, or of a variable that a documented function takes."""
         name, given = self.callee(node), code(node.child_by_field_name("arguments"))
         if name is None:
             return
         element, depth = self.declared(given[0]) if given else ("", 0)
-        for function in given[1:] if depth == 1 else ():  # std::for_each(begin, end, [](auto each) { ... })
+        for function in given[1:] if depth == 1 else ():  # This reads std::for_each(begin, end, [](auto each) { ... }).
             for parameter in _parameters(function.child_by_field_name("declarator")):
                 taken = declarator(parameter.child_by_field_name("declarator"))[0]
                 around = self._variable(taken, parameter.start_byte) if taken is not None else None
@@ -232,7 +233,8 @@ class Declared(Expressions):
                 self.carried.setdefault((argument.text, around[0]), wanted)
 
     def _carries(self, node: Any) -> None:
-        """A declaration or an assignment that gives an integer variable, or an ``auto`` one, an enumerator."""
+        """Note a declaration or an assignment that gives an enumerator to an integer variable, or to an ``auto``
+        one."""
         if node.type in _GIVEN and node.child_by_field_name("value") is not None:
             target, value = node.child_by_field_name("declarator"), node.child_by_field_name("value")
             name = declarator(target)[0]

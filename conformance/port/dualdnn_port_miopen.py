@@ -1,6 +1,7 @@
-"""What one call of ``dualdnn.api.cudnn`` does and no single call of ``dualdnn.api.miopen`` can: Python clients that
-``dualdnn port`` rewrote import this file. Functions have the parameters of the cuDNN function in their name, in its order,
-and return its host outputs. The C header of the same name says why each of them is needed.
+"""Does with several calls of ``dualdnn.api.miopen`` the work of one call of ``dualdnn.api.cudnn``.
+
+Python clients that ``dualdnn port`` rewrote import this file. Functions have the parameters of the cuDNN function in
+their name, in its order, and return its host outputs. The C header of the same name says why each of them is needed.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ for _kind in IntEnum.__subclasses__():
 
 NCHW = dualdnnPortTensorFormat_t.DUALDNN_PORT_TENSOR_NCHW
 INSTANCE = dualdnnPortSoftmaxMode_t.DUALDNN_PORT_SOFTMAX_MODE_INSTANCE
-# An algorithm that MIOpen does not have: the helpers take the one that Find chose.
+# MIOpen does not have this algorithm: the helpers take the one that Find chose.
 DUALDNN_PORT_FWD_ALGO_OF_FIND = DUALDNN_PORT_BWD_DATA_ALGO_OF_FIND = DUALDNN_PORT_BWD_FILTER_ALGO_OF_FIND = None
 MOST_RESULTS = 8
 
 
 class AlgorithmResult(NamedTuple):
-    """One result of Find, with the names of cuDNN."""
+    """Holds one result of Find, with the names of cuDNN."""
 
     algo: Any
     status: Any
@@ -141,7 +142,7 @@ def dualdnnPortGetConvolution2dDescriptor(convDesc):
 
 
 def dualdnnPortSetConvolutionMathType(convDesc, mathType):
-    """Every choice allows float to be computed in float."""
+    """Check the choice. Every choice allows float to be computed in float."""
 
 
 def dualdnnPortSetConvolutionGroupCount(convDesc, groupCount):
@@ -208,7 +209,7 @@ def dualdnnPortGetErrorString(status):
 
 
 def _scaled(handle, alpha, beta, descriptor, destination, compute):
-    """destination = alpha * what ``compute`` writes into the memory it is given + beta * destination."""
+    """Compute destination = alpha * (result of ``compute`` in the memory that it gets) + beta * destination."""
     if beta == 0:
         compute(destination)
         if alpha != 1:
@@ -222,7 +223,7 @@ def _scaled(handle, alpha, beta, descriptor, destination, compute):
 
 
 class _Temporary:
-    """Memory that is given back when the work that uses it has finished."""
+    """Holds memory that is given back when the work that uses it has finished."""
 
     def __init__(self, handle, nbytes):
         self.handle, self.memory = handle, handle.allocate(nbytes) if nbytes else None
@@ -240,7 +241,7 @@ class _Temporary:
 
 
 class OpTensorDescriptor:
-    """The operation that is an argument in MIOpen."""
+    """Holds the operation that is an argument in MIOpen."""
 
     def __init__(self):
         self.parameters = None
@@ -274,7 +275,7 @@ def dualdnnPortAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
     if A is C:
         miopen.miopenScaleTensor(handle, cDesc, C, alpha + beta)
         return
-    if beta == 0:  # C is not read, where NaN may be
+    if beta == 0:  # C may hold NaN, and beta = 0 must not read it.
         miopen.miopenSetTensor(handle, cDesc, C, 0.0)
         beta = 1.0
     miopen.miopenOpTensor(handle, miopen.miopenTensorOpAdd, beta, cDesc, C, alpha, aDesc, A, 0.0, cDesc, C)
@@ -291,9 +292,9 @@ _found: dict[Any, tuple[AlgorithmResult, ...]] = {}
 
 
 class _Direction(NamedTuple):
-    name: str  # in the names of MIOpen's functions
-    field: str  # of its results
-    swapped: bool  # the first two operands come in the other order in MIOpen
+    name: str  # This word is part of the names of MIOpen's functions.
+    field: str  # This field of its results names the algorithm.
+    swapped: bool  # MIOpen takes the first two operands in the other order.
     filter_first: bool  # GetWorkSpaceSize takes the second operand first
 
     def query(self, handle, a, b, convDesc, out):
@@ -342,7 +343,7 @@ _BACKWARD_FILTER = _Direction("BackwardWeights", "bwd_weights_algo", True, False
 
 
 def _define(name: str, direction: _Direction) -> None:
-    """The calls of one direction, with cuDNN's parameters."""
+    """Define the calls of one direction, with cuDNN's parameters."""
 
     def found(handle, first, second, convDesc, out, requestedAlgoCount):
         kept = direction.results(handle, first, second, convDesc, out)[:requestedAlgoCount]
@@ -394,7 +395,7 @@ def dualdnnPortConvolutionBiasActivationForward(
     handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias,
     activationDesc, yDesc, y,
 ):  # fmt: skip
-    """y = activation(alpha1 * convolution + alpha2 * z + bias); z may be y."""
+    """Compute y = activation(alpha1 * convolution + alpha2 * z + bias); z may be y."""
     with _Temporary(handle, 0 if alpha2 == 0 else _bytes(yDesc)) as own:
         target = y if own is None else own
         _FORWARD.compute(
@@ -407,7 +408,7 @@ def dualdnnPortConvolutionBiasActivationForward(
 
 
 def _images(algorithm, mode, descriptor):
-    """A descriptor of N x CHW x 1 x 1, over whose channels one softmax runs."""
+    """Return a descriptor of N x CHW x 1 x 1, over whose channels one softmax runs."""
     log = dualdnnPortSoftmaxAlgorithm_t.DUALDNN_PORT_SOFTMAX_LOG
     _expect(algorithm != log, "MIOpen has no logarithm of softmax in the guide")
     if mode != INSTANCE:

@@ -1,16 +1,16 @@
-"""Edits of byte ranges: what no edit covers stays as it is, byte for byte."""
+"""Edits byte ranges; bytes that no edit covers stay as they are."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
 
-Part = bytes | tuple[int, int]  # new text, or a range of the original with the edits inside it
+Part = bytes | tuple[int, int]  # A part is new text, or a range of the original with the edits inside it.
 
 
 @dataclass(frozen=True)
 class Edit:
-    """The range [start, end) becomes these parts."""
+    """Replaces the range [start, end) by these parts."""
 
     start: int
     end: int
@@ -18,18 +18,18 @@ class Edit:
 
 
 class Edits:
-    """Edits of one text; an edit may lie inside a range that another one moves."""
+    """Holds the edits of one text; an edit may lie inside a range that another one moves."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.edits: dict[int, list[Edit]] = {}
 
     def replace(self, start: int, end: int, *parts: Part) -> None:
-        """Replace a range; of edits with the same start the longer is the outer one."""
+        """Replace a range. Where edits have the same start, the longer is the outer one."""
         self.edits.setdefault(start, []).append(Edit(start, end, parts))
 
     def apply(self) -> bytes:
-        """The edited text."""
+        """Return the edited text."""
         for there in self.edits.values():
             there.sort(key=lambda edit: -edit.end)
         starts = sorted(self.edits)
@@ -51,7 +51,7 @@ class Edits:
         return b"".join([*pieces, self.text[at:end]])
 
     def _outermost(self, start: int, end: int, inside: Edit | None) -> Edit | None:
-        """The longest edit that begins here and lies within the range, other than those that contain it."""
+        """Return the longest edit that begins here and lies within the range, other than those that contain it."""
         for edit in self.edits[start]:
             if edit.end <= end and (inside is None or edit.start > inside.start or edit.end < inside.end):
                 return edit

@@ -1,4 +1,4 @@
-"""Tells of which type the value of an expression is, by what one file of C declares."""
+"""Finds the type of the value of an expression, by the declarations of one C file."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _FIRST = frozenset(
     {b"min", b"max", b"clamp", b"move", b"forward", b"exchange", b"as_const", b"ref", b"cref", b"next", b"prev"}
     | {b"find", b"find_if", b"min_element", b"max_element"}
 )
-_BINDERS = frozenset({b"bind", b"bind_front", b"ref", b"cref", b"function"})  # each makes a function of a function
+_BINDERS = frozenset({b"bind", b"bind_front", b"ref", b"cref", b"function"})  # Each makes a function of a function.
 
 
 class Expressions:
-    """Answer for each expression of a file: its type, and the enumeration type whose value or number it is."""
+    """Answers for each expression of a file: its type, and the enumeration type of its value or number."""
 
     kinds: frozenset[str]
     macros: set[bytes]
-    constants: dict[str, str]  # macro -> type of the enumerator that it stands for
+    constants: dict[str, str]  # A macro has the type of the enumerator that it stands for.
     records: dict[str, dict[bytes, tuple[str, int]]]
     results: dict[bytes, tuple[str, int]]
-    variables: dict[bytes, list[tuple[int, int, str, int]]]  # name -> scope, type, pointers and dimensions
+    variables: dict[bytes, list[tuple[int, int, str, int]]]  # A name has its scope, type, pointers and dimensions.
     fields: dict[bytes, set[tuple[str, int]]]
-    functions: dict[bytes, tuple[str, list[str]]]  # name -> type of the result, of the parameters
-    callable: dict[str, str]  # type whose objects are called -> type of the result
-    converted: dict[str, str]  # class -> type that its objects become
+    functions: dict[bytes, tuple[str, list[str]]]  # A function has the types of its result and parameters.
+    callable: dict[str, str]  # The objects of this type can be called; the value is the type of the result.
+    converted: dict[str, str]  # The objects of this class convert to this type.
     aliases: dict[str, str]
-    carried: dict[tuple[bytes, int], str]  # name and beginning of the scope -> enumeration type
+    carried: dict[tuple[bytes, int], str]  # A name and the beginning of its scope have an enumeration type.
 
     def function_of(self, value: Any) -> str:
         """Return the type of what a function, its address or a lambda returns; empty for other values."""
@@ -89,7 +89,7 @@ class Expressions:
         return self.trailing(around) or (self.named(node) if not declarator(around)[1] else "")
 
     def callee(self, node: Any) -> bytes | None:
-        """Return the name that a call names, of a method or through a pointer, too."""
+        """Return the name that a call names, also of a method or through a pointer."""
         name = node.child_by_field_name("function")
         while name is not None and name.type in (*_CALLEES, "parenthesized_expression"):
             inner = [name.child_by_field_name(_CALLEES[name.type])] if name.type in _CALLEES else code(name)
@@ -97,7 +97,7 @@ class Expressions:
         return name.text if name is not None and name.type in ("identifier", "field_identifier") else None
 
     def named(self, node: Any) -> str:
-        """The type that a declaration names, aliases followed."""
+        """Return the type that a declaration names, aliases followed."""
         kind = node.child_by_field_name("type")
         if kind is not None and kind.type in RECORDS:
             return record(kind)
@@ -112,12 +112,13 @@ class Expressions:
         return min(around, key=lambda v: v[1] - v[0]) if around else None
 
     def type_of(self, node: Any) -> str:
-        """The declared type of a variable, an element or a field; empty where this file does not tell."""
+        """Return the declared type of a variable, an element or a field; empty where this file does not tell."""
         kind, depth = self.declared(node)
         return kind if depth == 0 else ""
 
     def declared(self, node: Any) -> tuple[str, int]:
-        """The declared type of a variable, an element, a field or an address, and its pointers and dimensions."""
+        """Return the declared type of a variable, an element, a field or an address, and its pointers and
+        dimensions."""
         if node.type in ("identifier", "type_identifier"):
             around = self._variable(node.text, node.start_byte)
             if around is None and node.text in self.fields and (of_this := record(node)):
@@ -229,7 +230,8 @@ class Expressions:
         return (text, value) if known else ("", None)
 
     def kind_of(self, node: Any) -> tuple[str, bool]:
-        """The enumeration type that a value is of, and whether it has become a number; no type where this file does not tell."""
+        """Return the enumeration type of a value, and whether it has become a number; no type where this file does
+        not tell."""
         kind, value = self.cast(node)
         if kind in self.kinds:
             return kind, False
@@ -260,7 +262,8 @@ class Expressions:
         return carried, bool(carried) and around is not None and is_integer(around[2])
 
     def is_number(self, node: Any) -> bool:
-        """Whether the value is a number that is not written here: a variable of an integer type, a macro, arithmetic."""
+        """Return whether the value is a number that is not written here: a variable of an integer type, a macro,
+        arithmetic."""
         if node.type == "identifier" and node.text in self.macros:
             return True
         if node.type in ("binary_expression", "update_expression"):
@@ -312,7 +315,8 @@ def _decltype(node: Any) -> Any:
 
 
 def declarator(node: Any) -> tuple[bytes | None, int, Any]:
-    """The name that a declarator declares, its pointers and dimensions, and the function's declarator where it is one."""
+    """Return the name that a declarator declares, its pointers and dimensions, and the function's declarator, if it
+    is one."""
     depth, function = 0, None
     while node is not None and node.type not in ("identifier", "field_identifier", "type_identifier", "operator_name"):
         depth += node.type in _POINTS and function is None

@@ -1,8 +1,8 @@
-"""What becomes of each cuDNN call: forms.json, completed from the function tables of both documents and checked.
+"""Completes and checks forms.json, the table of each cuDNN call, with the function tables of both documents.
 
-A form names a MIOpen function whose parameters are filled from cuDNN's by name, or by ``from`` and ``constant``; it holds
-``when`` the arguments are the listed literals. Otherwise the call goes to the helper of the same name, which has the
-parameters of the cuDNN function in its order, so that nothing can be lost or swapped.
+A form names a MIOpen function. Its parameters come from cuDNN's by name, or by ``from`` and ``constant``. It holds
+``when`` the arguments are the listed literals. Otherwise the call goes to the helper of the same name. The helper has
+the parameters of the cuDNN function in its order, so that nothing can be lost or swapped.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 LEVELS = ("guide", "today")
-ONE, ZERO = "one", "zero"  # in ``when``: the argument is proved to point at a constant 1 or 0
+ONE, ZERO = "one", "zero"  # In ``when``, these say that the argument provably points at a constant 1 or 0.
 HELPER_PREFIX = "dualdnnPort"
 
 
 @dataclass(frozen=True)
 class Form:
-    """What becomes of one function of cuDNN when it is called with ``parameters``."""
+    """Says how one function of cuDNN is ported when it is called with ``parameters``."""
 
     cudnn: str
-    row: int | None  # of the guide's table; None: not in the guide, made of what is
+    row: int | None  # This is the row of the guide's table; None where the guide has none and the form combines others.
     parameters: tuple[str, ...]
     miopen: str | None = None
-    arguments: tuple[str, ...] = ()  # one for each parameter of MIOpen: a parameter of cuDNN, or "=" and a constant
+    arguments: tuple[str, ...] = ()  # Each parameter of MIOpen gets a parameter of cuDNN, or "=" and a constant.
     drop: frozenset[str] = frozenset()
     when: Mapping[str, Any] = field(default_factory=dict)
     refuse: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -41,32 +41,32 @@ class Form:
 
     @property
     def is_rename(self) -> bool:
-        """The MIOpen function takes the same arguments in the same order, whatever they are."""
+        """Return whether the MIOpen function takes the same arguments in the same order, whatever they are."""
         return self.miopen is not None and self.arguments == self.parameters and not (self.when or self.refuse)
 
     @property
     def rule(self) -> str:
-        """What the reports cite."""
+        """Return the text that reports cite."""
         return f"guide/row{self.row:02}" if self.row else "helper" if self.helper else "today"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Everything the rewriting looks up, for one level of MIOpen."""
+    """Holds everything that the rewriting looks up, for one level of MIOpen."""
 
     forms: Mapping[str, tuple[Form, ...]]
     types: Mapping[str, str]
     enumerators: Mapping[str, str | None]
     kept: frozenset[str]
-    today: Mapping[str, str]  # functions that no form covers -> what MIOpen of today has instead, in words
+    today: Mapping[str, str]  # Functions that no form covers have here, in words, their counterpart in MIOpen of today.
 
     def target_of_name(self, name: str) -> str | None:
-        """What a function becomes where it is named without arguments: a pointer to it, the body of a macro."""
+        """Return the target of a function that is named without arguments: a pointer to it, the body of a macro."""
         form = self.forms[name][0]
         return form.miopen if form.is_rename else form.helper
 
     def knows(self, name: str) -> bool:
-        """Whether the name belongs to the documents: function, type, enumerator, version macro."""
+        """Return whether the name belongs to the documents: function, type, enumerator, version macro."""
         return (
             name in self.forms
             or name in self.types
@@ -78,7 +78,7 @@ class Table:
 
 @cache
 def documented() -> frozenset[str]:
-    """All names of the cuDNN 8.0.3 document."""
+    """Return all names of the cuDNN 8.0.3 document."""
     members = (member for kind in ENUMERATIONS.values() for member in kind.__members__)
     handles = {p.base_type for f in cudnn_functions().values() for p in f.parameters if p.base_type.startswith("cudnn")}
     return frozenset(cudnn_functions()) | frozenset(ENUMERATIONS) | frozenset(members) | handles
@@ -86,7 +86,7 @@ def documented() -> frozenset[str]:
 
 @cache
 def table(level: str = "guide") -> Table:
-    """The table for one level of MIOpen: the calls of the guide, or those of today's library too."""
+    """Return the table for one level of MIOpen: the calls of the guide, or also those of today's library."""
     return _table(level)
 
 
@@ -109,14 +109,17 @@ def _table(level: str) -> Table:
 
 @cache
 def today() -> dict[str, Any]:
-    """What MIOpen's public header has beyond the guide: functions with their signatures, types, enumerators, and ``left``,
-    the functions that look like those of cuDNN and are not."""
+    """Return the content of MIOpen's public header beyond the guide.
+
+    It has functions with their signatures, types, enumerators, and ``left``: functions that only look like those of
+    cuDNN.
+    """
     data: dict[str, Any] = json.loads(resources.files(__package__).joinpath("today.json").read_text("utf-8"))
     return data
 
 
 def problems() -> Iterator[str]:
-    """What is wrong with the table: lost parameters, unfilled ones, types that do not agree, helpers that are missing."""
+    """Return the mistakes of the table: lost parameters, unfilled ones, types that do not agree, missing helpers."""
     data, helpers = _data(), helper_parameters()
     for level in LEVELS:
         known = _table(level)
@@ -128,7 +131,7 @@ def problems() -> Iterator[str]:
             yield f"no form leads to {name}"
 
 
-# Called by helpers alone: see dualdnn_port_miopen.h.
+# Only helpers call these: see dualdnn_port_miopen.h.
 _HELPERS_CALL = frozenset(
     {
         "miopenDestroy", "miopenOpTensor", "miopenSetActivationDescriptor", "miopenGetActivationDescriptor",
@@ -170,7 +173,7 @@ def _type_problems(form: Form, types: Mapping[str, str]) -> Iterator[str]:
 
 
 def _parameters(name: str, target: str) -> list[tuple[str, str]]:
-    """The (type, name) of each parameter of a function of MIOpen, of the guide or of today."""
+    """Return the (type, name) of each parameter of a function of MIOpen, of the guide or of today."""
     if target in miopen_functions():
         return [(p.ctype, p.name) for p in miopen_functions()[target].parameters]
     declared = (
@@ -183,14 +186,14 @@ _SAME_TYPES = {"cudaStream_t": "miopenAcceleratorQueue_t"}
 
 
 def _plain(ctype: str, types: Mapping[str, str]) -> str:
-    """The type without const and spaces, in MIOpen's names."""
+    """Return the type without const and spaces, in MIOpen's names."""
     bare = ctype.replace("const", "").replace(" ", "").replace("[]", "*")
     base, stars = bare.rstrip("*"), "*" * bare.count("*")
     return _SAME_TYPES.get(base, types.get(base, base)) + stars
 
 
 def helper_parameters() -> dict[str, int]:
-    """How many parameters each helper of the C header has, those that its macro makes among them."""
+    """Return the number of parameters of each helper of the C header, those that its macro makes among them."""
     import re
 
     text = resources.files(__package__).joinpath("dualdnn_port_miopen.h").read_text("utf-8").replace("\\\n", " ")

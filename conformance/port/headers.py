@@ -1,6 +1,7 @@
-"""C headers made from the function tables: ``miopen/miopen.h`` at the guide's level or today's, and ``cudnn.h`` at that of 8.0.3.
+"""Makes C headers from the function tables: ``miopen/miopen.h`` at the guide's level or today's, and ``cudnn.h`` of
+8.0.3.
 
-For compiling ported and original sources where neither library is installed; they declare what the tables have.
+They declare the names of the tables. Ported and original sources compile with them where neither library is installed.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ _VERSION = "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 0\n#define CUDNN_PATCHLEV
 
 
 def write_headers(folder: Path, level: str = "guide") -> None:
-    """Write both into the folder."""
+    """Write both headers into the folder."""
     folder.joinpath("miopen").mkdir(parents=True, exist_ok=True)
     folder.joinpath("miopen", "miopen.h").write_text(miopen_header() + (_newer() if level == "today" else ""), "utf-8")
     folder.joinpath("cudnn.h").write_text(cudnn_header(), "utf-8")
 
 
 def miopen_header() -> str:
-    """The 53 functions of the guide with the types that they need."""
+    """Return the 53 functions of the guide with the types that they need."""
     return _header(miopen_functions(), MIOPEN_ENUMERATIONS, "miopenStatus_t", _STREAM + "typedef cudaStream_t miopenAcceleratorQueue_t;\n",
                    _MIOPEN_RESULTS, {"miopenConvAlgoPerf_t", "miopenAcceleratorQueue_t"})  # fmt: skip
 
 
 def _newer() -> str:
-    """The functions that MIOpen has got since the guide, with the types that they need."""
+    """Return the functions that MIOpen has got since the guide, with the types that they need."""
     added = today()
     functions = {entry["miopen"]: entry["signature"] for entry in added["functions"].values()}
     kinds = "".join(_enumeration(name, members) for name, members in added["enumerations"].items())
@@ -76,7 +77,8 @@ def _newer() -> str:
 
 
 def cudnn_header() -> str:
-    """The functions of the document whose types are handles, descriptors, enumerations, numbers and results of Find."""
+    """Return the functions of the document whose types are handles, descriptors, enumerations, numbers and results
+    of Find."""
     results = {f"cudnnConvolution{name}AlgoPerf_t" for name in _DIRECTIONS}
     return _VERSION + _header(
         cudnn_functions(), CUDNN_ENUMERATIONS, "cudnnStatus_t", _STREAM, _CUDNN_RESULTS, results | {"cudaStream_t"}

@@ -1,7 +1,8 @@
-"""Integers in place of enumerators: cuDNN and MIOpen number theirs differently, and C takes a number for either.
+"""Translates integers in place of enumerators.
 
-``uses`` finds the expressions, ``declared`` knows the types of a file. Each value that an expression may have is read here: a number
-is the enumerator of that value, a number that is not known is for a person to see.
+cuDNN and MIOpen number their enumerators differently, and C takes a number for either. ``uses`` finds the expressions,
+``declared`` knows the types of a file. This module reads each value that an expression may have. A known number becomes
+the enumerator of that value; a person has to look at an unknown one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TO_NUMBER = {"to_underlying": "int", "underlying_type_t": "int"}
 
 
 def parameter_kinds(function: str, parameters: Sequence[str]) -> list[str | None]:
-    """The enumeration type of each parameter of a documented function; None for those of other types."""
+    """Return the enumeration type of each parameter of a documented function; None for those of other types."""
     known = (
         {p.name: p.base_type for p in functions()[function].parameters if not {"*", "["} & set(p.ctype)}
         if function in functions()
@@ -33,12 +34,13 @@ def parameter_kinds(function: str, parameters: Sequence[str]) -> list[str | None
 
 
 def enumerator_of(kind: str, value: int) -> str | None:
-    """The name of the enumerator of this value."""
+    """Return the name of the enumerator of this value."""
     return next((member.name for member in ENUMERATIONS[kind] if member.value == value), None)
 
 
 def values(node: Any) -> Iterator[Any]:
-    """The expressions whose value this one may have: arms of conditionals, elements of lists, without parentheses."""
+    """Return the expressions whose value this one may have: arms of conditionals, elements of lists, without
+    parentheses."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -65,7 +67,7 @@ def values(node: Any) -> Iterator[Any]:
 
 
 def number(node: Any) -> int | None:
-    """The value of a literal, signed or cast to an integer type; None for anything else."""
+    """Return the value of a literal, signed or cast to an integer type; None for anything else."""
     if node.type in ("true", "false"):
         return int(node.type == "true")
     if node.type == "cast_expression" and is_integer(node.child_by_field_name("type").text.decode()):
@@ -84,13 +86,15 @@ def number(node: Any) -> int | None:
 
 
 def cast(node: Any) -> tuple[str, Any]:
-    """The type that an expression is cast to, by any of the ways of C and C++, and what is cast; no type where it is no cast."""
+    """Return the type that an expression is cast to, by any of the ways of C and C++, and its operand; no type where
+    it is no cast."""
     if node.type in ("cast_expression", "compound_literal_expression"):
         return bare(node.child_by_field_name("type").text.decode()), node.child_by_field_name("value")
     if node.type != "call_expression":
         return "", None
     function, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-    name = bare(function.text.decode().strip("() "))  # (type)(value) looks like a call, and type(value) is one
+    # The cast (type)(value) looks like a call, and type(value) is one.
+    name = bare(function.text.decode().strip("() "))
     while function is not None and function.type == "qualified_identifier":
         function = function.child_by_field_name("name")
     if function is not None and function.type == "template_function":
@@ -103,22 +107,22 @@ def cast(node: Any) -> tuple[str, Any]:
 
 
 def without_cast(node: Any) -> Any:
-    """Return what is cast to an enumeration type, or the expression itself."""
+    """Return the operand of a cast to an enumeration type, or the expression itself."""
     kind, value = cast(node)
     inner = list(values(value)) if kind in ENUMERATIONS else []
     return inner[0] if len(inner) == 1 else node
 
 
 def code(node: Any) -> list[Any]:
-    """The named children of a node, without comments."""
+    """Return the named children of a node, without comments."""
     return [child for child in node.named_children if child.type != "comment"]
 
 
 def bare(text: str) -> str:
-    """The name of a type without qualifiers."""
+    """Return the name of a type without qualifiers."""
     return re.sub(r"\b(?:const|constexpr|volatile|enum|struct|class|union|typename)\b|::|\s+", " ", text).strip()
 
 
 def is_integer(text: str) -> bool:
-    """Whether a type is one of C's numbers; an alias of one is not known."""
+    """Return whether a type is one of C's numbers. An alias of one is not recognised."""
     return _INTEGERS.fullmatch(bare(text)) is not None

@@ -1,4 +1,4 @@
-"""Python clients of ``dualdnn.api.cudnn``: calls and enumerators become those of ``dualdnn.api.miopen``."""
+"""Ports Python clients of ``dualdnn.api.cudnn``: calls and enumerators become those of ``dualdnn.api.miopen``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class _PythonFile:
         self.table, self.text = table, text
         self.edits = Edits(text)
         self.ported = PortedFile(path, text, text)
-        self.modules: dict[bytes, bytes] = {}  # what cuDNN's module is called here -> what MIOpen's will be
+        # The name of cuDNN's module in this file has the name that MIOpen's will have.
+        self.modules: dict[bytes, bytes] = {}
         self.frozen_until = 0
-        self.in_call: set[int] = set()  # attributes that are called and dealt with
+        self.in_call: set[int] = set()  # These attributes are called, and already handled.
 
     def port(self) -> PortedFile:
         root = parser("python").parse(self.text).root_node
@@ -81,7 +82,7 @@ class _PythonFile:
             return
         function = attribute.child_by_field_name("attribute").text.decode()
         if function in self.table.types and function in ENUMERATIONS:
-            return self.numbers(attribute, list(arguments.of_call(node)), [function])  # a number becomes an enumerator
+            return self.numbers(attribute, list(arguments.of_call(node)), [function])  # Numbers become enumerators.
         self.in_call.add(attribute.start_byte)
         if node.start_byte < self.frozen_until:
             return self.verdict(
@@ -95,7 +96,7 @@ class _PythonFile:
         if node.has_error or listed.type != "argument_list":
             return self.leave(node, attribute, function, form.rule, "its arguments could not be read")
         given = list(arguments.of_call(node))
-        if function == "cudnnCreate":  # the backend is chosen by keywords, in both
+        if function == "cudnnCreate":  # Both modules choose the backend by keywords.
             return self.becomes(attribute, REWRITTEN, function, form.miopen or "", form)
         plain = not any(a.type in ("keyword_argument", "list_splat", "dictionary_splat") for a in given)
         python = _for_python(form)
@@ -150,7 +151,7 @@ class _PythonFile:
         self.edits.replace(attribute.start_byte, attribute.end_byte, self.qualified(attribute, target))
 
     def attribute(self, node: Any) -> None:
-        """An enumerator, a type, or a function that is not called here."""
+        """Port an enumerator, a type, or a function that is not called here."""
         if not self.is_ours(node) or node.start_byte < self.frozen_until:
             return
         name = node.child_by_field_name("attribute").text.decode()
@@ -202,7 +203,7 @@ class _PythonFile:
 
 
 def _for_python(form: Form) -> Form:
-    """The form without host outputs, which calls return."""
+    """Return the form without host outputs, which calls return."""
     from dataclasses import replace
 
     if form.cudnn not in cudnn_functions():

@@ -1,4 +1,4 @@
-"""What a run of ``dualdnn port`` found, as JSON and as one page that needs nothing else."""
+"""Reports the findings of a run of ``dualdnn port``, as JSON and as one page that needs nothing else."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SCHEMA = 1
 
 
 def totals(files: Sequence[PortedFile]) -> dict[str, int]:
-    """Verdict -> number of calls."""
+    """Return the number of calls of each verdict."""
     return {verdict: sum(file.count(verdict) for file in files) for verdict in VERDICTS}
 
 
 def to_document(files: Sequence[PortedFile], level: str) -> dict[str, Any]:
-    """The report as JSON values; files without a word of cuDNN are only counted."""
+    """Return the report as JSON values; files without a word of cuDNN are only counted."""
     return {
         "schema": SCHEMA,
         "miopen_level": level,
@@ -53,7 +53,7 @@ def write_report(target: Path, files: Sequence[PortedFile], level: str) -> None:
 
 
 def to_html(files: Sequence[PortedFile], level: str) -> str:
-    """A page: the totals, every verdict and note with its line, and the changes side by side."""
+    """Return a page: the totals, every verdict and note with its line, and the changes side by side."""
     counts = totals(files)
     rows = "".join(f"<tr><td>{escape(verdict)}</td><td>{count}</td></tr>" for verdict, count in counts.items())
     sections = "".join(_section(file) for file in files if file.changed or file.verdicts or file.notes or file.error)

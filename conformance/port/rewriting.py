@@ -1,4 +1,4 @@
-"""C, C++ and CUDA: names and calls of one file, found by tree-sitter and rewritten by the table of forms."""
+"""Rewrites C, C++ and CUDA: finds the names and calls of one file by tree-sitter, and applies the table of forms."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ HEADER = re.compile(
 PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##\s*\w*|\w*\s*##\s*(?:cudnn|CUDNN)\w*")
 NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespace_identifier", "statement_identifier"})
 TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
-ABSENT_FIELDS = {b"determinism", b"mathType"}  # of performance structures
+ABSENT_FIELDS = {b"determinism", b"mathType"}  # Performance structures of MIOpen lack these fields.
 
 _DIRECTIVE = "there is a preprocessor directive inside its arguments: take the call apart, then port again"
 
 
 @cache
 def parser(language: str) -> Any:
-    """The parser of "c", "cuda" (a superset of C++) or "python"."""
+    """Return the parser of "c", "cuda" (a superset of C++) or "python"."""
     import importlib
 
     try:
@@ -52,7 +52,7 @@ class _CFile:
         self.ported = PortedFile(path, text, text)
         self.text = text
         self.newline = b"\r\n" if b"\r\n" in text else b"\n"
-        self.frozen_until = 0  # the end of the call that is left as it was
+        self.frozen_until = 0  # The call that ends here stays as it was.
 
     def port(self) -> PortedFile:
         if b"cudnn" not in self.text.lower():
@@ -93,7 +93,7 @@ class _CFile:
     # Integers
 
     def typed(self, typed: uses.Typed, shift: int = 0, declared: Declared | None = None) -> None:
-        """Translate the numbers among the values of an expression of an enumeration type, and note those that are not known."""
+        """Translate the numbers among the values of an expression of an enumeration type, and note the unknown ones."""
         declared = declared or self.declared
         for leaf in integers.values(typed.expression):
             at, value = leaf.start_byte + shift, integers.number(leaf)
@@ -116,7 +116,10 @@ class _CFile:
                 )
 
     def as_number(self, at: int, text: str, kind: str, typed: uses.Typed) -> None:
-        """Note an enumerator whose number is taken. Success is 0 in both; other numbers of a status go to logs and exit statuses."""
+        """Note an enumerator whose number is taken.
+
+        Success is 0 in both libraries. Other numbers of a status go to logs and exit statuses.
+        """
         if kind and not (kind == STATUS and typed.kind == "bool"):
             seen = "check" if typed.is_text or (kind == STATUS and typed.kind) else "integer"
             self.note_at(at, seen, f"{text} stands for its number here: MIOpen numbers its enumerators otherwise")
@@ -125,7 +128,7 @@ class _CFile:
         name = integers.enumerator_of(kind, value)
         target = self.table.enumerators.get(name or "")
         if kind == STATUS and value == 0:
-            return  # success is 0 in both
+            return  # Success is 0 in both libraries.
         if target is None:
             known = f"{name}, which has no counterpart in MIOpen" if name else f"no {kind}"
             return self.note_at(at, "integer", f"the number {text} is {known}")
@@ -141,7 +144,7 @@ class _CFile:
                 self.verdict(name, LEFT, function, None, "context", "it stands inside a call that is left as it was")
             return
         if function in self.declared.kinds:
-            return  # a cast
+            return  # This is a cast.
         if function not in self.table.forms:
             if NAME.fullmatch(name.text):
                 self.outside(node, name, function)
@@ -159,7 +162,7 @@ class _CFile:
         if decision.refused:
             return self.leave(node, name, function, form.rule, decision.refused)
         if form.helper and form.arguments != form.parameters and self.has_comments(node):
-            decision.direct = False  # the comments name arguments, which stay where they are
+            decision.direct = False  # The comments name arguments, which stay where they are.
         for argument, message in decision.notes:
             self.note(argument, "check", f"{function}: {message}")
         for argument, kind in zip(given, integers.parameter_kinds(function, form.parameters), strict=True):
@@ -176,7 +179,7 @@ class _CFile:
             self.edits.replace(name.start_byte, name.end_byte, form.helper.encode())
 
     def not_read(self, node: Any) -> str | None:
-        """Why the argument list cannot be trusted."""
+        """Return why the argument list cannot be trusted."""
         listed = node.child_by_field_name("arguments")
         if any(child.type.startswith("preproc") for child in nodes(listed)) or b"\n#" in listed.text.replace(
             b" ", b""
@@ -190,7 +193,7 @@ class _CFile:
         return any(child.type == "comment" for child in node.child_by_field_name("arguments").children)
 
     def rearrange(self, node: Any, given: list[Any], form: Any) -> None:
-        """The arguments in MIOpen's order, with the separators of the source in their places."""
+        """Return the arguments in MIOpen's order, with the separators of the source in their places."""
         if form.arguments == form.parameters:
             return
         listed = node.child_by_field_name("arguments")
@@ -208,7 +211,7 @@ class _CFile:
         self.edits.replace(listed.start_byte, listed.end_byte, *parts)
 
     def outside(self, node: Any, name: Any, function: str) -> None:
-        """A call that no form covers."""
+        """Note a call that no form covers."""
         if function in self.own_names:
             return
         if not self.table.knows(function):
@@ -246,7 +249,7 @@ class _CFile:
             self.note(node, "unknown", f"{text} is not in cuDNN 8.0.3: a later version's name, or one of this program")
 
     def called_outside(self, node: Any) -> frozenset[str]:
-        """The name of a call, which has its own verdict."""
+        """Port the name of a call, which has its own verdict."""
         call = node.parent
         while call is not None and call.type in ("qualified_identifier", "template_function"):
             call = call.parent
@@ -257,7 +260,7 @@ class _CFile:
         )
 
     def function_name(self, node: Any, text: str) -> None:
-        """A function that is not called here: a pointer to it, or text that was not read as a call."""
+        """Port a function that is not called here: a pointer to it, or text that was not read as a call."""
         if self.called_outside(node):
             return
         follows = self.text[node.end_byte : node.end_byte + 64].lstrip()
@@ -302,7 +305,7 @@ class _CFile:
             self.rename(node, target)
 
     def is_taken(self, label: Any, target: str) -> bool:
-        """Whether a label before this one, in the same switch, becomes the same enumerator."""
+        """Return whether a label before this one, in the same switch, becomes the same enumerator."""
         for other in label.parent.named_children:
             if other.start_byte >= label.start_byte:
                 return False
@@ -320,7 +323,7 @@ class _CFile:
             self.edits.replace(path.start_byte, path.end_byte, lines)
 
     def macro_body(self, node: Any) -> None:
-        """Names in the body of a macro: functions become the helper that takes the same arguments."""
+        """Port names in the body of a macro: functions become the helper that takes the same arguments."""
         if node.parent.type in ("preproc_if", "preproc_elif", "preproc_call"):
             return
         code = re.sub(rb'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', lambda m: b" " * len(m.group()), node.text, flags=re.S)
@@ -334,7 +337,7 @@ class _CFile:
         self.macro_numbers(node)
 
     def macro_numbers(self, node: Any) -> None:
-        """Numbers in casts and calls of the body, which is read as a statement."""
+        """Translate numbers in casts and calls of the body, which is read as a statement."""
         before = b"void f() { "
         root = parser("cuda").parse(before + node.text + b"; }").root_node
         shift = node.start_byte - len(before)
@@ -393,7 +396,7 @@ class _CFile:
                     f"{match.group().decode()} stands in a string, which is not touched",
                 )
 
-    # What is said
+    # These methods write verdicts and notes.
 
     def rename(self, node: Any, target: str) -> None:
         self.edits.replace(node.start_byte, node.end_byte, target.encode())
@@ -416,7 +419,7 @@ class _CFile:
 
 
 def nodes(root: Any) -> Iterator[Any]:
-    """All nodes in the order of the text, without recursion: files nest as deep as they like."""
+    """Yield all nodes in the order of the text, without recursion: files nest as deep as they like."""
     cursor = root.walk()
     while True:
         yield cursor.node
@@ -428,7 +431,7 @@ def nodes(root: Any) -> Iterator[Any]:
 
 
 def called(node: Any) -> Any:
-    """The identifier that a call names, without its namespaces; None where an expression is called."""
+    """Return the identifier that a call names, without its namespaces; None where an expression is called."""
     name = node.child_by_field_name("function")
     while name is not None and name.type == "qualified_identifier":
         name = name.child_by_field_name("name")
@@ -436,7 +439,7 @@ def called(node: Any) -> Any:
 
 
 def defined_names(text: bytes) -> set[str]:
-    """Functions, macros and classes that look like cuDNN's and are defined in this text."""
+    """Return the functions, macros and classes of this text whose names look like cuDNN's."""
     found = re.findall(rb"^[ \t]*#[ \t]*define[ \t]+((?:cudnn|CUDNN_)[A-Z]\w*)", text, re.M)
     found += re.findall(rb"\b(?:class|struct|union|enum|using)\s+(cudnn[A-Z]\w*)", text)
     found += re.findall(rb"\b(cudnn[A-Z]\w*)\s*\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*(?:const\s*)?\{", text)

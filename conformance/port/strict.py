@@ -1,5 +1,8 @@
-"""A C library whose functions are those of the facade: what a ported program is run against, and what its original is
-run against beside it. ``build`` compiles it with cffi's embedding mode; ``install`` runs inside the library."""
+"""Builds a C library whose functions are those of the facade.
+
+A ported program runs against it, and its original beside it. ``build`` compiles the library with cffi's embedding mode;
+``install`` runs inside it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _TABLES = {"miopen": "dualdnn.api.miopen.document", "cudnn": "dualdnn.api.document"}
-_FAILED = {"miopen": 5, "cudnn": 4}  # INTERNAL_ERROR
+_FAILED = {"miopen": 5, "cudnn": 4}  # INTERNAL_ERROR in each document
 _MISSING = {"miopen": 6, "cudnn": 9}  # NOT_IMPLEMENTED, NOT_SUPPORTED
 _RESULTS = {
     "miopenConvAlgoPerf_t": ("algorithm", "time", "memory"),
@@ -28,7 +31,7 @@ typedef struct { int algo; int status; float time; size_t memory; int determinis
 """
 _NUMBERS = {"int", "unsigned", "size_t", "double", "float", "bool"}
 _OTHER_RESULTS = {"cudnnGetErrorString", "cudnnGetVersion", "cudnnGetCudartVersion"}
-REACH = 1 << 32  # bytes that memory of unknown size may have
+REACH = 1 << 32  # bytes; bounds memory of unknown size
 Function = Callable[..., int]
 
 
@@ -64,13 +67,13 @@ install(ffi, {document!r})
 
 
 def exported(document: str) -> list[str]:
-    """The functions of the document that answer a status and whose types the library can pass."""
+    """Return the functions of the document that answer a status and whose types the library can pass."""
     table = import_module(_TABLES[document]).functions()
     return [name for name, f in table.items() if name not in _OTHER_RESULTS and all(map(_is_passable, f.parameters))]
 
 
 def install(ffi: Any, document: str) -> None:
-    """Define every exported function; runs when the library is used first."""
+    """Define every exported function when the library is first used."""
     module = import_module(f"dualdnn.api.{document}")
     table = import_module(_TABLES[document]).functions()
     objects: dict[int, Any] = {}
@@ -95,7 +98,7 @@ def _function(ffi: Any, document: str, module: Any, described: Any, objects: dic
             if "Destroy" in described.name:
                 objects.pop(_number(ffi, given[0]), None)
             return 0
-        except Exception as error:  # nothing may cross the border to C
+        except Exception as error:  # No exception may cross the border to C.
             status = getattr(error, "status", None)
             print(error if status is not None else traceback.format_exc(), file=sys.stderr)
             return _FAILED[document] if status is None else int(status)
@@ -120,7 +123,7 @@ def _argument(ffi: Any, parameter: Any, passed: Mapping[str, Any], objects: dict
 
 
 def _memory(address: int) -> Any:
-    """Host memory that belongs to the program; its size is not known."""
+    """Return host memory that belongs to the program; its size is not known."""
     return (ctypes.c_ubyte * REACH).from_address(address) if address else None
 
 

@@ -1,4 +1,4 @@
-"""Sources: which ones a path stands for, and reading them."""
+"""Finds the sources that a path stands for, and reads them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ HELPERS = ("dualdnn_port_miopen.h", "dualdnn_port_miopen.py")
 
 @dataclass(frozen=True)
 class Source:
-    """A file and the path that it was found under."""
+    """Names a file and the path that it was found under."""
 
     path: Path
-    root: Path  # a folder: what targets of --out are relative to
+    root: Path  # Targets of --out are relative to this folder.
 
 
 def sources(paths: Iterable[Path]) -> Iterator[Source]:
-    """The sources that the paths stand for; links and hidden folders are not followed."""
+    """Return the sources that the paths stand for; links and hidden folders are not followed."""
     seen: set[Path] = set()
     for path in paths:
         if not path.exists():
@@ -48,7 +48,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a source; ``ValueError`` where they are no text."""
+    """Return the bytes of a source. Raises ``ValueError`` where they are no text."""
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError("is UTF-16: convert it to UTF-8 first")

@@ -1,7 +1,9 @@
-"""Where a file of C gives a value to something of an enumeration type of cuDNN, or takes the number of an enumerator.
+"""Finds where a C file gives a value to something of an enumeration type of cuDNN, or takes the number of an
+enumerator.
 
-The first are arguments, casts, variables, fields, elements, defaults, results, sides of comparisons, labels. The second are integer
-variables and parameters, casts to integers, text, arithmetic, indices, and memory that is looked at as another type.
+Values go to arguments, casts, variables, fields, elements, defaults, results, sides of comparisons and labels. Numbers
+go to integer variables and parameters, casts to integers, text, arithmetic, indices, and memory that is read as another
+type.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ _NUMBER_INSIDE = re.compile(r"<.*\b(?:int|unsigned|long|short|size_t|u?int\d+_t)
 
 @dataclass(frozen=True)
 class Typed:
-    """An expression that gives a value to something.
+    """Describes an expression that gives a value to something.
 
-    kind: its enumeration type, an integer type, or empty where an enumerator's number is computed with. is_text: the number only becomes
-    text, or an exit status. is_opaque: this file does not show which number.
+    kind: its enumeration type, an integer type, or empty where an enumerator's number is computed with. is_text: the
+    number only becomes text, or an exit status. is_opaque: this file does not show which number.
     """
 
     expression: Any
@@ -54,7 +56,7 @@ def _cast(declared: Declared, node: Any) -> Iterator[Typed]:
     target = kind.rstrip("*& ")
     if kind in declared.kinds:
         yield Typed(value, kind, is_cast=True)
-        if kind != STATUS and not list(values(value)):  # the value of 0
+        if kind != STATUS and not list(values(value)):  # This value is 0.
             yield Typed(node, kind, is_opaque=True)
     elif kind != target:
         yield from _view(declared, target, value)
@@ -63,7 +65,7 @@ def _cast(declared: Declared, node: Any) -> Iterator[Typed]:
 
 
 def _view(declared: Declared, target: str, value: Any) -> Iterator[Typed]:
-    """A pointer or a reference to an enumeration type that was none, or the other way round."""
+    """Yield a pointer or a reference that views an enumeration type as another type, or the other way round."""
     for leaf in values(value):
         while leaf.type == "cast_expression" and leaf.child_by_field_name("type").text.replace(b" ", b"") == b"void*":
             leaf = leaf.child_by_field_name("value")
@@ -75,7 +77,7 @@ def _view(declared: Declared, target: str, value: Any) -> Iterator[Typed]:
 
 
 def _is_compared(node: Any) -> bool:
-    """Whether a number is a side of a comparison, or chooses a label, whose numbers are translated."""
+    """Return whether a number is a side of a comparison, or chooses a label: their numbers are translated."""
     around = node.parent
     while around is not None and around.type in ("parenthesized_expression", "condition_clause"):
         around = around.parent
@@ -113,7 +115,7 @@ def _call(declared: Declared, node: Any) -> Iterator[Typed]:
         ]
         others = [argument for argument in given[:2] if argument not in ours]
         yield from (Typed(argument, "", is_opaque=True) for argument in ours if others)
-    elif _SEARCHES.fullmatch(name.text) and len(given) > 2:  # of elements between two iterators
+    elif _SEARCHES.fullmatch(name.text) and len(given) > 2:  # These search between two iterators.
         element, depth = declared.declared(given[0])
         yield from (Typed(argument, element) for argument in given[2:] if depth == 1)
     elif _TEXTS.fullmatch(name.text):
@@ -134,7 +136,8 @@ def _parameters(declared: Declared, function: bytes, given: list[Any]) -> Iterat
 
 
 def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[Typed]:
-    """Yields the arguments of ``f<type>(...)``: what f makes of a number is not known, and an integer type takes an enumerator's."""
+    """Yield the arguments of ``f<type>(...)``: f may use a number in any way, and an integer type takes an
+    enumerator's number."""
     types = [declared.bare(a.text.decode()) for a in template_call(node.child_by_field_name("function"))[1]]
     kind = types[0] if types else ""
     if is_integer(kind):
@@ -145,7 +148,7 @@ def _template_call(declared: Declared, node: Any, given: list[Any]) -> Iterator[
 
 
 def _holds_numbers(kind: str) -> bool:
-    """Whether a type is a container of integers, and of no enumerators."""
+    """Return whether a type is a container of integers, and of no enumerators."""
     return _NUMBER_INSIDE.search(kind) is not None and "cudnn" not in kind
 
 
@@ -177,7 +180,7 @@ def _declaration(declared: Declared, node: Any) -> Iterator[Typed]:
 
 
 def _constructed(declared: Declared, function: Any, kind: str) -> Iterator[Typed]:
-    """Yields what ``int n(value)`` is made of, which reads as the declaration of a function."""
+    """Yield the initial value in ``int n(value)``, which reads as the declaration of a function."""
     for parameter in code(function.child_by_field_name("parameters")):
         value = parameter.child_by_field_name("type")
         if parameter.child_by_field_name("declarator") is None and value is not None and declared.kind_of(value)[0]:
@@ -193,7 +196,7 @@ def _of_record(declared: Declared, fields: list[tuple[str, int]], value: Any) ->
             yield from _of_record(declared, fields, child)
         return
     for child, (kind, depth) in zip(code(value), fields, strict=False):
-        if depth == 0 and number(child) != 0:  # {0} is how C makes an empty structure
+        if depth == 0 and number(child) != 0:  # C makes an empty structure by {0}.
             yield Typed(child, kind)
 
 
@@ -258,7 +261,7 @@ def _binary(declared: Declared, node: Any) -> Iterator[Typed]:
     left, right, operator = node.child_by_field_name("left"), node.child_by_field_name("right"), _operator(node)
     if operator in _EQUALITY:
         yield from _compared(declared, left, right)
-    elif operator in _ORDER:  # success is the least status in both
+    elif operator in _ORDER:  # Success is the least status in both libraries.
         sides = [
             side
             for side, other in ((left, right), (right, left))
@@ -274,7 +277,7 @@ def _binary(declared: Declared, node: Any) -> Iterator[Typed]:
 
 
 def _is_stream(declared: Declared, left: Any) -> bool:
-    """Whether values are shifted into a stream, as far as the first operand of the chain tells."""
+    """Return whether values are shifted into a stream, as far as the first operand of the chain shows."""
     while left.type == "binary_expression" and _operator(left) == "<<":
         left = left.child_by_field_name("left")
     return not declared.is_number(left) and number(left) is None and not declared.kind_of(left)[0]
@@ -298,7 +301,8 @@ def _switch(declared: Declared, node: Any) -> Iterator[Typed]:
     labels = [label for label in labels if label is not None]
     if len(kinds) == 1:
         kind = next(iter(kinds))
-        is_range = {label: label.type == "parameter_pack_expansion" for label in labels}  # case 0 ... 2
+        # This is the range of ``case 0 ... 2``.
+        is_range = {label: label.type == "parameter_pack_expansion" for label in labels}
         yield from (Typed(label, kind, is_opaque=is_range[label]) for label in labels)
     elif not kinds and len(kinds := {declared.kind_of(label)[0] for label in labels} - {""}) == 1:
         yield Typed(node.child_by_field_name("condition"), next(iter(kinds)))
@@ -317,7 +321,7 @@ def _subscript(declared: Declared, node: Any) -> Iterator[Typed]:
     if "cudnn" in declared.declared(node.child_by_field_name("argument"))[0] and declared.type_of(
         node.child_by_field_name("argument")
     ):
-        return  # a map whose keys are enumerators
+        return  # This is a map whose keys are enumerators.
     indices = node.child_by_field_name("indices")
     listed = code(indices) if indices is not None else [node.child_by_field_name("index")]
     yield from (Typed(index, "") for index in listed)
@@ -332,7 +336,7 @@ def _template(declared: Declared, node: Any) -> Iterator[Typed]:
             shape = argument.child_by_field_name("declarator") if argument.type == "type_descriptor" else None
             if (
                 shape is not None and shape.type == "abstract_function_declarator"
-            ):  # static_cast<int>(value) reads as a type
+            ):  # static_cast<int>(value) reads as a type.
                 yield from _constructed(declared, shape, "")
             else:
                 yield Typed(inner[0] if argument.type == "type_descriptor" and inner else argument, "")

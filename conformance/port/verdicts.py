@@ -1,4 +1,4 @@
-"""What is said of each call, and of the names that are not calls."""
+"""Holds the verdict of each call, and the notes on names that are not calls."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 REWRITTEN, HELPED, LEFT = "rewritten", "rewritten through a helper", "left as it was"
 VERDICTS = (REWRITTEN, HELPED, LEFT)
-# Kinds of notes for which something stays that is no MIOpen: a name, a number, text that makes a name.
+# After these notes, something stays that MIOpen does not have: a name, a number, text that makes a name.
 OPEN_NOTES = frozenset({"no counterpart", "unknown", "integer", "pasting"})
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one call."""
+    """Says how one call was ported."""
 
     line: int
     column: int
@@ -30,11 +30,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Note:
-    """Something to look at that is no call: a name without a counterpart, a string, a lost choice."""
+    """Points at something that is no call: a name without a counterpart, a string, a lost choice."""
 
     line: int
     column: int
-    kind: str  # "no counterpart", "unknown", "integer", "string", "pasting", "check", "comment"
+    kind: str  # one of "no counterpart", "unknown", "integer", "string", "pasting", "check", "comment"
     message: str
 
     def __str__(self) -> str:
@@ -42,20 +42,20 @@ class Note:
 
     @property
     def is_open(self) -> bool:
-        """Whether a person has to port what it says."""
+        """Return whether a person has to act on the note."""
         return self.kind in OPEN_NOTES
 
 
 @dataclass
 class PortedFile:
-    """One file before and after."""
+    """Holds one file before and after."""
 
     path: str
     before: bytes
     after: bytes
     verdicts: list[Verdict] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    error: str | None = None  # why the file was not looked at
+    error: str | None = None  # The text says why the file was not read.
 
     @property
     def changed(self) -> bool:

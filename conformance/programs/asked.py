@@ -12,7 +12,8 @@ from dualdnn.api.document import Function, Parameter, functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.status import CudnnError
 
-# descriptor type -> the calls that read its values from the library and set them here; their parameters have the same names
+# The calls of a descriptor type read its values from the library and set them here; their parameters have the same
+# names.
 ASKED = {
     "cudnnTensorDescriptor_t": ("TensorNdDescriptor",),
     "cudnnFilterDescriptor_t": ("FilterNdDescriptor",),
@@ -28,7 +29,7 @@ ASKED = {
     "cudnnReduceTensorDescriptor_t": ("ReduceTensorDescriptor",),
     "cudnnLRNDescriptor_t": ("LRNDescriptor",),
 }
-# entries that a getter is asked for: CUDNN_DIM_MAX, and the ranks that its section allows
+# A getter is asked for this many entries: CUDNN_DIM_MAX, and the ranks that its section allows.
 REQUESTED = {"nbDimsRequested": 8, "arrayLengthRequested": 6}
 
 

@@ -26,9 +26,10 @@ from .workers import ENDED, Ended
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-LOOK_SECONDS = 1.0  # between two looks at which workers there are
-START_SECONDS = 120.0  # wait for the first worker
-RENEWAL_SECONDS = 60.0  # wait for a new process, before a case runs again in one that has run others
+LOOK_SECONDS = 1.0  # seconds between two looks at the list of workers
+START_SECONDS = 120.0  # seconds; bounds the wait for the first worker
+# seconds; bounds the wait for a new process, before a case runs again in one that has run others
+RENEWAL_SECONDS = 60.0
 
 
 def client_of(address: str) -> Client:
@@ -76,12 +77,12 @@ class Cluster:
         self.ready: set[str] = set()  # workers whose cases are those of the run
         self.used: set[str] = set()  # workers that have run a case
         self.meeting: dict[Future, str] = {}  # workers that were asked for their cases
-        self.running: dict[Future, tuple[str, str]] = {}  # -> worker, case
+        self.running: dict[Future, tuple[str, str]] = {}  # Each running task has its worker and its case.
         self.done: queue.Queue[Future] = queue.Queue()
         self.todo: deque[str] = deque()
         self.again: dict[str, float] = {}  # cases to run alone -> when their worker ended
         self.ends: dict[str, str] = {}  # cases that ran again -> the worker that ended
-        self.ids: dict[str, tuple[str, str]] = {}  # of pytest -> case, and name of its subject
+        self.ids: dict[str, tuple[str, str]] = {}  # Each id of pytest stands for a case and the name of its subject.
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
@@ -200,7 +201,7 @@ class Cluster:
             self._crash(case, f"was judged by a worker that ended, {self.ends.pop(case)}; the case {said}", alone)
 
     def _crash(self, case: str, how: str, clauses: tuple[str, ...] = ()) -> None:
-        """Report the end of a worker, as xdist does. clauses: of the case, where it ran again."""
+        """Report the end of a worker, as xdist does. clauses: those of the case, if it ran again."""
         self.config.stash[ENDED] = Ended(how, clauses)
         file, _, name = case.partition("::")
         report = pytest.TestReport(case, (file, None, name), {}, "failed", f"the subject {how}", "???")  # type: ignore[arg-type]  # as xdist has it

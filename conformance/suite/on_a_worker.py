@@ -22,7 +22,7 @@ from .items import id_of, opened, subject_of
 from .selection import with_subject
 from .workers import FOLDER
 
-Reports = list[dict[str, Any]]  # of one case: setup, call and teardown, as JSON has them
+Reports = list[dict[str, Any]]  # The reports of one case are its setup, call and teardown, as JSON has them.
 Ids = dict[str, tuple[str, str]]  # id of pytest -> case, and name of its subject
 PLUGINS = ("dualdnn.conformance.plugin", "no:terminal", "no:cacheprovider", "no:hypothesispytest", "no:benchmark")
 

@@ -59,7 +59,7 @@ def add_result(item: Any, report: pytest.TestReport) -> None:
             result["suspect"] = explained(case, subject_name, result["suspect"])
         if evidence and evidence.contradiction:
             difference, contradiction = None, evidence.contradiction
-        if misconduct:  # no declared difference covers it
+        if misconduct:  # No declared difference covers it.
             difference, contradiction = None, ""
         if difference is not None:
             result["known"] = difference.id

@@ -44,7 +44,7 @@ class Ended:
 
 
 ENDED = pytest.StashKey[Ended]()  # the worker that ended last
-MISCONDUCT = pytest.StashKey[str]()  # what the subject did to its process in one phase of a case
+MISCONDUCT = pytest.StashKey[str]()  # The text says how the subject harmed its process in one phase of a case.
 
 
 class Workers:
