@@ -1,1 +1,1 @@
-"""Multi-head attention."""
+"""Serve multi-head attention."""

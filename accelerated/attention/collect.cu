@@ -1,20 +1,21 @@
-// Vectors of an attention without a projection (7.2.43): sums over parts, and an addend, of vectors in a space.
+// Vectors of an attention without a projection (7.2.43): the kernel sums vectors in a space over parts, and adds an
+// addend.
 //
-// The outputs without output projection have one part, the concatenation of all heads; gradients of an input without
-// projection have one for each head. A thread per pack of 16 bytes, neighbours along a vector; padding is zeros. Blocks
-// (x, i) have collection i of a launch.
-// Roofline bound: bytes, parts elements and an addend read, an element written.
+// Outputs without output projection have one part, the concatenation of all heads. The gradients of an input without
+// projection have one part per head. Each thread owns 16 bytes of a vector, beside its neighbours; padding becomes
+// zeros. Blocks (x, i) compute collection i of a launch. Roofline bound: bytes; each element reads its parts and an
+// addend, and is written once.
 #include "attention/vectors.cuh"
 
 struct Collection {
   long long source_offset, result_offset;  // bytes
-  int parts, size;                         // numbers of a part
-  int packs;                               // of all vectors
+  int parts, size;                         // parts per sum; numbers per part
+  int packs;                               // 16-byte vectors of the whole collection
   int is_of_keys;
   FastDivmod packs_of_vector;
   Rows rows;
 };
-constexpr int COLLECTIONS = 3;  // most of a launch: the gradients of queries, keys and values
+constexpr int COLLECTIONS = 3;  // per launch, at most: the gradients of queries, keys and values
 struct CollectArguments {
   const ELEMENT* addend[COLLECTIONS];
   const void* space;

@@ -1,4 +1,4 @@
-"""Vectors of an attention without a projection (collect.cu)."""
+"""Plan the vectors of an attention without a projection (collect.cu)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..primitives.geometry import FastDivmod, blocks
 from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
-PACK_BYTES = 16  # of a thread
-MOST = 3  # collections of a launch, as in the kernel
+PACK_BYTES = 16  # per thread
+MOST = 3  # collections per launch, as in the kernel
 
 
 class CollectionStruct(Structure):
-    """``Collection`` in the kernel's source."""
+    """Mirror ``Collection`` of the kernel's source."""
 
     _fields_ = [
         ("source_offset", c_longlong),
@@ -30,7 +30,9 @@ class CollectionStruct(Structure):
 
 
 class Collection(NamedTuple):
-    """Vectors, each a sum of parts and of an addend. source, result: operand, the byte it begins at."""
+    """Describe vectors that are sums of parts and of an addend. ``source`` and ``result`` are operands with byte
+    offsets.
+    """
 
     source: tuple[str, int]
     result: tuple[str, int]
@@ -41,8 +43,8 @@ class Collection(NamedTuple):
     is_of_keys: bool = False
 
     def struct(self, element_bytes: int) -> CollectionStruct:
-        """Return what the kernel reads of it."""
-        packs = -(-self.size * element_bytes // PACK_BYTES)  # of a vector
+        """Return the structure that the kernel reads."""
+        packs = -(-self.size * element_bytes // PACK_BYTES)  # vectors of PACK_BYTES per row
         return CollectionStruct(
             self.source[1], self.result[1], self.parts, self.size, self.rows.count * packs, self.is_of_keys,
             FastDivmod.of(packs), self.rows,
@@ -50,7 +52,7 @@ class Collection(NamedTuple):
 
 
 def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
-    """Return the launch that makes them."""
+    """Return the launch that computes the collections."""
     made, absent = [each.struct(problem.element_bytes) for each in collections], ("",) * (MOST - len(collections))
     arguments = structure(
         *pointers(3 * MOST + 1), ("schedule", problem.schedule), ("collection", (CollectionStruct * MOST)(*made))

@@ -1,32 +1,32 @@
-// The core of the gradients of multi-head attention (8.2.15): of the vectors that the heads met, by recomputation.
+// The core of the gradients of multi-head attention (8.2.15): the gradients of each head's vectors, by recomputation.
 //
-// A block has a tile of queries (or keys), one head and TILE elements of their gradient; it goes through the tiles of
-// keys (or queries) whose windows meet, computes their scores again from the maxima and inverse sums of the forward
-// call, and sums in one order, so that no scores are stored and results do not vary.
+// A block has a tile of queries (or keys), one head and TILE elements of their gradient. It visits the tiles of keys
+// (or queries) whose windows meet its own. It computes their scores again from the maxima and inverse sums of the
+// forward call. No scores are stored, and the order of sums is fixed, so that results do not vary.
 //
-// Roofline bound: flops on CUDA cores for each query and key of its window: 2 (size of q + size of v) for scores and
-// weights, and 2 TILE for each TILE elements of a gradient; bytes, each vector once from L2 for a tile.
+// Roofline bound: flops on CUDA cores. Each query and key of its window takes 2 (size of q + size of v) for scores and
+// weights. Each TILE elements of a gradient take 2 TILE more. Each tile reads each vector once from L2.
 #include "attention/heads.cuh"
 
 struct GradientArguments {
   const void* q;
   const void* k;
   const void* v;
-  const void* dout;  // gradients of what the heads make
+  const void* dout;  // gradients of the heads' outputs
   const void* reserve;
   void* work;
   void* result;
   void* values_result;
   Heads heads;
-  Vectors gradients;                                           // of what the heads make
+  Vectors gradients;                                           // gradients of the heads' outputs
   long long heads_offset, statistics_offset, products_offset;  // bytes
   long long result_offset, values_offset;
-  int pairs;  // vectors of queries times heads
+  int pairs;  // number of queries times heads
   FastDivmod tiles, chunks, head_count, beam_count;
-  int key_chunks;  // those of the chunks that are of keys; others are of values
+  int key_chunks;  // chunks of keys; the others are chunks of values
 };
 
-// Products of the gradients of what the heads make with it: a warp for each query and head.
+// Multiplies the heads' outputs by their gradients. One warp computes one query and head.
 extern "C" __global__ void __launch_bounds__(256) attention_gradients_products(const GradientArguments a) {
   griddepcontrol_wait();
   const int pair = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_products(c
   if (lane == 0) at_byte<COMPUTE>(a.work, a.products_offset)[pair] = sum;
 }
 
-// What the forward call left for the queries of a tile.
+// The results of the forward call for the queries of a tile.
 struct Left {
   COMPUTE maximum[ITEMS], inverse[ITEMS], product[ITEMS];
 };
@@ -61,7 +61,7 @@ __device__ __forceinline__ Left read_left(const GradientArguments& a, const Sequ
   return left;
 }
 
-// Fills the tile's weights: the softmax, or where OF_SCORES the gradients of the scores, times the scaler.
+// Fills the tile's weights with the softmax or, where OF_SCORES, with the gradients of the scores times the scaler.
 template <bool OF_SCORES>
 __device__ __forceinline__ void fill_weights(const GradientArguments& a, const Sequence& s, const Left& left,
                                              Tiles& tiles, int first, int key, int head) {
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
   }
 }
 
-// The gradients of a tile of keys, or of a tile of values; beams that share them come one after the other.
+// Computes the gradients of a tile of keys or of values. Beams that share them come one after the other.
 template <bool OF_KEYS>
 __device__ __forceinline__ void gradients_of_keys(const GradientArguments& a, Tiles& tiles, int key, int column,
                                                   int head, int batch, int key_beam) {

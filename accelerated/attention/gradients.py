@@ -1,4 +1,4 @@
-"""The core of attention's gradients (gradients.cu)."""
+"""Plan the core of attention's gradients (gradients.cu)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARP = 32
 
 
 def of_heads(problem: AttentionProblem) -> tuple[str, Vectors]:
-    """Return the operand that has the gradients of what the heads make, and how they lie there."""
+    """Return the operand with the gradients of the heads' outputs, and its layout."""
     attn, size = problem.attn, problem.attn.value_size
     joined = attn.heads * size
     if attn.o_projected:
@@ -24,7 +24,7 @@ def of_heads(problem: AttentionProblem) -> tuple[str, Vectors]:
 
 
 def of_input(problem: AttentionProblem, name: str) -> tuple[str, int]:
-    """Return the operand and byte at which the gradients of an input's projected vectors begin."""
+    """Return the operand and the byte offset of the gradients of an input's projected vectors."""
     if WEIGHTS[name] in problem.weights:
         return problem.space, problem.regions.offsets[f"d_{name}"]
     return "workSpace", problem.gradients.offsets[f"d_{name}"]

@@ -1,18 +1,18 @@
-// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA, by recomputation:
-// vectors of up to SIZE elements, half, bfloat16 or float in parts, sums in float, each in one order.
+// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA, by recomputation.
+// Vectors have up to SIZE elements: half, bfloat16, or float split in two. Sums are float, and their order is fixed.
 //
-// Persistent blocks take items of work, 64 queries (or keys) of one head for each warpgroup. A producer warpgroup loads
-// them, and tiles of 64 keys (queries) with all that is known of them into STAGES stages of shared memory.
+// Persistent blocks take items of work: 64 queries (or keys) of one head per warpgroup. A producer warpgroup loads them
+// into shared memory. It also loads tiles of 64 keys (or queries), with their statistics, into STAGES stages.
 //
-// Roofline bound: flops, 7 products (three for queries, four for keys and values) of 2 * size for each query and key of
-// its window, at 989 T/s (half, H200); bytes, each vector once from L2 for an item.
+// Roofline bound: flops, at 989 T/s (half, H200). Each query and key of its window takes 7 products of 2 * size: three
+// for queries, four for keys and values. Each item reads each vector once from L2.
 #include "attention/tiles.cuh"
 #include "attention/tma_items.cuh"
 
 constexpr int OTHERS = 64, STAGE_BYTES = 2 * BLOCK_BYTES;
 
 struct GradientTmaArguments {
-  const void* q;  // these four are read through the maps
+  const void* q;  // The maps read these four operands.
   const void* k;
   const void* v;
   const void* dout;
@@ -22,13 +22,13 @@ struct GradientTmaArguments {
   void* values_result;
   TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS], dout_map[PARTS];
   Heads heads;
-  Vectors gradients;  // of what the heads make
+  Vectors gradients;  // gradients of the heads' outputs
   long long products_offset, result_offset, values_offset, counter_offset;
   Division division;
 };
 
-// What the softmax of a query is computed from again: 2 to the power (score * scaler * log2(e) - shift); the product of
-// the gradient of what the head makes with it.
+// Holds the statistics of a query. Its softmax is 2 to the power (score * scaler * log2(e) - shift). `product` is the
+// head's output times its gradient.
 struct Kept {
   float shift, product;
 };
@@ -39,15 +39,15 @@ __device__ __forceinline__ const Kept* kept_of(const Heads& h, const void* work,
 }
 
 struct ProductArguments {
-  const void* dout;  // gradients of what the heads make
+  const void* dout;  // gradients of the heads' outputs
   const void* reserve;
   void* work;
   Vectors gradients;
   long long heads_offset, statistics_offset, products_offset;  // bytes
-  int pairs;                                                   // vectors of queries times heads
+  int pairs;                                                   // number of queries times heads
 };
 
-// A group of 8 lanes for each query and head, whose vectors follow each other.
+// A group of 8 lanes computes each query and head. Their vectors are contiguous.
 extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_products(const ProductArguments a) {
   griddepcontrol_wait();
   constexpr int WIDTH = 16 / sizeof(ELEMENT);
@@ -74,25 +74,25 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_produc
   at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
 }
 
-// What the keys' kernel knows of the queries of a tile.
+// The statistics of a tile of queries, for the keys' kernel.
 struct alignas(16) Queries {
   float shift[OTHERS], product[OTHERS];
   int low[OTHERS], high[OTHERS];
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
 };
 
-// What a stage has: no tile where the item has ended; one that windows cut, or not.
+// The state of a stage: the item has ended, windows cut its tile, or the whole tile is in the windows.
 enum State { ENDED, CUT, FULL };
 
-// The pipeline between the producers and the consumers. infinite: whether a tile has what weights of zero must not
-// meet.
+// The pipeline between the producers and the consumers. `infinite` marks tiles with infinities or NaNs that weights of
+// zero must not multiply.
 struct Pipeline {
   ItemQueue items;
   Mbarrier own_full[OWNS], own_empty[OWNS], consumers;
   Mbarrier full[STAGES], loaded[STAGES], empty[STAGES];
   State state[STAGES];
   int infinite[STAGES], first[STAGES];
-  Queries queries[STAGES];  // of the keys' kernel
+  Queries queries[STAGES];  // Only the keys' kernel reads these.
 };
 
 struct Stage {
@@ -102,12 +102,12 @@ struct Stage {
   }
 };
 
-// What both kernels need of a block's work.
+// The state of a block that both kernels share.
 struct Context {
   const GradientTmaArguments& a;
   Pipeline& p;
-  unsigned char* owns;    // two tiles of an item each
-  unsigned char* stages;  // of two tiles each
+  unsigned char* owns;    // two tiles per item
+  unsigned char* stages;  // two tiles per stage
 
   __device__ __forceinline__ unsigned char* own(int round) const { return owns + round % OWNS * (2 * OWN_BYTES); }
   __device__ __forceinline__ unsigned char* stage(const Stage& at) const { return stages + at.index * STAGE_BYTES; }
@@ -120,8 +120,8 @@ struct Context {
     return take_item(p.items, at_byte<int>(a.reserve, a.counter_offset), round);
   }
 
-  // All producers, once their stage is free and what TMA does not load is written: its tiles. SUMMED: those of them
-  // that are weighed in sums. searched: a bit for each stage, the parity of its next tile that is searched.
+  // All producers fill the tiles of a stage, once it is free and the parts that TMA does not load are written. SUMMED
+  // selects the tile that sums weigh. `searched` has one bit per stage: the parity of its next searched tile.
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
@@ -153,7 +153,7 @@ struct Context {
     }
     at.advance();
   }
-  // One producer, before the tiles of an item.
+  // One producer loads the vectors of an item before its tiles.
   __device__ __forceinline__ void load_own(int round, int time, const TensorMap (&left)[PARTS],
                                            const TensorMap (&right)[PARTS], const Coordinates& left_at,
                                            const Coordinates& right_at) const {
@@ -163,18 +163,18 @@ struct Context {
     load_vectors(own(round), WARPGROUPS, true, left, full, time, left_at);
     load_vectors(own(round) + OWN_BYTES, WARPGROUPS, true, right, full, time, right_at);
   }
-  // The consumers: an item's own tiles.
+  // The consumers wait for the item's own tiles.
   __device__ __forceinline__ unsigned char* wait_for_own(int round) const {
     mbarrier_wait_parity(&p.own_full[round % OWNS], round / OWNS & 1);
     return own(round);
   }
   __device__ __forceinline__ void release_own(int round) const {
-    fence_proxy_async();  // results went through them
+    fence_proxy_async();  // The results went through these tiles.
     release(&p.own_empty[round % OWNS]);
   }
 };
 
-// The pipeline of a block, its shared memory and its roles.
+// Runs the pipeline of a block: divides its shared memory and assigns its roles.
 template <class Produce, class Consume>
 __device__ __forceinline__ void run(const GradientTmaArguments& a, Pipeline& p, Produce produce, Consume consume) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
@@ -320,7 +320,7 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
       factors.make(scores);
       set_infinite_apart();
     }
-    release(&p.empty[stage.index]);  // of the end
+    release(&p.empty[stage.index]);  // releases the stage that ended the item
     stage.advance();
 
 #pragma unroll
@@ -393,14 +393,14 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
     Factors<OTHERS> weights, factors;
 
-    // Calls visit(element) for the sums of this thread that are outside of windows.
+    // Calls visit(element) for the sums of this thread outside of windows.
     const auto for_each_outside = [&](auto visit) {
       if (p.state[stage.index] == FULL) return;
 #pragma unroll
       for (int i = 0; i < OTHERS / 2; i++)
         if (!p.queries[stage.index].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
     };
-    // Numbers of the queries of two neighbouring columns.
+    // Returns the numbers of the queries of two neighbouring columns.
     const auto pair_at = [&](const float* numbers, int n) {
       return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
     };
@@ -413,7 +413,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       }
       for_each_outside([&](int i) { scores[i] = 0; });
     };
-    // weighed: become the gradients of the scores.
+    // Replaces `weighed` by the gradients of the scores.
     const auto differentiate = [&](float (&weighed)[OTHERS / 2], const float (&scores)[OTHERS / 2]) {
 #pragma unroll
       for (int n = 0; n < OTHERS / 8; n++) {
@@ -458,7 +458,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
       wgmma_fence_accumulators(value_sums);
       release(&p.empty[stage.index]);
     }
-    release(&p.empty[stage.index]);  // of the end
+    release(&p.empty[stage.index]);  // releases the stage that ended the item
     stage.advance();
 
 #pragma unroll
@@ -479,7 +479,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
   }
 }
 
-// NAME: whose gradients; OTHERS: what their consumers go through
+// NAME is the operand of the gradients; OTHERS is the operand that their consumers visit.
 #define KERNEL(NAME, OTHERS)                                                                                        \
   extern "C" __global__ void __launch_bounds__(CONSUMERS + WARPGROUP, 1)                                            \
       attention_gradients_tma_##NAME(const __grid_constant__ GradientTmaArguments a) {                              \

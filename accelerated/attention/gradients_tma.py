@@ -1,4 +1,4 @@
-"""The core of attention's gradients on Hopper's tensor cores, fed by TMA (gradients_tma.cu)."""
+"""Plan the core of attention's gradients on Hopper's tensor cores, fed by TMA (gradients_tma.cu)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from .split import Parts
 from .tma_items import FACTOR_BYTES, ROWS, SWIZZLE_BYTES, WARPGROUP, Located, definitions_of, divide, padded_size, parts
 
 SOURCE = "attention/gradients_tma.cu"
-OTHERS = 64  # as in the kernels
+OTHERS = 64  # vectors per tile, as in the kernels
 COUNTER_BYTES = 4
-LANES = 8  # of a query and head
+LANES = 8  # lanes per query and head
 MAPS = (*online_tma.MAPS, "dout_map")
 
 
 class Tile(NamedTuple):
-    """Warpgroups of 64 queries or keys of a block, stages of tiles of the others, items whose own vectors have room."""
+    """Name the warpgroups of 64 queries or keys per block, the stages of the other tiles, and the items whose own
+    vectors fit.
+    """
 
     warpgroups: int
     stages: int
     owns: int
 
 
-# By the elements of a vector: of the queries' kernel, of the keys'
+# The keys are the elements of a vector; the values are the tiles of the queries' kernel and of the keys' kernel.
 TILES = {64: (Tile(2, 4, 2), Tile(2, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
-LONG_STEPS, LONG_TILES = 2048, {64: Tile(3, 4, 2)}  # from so many queries or keys on
-FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # in two parts
+LONG_STEPS, LONG_TILES = 2048, {64: Tile(3, 4, 2)}  # LONG_TILES serve calls with at least LONG_STEPS queries or keys.
+FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # A float is split in two.
 
 
 def serves(problem: AttentionProblem) -> bool:

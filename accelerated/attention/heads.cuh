@@ -1,16 +1,15 @@
-// What the kernels of the softmax's core have in common: tiles of queries and keys, their scores, and sums weighed by
-// them.
+// The kernels of the softmax's core share this header: tiles of queries and keys, their scores, and weighted sums.
 #pragma once
 #include "attention/vectors.cuh"
 
 constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LANES;
-// A thread has the elements (ty + LANES * i, tx + LANES * j) of a tile, i and j below ITEMS.
+// Each thread owns the elements (ty + LANES * i, tx + LANES * j) of a tile, for i and j below ITEMS.
 
-// Vectors by head: projected ones in a space, or those of the call, which all heads share.
+// The vectors of each head. They are projected vectors in a space, or the vectors of the call, which all heads share.
 struct Vectors {
   long long offset;  // bytes
-  long long lower;   // bytes to the lower parts of vectors that lie in parts (split.cu)
-  int vector, head;  // elements from one vector, one head to the next
+  long long lower;   // bytes to the lower parts of vectors that are split in two (split.cu)
+  int vector, head;  // strides in elements between vectors and between heads
   int size;
 };
 
@@ -19,19 +18,19 @@ __device__ __forceinline__ COMPUTE element(const void* base, const Vectors& vect
   return load<COMPUTE>(at_byte<ELEMENT>(base, vectors.offset)[index]);
 }
 
-// The vectors (time, batch, beam) of queries or keys in memory.
+// Strides of the vectors of queries or keys between time-steps, batches and beams.
 struct Strides {
   int time, batch, beam;
 };
 
-// A core's call: what is known of queries, keys and values, and of the work's division into blocks.
+// The arguments of the core: queries, keys and values, and the division of work among blocks.
 struct Heads {
   Vectors q, k, v;
   Strides q_strides, k_strides;
   Schedule schedule;
-  int heads, beams;      // of queries
+  int heads, beams;      // counts for the queries
   int key_beams;         // 1, or beams
-  int q_first, q_steps;  // time-steps of queries that the call computes
+  int q_first, q_steps;  // range of the queries' time-steps that the call computes
   int k_steps;
   COMPUTE scaler;
 };
@@ -51,14 +50,15 @@ __device__ __forceinline__ Sequence sequence_of(const Heads& h, const void* spac
   return s;
 }
 
-// Tiles in shared memory. low, high: windows of the queries of the tile, empty where there is no query.
+// Tiles in shared memory. `low` and `high` bound the windows of the tile's queries; a window without a query is empty.
 struct Tiles {
   COMPUTE left[TILE][PANEL + 1], right[TILE][PANEL + 1];
   COMPUTE weights[TILE][TILE + 1];
   int low[TILE], high[TILE];
 };
 
-// Reads the windows of a tile of queries; low, high: become those of all of them, high <= low where no query has a key.
+// Reads the windows of a tile of queries. `low` and `high` become their union; high <= low means that no query has a
+// key.
 __device__ __forceinline__ void read_windows(const Heads& h, const void* space, const Sequence& s, int first,
                                              Tiles& tiles, int& low, int& high) {
   __syncthreads();
@@ -78,7 +78,7 @@ __device__ __forceinline__ bool is_inside(const Tiles& tiles, int query, int key
   return tiles.low[query] <= key && key < tiles.high[query];
 }
 
-// Reads elements start to start + PANEL of a tile of vectors; what does not exist is 0.
+// Reads elements start to start + PANEL of a tile of vectors, and zeros outside of it.
 __device__ __forceinline__ void read_panel(COMPUTE (&panel)[TILE][PANEL + 1], const void* base, const Vectors& vectors,
                                            int address, int step, int first, int length, int head, int start) {
 #pragma unroll
@@ -89,7 +89,7 @@ __device__ __forceinline__ void read_panel(COMPUTE (&panel)[TILE][PANEL + 1], co
   }
 }
 
-// products[i][j]: of vector ty + LANES * i of the left and vector tx + LANES * j of the right.
+// products[i][j] belongs to vector ty + LANES * i of the left and vector tx + LANES * j of the right.
 struct Side {
   const void* base;
   const Vectors& vectors;
@@ -121,9 +121,9 @@ __device__ __forceinline__ void multiply_vectors(COMPUTE (&products)[ITEMS][ITEM
   }
 }
 
-// sums[i][j] += sum over the vectors of the right of weights * element column + tx + LANES * j. The weights are those
-// of the tile, (row, vector) or, BY_KEY, (vector, row): rows are keys then. Weights outside of windows do not count,
-// whatever they meet.
+// Computes sums[i][j] += sum over the vectors of the right of weights * element column + tx + LANES * j. The weights of
+// the tile have the order (row, vector). BY_KEY reverses it, and rows are keys. Weights outside of windows never count,
+// even beside NaN.
 template <bool BY_KEY>
 __device__ __forceinline__ void add_weighed(COMPUTE (&sums)[ITEMS][ITEMS], Tiles& tiles, const Side& right, int head,
                                             int column, int first_key) {

@@ -1,11 +1,11 @@
 // The core of multi-head attention forward (7.2.43): softmax(scaler * q . k) weighs the values of each query's window.
 //
-// A block has a tile of queries, one head and TILE elements of its output; it reads tiles of keys and values and keeps
-// the online-softmax state (running maximum and sum) and the weighted sum in registers, so that no scores are
-// stored. Heads with more than TILE elements compute the scores once for each TILE of them.
+// A block has a tile of queries, one head and TILE elements of its output. It reads tiles of keys and values. It keeps
+// the online-softmax state (running maximum and sum) and the weighted sum in registers, so that no scores are stored.
+// Heads with more than TILE elements compute the scores once for each TILE of them.
 //
-// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each query and key of its window; bytes, each
-// input once from L2 for a tile of queries.
+// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each query and key of its window. Each tile of
+// queries reads each input once from L2.
 #include "attention/heads.cuh"
 
 struct OnlineArguments {
@@ -15,7 +15,7 @@ struct OnlineArguments {
   void* space;
   void* result;
   Heads heads;
-  long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
+  long long result_offset, statistics_offset;  // bytes; -1 means that no statistics are kept
   FastDivmod tiles, chunks, head_count, beam_count;
 };
 

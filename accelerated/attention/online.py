@@ -1,4 +1,4 @@
-"""The core of attention forward (online.cu)."""
+"""Plan the core of attention forward (online.cu)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = "attention/online.cu"
 
 
 class Strides(Structure):
-    """Vectors from one time-step, batch, beam to the next (heads.cuh)."""
+    """Hold the strides between time-steps, batches and beams, in vectors (heads.cuh)."""
 
     _fields_ = [("time", c_int), ("batch", c_int), ("beam", c_int)]
 
@@ -26,7 +26,7 @@ class Strides(Structure):
 
 
 def heads(problem: AttentionProblem) -> tuple[list[str], Any]:
-    """Return the operands that have the vectors of queries, keys and values, and the argument that describes them."""
+    """Return the operands with the vectors of queries, keys and values, and the argument that describes them."""
     operands, vectors = zip(*(problem.vectors(name) for name in INPUTS), strict=True)
     return list(operands), describe(problem, vectors)
 
@@ -49,7 +49,7 @@ def describe(problem: AttentionProblem, vectors: Sequence[Vectors]) -> Any:
 
 
 def core(problem: AttentionProblem) -> Launch:
-    """Return the launch that computes what the heads make of the values."""
+    """Return the launch that computes the heads' outputs."""
     operands, described = heads(problem)
     tiles = -(-problem.windows // problem.tile)
     chunks = -(-problem.attn.value_size // problem.tile)

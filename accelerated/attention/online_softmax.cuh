@@ -1,5 +1,5 @@
-// The online softmax of the tensor-core kernels of attention forward: tiles of KEYS scores of each query, one after
-// another, and what is kept of it.
+// The online softmax of the forward tensor-core kernels. It takes tiles of KEYS scores of each query in turn, and keeps
+// their statistics.
 #pragma once
 #include "attention/tiles.cuh"
 
@@ -7,7 +7,8 @@
 struct Softmax {
   float maximum[2], total[2];
 
-  // Scores become weights; rescale: what the sums so far are multiplied by. total: of this thread's columns.
+  // Replaces scores by weights. `rescale` is the factor of the sums so far. `total` is the sum of this thread's
+  // columns.
   template <bool MASKED>
   __device__ __forceinline__ void add(float (&scores)[KEYS / 2], float (&rescale)[2], float factor,
                                       const Window (&window)[2], int key) {
@@ -34,7 +35,7 @@ struct Softmax {
         for (int i = 0; i < 2; i++) {
           float& score = scores[4 * n + 2 * part + i];
           const float weight = power_of_two(score * factor - shift);
-          // A factor of zero makes no number of a score of minus infinity.
+          // A factor of zero must not turn a score of minus infinity into NaN.
           score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
           sum += score;
         }
@@ -43,8 +44,8 @@ struct Softmax {
   }
 };
 
-// Ends the sums of a warpgroup's rows: weighted means; zeros for queries that have no keys. Keeps maxima and inverse
-// sums for the gradients where there is room. vector_of(row): where a row of the block lies, by heads.
+// Ends the sums of a warpgroup's rows as weighted means, or zeros for queries without keys. Maxima and inverse sums are
+// kept for the gradients where there is room. vector_of(row) locates a row of the block, by heads.
 template <class VectorOf>
 __device__ __forceinline__ void finish_sums(float (&sums)[SIZE / 2], const Softmax& softmax, const Window (&window)[2],
                                             float scaler, float* statistics, int warp_row, int rows,
@@ -56,7 +57,7 @@ __device__ __forceinline__ void finish_sums(float (&sums)[SIZE / 2], const Softm
     total += __shfl_xor_sync(~0u, total, 1);
     total += __shfl_xor_sync(~0u, total, 2);
     const bool has_keys = window[part].low < window[part].high;
-    const float inverse = !has_keys ? 0.0f : total == 0 ? NAN : 1 / total;  // NaN: each score is minus infinity
+    const float inverse = !has_keys ? 0.0f : total == 0 ? NAN : 1 / total;  // NaN where each score is minus infinity
 #pragma unroll
     for (int n = 0; n < SIZE / 8; n++)
 #pragma unroll

@@ -1,39 +1,40 @@
-// The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA: vectors of up to SIZE
-// elements, half, bfloat16 or float in parts, sums in float.
+// The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA. Vectors have up to SIZE
+// elements: half, bfloat16, or float split in two. Sums are float.
 //
-// Persistent blocks take items of work, 64 queries of one head for each warpgroup. A producer warpgroup loads queries,
-// and tiles of KEYS keys and values into STAGES stages of shared memory. The scores of the next tile and the sums of
-// this one are multiplied together, so that the softmax overlaps with the sums, and with products of other warpgroups.
+// Persistent blocks take items of work: 64 queries of one head per warpgroup. A producer warpgroup loads queries, and
+// tiles of KEYS keys and values, into STAGES stages of shared memory. The scores of the next tile and the sums of this
+// one are multiplied together. The softmax therefore overlaps with the sums, and with products of other warpgroups.
 //
-// Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200); one
-// exponential for each, 16 a clock and multiprocessor; bytes, keys and values once from L2 for a block's queries.
+// Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200). Each
+// pair also takes one exponential, of 16 a clock and multiprocessor. A block's queries read keys and values once from
+// L2.
 #include "attention/online_softmax.cuh"
 #include "attention/tma_items.cuh"
 
 constexpr int TILE_BYTES = KEYS / 64 * BLOCK_BYTES;
 
 struct OnlineTmaArguments {
-  const void* q;  // these three are read through the maps
+  const void* q;  // The maps read these three operands.
   const void* k;
-  const void* v;  // and what is no number among them from memory
+  const void* v;  // The kernel also reads infinities and NaNs of v from memory.
   void* space;
   void* result;
   long long reserved[3];
   TensorMap q_map[PARTS], k_map[PARTS], v_map[PARTS];
   Heads heads;
-  long long result_offset, statistics_offset;  // bytes; statistics of -1 are not kept
+  long long result_offset, statistics_offset;  // bytes; -1 means that no statistics are kept
   long long counter_offset;
   Division division;
 };
 
-// What the producers find of an item for the consumers.
+// The producers' description of an item for the consumers.
 struct Work {
   Sequence s;
   KeyTiles keys;
 };
 
-// The pipelines between the producers and the consumers. infinite: the number behind that of the last tile of a stage
-// whose values have what weights of zero must not meet.
+// The pipelines between the producers and the consumers. `infinite` is one more than the last tile of a stage whose
+// values have infinities or NaNs that weights of zero must not multiply.
 struct Pipelines {
   ItemQueue items;
   Mbarrier queries_full, queries_empty;
@@ -48,7 +49,7 @@ struct SharedTiles {
 
 __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
-  unsigned count = 0, searched = 0;  // tiles so far; a bit for each stage, the parity of its next tile that is searched
+  unsigned count = 0, searched = 0;  // tiles so far; one bit per stage: the parity of its next searched tile
   const auto search = [&](unsigned stage) {
     mbarrier_wait_parity(&p.values_loaded[stage], searched >> stage & 1);
     searched ^= 1u << stage;
@@ -92,7 +93,7 @@ __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& 
         Mbarrier* const loaded = seeks ? &p.values_loaded[stage] : &p.values_full[stage];
         mbarrier_arrive_expect_tx(loaded, TILE_BYTES);
         load_vectors(values, KEYS / 64, false, a.v_map, loaded, key, coordinates(h.v, key_beam));
-        if (!seeks) mbarrier_arrive(&p.values_full[stage], SEARCHERS - 1);  // for all of them
+        if (!seeks) mbarrier_arrive(&p.values_full[stage], SEARCHERS - 1);  // One thread arrives for all searchers.
       }
       if (seeks && threadIdx.x >= FIRST_SEARCHER) search(stage);
     }
@@ -166,7 +167,7 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       wgmma_wait<0>();
       wgmma_fence_accumulators(sums);
       release(&p.values_empty[(count + index) % STAGES]);
-      if (__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))  // seldom, once the maxima are met
+      if (__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))  // This is rare once the maxima have been met.
 #pragma unroll
         for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
       weights.make(scores);

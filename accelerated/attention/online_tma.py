@@ -1,4 +1,4 @@
-"""The core of attention forward on Hopper's tensor cores, fed by TMA (online_tma.cu)."""
+"""Plan the core of attention forward on Hopper's tensor cores, fed by TMA (online_tma.cu)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ MAPS = ("q_map", "k_map", "v_map")
 
 
 class Tile(NamedTuple):
-    """What a block computes at a time: ``warpgroups`` of 64 queries, ``keys`` at a time, ``stages`` of them."""
+    """Describe the work of a block at a time: ``warpgroups`` of 64 queries, tiles of ``keys``, and ``stages`` of
+    tiles.
+    """
 
     keys: int
     warpgroups: int
     stages: int
 
 
-# By the elements of a vector, zeros behind those that exist
+# The keys are the elements of a vector, padded with zeros.
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
-FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # in two parts
-# Of vectors of up to 64 elements: where three warpgroups have many rows too many, or up to so many queries whose
-# windows cut tiles
+FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # A float is split in two.
+# TWO_WARPGROUPS serve vectors of up to 64 elements in two cases: three warpgroups would add more than MOST_ROWS, or
+# windows cut the tiles of up to SHORT_WINDOWS queries.
 TWO_WARPGROUPS, MOST_ROWS, SHORT_WINDOWS = Tile(128, 2, 3), 1.2, 2048
-FEW_QUERIES = 64  # for one warpgroup
+FEW_QUERIES = 64  # queries, at most, for one warpgroup
 
 
 def _tile(problem: AttentionProblem) -> Tile:
@@ -57,7 +59,7 @@ def _tile(problem: AttentionProblem) -> Tile:
 
 
 def core(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that compute what the heads make of the values."""
+    """Return the launches that compute the heads' outputs."""
     given, count = factors(problem), parts(problem)
     size, offsets, device = padded_size(problem), problem.regions.offsets, problem.device
     tile = _tile(problem)
@@ -77,7 +79,8 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     )
     definitions = definitions_of(problem, KEYS=tile.keys, WARPGROUPS=tile.warpgroups, STAGES=tile.stages)
-    rows = queries + 2 * tile.stages * tile.keys + (queries if count == 1 else 0)  # results of parts pass by
+    # The results of parts pass through the rows.
+    rows = queries + 2 * tile.stages * tile.keys + (queries if count == 1 else 0)
     shared_bytes = count * rows * size * FACTOR_BYTES + SWIZZLE_BYTES
     launch = Launch(
         device.function(SOURCE, KERNEL, definitions), arguments, (*given.operands, problem.space, result),

@@ -1,4 +1,4 @@
-"""Multi-head attention: the problem and its solvers."""
+"""Describe the problem of multi-head attention, and list its solvers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .schedule import schedule
 
 
 class ForwardSolver(Solver[AttentionProblem]):
-    """Any attention forward: projections, the core with an online softmax, the output projection."""
+    """Serve any attention forward: projections, the core with an online softmax, and the output projection."""
 
     name = "attention.online"
 
     def core(self, problem: AttentionProblem) -> list[Launch]:
-        """Return the launches that compute what the heads make of the values."""
+        """Return the launches that compute the heads' outputs."""
         return [online.core(problem)]
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
@@ -43,7 +43,7 @@ class ForwardSolver(Solver[AttentionProblem]):
 
 
 class TmaForwardSolver(ForwardSolver):
-    """The same with the core on Hopper's tensor cores, fed by TMA."""
+    """Serve attention forward with the core on Hopper's tensor cores, fed by TMA."""
 
     name = "attention.online_tma"
 
@@ -58,7 +58,7 @@ class TmaForwardSolver(ForwardSolver):
 
 
 class GradientSolver(Solver[AttentionProblem]):
-    """Any gradient of the data: the core by recomputation of the scores, and products with the weights."""
+    """Serve any gradient of the data: the core by recomputation of the scores, and products with the weights."""
 
     name = "attention.gradients"
 
@@ -83,7 +83,7 @@ class GradientSolver(Solver[AttentionProblem]):
 
 
 class TmaGradientSolver(GradientSolver):
-    """The same with the core on Hopper's tensor cores, fed by TMA."""
+    """Serve gradients of the data with the core on Hopper's tensor cores, fed by TMA."""
 
     name = "attention.gradients_tma"
 
@@ -98,7 +98,7 @@ class TmaGradientSolver(GradientSolver):
 
 
 class WeightsSolver(Solver[AttentionProblem]):
-    """Any gradient of the weights: a product of matrices for each projection."""
+    """Serve any gradient of the weights with a product of matrices for each projection."""
 
     name = "attention.projections"
 

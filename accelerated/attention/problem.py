@@ -1,4 +1,4 @@
-"""What the kernels of attention read of a call: its vectors, their memory, and the schedule of windows and lengths."""
+"""Describe an attention call to its kernels: its vectors, their memory, and the schedule of windows and lengths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..solver import Problem
 
 TIME, BATCH, BEAM, VECT = range(4)
 INPUTS = ("queries", "keys", "values")
-TILE, DOUBLE_TILE = 64, 32  # queries and keys of a tile of the core
+TILE, DOUBLE_TILE = 64, 32  # queries and keys per tile of the core
 WEIGHTS = dict(
     zip(INPUTS, (Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_V_WEIGHTS), strict=True)
 )
@@ -26,7 +26,7 @@ BIASES = dict(
 
 
 class Rows(Structure):
-    """Vectors in some order (vectors.cuh)."""
+    """Order vectors (vectors.cuh)."""
 
     _fields_ = [
         ("middle", FastDivmod),
@@ -41,7 +41,7 @@ class Rows(Structure):
 
     @classmethod
     def of(cls, data: SeqDataSpec, step: int | None = None) -> Rows:
-        """Return the vectors of all time-steps as they lie in memory, or those of one time-step."""
+        """Return the vectors of all time-steps as in memory, or those of one time-step."""
         steps = {TIME: 1} if step is not None else {}
         order = [int(axis) for axis in data.axes[:3]]
         extents = [steps.get(axis, data.dims[axis]) for axis in order]
@@ -55,24 +55,26 @@ class Rows(Structure):
 
 
 def vector_strides(data: SeqDataSpec) -> tuple[int, ...]:
-    """Return the vectors from one time-step, batch, beam to the next."""
+    """Return the strides between time-steps, batches and beams, in vectors."""
     return tuple(stride // data.dims[VECT] for stride in data.tensor.strides[:3])
 
 
 class Schedule(Structure):
-    """Where windows and lengths lie in a space (vectors.cuh)."""
+    """Locate windows and lengths in a space (vectors.cuh)."""
 
     _fields_ = [("offset", c_longlong), ("windows", c_int), ("q_sequences", c_int)]
 
 
 class Vectors(Structure):
-    """Vectors by head (heads.cuh)."""
+    """Locate the vectors of each head (heads.cuh)."""
 
     _fields_ = [("offset", c_longlong), ("lower", c_longlong), ("vector", c_int), ("head", c_int), ("size", c_int)]
 
 
 class AttentionProblem(Problem):
-    """A call of attention. space: the operand that has the schedule and the projected vectors, and its regions."""
+    """Describe a call of attention. ``space`` is the operand with the schedule and the projected vectors, and its
+    regions.
+    """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -95,7 +97,7 @@ class AttentionProblem(Problem):
 
     @cached_property
     def gradients(self) -> Regions:
-        """The regions of the work space of BackwardData."""
+        """Return the regions of the work space of BackwardData."""
         return gradient_space(self.attn, self.operation.extents)
 
     @property
@@ -104,7 +106,7 @@ class AttentionProblem(Problem):
 
     @property
     def windows(self) -> int:
-        """Time-steps of queries that the call computes."""
+        """Return the range of the queries' time-steps that the call computes."""
         return 1 if self.step is not None else self.operation.extents.q_steps
 
     @property
@@ -113,18 +115,20 @@ class AttentionProblem(Problem):
 
     @property
     def result(self) -> tuple[str, int]:
-        """The operand and byte where what the heads make begins: the output itself where nothing else is done to it."""
+        """Return the operand and the byte offset of the heads' outputs. They are the output itself where no kernel
+        follows.
+        """
         if self.trains or self.attn.o_projected or self.operation.residuals is not None:
             return self.space, self.regions.offsets["heads"]
         return "out", 0
 
     def vectors(self, name: str) -> tuple[str, Vectors]:
-        """Return the operand that has an input's vectors by head, and how they lie there."""
+        """Return the operand with an input's vectors by head, and their layout."""
         size = self.sizes[name]
         if WEIGHTS[name] in self.weights:
             return self.space, Vectors(self.regions.offsets[name], 0, self.attn.heads * size, size, size)
         return name, Vectors(0, 0, size, 0, size)
 
     def weight_offset(self, kind: Kind) -> int:
-        """Return the byte at which a tensor of the weight buffer begins."""
+        """Return the byte offset of a tensor in the weight buffer."""
         return self.weights[kind].offset * self.q.tensor.scalar_bytes

@@ -1,4 +1,4 @@
-"""Projections of vectors and their gradients: products of matrices (accelerated/gemm)."""
+"""Plan the projections of vectors and their gradients as products of matrices (accelerated/gemm)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from .problem import BIASES, INPUTS, TIME, WEIGHTS, AttentionProblem, vector_str
 
 
 class VectorRows(NamedTuple):
-    """The vectors of a call as rows of matrices: ``batches`` of ``rows`` of them; vectors from one to the next."""
+    """Describe the vectors of a call as rows of matrices: ``batches`` of ``rows`` vectors, and their strides in
+    vectors.
+    """
 
     first: int
     rows: int
@@ -50,8 +52,9 @@ def multiply(
     problem: AttentionProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, c: Matrix,
     bias: tuple[str, int] = (ABSENT, 0), beta: float = 0.0, batches: int = 1, workspace: int = 0,
 ) -> list[Launch]:  # fmt: skip
-    """Return the launches of C = A B^T + bias + beta C. workspace: the byte of the scratch memory where that of the
-    product begins."""
+    """Return the launches of C = A B^T + bias + beta C. ``workspace`` is the byte offset of the product's scratch
+    memory.
+    """
     element = ELEMENTS[problem.attn.data_type]
     return MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
@@ -60,8 +63,9 @@ def multiply(
 
 
 class Projection(NamedTuple):
-    """The weights of a projection: ``size`` rows of ``projected`` elements, of all heads, from a byte of the weight
-    buffer on."""
+    """Locate the weights of a projection: ``size`` rows of ``projected`` elements, of all heads, from a byte of the
+    weight buffer.
+    """
 
     offset: int
     size: int
@@ -107,7 +111,7 @@ def projections(problem: AttentionProblem) -> list[Launch]:
 
 
 def output_projection(problem: AttentionProblem) -> list[Launch]:
-    """Return the launches that project what all heads make into the output, and add residuals."""
+    """Return the launches that project the outputs of all heads, and add residuals."""
     found, beta = [], 0.0
     rows, weights, nbytes = _rows(problem, "queries"), Projection.of_output(problem), problem.element_bytes
     if problem.operation.residuals is not None:
@@ -132,7 +136,7 @@ def gradient_of_heads(problem: AttentionProblem) -> list[Launch]:
 
 
 def gradient_of_input(problem: AttentionProblem, name: str) -> list[Launch]:
-    """Return the launches that multiply the gradients of projected vectors, zeros for padding, by the weights."""
+    """Return the launches that multiply the gradients of projected vectors by the weights. Padding becomes zeros."""
     rows, weights, nbytes = _rows(problem, name), Projection.of_input(problem, name), problem.element_bytes
     gradients = rows.matrix(*of_input(problem, name), weights.projected, nbytes)
     result = rows.matrix(f"d{name}", 0, weights.size, nbytes)
@@ -142,7 +146,7 @@ def gradient_of_input(problem: AttentionProblem, name: str) -> list[Launch]:
 def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
     """Return the launches that sum the products of vectors and gradients into the gradients of the weights."""
     nbytes = problem.element_bytes
-    factors: list[tuple[Projection, str, str, int]] = []  # weights, of whose rows, the other factor
+    factors: list[tuple[Projection, str, str, int]] = []  # weights, operand of the rows, operand of the other factor
     for name in INPUTS:
         if WEIGHTS[name] in problem.weights:
             factors.append((Projection.of_input(problem, name), name, *of_input(problem, name)))
@@ -156,7 +160,8 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
         outer, workspace = rows.matrix(name, 0, size, nbytes), 0
         data = problem.inputs["queries" if of_output else name]
         if min(data.lengths) < data.dims[TIME]:
-            # The other factor is zeros for padding, which must not meet what a caller left in his.
+            # The other factor is zero for padding, but it must not meet an infinity or NaN that the caller left in its
+            # rows.
             copied, workspace = _without_padding(problem, name, rows, size)
             found += copied
             outer = rows.matrix(SCRATCH, 0, size, nbytes)
@@ -171,7 +176,7 @@ def gradients_of_weights(problem: AttentionProblem) -> list[Launch]:
 
 
 def _without_padding(problem: AttentionProblem, name: str, rows: VectorRows, size: int) -> tuple[Sequence[Launch], int]:
-    """Return the launch that copies vectors to the scratch memory, with zeros for padding, and the byte behind them."""
+    """Return the launch that copies vectors to the scratch memory, with zeros for padding, and the byte after them."""
     nbytes = workspace_aligned(rows.rows * size * problem.element_bytes)
     of_keys = name in ("keys", "values")
     vectors = problem.rows["queries" if name == "dout" else name]

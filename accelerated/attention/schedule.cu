@@ -1,12 +1,13 @@
-// The windows and lengths of an attention call (7.2.35), from host arguments and device memory, for its other kernels.
+// The windows and lengths of an attention call (7.2.35). The kernel stores host arguments and device memory for the
+// call's other kernels.
 //
-// Windows come in pieces of time-steps along which both ends rise evenly, up to PIECES of them in a launch, as
-// arguments of kernels are limited; a thread per number. The first launch copies the lengths, limited to the time-steps
-// that there are, and clears the counters of work. Roofline bound: latency; 8 bytes a time-step, no flops.
+// A piece covers time-steps along which both ends of the window rise evenly. A launch takes up to PIECES of them,
+// because kernel arguments are limited; each thread computes a number. The first launch also clamps the lengths to the
+// existing time-steps, and clears the counters of work. Roofline bound: latency; 8 bytes a time-step, no flops.
 #include "attention/vectors.cuh"
 
 struct Piece {
-  int first, low;  // time-step; the window there, and what the next one's is further, modulo 2**32
+  int first, low;  // time-step; its window, and the increments to the next one, modulo 2**32
   unsigned low_step;
   int high;
   unsigned high_step;
@@ -19,7 +20,7 @@ struct ScheduleArguments {
   Schedule schedule;
   long long counters_offset;  // bytes
   int q_steps, k_steps, k_sequences;
-  int first, count;  // time-steps of this launch
+  int first, count;  // time-steps per launch
   int pieces;
   Piece piece[PIECES];
 };
@@ -30,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_schedule(const __gri
   int* const table = at_byte<int>(a.space, a.schedule.offset);
   if (n < a.count) {
     const int time = a.first + n;
-    int low = 0, high = a.pieces - 1;  // of the pieces, the last one that begins here or before
+    int low = 0, high = a.pieces - 1;  // search range for the last piece that begins here or before
     while (low < high) {
       const int middle = (low + high + 1) / 2;
       if (a.piece[middle].first <= time) low = middle;

@@ -1,4 +1,4 @@
-"""Windows and lengths for the kernels of attention (schedule.cu)."""
+"""Plan the windows and lengths for the kernels of attention (schedule.cu)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from ..primitives.geometry import blocks
 from .problem import TIME, AttentionProblem
 
 SOURCE = "attention/schedule.cu"
-PIECES = 192  # of a launch: arguments of kernels have at most 4096 bytes
+PIECES = 192  # per launch; kernel arguments have at most 4096 bytes
 
 
 class Piece(Structure):
-    """Windows of time-steps along which both ends rise evenly (schedule.cu)."""
+    """Describe the windows of time-steps along which both ends rise evenly (schedule.cu)."""
 
     _fields_ = [("first", c_int), ("low", c_int), ("low_step", c_uint), ("high", c_int), ("high_step", c_uint)]
 
 
 def pieces(low: Sequence[int], high: Sequence[int]) -> list[Piece]:
-    """Return the windows as few pieces: each goes on as long as the ends rise as from its first time-step to the
-    second."""
+    """Return the windows in few pieces. A piece goes on while the ends rise as between its first two time-steps."""
     found: list[Piece] = []
     first, count = 0, len(low)
     while first < count:

@@ -1,9 +1,11 @@
-// Vectors (7.2.43) as factors of tensor cores (attention/tiles.cuh), zeros behind each up to a pack of 16 bytes: of
-// float data the bfloat16 below each element, and that of the rest, which has its sign and is zero where it is, so that
-// both make the same of an infinity (of no number, zero); half data copied, where TMA cannot read it as it is.
+// Converts vectors (7.2.43) to factors of tensor cores (attention/tiles.cuh), padded with zeros to 16 bytes.
 //
-// A thread per four elements; blocks (x, i) have those of operand i. Roofline bound: bytes, each element read once,
-// and a factor, of float data two, written.
+// Float data become two bfloat16 factors: each element rounded towards zero, and the remainder. The remainder has the
+// element's sign, and is zero only where the element is, so that both factors treat an infinity alike. The remainder of
+// a NaN is zero. Half data are copied where TMA cannot read them.
+//
+// Each thread converts four elements; blocks (x, i) convert operand i. Roofline bound: bytes; each element is read
+// once, and one factor, of float data two, written.
 #include "attention/vectors.cuh"
 
 constexpr int WIDTH = 4;
@@ -11,9 +13,10 @@ constexpr int WIDTH = 4;
 struct SplitArguments {
   const void* source[OPERANDS];
   void* result;
-  long long source_offset[OPERANDS], result_offset[OPERANDS], lower[OPERANDS];  // bytes; lower: to the lower parts
-  int packs[OPERANDS], size[OPERANDS];  // of WIDTH factors; elements of a vector of one head
-  FastDivmod row_packs[OPERANDS];       // of those vectors
+  // bytes; `lower` is the offset of the lower parts
+  long long source_offset[OPERANDS], result_offset[OPERANDS], lower[OPERANDS];
+  int packs[OPERANDS], size[OPERANDS];  // vectors of WIDTH factors; elements per vector of one head
+  FastDivmod row_packs[OPERANDS];       // vectors per row, by operand
 };
 
 extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ SplitArguments a) {

@@ -1,4 +1,4 @@
-"""Vectors as factors of tensor cores in the scratch memory (split.cu)."""
+"""Convert vectors to factors of tensor cores in the scratch memory (split.cu)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from ..primitives.geometry import FastDivmod, blocks
 from .problem import AttentionProblem, Vectors
 
 SOURCE = "attention/split.cu"
-WIDTH = 4  # factors of a thread
-PACK = 8  # factors of 16 bytes, to whose multiple a vector is filled up
+WIDTH = 4  # factors per thread
+PACK = 8  # factors per 16 bytes; vectors are padded to a multiple
 ALIGNMENT = 128
 PART_BYTES = 2
 
 
 class Parts(NamedTuple):
-    """Where the vectors of a core lie as factors: operand and vectors of each; what is written into the scratch memory
-    before, as ``given`` to factors(), and bytes of it."""
+    """Locate the vectors of a core as factors: the operand and vectors of each.
+
+    ``given`` has the operands that launches() converts into ``nbytes`` bytes of scratch memory.
+    """
 
     operands: list[str]
     vectors: list[Vectors]
@@ -29,7 +31,7 @@ class Parts(NamedTuple):
     nbytes: int = 0
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
-        """Return the launch that writes the factors; none where vectors are read as they are."""
+        """Return the launch that writes the factors, or none where kernels read the vectors in place."""
         if not self.given:
             return []
         count = len(self.given)
@@ -53,8 +55,11 @@ class Parts(NamedTuple):
 
 
 def factors(problem: AttentionProblem, given: Sequence[tuple[str, Vectors, int]], copies: bool = False) -> Parts:
-    """Return the vectors that tensor cores multiply. given: operand, vectors, and how many there are. Those of float
-    data are written in two parts into the scratch memory, half data where ``copies`` says so."""
+    """Return the vectors that tensor cores multiply.
+
+    ``given`` has operands, vectors, and their number. Float data are split in two in the scratch memory. Half data are
+    copied there where ``copies`` says so.
+    """
     if problem.attn.data_type != FLOAT and not copies:
         return Parts([operand for operand, _, _ in given], [vectors for _, vectors, _ in given])
     found: list[Vectors] = []

@@ -1,12 +1,13 @@
-// What the tensor-core kernels of the softmax's core have in common: tiles of vectors in shared memory, as
-// primitives/mma.cuh reads them, and the windows of queries.
+// The tensor-core kernels of the softmax's core share this header. It lays tiles of vectors out in shared memory, as
+// primitives/mma.cuh reads them, and describes the windows of queries.
 //
-// Factors of products are half or bfloat16. A float is two of them, the nearest bfloat16 and that of the rest, in two
-// tiles, one behind the other; of four products of parts the one of both lower parts, below 2^-16, is left out.
+// Factors of products are half or bfloat16. A float is split in two, its truncation to bfloat16 and the remainder, in
+// two consecutive tiles. A float product takes three of the four products of parts; the product of both lower parts,
+// below 2^-16, is left out.
 //
-// A tile has SIZE elements of each vector, zeros behind those that exist, in boxes of 64: box b of ROWS rows of 128
-// bytes begins at b * ROWS * 128. Rows are the K-major operand of a product over elements; 64 of them are the MN-major
-// operand of a product over vectors.
+// A tile has SIZE elements of each vector, padded with zeros, in boxes of 64. Box b of ROWS rows of 128 bytes begins at
+// b * ROWS * 128. Rows are the K-major operand of a product over elements; 64 of them are the MN-major operand of a
+// product over vectors.
 #pragma once
 #include "attention/heads.cuh"
 #include "primitives/mma.cuh"
@@ -16,10 +17,10 @@ constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
 constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, PACK = 8, PACKS = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
 
-// Vectors of one head, one after another in time.
+// Vectors of one head, consecutive in time.
 struct Source {
   const FACTOR* first;
-  long long stride;  // elements from one vector to the next
+  long long stride;  // stride between vectors, in elements
   int size, count;
 
   __device__ __forceinline__ Source(const void* base, const Vectors& vectors, int address, int step, int head, int n)
@@ -30,13 +31,13 @@ struct Source {
         count(n) {}
 };
 
-// Visits the packs of a tile that are this thread's: visit(row, box, pack of the box). THREADS_OF_BLOCK: that share
-// the tile, from FIRST_THREAD on.
+// Visits this thread's 16-byte vectors of a tile with visit(row, box, vector of the box). The THREADS_OF_BLOCK threads
+// from FIRST_THREAD on share the tile.
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0, class Visit>
 __device__ __forceinline__ void for_each_pack(Visit visit) {
   constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
   const int thread = FIRST_THREAD > 0 ? threadIdx.x - FIRST_THREAD : threadIdx.x, pack = thread % PACKS;
-#pragma unroll 1  // addresses of more packs would take registers
+#pragma unroll 1  // The addresses of more vectors would take registers.
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
     const int row = thread / PACKS + i * ROWS_AT_ONCE;
     if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
@@ -45,7 +46,7 @@ __device__ __forceinline__ void for_each_pack(Visit visit) {
   }
 }
 
-// Whether an element of this thread's packs is no number or infinite; lower parts then are zeros.
+// Returns whether an element is finite. The lower part of an infinity or NaN is finite.
 __device__ __forceinline__ bool is_finite(FACTOR value) {
   const float x = load<float>(value);
   return x - x == 0;
@@ -75,10 +76,10 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
   return load<float>(reinterpret_cast<const FACTOR*>(pack)[column % PACK]);
 }
 
-// What weights of zero must not meet: adds the elements that are infinite or no numbers to the sums of those rows whose
-// window has their vector (POSITIVE: weights are; else no number is added), and leaves zeros instead. is_weighed(i,
-// vector): whether a vector of the tile is in the window of the thread's row lane / 4 + 8 * i of its warp.
-// synchronise(): a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
+// Removes infinities and NaNs, which weights of zero must not multiply. They are added to the sums of the rows whose
+// window has their vector, and replaced by zeros. POSITIVE means that weights are positive; otherwise NaN is added.
+// is_weighed(i, vector) tells whether the window of the warp's row lane / 4 + 8 * i has the vector. synchronise() is a
+// barrier of the first THREADS_OF_BLOCK threads, all of which take part.
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
                                              Synchronise&& synchronise) {
@@ -95,8 +96,8 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned c
   synchronise();
 }
 
-// The same from memory, of vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector): by the
-// number of the vector.
+// Does the same from memory, for vectors first to first + ROWS, whose tile has zeros there. is_weighed(i, vector) takes
+// the number of the vector.
 template <int ROWS, bool POSITIVE, class IsWeighed>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
                                              IsWeighed is_weighed) {
@@ -110,7 +111,7 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Sour
     }
 }
 
-// Sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
+// The sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
 template <int COLUMNS> struct Factors {
   unsigned parts[PARTS][COLUMNS / 16][4];
 
@@ -130,14 +131,15 @@ template <int COLUMNS> struct Factors {
   }
 };
 
-// Begins sums = rows of the block, 64 for each warpgroup, * vectors of a tile, over their elements.
+// Begins sums = rows of the block * vectors of a tile, over their elements. Each warpgroup has 64 rows.
 template <int ROWS, int OTHERS>
 __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], const unsigned char* own,
                                                  const unsigned char* other) {
   const unsigned char* left = own + threadIdx.x / 128 * 64 * ROW_BYTES;
   wgmma_mma_async<FACTOR, OTHERS, false, false, false>(sums, left, other);
 #pragma unroll
-  for (int parts = 0; parts < 2 * PARTS - 1; parts++)  // both upper ones, a lower and an upper one, the reverse
+  // The parts are both upper ones, then a lower and an upper one, then the reverse.
+  for (int parts = 0; parts < 2 * PARTS - 1; parts++)
 #pragma unroll
     for (int box = 0; box < BOXES; box++)
       if (parts + box > 0)
@@ -145,7 +147,7 @@ __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], cons
                                         other + (parts / 2 * SIZE * 2 + box * ROW_BYTES) * OTHERS);
   wgmma_commit();
 }
-// Begins sums += factors * vectors of tiles of 64; wgmma_fence() before, wgmma_commit() behind it.
+// Begins sums += factors * vectors of tiles of 64. The caller adds wgmma_fence() before and wgmma_commit() after.
 template <int COLUMNS>
 __device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const Factors<COLUMNS>& factors,
                                             const unsigned char* other) {
@@ -157,8 +159,9 @@ __device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const Facto
                                           other + (step / 4 * PARTS + parts / 2) * (64 * SIZE * 2), step % 4);
 }
 
-// Stores a warp's sums of 16 rows. row_of(i): where row i of the warp begins, null where it does not exist. Elements of
-// 16 bits go through the warp's rows of a tile that no product reads any more, so that lanes write neighbouring packs.
+// Stores a warp's sums of 16 rows. row_of(i) points to row i of the warp, or is null where it does not exist. Elements
+// of 16 bits go through the warp's rows of a tile that no product still reads, so that lanes write neighbouring
+// vectors.
 template <int ROWS, class RowOf>
 __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&sums)[SIZE / 2], int size, RowOf row_of) {
   const int lane = threadIdx.x % 32;
@@ -212,7 +215,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
   }
 }
 
-// The window of a query: keys low <= k < high; empty where there is no query.
+// The window of a query: keys low <= k < high. It is empty where there is no query.
 struct Window {
   int low, high;
   __device__ __forceinline__ bool has(int key) const { return low <= key && key < high; }
@@ -222,7 +225,7 @@ __device__ __forceinline__ Window window_of(const Heads& h, const void* space, c
   return {max(h.schedule.low(space)[query], 0), min(h.schedule.high(space)[query], s.k_length)};
 }
 
-// The windows of a tile of queries: all of them lie in [low, high); each that exists has [full_low, full_high).
+// The windows of a tile of queries. Their union is [low, high); each existing window includes [full_low, full_high).
 struct Span {
   int low, high, full_low, full_high;
 
@@ -240,5 +243,6 @@ struct Span {
   }
 };
 
-// Where weights of zero, or lower parts, may meet numbers that are none, these are looked for.
+// Returns whether the tile must be searched for infinities and NaNs, because weights of zero or lower parts may
+// multiply them.
 __device__ __forceinline__ bool seeks_infinite(bool is_full) { return PARTS > 1 || !is_full; }

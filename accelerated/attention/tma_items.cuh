@@ -1,19 +1,21 @@
-// What the kernels of attention that TMA feeds have in common: persistent blocks that take items of work, the queries
-// or keys of one head that a block has at a time, and a producer warpgroup behind the consumers.
+// The TMA-fed attention kernels share this header. Persistent blocks take items of work, the queries or keys of one
+// head, and a producer warpgroup follows the consumers.
 #pragma once
 #include "attention/tiles.cuh"
 #include "primitives/tma.cuh"
 
 constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * WARPGROUPS;
 constexpr int BOX_BYTES = 64 * ROW_BYTES,
-              BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 elements, or all, of 64 vectors
-constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // of an item's vectors
-// Of the producers one thread loads, the warps behind its own search tiles for what weights of zero must not meet.
+              BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 vectors of 64 or all elements
+constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // bytes for an item's own vectors
+// One producer thread loads. The warps after its own search tiles for infinities and NaNs, which weights of zero must
+// not multiply.
 constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
-// Of the block's threads together no more than it is launched with; a single warpgroup of consumers takes no others'
+// The threads of the block together must not exceed the registers of its launch. A single warpgroup of consumers takes
+// none from others.
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
-// How the work is divided: items by (tile of queries or keys, head, beam, batch).
+// The division of the work into items, by (tile of queries or keys, head, beam, batch).
 struct Division {
   FastDivmod tiles, heads, beams;
   int items;
@@ -23,7 +25,7 @@ struct Division {
 struct Item {
   int first, head, beam, batch;
 
-  // late_first: those of late time-steps, whose queries may have more keys, come before others.
+  // `late_first` puts late time-steps first, because their queries may have more keys.
   __device__ __forceinline__ Item(const Division& division, int index, bool late_first) {
     unsigned tile, at_head, at_beam;
     batch = division.beams.divide(division.heads.divide(division.tiles.divide(index, tile), at_head), at_beam);
@@ -32,13 +34,13 @@ struct Item {
   }
 };
 
-// After what a warp has read of a stage, by itself or by its products.
+// Releases a stage after the warp itself, or its products, have read it.
 __device__ __forceinline__ void release(Mbarrier* empty) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
-// The item that a block has, its first one by its own number, others as they come.
+// The item of a block. The block's own number selects its first item, and a counter selects the others.
 struct ItemQueue {
   Mbarrier full, empty;
   int index;
@@ -47,7 +49,7 @@ struct ItemQueue {
     mbarrier_init(&full, 1), mbarrier_init(&empty, (CONSUMERS + WARPGROUP) / 32);
   }
 };
-// All threads of the block. counter: of the items behind the first ones.
+// All threads of the block take the next item. `counter` counts the items after the first ones.
 __device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int round) {
   if (threadIdx.x == LOADER) {
     mbarrier_wait_parity(&queue.empty, (round + 1) & 1);
@@ -60,7 +62,7 @@ __device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int rou
   return index;
 }
 
-// The span of the windows of a tile of queries, for all lanes of a warp; and the tiles of `COUNT` keys that meet it.
+// The span of the windows of a tile of queries, for all lanes of a warp, and the tiles of `COUNT` keys that meet it.
 struct KeyTiles {
   Span span;
   int begin, count;
@@ -79,11 +81,11 @@ __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space,
   return found;
 }
 
-// Where vectors of one head lie for TMA: by (element, time-step, head, beam, batch).
+// The TMA coordinates of one head's vectors, by (element, time-step, head, beam, batch).
 struct Coordinates {
   int head, beam, batch;
 };
-// Loads `count` blocks of 64 vectors, as one tile for products over elements, or as many for products over vectors.
+// Loads `count` blocks of 64 vectors. Products over elements need one tile; products over vectors need `count` tiles.
 __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool is_one_tile,
                                              const TensorMap (&maps)[PARTS], Mbarrier* full, int time,
                                              const Coordinates& at) {
@@ -98,7 +100,7 @@ __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool 
 
 // A barrier of all consumers.
 struct ConsumerBarrier {
-  Mbarrier* barrier;  // of CONSUMERS threads
+  Mbarrier* barrier;  // CONSUMERS threads arrive at it
   unsigned parity = 0;
 
   __device__ __forceinline__ void operator()() {

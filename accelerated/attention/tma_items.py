@@ -1,5 +1,4 @@
-"""What the kernels of attention that TMA feeds have in common: their vectors, and the items of their work
-(tma_items.cuh)."""
+"""Describe the vectors and the work items of the TMA-fed attention kernels (tma_items.cuh)."""
 
 from __future__ import annotations
 
@@ -17,34 +16,35 @@ from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap, has_wgmm
 from . import split
 from .problem import BATCH, BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
-ROWS, WARPGROUP = 64, 128  # queries or keys and threads of a warpgroup
-SIZES = (64, 128)  # elements of a vector in a tile, zeros behind those that exist
-SWIZZLE_BYTES = 1024  # to whose multiple the tiles are aligned
-BOX = 64  # elements of a row of 128 bytes, and vectors
+ROWS, WARPGROUP = 64, 128  # queries or keys per warpgroup, threads per warpgroup
+SIZES = (64, 128)  # elements per vector in a tile, padded with zeros
+SWIZZLE_BYTES = 1024  # alignment of the tiles
+BOX = 64  # elements per row of 128 bytes, and vectors per box
 FACTOR_BYTES = 2
 
 
 def padded_size(problem: AttentionProblem) -> int:
-    """Return the elements of a vector in a tile; 0 where there is no kernel for as many."""
+    """Return the elements per vector in a tile, or 0 where no kernel serves as many."""
     size = max(problem.attn.query_size, problem.attn.value_size)
     return next((padded for padded in SIZES if size <= padded), 0)
 
 
 def parts(problem: AttentionProblem) -> int:
-    """Return the factors of tensor cores that an element is."""
+    """Return the number of tensor-core factors per element."""
     return 2 if problem.attn.data_type == FLOAT else 1
 
 
 def serves(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] = ()) -> bool:
-    """Return whether the device has TMA, which can load the vectors, and tensor cores multiply them."""
+    """Return whether the device has TMA that can load the vectors, and tensor cores that multiply them."""
     if not has_wgmma(problem.device) or not allows_tensor_cores(problem.attn) or not padded_size(problem):
         return False
     return _are_possible(problem, factors(problem, incoming))
 
 
 def factors(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] = ()) -> split.Parts:
-    """Return queries, keys, values and, behind them, gradients that come in, as TMA can load them: half data as it
-    lies, or copies where TMA cannot read it."""
+    """Return queries, keys, values and then incoming gradients as TMA can load them. Half data stay in place, or are
+    copied where TMA cannot read them.
+    """
     extents = problem.operation.extents
     vectors = (*(problem.vectors(name) for name in INPUTS), *incoming)
     counts = (extents.q_vectors, extents.k_vectors, extents.k_vectors, extents.q_vectors)
@@ -54,7 +54,7 @@ def factors(problem: AttentionProblem, incoming: Sequence[tuple[str, Vectors]] =
 
 
 def alignment(given: split.Parts) -> Mapping[str, int]:
-    """Return the bytes at whose multiples the operands begin that TMA loads from."""
+    """Return the alignment, in bytes, of the operands that TMA loads."""
     return {operand: ALIGNMENT for operand in given.operands if operand != SCRATCH}
 
 
@@ -71,33 +71,34 @@ def _data(problem: AttentionProblem) -> tuple[SeqDataSpec, ...]:
 
 
 def _are_possible(problem: AttentionProblem, given: split.Parts) -> bool:
-    """Return whether TMA reads vectors and nothing behind them."""
+    """Return whether TMA reads the vectors and nothing after them."""
     maps = [_vector_map(problem, of, made) for of, made in zip(_data(problem), given.vectors, strict=False)]
     return all(map_.is_possible and map_.extent[0] * map_.element_bytes % ALIGNMENT == 0 for map_ in maps)
 
 
 def _vector_map(problem: AttentionProblem, data: SeqDataSpec, vectors: Vectors) -> TiledMap:
     """Return the map of factors by (element, time-step, head, beam, batch), in boxes of 64 elements of 64
-    time-steps."""
+    time-steps.
+    """
     apart = [stride * vectors.vector * FACTOR_BYTES for stride in vector_strides(data)]
     heads = problem.attn.heads if vectors.head else 1
     extent = (vectors.vector // heads, data.dims[TIME], heads, data.dims[BEAM], data.dims[BATCH])
     strides = (apart[TIME], vectors.head * FACTOR_BYTES, apart[BEAM], apart[BATCH])
-    # The distance of what there is one of must be possible, too
+    # Even a dimension of size 1 needs a valid stride.
     used = tuple(stride if count > 1 else ALIGNMENT for stride, count in zip(strides, extent[1:], strict=True))
     element = "bfloat16" if data.data_type == FLOAT else ELEMENTS[data.data_type]
     return TiledMap(element, extent, used, (BOX, BOX, 1, 1, 1))
 
 
 class Located(NamedTuple):
-    """The maps of a launch's vectors: fields of its arguments, and what a TmaLaunch needs to fill them."""
+    """Hold the maps of a launch's vectors: fields of its arguments, and the input of a TmaLaunch that fills them."""
 
     fields: list[tuple[str, Any]]
-    maps: list[tuple[str, int, int, int, TensorMap]]  # field, byte in it, operand, byte of the operand, map
+    maps: list[tuple[str, int, int, int, TensorMap]]  # field, byte in the field, operand, byte of the operand, map
 
     @classmethod
     def of(cls, problem: AttentionProblem, names: Sequence[str], given: split.Parts) -> Located:
-        """Return a map for each part of the vectors of each operand, the launch's first ones."""
+        """Return a map for each part of each operand's vectors; they are the launch's first operands."""
         count = parts(problem)
         located = cls([(name, (c_ubyte * (MAP_BYTES * count))()) for name in names], [])
         for operand, (name, of, made) in enumerate(zip(names, _data(problem), given.vectors, strict=False)):
@@ -107,7 +108,7 @@ class Located(NamedTuple):
         return located
 
     def placed(self, arguments: Any) -> Iterator[tuple[int, int, int, TensorMap]]:
-        """Yield the maps with their bytes in the arguments."""
+        """Yield the maps with their byte offsets in the arguments."""
         for name, byte, operand, offset, wanted in self.maps:
             yield getattr(type(arguments), name).offset + byte, operand, offset, wanted
 

@@ -1,16 +1,16 @@
-// What the kernels of attention know of the call's vectors: where they lie, and which of them are padding.
+// The attention kernels locate the call's vectors, and their padding, with this header.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-// Vectors of a call in some order: those of all time-steps as they lie in memory, or those of one time-step. Vector n
-// has the indices (n / inner / middle, n / inner % middle, n % inner), and what follows from each is a sum over them.
+// The vectors of a call in some order: those of all time-steps as in memory, or those of one time-step. Vector n has
+// the indices (n / inner / middle, n / inner % middle, n % inner). Each property of a vector is a sum over its indices.
 struct Rows {
   FastDivmod middle, inner;
   int count;
-  int address[3];   // the vector in memory
-  int time[3];      // its time-step
-  int sequence[3];  // its sequence, batch * beams + beam
+  int address[3];   // strides of the vector in memory
+  int time[3];      // strides of its time-step
+  int sequence[3];  // strides of its sequence, batch * beams + beam
   int first_address, first_time;
 };
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ Row locate(const Rows& rows, unsigned n) {
   return row;
 }
 
-// The windows of queries and the lengths of sequences, as attention_schedule left them in a space.
+// The windows of queries and the lengths of sequences in a space, as attention_schedule stores them.
 struct Schedule {
   long long offset;  // bytes from the start of the space
   int windows, q_sequences;

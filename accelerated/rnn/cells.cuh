@@ -1,4 +1,4 @@
-// The cells of recurrent networks (3.1.2.20): one step of one unit, and its gradients.
+// The cells of recurrent networks (3.1.2.20): this header computes one step of one unit, and its gradients.
 #pragma once
 #include "rnn/network.cuh"
 
@@ -6,8 +6,8 @@
 #define FAST_CELLS 0
 #endif
 
-// With FAST_CELLS, in float, errors of 2e-7 beside those of products of 11 bits: exponentials and quotients of the
-// special function unit.
+// FAST_CELLS computes in float with the special function unit. Its errors of 2e-7 are small beside those of products of
+// 11-bit mantissas.
 __device__ __forceinline__ COMPUTE cell_sigmoid(COMPUTE x) {
 #if FAST_CELLS
   return __fdividef(1.0f, 1.0f + __expf(-x));
@@ -21,7 +21,7 @@ __device__ __forceinline__ COMPUTE cell_tanh(COMPUTE x) {
   const float series = x + x * square * (-0.33333334f + square * (0.13333334f + square * -0.05396825f));
   float large = copysignf(1.0f - __fdividef(2.0f, __expf(2.0f * fabsf(x)) + 1.0f), x);
 #ifndef EMULATED_CUDA
-  asm volatile("" : "+f"(large));  // no branch around it
+  asm volatile("" : "+f"(large));  // The compiler must not branch around this instruction.
 #endif
   return square < 0.03f ? series : large;
 #else
@@ -29,13 +29,14 @@ __device__ __forceinline__ COMPUTE cell_tanh(COMPUTE x) {
 #endif
 }
 
-// What a cell makes of its sums. kept: its gates; of a GRU also what its reset gate multiplies.
+// The results of one cell. `kept` holds its gates; a GRU also keeps the term that its reset gate multiplies.
 struct CellOutput {
   COMPUTE kept[KEPT];
   COMPUTE value, state;
 };
 
-// The biases of a unit's gates. recurrent: of a GRU, that of what its reset gate multiplies; else it is in `gate`.
+// The biases of a unit's gates. A GRU adds `recurrent` to the term that its reset gate multiplies; other cells include
+// it in `gate`.
 struct CellBias {
   COMPUTE gate[GATES];
   COMPUTE recurrent;
@@ -56,7 +57,7 @@ __device__ __forceinline__ CellBias bias_of(const ELEMENT* weights, const Layer&
   return bias;
 }
 
-// products: input matrices times the input. sums: recurrent matrices times what the cells put out before.
+// `products` are the input matrices times the input. `sums` are the recurrent matrices times the previous output.
 __device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATES], const COMPUTE (&sums)[GATES],
                                                   const CellBias& bias, COMPUTE before, COMPUTE state_before,
                                                   const Clip& clip) {
@@ -85,15 +86,15 @@ __device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATE
   return out;
 }
 
-// The gradients of a cell's sums, in the order of what it kept. carried: of an LSTM the gradient of the state, of a GRU
-// what passes from the output to the output before.
+// The gradients of a cell's sums, in the order of `kept`. `carried` is the gradient of an LSTM's cell state, or the
+// part that a GRU passes directly to its previous output.
 struct CellGradient {
   COMPUTE sum[KEPT];
   COMPUTE carried;
 };
 
-// incoming: the gradient of what the cell put out. state, state_before: of an LSTM. before: the output before, of a
-// GRU.
+// `incoming` is the gradient of the cell's output. Only an LSTM reads `state` and `state_before`; only a GRU reads
+// `before`, its previous output.
 __device__ __forceinline__ CellGradient cell_gradient(const COMPUTE (&kept)[KEPT], COMPUTE incoming, COMPUTE carried,
                                                       COMPUTE state, COMPUTE before, const Clip& clip) {
   CellGradient gradient;
@@ -124,5 +125,6 @@ __device__ __forceinline__ CellGradient cell_gradient(const COMPUTE (&kept)[KEPT
   return gradient;
 }
 
-// The gate whose gradient reaches the states, in the reserve space: of a GRU that of what the reset gate multiplies.
+// Returns the slot of the reserve space whose gate gradient reaches the states. A GRU uses the term that its reset gate
+// multiplies.
 __device__ __forceinline__ int recurrent_slot(int gate) { return CELL == GRU && gate == 2 ? 3 : gate; }

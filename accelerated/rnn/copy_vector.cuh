@@ -1,8 +1,9 @@
-// Copies of vectors.
+// This header copies vectors.
 #pragma once
 #include "primitives/types.cuh"
 
-// By a warp, in packs of 16 bytes where both ends are aligned. from: nullptr where all elements get `otherwise`.
+// One warp copies a vector, 16 bytes per thread where both ends are aligned. Where `from` is nullptr, all elements
+// become `otherwise`.
 __device__ __forceinline__ void copy_vector(ELEMENT* to, const ELEMENT* from, int width, ELEMENT otherwise) {
   constexpr int PACK = 16 / sizeof(ELEMENT);
   const int lane = threadIdx.x % 32;

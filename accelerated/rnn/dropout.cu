@@ -1,22 +1,22 @@
 // Recurrent networks, dropout between two layers in training (7.2.49; docs/dropout.md).
 //
-// A thread has an octet: eight neighbours of (step, sequence, direction, unit), one byte of the mask, two calls of
-// Philox. Forward it writes what the next layer gets beside what the layer put out, which its own later steps need;
-// backward it works in place on the gradient of the next layer's input.
+// Each thread owns an octet: eight neighbours of (step, sequence, direction, unit). It draws one byte of the mask by
+// two calls of Philox. The forward kernel writes the next layer's input beside the layer's output, because later steps
+// of the same layer need the output. The backward kernel scales the gradient of the next layer's input in place.
 //
-// Roofline bound: bytes, one element read, one written, 1 bit.
+// Roofline bound: bytes; each element is read once and written once, with 1 bit of mask.
 #include "rnn/dropout.cuh"
 #include "primitives/philox.cuh"
 
-// Offsets are in numbers of the arithmetic.
+// Offsets count numbers of the compute type.
 struct DrawArguments {
   COMPUTE* reserve;
   const PhiloxStates* states;
-  long long source, target, mask, elements;  // a target of -1: the mask alone
+  long long source, target, mask, elements;  // target = -1: the kernel writes only the mask
   COMPUTE scale;
   unsigned threshold;
-  int drops_all;      // a probability of 1, whose threshold no word has
-  unsigned sequence;  // of the random words
+  int drops_all;      // The probability is 1, and no random word reaches its threshold.
+  unsigned sequence;  // number of the random sequence
 };
 
 struct GradientArguments {

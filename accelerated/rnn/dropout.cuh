@@ -1,11 +1,12 @@
-// Dropout between two layers of a recurrent network, as its kernels read it: a bit for each element of (step, sequence,
-// direction, unit), eight neighbours in a byte.
+// This header reads the dropout between two layers. The mask has one bit for each element of (step, sequence,
+// direction, unit); one byte covers eight neighbours.
 #pragma once
 #include "primitives/types.cuh"
 
 constexpr int OCTET = 8;
 
-// Behind a layer, in numbers of the reserve space: what the next layer gets, and the mask; -1: nothing is dropped.
+// Offsets after a layer, in numbers of the reserve space: the next layer's input, and the mask. An offset of -1 means
+// that nothing is dropped.
 struct Dropout {
   long long vectors, mask;
 };

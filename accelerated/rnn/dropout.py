@@ -1,5 +1,4 @@
-"""Dropout between the layers of recurrent networks in training (dropout.cu): launches that stand between those of two
-layers."""
+"""Plan the dropout between the layers of recurrent networks in training (dropout.cu)."""
 
 from __future__ import annotations
 
@@ -13,13 +12,15 @@ from ..primitives.geometry import blocks
 from .problem import THREADS, RNNProblem
 
 SOURCE = "rnn/dropout.cu"
-OCTET = 8  # elements of a thread, as in the kernel
+OCTET = 8  # elements per thread, as in the kernel
 WORD = 0xFFFFFFFF
 
 
 def drawn(problem: RNNProblem, layer: int, mask_alone: bool = False) -> list[Launch]:
-    """Return the launch that drops elements of what a layer puts out, for the next one; none where nothing is dropped.
-    mask_alone: who computes the elements drops them."""
+    """Return the launch that drops elements of a layer's output for the next layer, or no launch where nothing is
+    dropped.
+    With ``mask_alone`` it writes only the mask, because another kernel drops the elements.
+    """
     if not problem.draws:
         return []
     limit = threshold(problem.network.dropout)
@@ -36,7 +37,7 @@ def drawn(problem: RNNProblem, layer: int, mask_alone: bool = False) -> list[Lau
 
 
 def advanced(problem: RNNProblem) -> list[Launch]:
-    """Return the launch that counts the call, behind the draws of all layers; none where nothing is dropped."""
+    """Return the launch that counts the call after the draws of all layers, or no launch where nothing is dropped."""
     if not problem.draws:
         return []
     function = problem.device.function(SOURCE, "rnn_dropout_advance", _definitions(problem))
@@ -44,7 +45,9 @@ def advanced(problem: RNNProblem) -> list[Launch]:
 
 
 def gradient(problem: RNNProblem, layer: int) -> list[Launch]:
-    """Return the launch that drops elements of the gradient of a layer's input, x apart, where its forward call did."""
+    """Return the launch that drops elements of the gradient of a layer's input, where the forward call dropped them. x
+    itself is never dropped.
+    """
     if not problem.network.drops or not layer:
         return []
     _, mask = problem.dropped(layer - 1)
@@ -53,7 +56,7 @@ def gradient(problem: RNNProblem, layer: int) -> list[Launch]:
 
 
 def described(problem: RNNProblem, layer: int) -> Structure:
-    """Return ``Dropout`` of dropout.cuh: what is dropped behind a layer."""
+    """Return ``Dropout`` of dropout.cuh, which describes the dropout after a layer."""
     drops = problem.network.drops and layer < problem.network.layers - 1 and problem.operation.reserve.nbytes
     vectors, mask = problem.dropped(layer) if drops else (-1, -1)
     return structure(("vectors", c_longlong(vectors)), ("mask", c_longlong(mask)))
@@ -66,7 +69,7 @@ def scale(problem: RNNProblem) -> float:
 
 
 def _shared(problem: RNNProblem, mask: int) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of both kernels; ``mask`` is where that begins in the reserve space."""
+    """Return the fields that both kernels share; ``mask`` is the mask's offset in the reserve space."""
     return (
         ("mask", c_longlong(mask)),
         ("elements", c_longlong(_elements(problem))),

@@ -1,13 +1,12 @@
-// Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19): layer by layer from the last, step by step
-// against the direction of the forward call.
+// Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19). The kernels go from the last layer to the
+// first, and step against the direction of the forward call.
 //
-// A step has the gradients of all cells, element by element, which the reserve space keeps, and their product with the
-// recurrent matrices (gemm/matrix.cu), the gradient of the states before, whose parts of split-K the next step adds.
-// Behind the last step one product with the input matrices, over both directions, is the gradient of the inputs of all
-// steps.
+// Each step computes the gradients of all cells and keeps them in the reserve space. Their product with the recurrent
+// matrices (gemm/matrix.cu) is the gradient of the previous states; the next step adds its split-K parts. After the
+// last step, one product with the input matrices, over both directions, gives the gradients of all inputs.
 //
-// Roofline bound: as recurrence.cu, which has products of the same sizes; bytes of a step: gates read and written once,
-// and the recurrent matrices from L2.
+// Roofline bound: as in recurrence.cu, whose products have the same sizes. Each step reads and writes the gates once
+// and reads the recurrent matrices from L2.
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"
 
@@ -15,17 +14,17 @@ struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;
   ELEMENT *dx, *dhx, *dcx;
   COMPUTE *workspace, *reserve;
-  const COMPUTE* sums;  // by part, direction, sequence, unit
+  const COMPUTE* sums;  // indexed by part, direction, sequence, unit
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
-  int parts;  // of the sums of the step before
+  int parts;  // split-K parts in the sums of the previous step
 };
 
-// The gradients of the final states of a layer.
+// Loads the gradients of a layer's final states.
 extern "C" __global__ void rnn_gradient_start(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -40,13 +39,13 @@ extern "C" __global__ void rnn_gradient_start(const Arguments a) {
         a.dcy ? load<COMPUTE>(a.dcy[pseudo_layer * cells + cell]) : COMPUTE(0);
 }
 
-// Of the data, where a step of the call is.
+// Returns the step of the data for a step of the call.
 __device__ __forceinline__ int step_of(const Arguments& a, int direction, int step) {
   return direction ? step : a.shape.steps - 1 - step;
 }
 
-// The gradient of a state behind a step: of the product of the step that came before with the recurrent matrices, and
-// what a GRU passes on; where a sequence did not have that step, what there was.
+// Returns the gradient of a state after a step. It adds the previous product with the recurrent matrices and the part
+// that a GRU passes on. Where a sequence did not have that step, it returns the earlier gradient.
 __device__ __forceinline__ COMPUTE of_state(const Arguments& a, int direction, int sequence, int length, int unit) {
   const Shape& s = a.shape;
   const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.projected + unit;
@@ -59,7 +58,7 @@ __device__ __forceinline__ COMPUTE of_state(const Arguments& a, int direction, i
   return state = sum;
 }
 
-// The gradient of the output of a cell from above.
+// Returns the gradient of a cell's output from the layer above.
 __device__ __forceinline__ COMPUTE from_above(const Arguments& a, const int* offsets, int direction, int step,
                                               int sequence, int unit) {
   const Shape& s = a.shape;
@@ -69,7 +68,7 @@ __device__ __forceinline__ COMPUTE from_above(const Arguments& a, const int* off
                       : load<COMPUTE>(elements_at(a.workspace, a.regions.output)[vector * wide + column]);
 }
 
-// The gradients of the projected outputs of a step, which are kept.
+// Computes and keeps the gradients of a step's projected outputs.
 extern "C" __global__ void rnn_gradient_output(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -85,7 +84,7 @@ extern "C" __global__ void rnn_gradient_output(const Arguments a) {
       from_above(a, offsets, direction, step, sequence, unit) + state;
 }
 
-// The gradients of what is projected.
+// Computes the gradients of the vectors that the projection multiplies.
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_project(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -105,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_gradient_proje
       [&](int sequence, int unit, COMPUTE sum) { before[static_cast<long long>(sequence) * s.hidden + unit] = sum; });
 }
 
-// The gradients of the sums of the gates of a step; zeros where a sequence has none.
+// Computes the gradients of the gates' sums in a step, and zeros where a sequence has no such step.
 extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -143,12 +142,13 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
     gradient = cell_gradient(kept, incoming, carried, state, before, a.clip);
     *through = gradient.carried;
   }
-  ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;  // in place, of wide data
+  // Wide data is replaced in place.
+  ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;
 #pragma unroll
   for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
 }
 
-// The gradients of the initial states of a layer.
+// Stores the gradients of a layer's initial states.
 extern "C" __global__ void rnn_gradient_finish(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;

@@ -1,5 +1,4 @@
-"""The gradients of inputs and states of recurrent networks: a product and a kernel for each step of each layer
-(gradient.cu)."""
+"""Compute the gradients of inputs and states with a product and a kernel for each step of each layer (gradient.cu)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ OPERANDS = (
 
 
 class GradientSolver(Solver[RNNProblem]):
-    """Every network, from the last layer and step to the first."""
+    """Serve every network, from the last layer and step to the first."""
 
     name = "rnn.gradient"
 
@@ -53,8 +52,10 @@ class GradientSolver(Solver[RNNProblem]):
 
 
 def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch], int]:
-    """Return the launches that multiply the gradients of the gates of a step by the recurrent matrices, and in how many
-    parts the sums are."""
+    """Return the launches that multiply the gate gradients of a step by the recurrent matrices, and the number of
+    split-K
+    parts.
+    """
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
     last, row = problem.steps - 1, problem.kept_gates * n.hidden
     start, distance = problem.weights(layer, "recurrent")

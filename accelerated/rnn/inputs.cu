@@ -1,15 +1,16 @@
-// What a layer of a recurrent network takes and gives: lengths of sequences, vectors between containers and the order
-// (step, sequence), the vectors that a layer without input matrices takes.
+// These kernels convert a layer's inputs and outputs: sequence lengths, vectors between containers and the order (step,
+// sequence), and the vectors of a layer without input matrices.
 //
-// A warp copies a vector, in packs of 16 bytes where both ends are aligned; products of vectors with matrices are those
-// of gemm/matrix.cu.
+// One warp copies one vector, 16 bytes per thread where both ends are aligned. gemm/matrix.cu multiplies the vectors by
+// matrices.
 //
-// Roofline bound: bytes, one element read, one written (0.9 of 3.5 TB/s for vectors of 512 elements or more).
+// Roofline bound: bytes; each element is read once and written once (0.9 of 3.5 TB/s for vectors of 512 elements or
+// more).
 #include "rnn/copy_vector.cuh"
 #include "rnn/network.cuh"
 
 struct Arguments {
-  ELEMENT* data;  // x, or dx
+  ELEMENT* data;  // the operand x or dx
   COMPUTE *workspace, *reserve;
   COMPUTE fill;
   Layer layer;
@@ -20,14 +21,14 @@ struct Arguments {
 struct Preparation {
   COMPUTE* workspace;
   unsigned* filled;
-  long long offsets, start, words, stride;  // of 32 bits, that are filled: of a region, from a region to the next
+  long long offsets, start, words, stride;  // filled regions: length and stride in 32-bit words
   int regions, steps, batch, first, count;
   int layout;  // 0: steps outermost, 1: packed, 2: sequences outermost
   int length[LENGTHS];
 };
 
-// Stores the lengths of some sequences and, with those of the last ones, where the vectors of each step begin in
-// containers. What is filled gets bits that no cell puts out (persistent.cuh).
+// Stores the lengths of some sequences. The last launch also stores the offset of each step's vectors in the
+// containers. Filled regions get bits that no cell can produce (persistent.cuh).
 extern "C" __global__ void rnn_inputs_prepare(const Preparation a) {
   griddepcontrol_wait();
   const int thread = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
@@ -53,11 +54,11 @@ extern "C" __global__ void rnn_inputs_prepare(const Preparation a) {
   }
 }
 
-constexpr int VECTORS = 8;  // of a block
+constexpr int VECTORS = 8;  // per block
 
 __device__ __forceinline__ int vector_of_warp() { return blockIdx.x * VECTORS + threadIdx.x / 32; }
 
-// The vectors of x by (step, sequence), zeros where a sequence has none.
+// Gathers the vectors of x by (step, sequence), and writes zeros where a sequence has no such step.
 extern "C" __global__ void rnn_inputs_gather(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -70,7 +71,7 @@ extern "C" __global__ void rnn_inputs_gather(const Arguments a) {
               store<ELEMENT>(COMPUTE(0)));
 }
 
-// The reverse, for dx: what lies in the padding is left alone or gets the fill.
+// Scatters vectors into dx. Padding is left alone or gets the fill.
 extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -84,7 +85,7 @@ extern "C" __global__ void rnn_inputs_scatter(const Arguments a) {
               store<ELEMENT>(a.fill));
 }
 
-// Without input matrices: the input itself is the product, of every gate.
+// Copies the input to every gate, because a layer without input matrices uses it as the product.
 extern "C" __global__ void rnn_inputs_skip(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -99,7 +100,7 @@ extern "C" __global__ void rnn_inputs_skip(const Arguments a) {
   }
 }
 
-// And its gradient the sum of those of all gates.
+// Sums the gradients of all gates, for a layer without input matrices.
 extern "C" __global__ void rnn_inputs_skip_gradient(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;

@@ -1,5 +1,6 @@
-"""What the layers of recurrent networks take: vectors in the order (step, sequence), their products with the input
-matrices, and the gradients of both (inputs.cu, gemm/matrix.cu)."""
+"""Plan the inputs of recurrent layers: vectors in the order (step, sequence), their products with the input matrices,
+and the gradients of both (inputs.cu, gemm/matrix.cu).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
 SOURCE = "rnn/inputs.cu"
 FILL_BLOCKS = 1024
-VECTORS = 8  # that a block copies, as in the kernels
+VECTORS = 8  # vectors per block, as in the kernels
 WORD_BYTES = 4
 
 
 class Filled(NamedTuple):
-    """Regions of elements that get what no cell puts out: of which operand, from which number on, how many elements
-    each; numbers from a region to the next."""
+    """Name the regions that get bits that no cell produces: the operand, the first number, the elements per region, and
+    the stride between regions in numbers.
+    """
 
     operand: str
     start: int
@@ -32,14 +34,13 @@ class Filled(NamedTuple):
 
 
 def prepared(problem: RNNProblem, filled: Filled | None = None) -> list[Launch]:
-    """Return the launches that write the lengths of the sequences and where the vectors of each step begin, and
-    fill."""
+    """Return the launches that write the sequence lengths and the offset of each step's vectors, and fill regions."""
     parts = [(first, problem.data.lengths[first : first + LENGTHS]) for first in range(0, problem.batch, LENGTHS)]
     return [_prepared(problem, first, part, filled if part is parts[-1][1] else None) for first, part in parts]
 
 
 def fill(problem: RNNProblem, filled: Filled) -> Launch:
-    """Return the launch that fills elements with what no cell puts out."""
+    """Return the launch that fills elements with bits that no cell produces."""
     return _prepared(problem, 0, (), filled)
 
 
@@ -95,7 +96,9 @@ def launch(problem: RNNProblem, kernel: str, layer: int, blocks: int, data: str)
 
 
 def taken(problem: RNNProblem, layer: int) -> tuple[Located, list[Launch]]:
-    """Return where the vectors that a layer takes lie, in the order (step, sequence), and what puts them there."""
+    """Return the location of a layer's input vectors in the order (step, sequence), and the launches that put them
+    there.
+    """
     size = number_bytes(problem)
     if layer:
         below = problem.below(layer)
@@ -120,8 +123,11 @@ def product_of(
 def multiply_in_parts(
     problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MOST_SPLITS
 ) -> tuple[list[Launch], int]:
-    """Return the launches of a product of elements for all directions that leave parts of its sums in scratch memory,
-    by part, direction and row, and how many parts. first: of these there. most: of the product."""
+    """Return the launches of a product for all directions, and the number of split-K parts.
+
+    The parts of its sums are in scratch memory by part, direction and row. ``first`` is the first scratch number,
+    ``most`` the maximum number of parts.
+    """
     m, columns, _ = dims
     directions, compute = problem.network.directions, COMPUTES[problem.operation.compute_type]
     nbytes = directions * m * columns * number_bytes(problem)
@@ -131,7 +137,7 @@ def multiply_in_parts(
 
 
 def products(problem: RNNProblem, layer: int) -> list[Launch]:
-    """Return the launches that multiply all vectors that a layer takes by the input matrices of all directions."""
+    """Return the launches that multiply all input vectors of a layer by the input matrices of all directions."""
     n, vectors, size = problem.network, problem.steps * problem.batch, element_bytes(problem)
     if n.skips_input and not layer:
         return [launch(problem, "skip", layer, vectors, "x")]
@@ -169,7 +175,7 @@ def gradients(problem: RNNProblem, layer: int) -> list[Launch]:
 
 
 def gate_gradients(problem: RNNProblem, layer: int, slot: int = 0) -> Matrix:
-    """Return the gradients of the gates of a layer from a slot on: a row for each vector."""
+    """Return the gradients of a layer's gates from a slot on, one row per vector."""
     n, kept = problem.network, problem.kept(layer)
     size, elements = number_bytes(problem), number_bytes(problem) // element_bytes(problem)
     offset = kept["gradients"] * size + slot * n.hidden * element_bytes(problem)

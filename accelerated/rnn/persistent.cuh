@@ -1,17 +1,17 @@
-// What the persistent kernels of recurrent networks share: the exchange of vectors between the blocks of a grid, and
-// the product of such vectors with a matrix of which each block has some rows on chip.
+// The persistent kernels of recurrent networks share this header. It exchanges vectors between the blocks of a grid,
+// and multiplies them by a matrix whose rows stay on chip, divided among the blocks.
 //
-// What a block has to do says persistent_items.cuh. Its eight warps divide the K of the product. A warp has its part of
-// the block's rows as left operands of mma.sync, in registers and, what does not fit there, in shared memory. The right
-// operands are loaded from global memory (L2) straight into registers: a thread takes 16 bytes of a vector, two
-// products' worth, so that K is permuted alike in both operands. Where the hidden size makes vectors begin elsewhere
-// than at multiples of 16 bytes, it takes them by LOAD_BYTES, 4 or 2, at a time.
+// persistent_items.cuh gives each block its work. The eight warps of a block divide the K of the product. Each warp
+// keeps its part of the block's rows as left operands of mma.sync, in registers and, where those are full, in shared
+// memory. Each thread loads the right operands from global memory (L2) straight into registers. A load takes 16 bytes
+// of a vector, enough for two products, so that both operands permute K alike. Where the hidden size does not align
+// vectors to 16 bytes, loads take LOAD_BYTES, 4 or 2.
 //
-// Vectors of a step are where all blocks write them, each in memory of its own, filled with NOTHING before. Whoever
-// needs an element reads until it is something else: there is no barrier, and no flag.
+// All blocks write the vectors of each step to memory of their own, which is filled with NOTHING first. A reader polls
+// each element until it differs from NOTHING. There is no barrier and no flag.
 #pragma once
 #define FAST_CELLS 1
-#define CLUSTER_BLOCKS PARTS  // of a cluster
+#define CLUSTER_BLOCKS PARTS  // blocks per cluster
 #include "primitives/cluster.cuh"
 #if PARTS == 1
 #undef CLUSTER_DIMS_X
@@ -22,21 +22,22 @@
 #include "rnn/cells.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
-constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements that a thread loads at once
-constexpr int PAIR = 4 * PIECE;              // of K: two products of 32 bytes
+constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements per load of a thread
+constexpr int PAIR = 4 * PIECE;              // elements of K that two products of 32 bytes take
 constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
-constexpr int OWN_ROWS = ROWS / PARTS;  // whose sums over all of K a block needs
-// Of a row of sums: sixteen units of a sequence lie in different banks; where neighbouring sequences are read together,
-// four rows of as many blocks do.
+constexpr int OWN_ROWS = ROWS / PARTS;  // rows per block whose sums over all of K it needs
+// The pitch of a row of sums puts sixteen units of a sequence in different banks. Where threads read neighbouring
+// sequences together, it separates four rows of as many blocks.
 constexpr int OWN_PITCH = SEQUENCES + 2;
 constexpr int PITCH = PARTS == 1 ? OWN_PITCH : SEQUENCES % 16 ? SEQUENCES : SEQUENCES + 8;
 constexpr int WARP_SUMS = ROWS * PITCH;
-constexpr int SUM_BYTES = WARPS * WARP_SUMS * sizeof(float);  // of a step; two steps alternate
-constexpr int GATHER_BYTES = PARTS == 1 ? 0 : PARTS * OWN_ROWS * OWN_PITCH * sizeof(float);  // the same
+constexpr int SUM_BYTES = WARPS * WARP_SUMS * sizeof(float);  // bytes per step; two steps alternate
+// bytes per step; two steps alternate
+constexpr int GATHER_BYTES = PARTS == 1 ? 0 : PARTS * OWN_ROWS * OWN_PITCH * sizeof(float);
 constexpr int BARRIER_BYTES = PARTS == 1 ? 0 : 16;
 
 using Piece = uint4;
-constexpr unsigned NOTHING = 0xffffffffu;  // elements that no cell puts out: NaN of another payload
+constexpr unsigned NOTHING = 0xffffffffu;  // A NaN with a payload that no cell produces.
 
 __device__ __forceinline__ unsigned greater(unsigned a, unsigned b) {
   return sizeof(ELEMENT) == 2 ? __vmaxu2(a, b) : max(a, b);
@@ -55,7 +56,7 @@ union PieceElements {
   __device__ __forceinline__ PieceElements() : piece{} {}
 };
 
-// Reads a piece of vector n from element k on. Elements at and behind `depth` are zeros. Vectors begin at multiples of
+// Reads a piece of vector n from element k on. Elements at and after `depth` are zeros. Vectors are aligned to
 // LOAD_BYTES.
 template <class Vectors> __device__ __forceinline__ Piece read_piece(const Vectors& vectors, int n, int k, int depth) {
   PieceElements found;
@@ -82,14 +83,15 @@ template <class Vectors> __device__ __forceinline__ Piece read_piece(const Vecto
   return found.piece;
 }
 
-// The emulated device computes items one after another: what one of them lacks nobody puts out.
+// The emulated device computes items one after another, so that an incomplete item would wait forever.
 __device__ __forceinline__ void require_in_order(bool complete) {
 #ifdef EMULATED_CUDA
   if (!complete) __trap();
 #endif
 }
 
-// Elements that other blocks wait for. What is there before must be NOTHING, or these would take it for the value.
+// Publishes elements that other blocks wait for. The memory must hold NOTHING before, or a reader would take the old
+// value.
 __device__ __forceinline__ void publish(ELEMENT* to, ELEMENT value) {
 #ifdef EMULATED_CUDA
   using Bits = std::conditional_t<sizeof(ELEMENT) == 2, unsigned short, unsigned>;
@@ -118,10 +120,10 @@ __device__ __forceinline__ unsigned operand_word(unsigned word) {
   return word;
 }
 
-// Pairs of K, of those of all warps, that are this warp's: every WARPS-th.
+// Every WARPS-th pair of K belongs to this warp.
 __device__ __forceinline__ int first_element(int index) { return (index * WARPS + threadIdx.x / 32) * PAIR; }
 
-// The left operands of a warp: of the first KEPT pairs in registers, of the others in shared memory.
+// The left operands of a warp. The first KEPT pairs stay in registers, the others in shared memory.
 template <int KEPT> struct Rows {
   static constexpr int IN_REGISTERS = KEPT;
   const int before;  // pairs of other rows in shared memory
@@ -141,7 +143,7 @@ template <int KEPT> struct Rows {
     high[0] = operand_word(upper.z), high[1] = operand_word(lower.z);
     high[2] = operand_word(upper.w), high[3] = operand_word(lower.w);
   }
-  // piece(index, row): PIECE elements of K of a row, from the thread's first one in that pair on.
+  // piece(index, row) returns PIECE elements of K of a row, from the thread's first element in that pair.
   template <class Pieces> __device__ __forceinline__ void fill(int pairs, Pieces pieces) {
     const int row = threadIdx.x % 32 / 4;
 #pragma unroll
@@ -166,8 +168,8 @@ template <int KEPT> struct Rows {
   }
 };
 
-// Pieces of a matrix in memory whose rows are those of the block. start(row) is where a row begins; nullptr: zeros.
-// aligned: whether rows begin at multiples of 16 bytes.
+// Pieces of a row-major matrix whose rows are the rows of the block. start(row) points to the beginning of a row;
+// nullptr means zeros. `aligned` means that rows are aligned to 16 bytes.
 template <class Start> struct RowPieces {
   const Start start;
   const int depth;
@@ -187,14 +189,15 @@ template <class Start> struct RowPieces {
   }
 };
 
-// Pieces of a matrix in memory whose columns, `stride` long rows, are the rows of the block; the first `count` exist. A
-// warp transposes a pair of K at a time in shared memory, where later the sums are.
+// Pieces of a matrix whose columns are the rows of the block; its rows have `stride` elements, and the first `count`
+// columns exist. Each warp transposes one pair of K at a time in the shared memory of the later sums.
 struct ColumnPieces {
   static constexpr int PACKS = ROWS / PIECE;
   const ELEMENT* from;
   const int stride, count, depth;
 
-  // A row of K: half of the rows of a pair are where the warp's sums of a step will be, half where those of the next.
+  // Returns a row of K. Half of a pair's rows use the memory of this step's sums, the other half that of the next
+  // step's.
   static __device__ __forceinline__ ELEMENT* staged(int k) {
     constexpr int HALF = PAIR / 2;
     static_assert(HALF * ROWS * sizeof(ELEMENT) <= WARP_SUMS * sizeof(float) && WARP_SUMS % 4 == 0);
@@ -230,15 +233,15 @@ struct ColumnPieces {
   }
 };
 
-// Vectors of elements, each `stride` behind the one before, from an element of K on. Those that blocks of this launch
-// put out are waited for: nothing else reads them.
+// Vectors that this launch only reads. Each begins `stride` elements after the one before. Vectors that this launch
+// publishes need Published, which waits for them.
 struct Given {
   static constexpr bool WAITS = false;
   const ELEMENT* vectors;
   long long stride;
   __device__ __forceinline__ const ELEMENT* at(int n, int k) const { return vectors + n * stride + k; }
 };
-// gap: elements that stand between those before gap_at, counted from the vectors' beginning, and the others.
+// `gap` adds elements between those before gap_at, counted from the start of the vectors, and the others.
 template <bool GAP = false> struct Published {
   static constexpr bool WAITS = true;
   const ELEMENT* vectors;
@@ -250,10 +253,9 @@ template <bool GAP = false> struct Published {
   }
 };
 
-// sums += the block's rows times vectors, of which there are `count`, over the warp's part of K. pairs: of a warp, at
-// most.
+// Adds the block's rows times `count` vectors to `sums`, over the warp's part of K. `pairs` bounds the pairs per warp.
 struct Product {
-  // Products that wait for each other make chains; few tiles have more of them.
+  // Dependent products form chains. Few tiles need more chains to hide the latency.
   static constexpr int CHAINS = M_TILES * N_TILES == 1 ? 4 : M_TILES * N_TILES < 4 ? 2 : 1;
   float sums[M_TILES][N_TILES][4], others[CHAINS > 1 ? CHAINS - 1 : 1][M_TILES][N_TILES][4];
 
@@ -263,8 +265,8 @@ struct Product {
 
   using Pieces = Piece[LOADED_PAIRS][N_TILES];
 
-  // Of the pairs from `first` on: the reads, which are in flight afterwards, and may be too early. On the emulated
-  // device they would race with those that publish, and are left to complete().
+  // Begins the reads of the pairs from `first` on. A read that comes too early is repeated by complete(). The emulated
+  // device would race with the writers, so it leaves all reads to complete().
   template <class Vectors>
   static __device__ __forceinline__ void begin(Pieces& pieces, int first, const Vectors& vectors, int count,
                                                int depth) {
@@ -292,7 +294,7 @@ struct Product {
         }
       }
   }
-  // Reads again what was not there.
+  // Reads again the elements that were not there.
   template <class Vectors>
   static __device__ __forceinline__ void complete(Pieces& pieces, int first, const Vectors& vectors, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
@@ -347,7 +349,7 @@ struct Product {
     constexpr int UNROLLED = (KEPT + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
     run_rest<UNROLLED>(rows, pairs, vectors, count, depth);
   }
-  // With left operands that all are in shared memory, and pieces whose reads have begun.
+  // Multiplies when all left operands are in shared memory and the reads of pieces have begun.
   template <class Vectors>
   __device__ __forceinline__ void run_begun(const Rows<0>& rows, Pieces& pieces, int pairs, const Vectors& vectors,
                                             int count, int depth) {
@@ -370,7 +372,7 @@ struct Product {
         if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
     }
   }
-  // With left operands in shared memory. chain: any number that the compiler knows.
+  // Multiplies left operands in shared memory. `chain` is any constant.
   template <class LeftRows>
   __device__ __forceinline__ void multiply_rest(const LeftRows& rows, int pair, int chain,
                                                 const Piece (&pieces)[N_TILES]) {
@@ -405,7 +407,7 @@ struct Product {
     }
   }
 
-  // Stores the warp's sums for the threads that have the cells; a barrier follows.
+  // Stores the warp's sums for the threads that own the cells. The caller must add a barrier.
   __device__ __forceinline__ void store_sums(int parity) {
     if constexpr (CHAINS > 1) {
 #pragma unroll
@@ -431,7 +433,7 @@ struct Product {
   static __device__ __forceinline__ float* sums_of(int parity) {
     return reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES);
   }
-  // The sum of all warps.
+  // Returns the sum over all warps.
   static __device__ __forceinline__ float total(int parity, int row, int sequence) {
     const float* from = sums_of(parity) + row * PITCH + sequence;
     float sum = 0;
@@ -442,9 +444,11 @@ struct Product {
 };
 
 #if PARTS > 1
-// The blocks of a cluster have the same rows, and a part of K each: every block sends each of them the sums of that
-// block's rows. Two buffers suffice: who sends the sums of a step has those of the step before, which others sent
-// behind a barrier of their block, where all of its threads had read what came a step earlier.
+// The blocks of a cluster have the same rows, and each has a part of K. Every block sends each other block the sums of
+// the receiver's rows.
+//
+// Two buffers suffice. A block that sends the sums of a step has received those of the step before. The others sent
+// them after a barrier, so their threads had read the sums of the step before that.
 struct Partials {
   static __device__ __forceinline__ Mbarrier* barrier(int parity) {
     return reinterpret_cast<Mbarrier*>(shared_memory + 2 * (SUM_BYTES + GATHER_BYTES)) + parity;
@@ -531,7 +535,7 @@ struct Sums {
     return Product::total(parity(), row, sequence);
 #endif
   }
-  // Behind all steps: nobody writes to a block that has ended.
+  // Waits after the last step, because no block may write to a block that has ended.
   __device__ __forceinline__ void finish() const {
 #if PARTS > 1
     cluster_arrive();

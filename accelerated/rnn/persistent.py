@@ -1,4 +1,4 @@
-"""How the persistent kernels of recurrent networks divide a layer (persistent.cuh)."""
+"""Divide a layer among the blocks of the persistent kernels of recurrent networks (persistent.cuh)."""
 
 from __future__ import annotations
 
@@ -21,48 +21,50 @@ from .problem import RNNProblem, stacked
 WARPS, LANES = 8, 32
 THREADS = LANES * WARPS
 BARRIER_BYTES = 16
-MOST_LAYERS = 8  # of a launch
-PAIR_BYTES = 64  # bytes of K that a pair of products takes
-LOAD_BYTES = 16, 4, 2  # of a load of vectors: the widest that the hidden size allows
-TILE_M, TILE_N = 16, 8  # of mma.sync
-FRAGMENT_BYTES = 16  # of a left operand, of a lane
+MOST_LAYERS = 8  # per launch
+PAIR_BYTES = 64  # bytes of K per pair of products
+LOAD_BYTES = 16, 4, 2  # bytes per load of a vector; the alignment of the hidden size selects the widest
+TILE_M, TILE_N = 16, 8  # rows and columns of mma.sync
+FRAGMENT_BYTES = 16  # bytes per lane, of a left operand
 FLOAT_BYTES = 4
-# Registers of a thread; of them for neither operands nor sums, by the tiles of 8 sequences
+# REGISTERS bounds the registers per thread. OTHER_REGISTERS hold neither operands nor sums, by the tiles of 8
+# sequences.
 REGISTERS, OTHER_REGISTERS = 255, {1: 72, 2: 88, 4: 96}
-PIECE_REGISTERS = 6  # with its address
-# By the tiles of 16 rows of a block: how many pairs of K a warp may have in registers
+PIECE_REGISTERS = 6  # registers per piece, with its address
+# The pairs of K that a warp may keep in registers, by the block's tiles of 16 rows.
 REGISTER_PAIRS = {1: (1, 2, 3, 6, 12), 2: (1, 2, 3, 6), 3: (1, 2, 4), 4: (1, 2, 3), 6: (1, 2), 8: (1, 2)}
 N_TILES, PARTS = (1, 2, 4), (1, 2, 4, 8)
 MOST_KEPT, FRAGMENT_REGISTERS = (
     {1: 128, 2: 96, 4: 32},
     4,
 )  # registers with left operands, by the tiles of 8 sequences; of one
-# Near what was measured on an H100: of a step, of each group of a block, and of a cell, before any byte and product;
-# bytes a second of L2, for a multiprocessor and for all, which read the same lines; of shared memory; of sums that
-# blocks of a cluster exchange, and a part of K; clocks of a product of a warp, where four schedulers have two warps
-# each
+# These times were measured on an H100. A step, each group of a block and each cell have a constant time, before any
+# byte or product. The two rates of L2, in bytes a second, are for one multiprocessor and for all that read the same
+# lines. CLUSTER_BYTES_PER_SECOND is the rate at which the blocks of a cluster exchange sums. PRODUCT_CLOCKS are clocks
+# per product of a warp; four schedulers have two warps each.
 STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.4e-6, 3e-9, 1.7e9
 L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
 PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
 PRODUCT_CLOCKS = 2 * 6
-PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # of the inputs of all steps
-LEAST_GAIN = 1.15  # by which parts of K have to be faster
-# Clocks from the barrier of a block until what other blocks put out is there, of networks whose blocks read so many
-# bytes in a step: by whether K has the gates of a unit, then by cell
+PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # rates of the input products of all steps
+LEAST_GAIN = 1.15  # minimum speedup by parts of K
+# The clocks from a block's barrier until the output of other blocks arrives, where blocks read DELAYED_BYTES in a step.
+# The first key tells whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3
 
 
 @dataclass(frozen=True)
 class Division:
-    """One way to divide a layer.
+    """Describe one way to divide a layer.
 
-    m_tiles: tiles of 16 rows of a block's matrix. n_tiles: tiles of 8 sequences of a block. units: of a block. slices,
-    groups: of units, of sequences. depth: bytes of K of a block. vectors: sequences of a block that exist, at most.
-    most_register_pairs: where registers shall have fewer than they could. parts: blocks of a cluster, which have the
-    same rows, and a part of K each. layers: of a launch. directions: of a layer. skew: waves from a layer to the next,
-    which count only where a block has several.
+    ``m_tiles``: tiles of 16 rows per block. ``n_tiles``: tiles of 8 sequences per block. ``units``: hidden units per
+    block. ``slices``, ``groups``: number of slices of units and of groups of sequences. ``depth``: bytes of K per
+    block. ``vectors``: sequences per block that exist, at most. ``most_register_pairs``: a limit of register
+    pairs below that of the device. ``parts``: blocks of a cluster, which have the same rows and a part of K each.
+    ``layers``: per launch. ``directions``: per layer. ``skew``: waves between two layers, which matter only where a
+    block has several layers.
     """
 
     m_tiles: int
@@ -80,7 +82,7 @@ class Division:
 
     @property
     def all_slices(self) -> int:
-        """Return the slices that run beside each other."""
+        """Return the slices that run side by side."""
         return self.slices * self.layers * self.directions
 
     @property
@@ -100,26 +102,29 @@ class Division:
 
     @property
     def is_possible(self) -> bool:
-        """Whether a warp has room for left operands in registers, and for sums of as many tiles."""
+        """Return whether a warp has registers for its left operands and for the sums of as many tiles."""
         return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MOST_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
 
     @property
     def is_worth_trying(self) -> bool:
-        """Whether it may be the fastest: larger groups lose more to exchanged sums than they gain from parts of K; more
-        than four tiles of rows serve those parts alone."""
+        """Return whether the division may be the fastest.
+
+        In larger groups, exchanged sums cost more than parts of K gain. Only such parts need more than four tiles of
+        rows.
+        """
         return self.n_tiles == 1 if self.parts > 1 else self.m_tiles <= 4
 
     def takes_several(self, multiprocessors: int) -> bool:
-        """Whether a block has several groups, or slices, in turns."""
+        """Return whether a block takes several groups or slices in turn."""
         return self.groups * self.all_slices * self.parts > self.blocks(multiprocessors)
 
     def runs_together(self, multiprocessors: int) -> bool:
-        """Whether every slice has a multiprocessor, or as many as K has parts."""
+        """Return whether every slice has as many multiprocessors as K has parts."""
         return self.all_slices <= multiprocessors // self.parts
 
     @property
     def loaded_pairs(self) -> int:
-        """Pairs whose right operands are in flight together, as many as registers have room for."""
+        """Return the pairs whose right operands are in flight together, as many as fit in registers."""
         tiles = self.m_tiles * self.n_tiles
         sums = FRAGMENT_REGISTERS * tiles * (4 if tiles == 1 else 2 if tiles < 4 else 1)
         kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
@@ -143,21 +148,22 @@ class Division:
 
     @property
     def _rest_bytes(self) -> int:
-        """Return the bytes of left operands in shared memory: what registers have no room for, and all that multiply
-        what another layer puts out."""
+        """Return the bytes of left operands in shared memory: those that do not fit in registers, and all that multiply
+        another layer's output.
+        """
         rest = max(0, self.pairs - self.register_pairs) + (self.pairs if self.layers > 1 else 0)
         return rest * WARPS * self.m_tiles * 2 * LANES * FRAGMENT_BYTES
 
     def blocks(self, multiprocessors: int) -> int:
-        """Return the blocks of a launch: a multiple of all slices, or as many as there are multiprocessors."""
+        """Return the blocks of a launch: a multiple of all slices, or the number of multiprocessors."""
         slices, clusters = self.all_slices, multiprocessors // self.parts
         return self.parts * (slices * min(self.groups, clusters // slices) if slices <= clusters else clusters)
 
     def step_seconds(self, multiprocessors: int) -> float:
-        """Return about how long a step takes, where every slice has a multiprocessor."""
+        """Return the approximate seconds of a step, where every slice has a multiprocessor."""
         blocks = self.blocks(multiprocessors)
         rounds = -(-self.groups * self.all_slices // (blocks // self.parts))
-        products = 1 if self.layers == 1 else 2  # of a block
+        products = 1 if self.layers == 1 else 2  # products per block
         vectors, rows = products * self.vectors * self.depth, self.m_tiles * TILE_M
         sums = 2 * WARPS * rows * self.sequences * FLOAT_BYTES
         multiplied = products * self.pairs * 2 * self.m_tiles * self.n_tiles * PRODUCT_CLOCKS / CLOCK
@@ -171,7 +177,7 @@ class Division:
         return LEAST_GAIN * (STEP_SECONDS + rounds * group)
 
     def read_delay(self, problem: RNNProblem) -> int:
-        """Return the clocks that a warp waits before it reads what other blocks put out."""
+        """Return the clocks that a warp waits before it reads the output of other blocks."""
         n, multiprocessors = problem.network, concurrent_multiprocessors(problem.device)
         read = self.blocks(multiprocessors) * self.vectors * self.depth
         if self.takes_several(multiprocessors) or read < DELAYED_BYTES:
@@ -179,7 +185,7 @@ class Division:
         has_gates = self.depth * self.parts > n.hidden * inputs.element_bytes(problem)
         reads_late = (
             has_gates and n.cell == LSTM and self.parts == 1
-        )  # all gates of all units take longer than the others
+        )  # All gates of all units take longer than one gate.
         return 0 if reads_late else READ_DELAYS[has_gates].get(n.cell, 0)
 
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
@@ -196,7 +202,9 @@ class Division:
 
 
 class PersistentSolver(Solver[RNNProblem]):
-    """Recurrent matrices on chip, where the multiprocessors have room for those of a layer; a launch for each layer."""
+    """Keep recurrent matrices on chip, where the multiprocessors have room for those of a layer, with a launch for each
+    layer.
+    """
 
     def divisions(self, problem: RNNProblem) -> list[Division]:
         """Return the divisions of a layer, the fastest first."""
@@ -220,23 +228,23 @@ class PersistentSolver(Solver[RNNProblem]):
 
 
 def can_serve(problem: RNNProblem) -> bool:
-    """Return whether the kernels compute what the problem asks: products of tensor cores, without a projection."""
+    """Return whether the kernels serve the problem: tensor cores multiply its data type, and it has no projection."""
     has_barriers = has_clusters(problem.device) or problem.device.kind == "emulated"
     projected = problem.network.is_projected
     return has_barriers and problem.aligned and not projected and inputs.uses_tensor_cores(problem)
 
 
 def load_bytes(problem: RNNProblem) -> int:
-    """Return the bytes of a load of vectors, at a multiple of which the vectors of every step and direction begin."""
+    """Return the bytes per load of a vector. The vectors of every step and direction are aligned to them."""
     nbytes = problem.network.hidden * inputs.element_bytes(problem)
     return next(width for width in LOAD_BYTES if nbytes % width == 0)
 
 
 def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, layers: int = 1) -> list[Division]:
-    """Return the divisions whose blocks fit the device, the fastest first; those whose blocks run all at once, where
-    there are such.
+    """Return the divisions whose blocks fit the device, the fastest first, or only those whose blocks run all at once,
+    where there are any.
 
-    gates_of_rows: rows of the block's matrix for each unit. gates_of_depth: terms of a sum for each unit. layers: of a
+    ``gates_of_rows``: rows of the block's matrix per unit. ``gates_of_depth``: terms of a sum per unit. ``layers``: per
     launch.
     """
     device = problem.device
@@ -255,7 +263,7 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
 def divided(
     problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, m_tiles: int, n_tiles: int, parts: int
 ) -> Division | None:
-    """Return the division with these tiles and parts of K, if there is one."""
+    """Return the division with these tiles and parts of K, or none."""
     n, size = problem.network, inputs.element_bytes(problem)
     units, rest = divmod(m_tiles * TILE_M, gates_of_rows * parts)
     depth, odd = divmod(gates_of_depth * n.hidden * size, parts)
@@ -268,8 +276,9 @@ def divided(
 
 
 def seconds(problem: RNNProblem, launches: Sequence[Division]) -> float:
-    """About how long the steps of all layers take, by a launch for each of these divisions, and the products of what
-    the first layer of each takes or, backward, gets."""
+    """Return the approximate seconds of the steps of all layers, with one launch per division. They include the input
+    products of each launch's first layer, or, backward, the gradients of its inputs.
+    """
     n, multiprocessors = problem.network, concurrent_multiprocessors(problem.device)
     of_gate = 2 * n.hidden / PRODUCTS_PER_SECOND + FLOAT_BYTES / BYTES_PER_SECOND
     before = 5 * LAUNCH_SECONDS + n.directions * n.gates * n.hidden * problem.steps * problem.batch * of_gate
@@ -280,8 +289,10 @@ def launch(
     problem: RNNProblem, possible: Sequence[Division], kernel: tuple[str, str], operands: Sequence[str],
     layers: Sequence[int], filled: RNNDataSpec, *fields: tuple[str, Any],
 ) -> Launch:  # fmt: skip
-    """Return the launch of a kernel, of a source, in the first of these divisions whose clusters all run at once.
-    layers: in the order in which they are computed. filled: the container whose padding is written."""
+    """Return the launch of a kernel in the first of these divisions whose clusters all run at once.
+
+    ``layers`` are in the order of computation. ``filled`` is the container whose padding is written.
+    """
     for made in possible:
         blocks = made.blocks(concurrent_multiprocessors(problem.device))
         function = problem.device.function(*kernel, made.definitions(problem))

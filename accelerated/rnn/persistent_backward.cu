@@ -1,38 +1,38 @@
-// Recurrent networks, the gradients of states and gates (8.2.17 to 8.2.19): all steps of a layer, or of several, in one
-// cooperative launch, against the direction of the forward call.
+// Recurrent networks, the gradients of states and gates (8.2.17 to 8.2.19). One cooperative launch computes all steps
+// of one or several layers, against the direction of the forward call.
 //
-// A block has the columns of the recurrent matrices that belong to its UNITS hidden units, of all gates, on chip
-// (persistent.cuh). In a step it multiplies the gradients of the gates of the step behind, which all blocks of its
-// group of sequences exchange, and its threads compute the gradients of their cells. The first layer of a launch gets
-// the gradients of what it put out from memory; blocks of the others have the columns of the input matrices of the
-// layer before them on chip, too, and multiply its gradients as soon as they are there.
+// Each block keeps on chip the columns of the recurrent matrices for its UNITS hidden units, all gates
+// (persistent.cuh). In each step it multiplies the gate gradients of the following step, which the blocks of its group
+// of sequences exchange. Its threads then compute the gradients of their cells. The first layer of a launch reads the
+// gradients of its output from memory. Blocks of other layers also keep the columns of the input matrices of the layer
+// above, and multiply its gradients as soon as they arrive.
 //
-// Roofline bound: bytes of a step, SEQUENCES * gates * hidden elements from L2 for each block, twice where it
-// multiplies gradients of another layer, and latency, as in persistent_forward.cu: 4.3 us for 768 units and 16
-// sequences (half, H100). Flops: 2 * batch * gates * hidden * hidden, the same.
+// Roofline bound: bytes and latency. In each step a block reads SEQUENCES * gates * hidden elements from L2, twice
+// where it multiplies the gradients of another layer. A step takes 4.3 us for 768 units and 16 sequences (half, H100).
+// Flops: 2 * batch * gates * hidden * hidden per step.
 #include "rnn/persistent_items.cuh"
 
-// Layers are in the order in which they are computed, the last one first.
+// Layers are in the order of computation, the last one first.
 struct Arguments {
   const ELEMENT *dy, *hx, *dhy, *cx, *dcy, *weights;
   ELEMENT *dhx, *dcx;
   COMPUTE *workspace, *reserve;
-  COMPUTE scale;  // of what dropout keeps
+  COMPUTE scale;  // factor of the elements that dropout keeps
   Clip clip;
   Layer layer[MOST_LAYERS];
   Regions regions[MOST_LAYERS];
   Dropout dropout[MOST_LAYERS];
   Shape shape;
-  int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
-  int skew, read_delay;               // waves from a layer to the next; clocks before vectors are read
+  int layers, slices, groups, pairs;  // slices of units, groups of sequences; maximum pairs of K per warp
+  int skew, read_delay;               // waves between two layers; clocks before vectors are read
 };
 
 constexpr int UNITS = OWN_ROWS;
 using Cells = CellsOf<UNITS, true>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 
-// What blocks exchange: the gradients in the reserve space, (step, sequence, gate, unit), unless they replace there
-// what was kept, as those of floats do where no layers overlap: then those that reach the states, in the work space.
+// Blocks exchange gradients through the reserve space, (step, sequence, gate, unit). Floats of a single layer replace
+// the kept gates there, so they exchange only the gradients that reach the states, through the work space.
 constexpr bool IN_RESERVE = sizeof(ELEMENT) == 2 || STACKED;
 constexpr bool HAS_GAP = IN_RESERVE && CELL == GRU;
 constexpr int EXCHANGED = IN_RESERVE ? KEPT : GATES;
@@ -44,11 +44,11 @@ __device__ __forceinline__ ELEMENT* exchange_of(const Arguments& a, int layer, i
   return elements_at(a.workspace, regions.products) + direction * vectors * (GATES * a.shape.hidden);
 }
 
-// Which gradients of the vectors that a layer put out dropout lets pass, of those whose sums a thread has.
+// The bits of the dropout mask for the layer output that belongs to a thread's sums.
 struct KeptBits {
   bool passes[M_TILES][N_TILES][4];
 
-  // first: the element where the first vector of the block begins. unit: of the block's first row.
+  // `first` is the first element of the block's first vector. `unit` is the unit of the block's first row.
   __device__ __forceinline__ void load(const unsigned char* mask, long long first, int unit, int hidden, int count) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -72,8 +72,8 @@ struct KeptBits {
   }
 };
 
-// What the cells of a thread take in a step that does not depend on other blocks: in flight while they are waited for.
-// Elements are converted where they are used.
+// The inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread waits
+// for other blocks. Elements are converted where they are used.
 struct Inputs {
   using Before = std::conditional_t<CELL == GRU, ELEMENT, COMPUTE>;
   COMPUTE kept[CELLS_PER_THREAD][KEPT], carried[CELLS_PER_THREAD], state[CELLS_PER_THREAD];
@@ -81,7 +81,7 @@ struct Inputs {
   Before before[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD];
 
-  // offset: of the vectors of the step in dy. lengths, states: whether they are loaded too.
+  // `offset` locates the vectors of the step in dy. `lengths` and `states` tell whether the call loads those too.
   __device__ __forceinline__ void load(const Arguments& a, const int* offsets, int offset, const Items& items,
                                        const Item& item, int part, bool lengths, bool states) {
     const Shape& s = a.shape;
@@ -114,7 +114,7 @@ struct Inputs {
       if (cells.layer == 0)
         above[i] = layer.last ? a.dy[(offset + static_cast<long long>(sequence) * s.sequence_step) * wide + column]
                               : elements_at(a.workspace, regions.output)[vector * wide + column];
-      const int previous = direction ? step + 1 : step - 1;  // of the sequence, before this step
+      const int previous = direction ? step + 1 : step - 1;  // step of the sequence before this one
       const bool begins = previous < 0 || previous >= length[i];
       const long long vector_before = static_cast<long long>(previous) * s.batch + sequence;
       if constexpr (CELL == LSTM) {
@@ -130,7 +130,7 @@ struct Inputs {
   }
 };
 
-// Where the vectors of an item's step begin in dy.
+// Returns the offset of an item's step in dy.
 __device__ __forceinline__ int offset_of(const Arguments& a, const Items& items, const int* offsets, const Item& item) {
   const int step = Cells(a.shape, items, item, 0).step;
   return step >= 0 && step < a.shape.steps ? offsets[step] : 0;
@@ -139,7 +139,7 @@ __device__ __forceinline__ int offset_of(const Arguments& a, const Items& items,
 extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_persistent_backward(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
-  const int steps = s.steps + (a.dhx ? 1 : 0);  // behind the last step: the gradient of the initial states
+  const int steps = s.steps + (a.dhx ? 1 : 0);  // An additional step computes the gradient of the initial states.
   const Items items(a.slices, STACKED ? a.layers : s.directions, a.groups, steps, a.skew);
   const int part = PARTS > 1 ? blockIdx.x % PARTS : 0, row = EXCHANGED * s.hidden, depth = GATES * s.hidden / PARTS;
   const int* offsets = offsets_of(a.workspace, a.regions[0]);
@@ -150,8 +150,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, offset_of(a, items, offsets, item), items, item, part, true, true);
-  int ahead = offset_of(a, items, offsets, items.behind(item));  // of the item that is loaded next
-  // The gradients of the gates of the layer above in the step of an item, whose reads may begin an item ahead.
+  int ahead = offset_of(a, items, offsets, items.behind(item));  // offset of the item that is loaded next
+  // Returns the gate gradients of the layer above in the step of an item. Their reads may begin one item ahead.
   const auto above = [&](const Cells& cells) {
     const ELEMENT* vectors = exchange_of(a, cells.layer - 1, cells.direction);
     return Published<>{vectors + (static_cast<long long>(cells.step) * s.batch + cells.first_sequence) * row, row,
@@ -185,7 +185,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
         return ColumnPieces{matrices + static_cast<long long>(part * depth) * s.hidden + cells.slice_unit, s.hidden,
                             s.hidden - cells.slice_unit, depth};
       };
-      if (!items.keeps_rows) __syncthreads();  // who has cells has read the sums that lie there
+      // Other rows replace the sums in shared memory, so all owners of cells must have read them.
+      if (!items.keeps_rows) __syncthreads();
       rows.fill(a.pairs, columns(layer.recurrent));
       if (STACKED && cells.layer > 0) input_rows.fill(a.pairs, columns(a.layer[cells.layer - 1].input));
     }
@@ -218,7 +219,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i), length = inputs.length[i];
-      const int first = direction ? 0 : length - 1, last = direction ? length - 1 : 0;  // steps of the sequence
+      // first and last step of the sequence
+      const int first = direction ? 0 : length - 1, last = direction ? length - 1 : 0;
       const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
       const long long given = static_cast<long long>(layer.pseudo_layer) * s.batch * s.hidden + at;
       COMPUTE sum = sums.total(Cells::own_unit(i), Cells::own_sequence(i));

@@ -1,5 +1,6 @@
-"""The gradients of inputs and states of recurrent networks, all steps of a layer, or of several, in one cooperative
-launch (persistent_backward.cu)."""
+"""Compute the gradients of inputs and states, all steps of one or several layers in one cooperative launch
+(persistent_backward.cu).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OPERANDS = ("dy", "hx", "dhy", "cx", "dcy", "weightSpace", "dhx", "dcx", "workSp
 
 
 class PersistentBackwardSolver(persistent.PersistentSolver):
-    """Serves the layers one after the other, the last one first."""
+    """Serve the layers one after the other, the last one first."""
 
     name = "rnn.persistent_backward"
 
@@ -37,7 +38,7 @@ class PersistentBackwardSolver(persistent.PersistentSolver):
 
 
 def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
-    """Return the gradients of the gates of layers, which their blocks exchange."""
+    """Return the gate gradients of the layers, which their blocks exchange."""
     n, vectors = problem.network, problem.steps * problem.batch
     if len(layers) == 1 and problem.data.data_type != HALF:
         return inputs.Filled("workSpace", problem.work()["products"], n.directions * vectors * n.gates * n.hidden)
@@ -50,8 +51,9 @@ def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
 
 
 def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
-    """Return the launch of all steps of layers, the last one first, in the first of these divisions that the device
-    holds."""
+    """Return the launch of all steps of the layers, the last one first, in the first of these divisions that the device
+    can hold.
+    """
     fields = *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
     kernel = SOURCE, "rnn_persistent_backward"
     return persistent.launch(problem, possible, kernel, OPERANDS, layers, problem.operation.dx, *fields)

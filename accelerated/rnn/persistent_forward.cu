@@ -1,42 +1,43 @@
-// Recurrent networks, forward (7.2.36 to 7.2.38): all steps of a layer, or of several, in one cooperative launch.
+// Recurrent networks, forward (7.2.36 to 7.2.38). One cooperative launch computes all steps of one or several layers.
 //
-// A block has the recurrent matrices of UNITS hidden units, all gates, on chip (persistent.cuh). In a step it
-// multiplies what the cells of its group of sequences put out before, and its threads compute the cells. What the layer
-// puts out, (step, sequence, direction, unit), is what the blocks exchange. The products of the inputs of the first
-// layer of a launch are in memory; blocks of the others have the input matrices on chip, too, and multiply what the
-// layer before puts out as soon as it is there.
+// Each block keeps on chip the recurrent matrices of UNITS hidden units, all gates (persistent.cuh). In each step it
+// multiplies the previous outputs of the cells of its group of sequences, and its threads compute the cells. The blocks
+// exchange the layer's output, (step, sequence, direction, unit). The input products of a launch's first layer are in
+// memory. Blocks of other layers also keep the input matrices on chip, and multiply the output of the layer below as
+// soon as it arrives.
 //
-// Roofline bound: a step is latency, of a store to L2, of a load, of the product of a warp, of a barrier of the block:
-// 2.3 us for 768 units and 16 sequences (half, H100). Bytes of a step: SEQUENCES * hidden elements from L2 for each
-// block, twice where it multiplies inputs. Flops: 2 * batch * gates * hidden * hidden, the same.
+// Roofline bound: latency of a store to L2, a load, a warp's product, and a block barrier. A step takes 2.3 us for 768
+// units and 16 sequences (half, H100). In each step a block reads SEQUENCES * hidden elements from L2, twice where it
+// multiplies inputs. Flops: 2 * batch * gates * hidden * hidden per step.
 #include "rnn/persistent_items.cuh"
 
 struct Arguments {
   const ELEMENT *hx, *cx, *weights;
   ELEMENT *y, *hy, *cy;
   COMPUTE *workspace, *reserve;
-  COMPUTE fill, scale;  // of the padding; of what dropout keeps
+  COMPUTE fill, scale;  // padding's fill; factor of the elements that dropout keeps
   Clip clip;
   Layer layer[MOST_LAYERS];
   Regions regions[MOST_LAYERS];
   Dropout dropout[MOST_LAYERS];
   Shape shape;
-  int layers, slices, groups, pairs;  // slices of units, groups of sequences; pairs of K, for a warp at most
-  int skew, read_delay;               // waves from a layer to the next; clocks before vectors are read
+  int layers, slices, groups, pairs;  // slices of units, groups of sequences; maximum pairs of K per warp
+  int skew, read_delay;               // waves between two layers; clocks before vectors are read
 };
 
-// Rows of a unit in the block's matrix: one for each gate, and of a GRU whose inputs are multiplied here one more, as
-// its reset gate multiplies one of the two products.
+// Each unit has one row per gate in the block's matrix. A GRU whose inputs are multiplied here has one more, because
+// its reset gate multiplies only one of the two products.
 constexpr bool SPLITS_GATE = STACKED && CELL == GRU;
 constexpr int UNIT_ROWS = GATES + SPLITS_GATE, UNITS = OWN_ROWS / UNIT_ROWS;
 using Cells = CellsOf<UNITS, false>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 
-// What the cells of a thread take in a step that does not depend on other blocks: in flight while they are waited for.
+// The inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread waits
+// for other blocks.
 struct Inputs {
   COMPUTE products[CELLS_PER_THREAD][GATES], hidden[CELLS_PER_THREAD], state[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD], offset[CELLS_PER_THREAD];
-  unsigned char mask[CELLS_PER_THREAD];  // of eight units
+  unsigned char mask[CELLS_PER_THREAD];  // one byte masks eight units
 
   __device__ __forceinline__ void load(const Arguments& a, const int* offsets, const Items& items, const Item& item,
                                        int part, bool states) {
@@ -75,7 +76,7 @@ struct Inputs {
   }
 };
 
-// The rows of matrices of a kind, of all gates, where they begin in memory: those of a gate in the block's rows `slot`.
+// Locates the rows of one kind of matrix, all gates, in memory. The rows of a gate become the block's rows `slot`.
 template <class SlotOf>
 __device__ __forceinline__ auto rows_of(const Arguments& a, const Weights& weights, const Cells& cells, int offset,
                                         int depth, SlotOf gate_in) {
@@ -104,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
   Item item = items.first();
   Inputs inputs;
   inputs.load(a, offsets, items, item, part, true);
-  // What the layer below puts out in the step of an item, whose reads may begin an item ahead.
+  // Returns the output of the layer below in the step of an item. Its reads may begin one item ahead.
   const auto below = [&](const Cells& cells) {
     const ELEMENT* vectors = below_of(a.workspace, a.reserve, a.regions[cells.layer]);
     return Published<>{vectors + (static_cast<long long>(cells.step) * s.batch + cells.first_sequence) * wide, wide,

@@ -1,5 +1,6 @@
-"""Recurrent networks forward, all steps of a layer, or of several, in one cooperative launch
-(persistent_forward.cu)."""
+"""Compute recurrent networks forward, all steps of one or several layers in one cooperative launch
+(persistent_forward.cu).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ OPERANDS = ("hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpa
 
 
 class PersistentForwardSolver(persistent.PersistentSolver):
-    """Serves the layers one after the other."""
+    """Serve the layers one after the other."""
 
     name = "rnn.persistent_forward"
 
@@ -36,7 +37,7 @@ class PersistentForwardSolver(persistent.PersistentSolver):
 
 
 def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
-    """Return what layers put out, which their blocks exchange."""
+    """Return the outputs of the layers, which their blocks exchange."""
     size = inputs.number_bytes(problem)
     first, *others = (problem.outputs(layer) for layer in layers)
     stride = (others[0].offset - first.offset) // size if others else 0
@@ -45,7 +46,7 @@ def exchanged(problem: RNNProblem, layers: Sequence[int]) -> inputs.Filled:
 
 
 def steps(problem: RNNProblem, possible: list[Division], layers: Sequence[int]) -> Launch:
-    """Return the launch of all steps of layers, in the first of these divisions that the device holds."""
+    """Return the launch of all steps of the layers, in the first of these divisions that the device can hold."""
     y = problem.operation.y
     fields = *problem.fill(y), *factors(problem.operation, scale=dropout.scale(problem)), ("clip", problem.clip)
     return persistent.launch(problem, possible, (SOURCE, "rnn_persistent_forward"), OPERANDS, layers, y, *fields)

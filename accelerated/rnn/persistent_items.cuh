@@ -1,30 +1,31 @@
-// What a block of the persistent kernels of recurrent networks has to do, in which order, and where the cells are that
-// it computes then.
+// This header gives a block of the persistent kernels its work and the order of its items, and locates the cells of
+// each item.
 //
-// A work item is a step of a slice of UNITS hidden units, of a direction or of a layer, and of a group of SEQUENCES
-// sequences. A block has one slice and group; or one after another several groups of a slice, whose rows of the matrix
-// stay; where the device has fewer multiprocessors than there are slices, several of these too.
+// A work item is one step of a slice of UNITS hidden units, for one direction or layer and one group of SEQUENCES
+// sequences. A block has one slice and group, or several groups of a slice in turn, whose matrix rows stay on chip.
+// Where the device has fewer multiprocessors than slices, a block takes several slices too.
 //
-// Layers of one launch are a wavefront: a layer is `skew` waves behind the one before it, whose vectors of a step it
-// needs. Nothing but vectors of an earlier wave is waited for, and all blocks run at once, so that no order of blocks
-// stops. Where blocks have one layer each, waves are but numbers; the emulated device takes them one after another.
+// The layers of one launch are a wavefront. A layer runs `skew` waves after the layer before it, whose vectors it
+// needs. All blocks run at once and wait only for vectors of earlier waves, so that no order of blocks can deadlock.
+// Where each block has one layer, waves are only numbers. The emulated device takes the waves one after another.
 #pragma once
 #include "rnn/dropout.cuh"
 #include "rnn/persistent.cuh"
 
 constexpr bool STACKED = MOST_LAYERS > 1;
-// Few reads of what another layer puts out are in flight during the step before; more of them only delay that step.
+// Few reads of another layer's output are in flight during the step before. More of them would only delay that step.
 constexpr bool READS_AHEAD = LOADED_PAIRS * N_TILES <= 2;
 
-// part: the direction or the layer. t: its step.
+// `part` is the direction or the layer, and `t` is its step.
 struct Item {
   int wave, slice, group, part, t;
 };
 
-// The items of a block, in the order in which all blocks take them. slices: of a part. parts: directions or layers.
+// The items of a block, in the order that all blocks share. `slices` counts the slices of a part; `parts` counts
+// directions or layers.
 struct Items {
   const int of_part, slices, groups, steps, skew, waves, blocks;
-  const bool keeps_rows;  // a block has one slice
+  const bool keeps_rows;  // The block has one slice.
   const int first_slice, first_group, apart;
 
   __device__ __forceinline__ Items(int of_part, int parts, int groups, int steps, int skew)
@@ -41,7 +42,7 @@ struct Items {
         apart(keeps_rows ? blocks / slices : 1) {}
 
   __device__ __forceinline__ bool is_single() const { return keeps_rows && first_group + apart >= groups; }
-  // Whether an item goes on where the one before it has been, so that the states are in registers.
+  // Returns whether an item continues the item before it, so that the states are in registers.
   __device__ __forceinline__ bool goes_on(const Item& before, const Item& item) const {
     return is_single() || (STACKED && before.slice == item.slice && before.group == item.group);
   }
@@ -69,7 +70,7 @@ struct Items {
   }
 };
 
-// Where the cells of a block lie in a step. AGAINST: against the direction of the forward call. part: of K.
+// Locates the cells of a block in a step. AGAINST reverses the direction of the forward call. `part` is a part of K.
 template <int UNITS, bool AGAINST> struct CellsOf {
   static constexpr int COUNT = UNITS * SEQUENCES, PER_THREAD = (COUNT + THREADS - 1) / THREADS;
   int step, direction, layer, slice_unit, first_unit, first_sequence;
@@ -91,8 +92,8 @@ template <int UNITS, bool AGAINST> struct CellsOf {
   }
 };
 
-// Behind the barrier of the block, what other blocks put out is not there for a while: who reads at once reads twice,
-// and delays with that traffic those who write. A reader waits this many clocks after begin(); 0: not at all.
+// Other blocks' output arrives some time after the barrier of the block. A block that reads at once reads twice, and
+// its traffic delays the writers. A reader waits this many clocks after begin(); 0 means no wait.
 struct ReadDelay {
   unsigned clocks, begun = 0;
 
@@ -109,7 +110,7 @@ struct ReadDelay {
   }
 };
 
-// Fibers of the emulated device do not run while another one polls: there a barrier stands for the waits.
+// Fibers of the emulated device do not run while another one polls, so a barrier replaces the waits.
 __device__ __forceinline__ void end_step() {
 #ifdef EMULATED_CUDA
   __syncthreads();

@@ -1,4 +1,4 @@
-"""Recurrent networks: which solvers serve which operations, the preferred first."""
+"""List the solvers of each operation of recurrent networks, the preferred first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A recurrent network as its solvers read it: where everything lies in the weights, in the work space and in the
-reserve space."""
+"""Describe a recurrent network to its solvers: offsets in the weights, the work space and the reserve space."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
 from ..solver import Problem
 
-LENGTHS = 256  # of the sequences that one launch passes
+LENGTHS = 256  # sequences per launch whose lengths it passes
 THREADS = 256
-TILE = 64  # rows and columns of a block of a product, as in product.cuh
+TILE = 64  # rows and columns per block of a product, as in product.cuh
 LAYOUTS = {kind: int(kind) for kind in cudnnRNNDataLayout_t}
 
 
 class Located(NamedTuple):
-    """Where something begins: an operand, and bytes from its address."""
+    """Locate something: an operand, and bytes from its address."""
 
     operand: str
     offset: int
@@ -38,15 +37,17 @@ def tiles(columns: int, rows: int, directions: int) -> Grid:
 
 
 def stacked(structures: Sequence[Structure], count: int) -> Array[Any]:
-    """Return an array of structures with the same fields, zeros behind those given."""
+    """Return an array of structures with the same fields, padded with zeros."""
     kind = type(structures[0])
     return (kind * count)(*(kind.from_buffer_copy(each) for each in structures))
 
 
 class RNNProblem(Problem):
-    """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their
-    vectors alone. is_apart: whether every layer has memory of its own in the work space for its states and what it puts
-    out, else one after another has it."""
+    """Describe one pass through a network.
+
+    ``data`` describes the sequences; x and y differ only in the length of their vectors. ``is_apart`` tells whether
+    every layer has memory of its own in the work space for its states and its output, or all layers share it.
+    """
 
     is_apart = False
 
@@ -64,17 +65,17 @@ class RNNProblem(Problem):
 
     @property
     def draws(self) -> bool:
-        """Return whether the call drops elements of what a layer passes to the next one."""
+        """Return whether the call drops elements of a layer's output before the next layer."""
         return bool(self.operation.draws)
 
     def apart(self) -> Self:
-        """Return the problem with memory of its own for every layer."""
+        """Return the problem with separate memory for every layer."""
         made = copy(self)
         made.is_apart = True
         return made
 
     def work(self) -> dict[str, int]:
-        """Return where the parts of the work space begin, in numbers."""
+        """Return the offsets of the parts of the work space, in numbers."""
         n, vectors = self.network, self.steps * self.batch
         width = max(n.output_size, n.input_width(0))
         sizes = {
@@ -88,8 +89,9 @@ class RNNProblem(Problem):
         return dict(zip([*sizes, "next"], np.cumsum([0, *sizes.values()]).tolist(), strict=True))
 
     def passed(self, layer: int) -> dict[str, int]:
-        """Return where a layer's input, and its output, lie in the work space: two regions that layers take in turn, or
-        one for each layer, where before it is written lie the vectors of x."""
+        """Return the offsets of a layer's input and of its output in the work space. Layers alternate between two
+        regions, or have one each; the first then holds the vectors of x.
+        """
         n, start = self.network, self.work()["outputs"]
         if self.is_apart:
             size = layer_output(n, self.steps, self.batch)
@@ -99,7 +101,7 @@ class RNNProblem(Problem):
         return {"input": start + (1 - layer % 2) * size, "output": start + layer % 2 * size}
 
     def regions(self, layer: int) -> Structure:
-        """Return where the parts of the work space and of the layer's part of the reserve space begin, in numbers."""
+        """Return the offsets of the parts of the work space and of the layer's reserve space, in numbers."""
         starts, passed = self.work(), self.passed(layer)
         kept_parts = self.kept(layer)
         states = layer * (starts["next"] - starts["hidden"]) if self.is_apart else 0
@@ -112,7 +114,7 @@ class RNNProblem(Problem):
         )
 
     def kept(self, layer: int) -> dict[str, int]:
-        """Return where the parts of a layer begin in the reserve space; -1 where nothing is kept."""
+        """Return the offsets of a layer's parts in the reserve space, or -1 where nothing is kept."""
         n, vectors = self.network, self.steps * self.batch
         gates, cell = vectors * KEPT_GATES[n.cell] * n.hidden, vectors * n.hidden
         gradients = gate_gradients(n, self.steps, self.batch)
@@ -131,25 +133,25 @@ class RNNProblem(Problem):
         for name, size in parts.items():
             found[name] = at if size else -1
             at += size
-        if not gradients:  # which replace the gates
+        if not gradients:  # These replace the gates.
             found["gradients"] = start
         found["kept_gradient"] = start + inner if n.is_projected else -1
         return {**found, "kept_output": start + n.directions * step, "kept_step": step}
 
     def below(self, layer: int) -> int:
-        """Return where the inputs of a layer begin in the reserve space; -1 where nothing is kept, or they are x."""
+        """Return the offset of a layer's inputs in the reserve space, or -1 where nothing is kept or they are x."""
         if not layer or not self.operation.reserve.nbytes:
             return -1
         return self.dropped(layer - 1)[0] if self.network.drops else self.kept(layer - 1)["kept_output"]
 
     def dropped(self, layer: int) -> tuple[int, int]:
-        """Return where dropout behind a layer keeps, in the reserve space, what the next layer gets, and the mask."""
+        """Return the offsets in the reserve space of the next layer's input and of the mask, after a layer."""
         vectors, mask = dropped(self.network, self.steps, self.batch)
         start = kept(self.network, self.steps, self.batch) + layer * (vectors + mask)
         return start, start + vectors
 
     def outputs(self, layer: int) -> Located:
-        """Return where what a layer puts out lies: (step, sequence, direction, unit)."""
+        """Return the location of a layer's output, (step, sequence, direction, unit)."""
         kept = self.kept(layer)["kept_output"]
         size = SCALAR_BYTES[self.operation.compute_type]
         if kept >= 0:
@@ -158,18 +160,20 @@ class RNNProblem(Problem):
 
     @property
     def kept_gates(self) -> int:
-        """Return how many numbers of a cell the reserve space has, beside its states."""
+        """Return the numbers per cell in the reserve space, without its states."""
         return KEPT_GATES[self.network.cell]
 
     @property
     def recurrent_slots(self) -> tuple[tuple[int, int], ...]:
-        """Return which of the gates' gradients reach the states: (the first, how many), in the order of the
-        matrices."""
+        """Return the first gate whose gradient reaches the states, and the number of such gates, in the order of the
+        matrices.
+        """
         return ((0, 2), (3, 1)) if self.network.cell == GRU else ((0, self.network.gates),)
 
     def weights(self, layer: int, kind: str) -> tuple[int, int]:
-        """Return the element at which the first "input" or "recurrent" matrix of a layer begins, and the distance of
-        that of the second direction."""
+        """Return the element where the first "input" or "recurrent" matrix of a layer begins, and the stride to the
+        second direction.
+        """
         n = self.network
         gate = 0 if kind == "input" else n.gates
         first, *other = (
@@ -179,11 +183,11 @@ class RNNProblem(Problem):
         return first, other[0] - first if other else 0
 
     def layer(self, layer: int) -> Structure:
-        """Return the weights of a layer and what it reads and writes."""
+        """Return the weights of a layer and the offsets of its inputs and outputs."""
         n = self.network
 
         def pair(find: Any, weight_id: int) -> Structure:
-            """Return the offset of the weights of the first direction, and the distance of those of the second."""
+            """Return the offset of the weights of the first direction, and the stride to the second."""
             found: list[Weights | None] = [find(layer * n.directions + d, weight_id) for d in range(n.directions)]
             start = found[0].offset if found[0] else -1
             step = found[-1].offset - start if found[-1] else 0
@@ -228,7 +232,8 @@ class RNNProblem(Problem):
 
     def described(self, layer: int, filled: RNNDataSpec) -> list[tuple[str, Any]]:
         """Return the fields that describe a layer and the sequences; ``filled`` is the container whose padding is
-        written."""
+        written.
+        """
         return [("layer", self.layer(layer)), ("regions", self.regions(layer)), ("shape", self.shape(filled))]
 
     def launch(
@@ -240,11 +245,11 @@ class RNNProblem(Problem):
         *fields: tuple[str, Any],
         threads: int = THREADS,
     ) -> Launch:
-        """Return the launch of a kernel whose arguments are the addresses of operands and these fields."""
+        """Return the launch of a kernel with these fields and the addresses of operands as arguments."""
         arguments = structure(*pointers(len(operands)), *fields)
         function = self.device.function(source, kernel, self.definitions)
         return Launch(function, arguments, operands, grid, (threads, 1, 1))
 
     def fill(self, filled: RNNDataSpec) -> list[tuple[str, Any]]:
-        """Return the field with the number that padding gets."""
+        """Return the field with the fill value of the padding."""
         return factors(self.operation, fill=filled.padding_fill or 0.0)

@@ -1,11 +1,11 @@
-// Recurrent networks, forward (7.2.36 to 7.2.38): layer by layer, step by step.
+// Recurrent networks, forward (7.2.36 to 7.2.38), layer by layer, step by step.
 //
-// The input products of all steps of a layer are one matrix product; of each step another has those of what the cells
-// put out before, in parts of split-K, and a thread adds the parts of a cell and computes it, both directions at a
-// time. States are kept twice, so that a step reads the one and writes the other.
+// One matrix product computes the input products of all steps of a layer. In each step another product multiplies the
+// previous outputs, in split-K parts. A thread adds the parts of a cell and computes it, for both directions at a time.
+// States have two copies, so that a step reads one and writes the other.
 //
-// Roofline bound: flops, 2 * batch * gates * hidden * projected of a step; bytes: the recurrent matrices, gates *
-// hidden * projected elements, which L2 holds; two launches a step (about 2.5 us each).
+// Roofline bound: flops, 2 * batch * gates * hidden * projected per step. L2 holds the recurrent matrices, gates *
+// hidden * projected elements. Each step has two launches of about 2.5 us.
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"
 
@@ -13,17 +13,17 @@ struct Arguments {
   const ELEMENT *x, *hx, *cx, *weights;
   ELEMENT *y, *hy, *cy;
   COMPUTE *workspace, *reserve;
-  const COMPUTE* sums;  // by part, direction, sequence, gate, unit
+  const COMPUTE* sums;  // indexed by part, direction, sequence, gate, unit
   COMPUTE fill;
   Clip clip;
   Layer layer;
   Regions regions;
   Shape shape;
   int step;
-  int parts;  // none where there are no states before the first step
+  int parts;  // split-K parts; 0 where the first step has no initial states
 };
 
-// The initial states of a layer.
+// Loads the initial states of a layer.
 extern "C" __global__ void rnn_recurrence_start(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -40,7 +40,7 @@ extern "C" __global__ void rnn_recurrence_start(const Arguments a) {
         a.cx ? load<COMPUTE>(a.cx[pseudo_layer * s.batch * s.hidden + cell]) : COMPUTE(0);
 }
 
-// Writes an element of the output of a cell: the next state, the input of the next layer or y, the reserve space.
+// Writes an element of a cell's output: the next state, the next layer's input or y, and the reserve space.
 __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, int direction, int step, int sequence,
                                         int unit, COMPUTE value, bool exists) {
   const Shape& s = a.shape;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, 
   hidden[(1 - parity) * states + state] = value;
   const int wide = s.directions * s.projected, column = direction * s.projected + unit;
   const long long vector = static_cast<long long>(step) * s.batch + sequence;
-  // The next step multiplies it, in the padding too; so do products over all vectors, whose other factor is 0 there.
+  // The next step multiplies the padding too. Products over all vectors do as well, but their other factor is 0 there.
   outputs_of(a.workspace, a.reserve, a.regions)[vector * wide + column] =
       store<ELEMENT>(exists || passes_state(direction, length_of(offsets, s, sequence)) ? value : COMPUTE(0));
   if (a.layer.last && exists) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void put_out(const Arguments& a, const int* offsets, 
   }
 }
 
-// The cells of a step.
+// Computes the cells of a step.
 extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Argu
   }
 }
 
-// The projection of what the cells of a step put out.
+// Projects the outputs of a step's cells.
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_recurrence_project(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_recurrence_pro
       });
 }
 
-// The final states of a layer.
+// Stores the final states of a layer.
 extern "C" __global__ void rnn_recurrence_finish(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;

@@ -1,4 +1,4 @@
-"""Recurrent networks forward: a product and a kernel for each step of each layer (recurrence.cu)."""
+"""Compute recurrent networks forward with a product and a kernel for each step of each layer (recurrence.cu)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/recurrence.cu"
-MOST_PARTS = 8  # of a product: each thread of the cells reads them of all its gates
+MOST_PARTS = 8  # parts per product; each thread reads them for all gates of its cells
 OPERANDS = ("x", "hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpace")
 
 
 class RecurrenceSolver(Solver[RNNProblem]):
-    """Every network: input products of all steps at a time, then step by step."""
+    """Serve every network: one product for the inputs of all steps, then step by step."""
 
     name = "rnn.recurrence"
 
@@ -49,8 +49,9 @@ class RecurrenceSolver(Solver[RNNProblem]):
 
 
 def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch], int]:
-    """Return the launches that multiply what the cells of a layer put out before by the recurrent matrices, and in how
-    many parts the sums are."""
+    """Return the launches that multiply the previous outputs of a layer's cells by the recurrent matrices, and the
+    number of split-K parts.
+    """
     n, batch, size = problem.network, problem.batch, inputs.element_bytes(problem)
     last, wide = problem.steps - 1, n.directions * n.projected
     if step:

@@ -1,5 +1,6 @@
-"""Recurrent networks of several layers, whose steps overlap: all steps of several layers in one cooperative launch, in
-which a layer is a step behind the one before it (persistent_forward.cu, persistent_backward.cu)."""
+"""Overlap the steps of several layers in one cooperative launch, in which each layer runs a step after the one before
+it (persistent_forward.cu, persistent_backward.cu).
+"""
 
 from __future__ import annotations
 
@@ -16,21 +17,20 @@ from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 
-LEAST_GAIN = 1.05  # by which layers that overlap have to be faster than one after another
+LEAST_GAIN = 1.05  # minimum speedup by overlapped layers
 
 
 class _WavefrontSolver(Solver[RNNProblem]):
-    """Recurrent and input matrices of several layers on chip."""
+    """Keep the recurrent and input matrices of several layers on chip."""
 
     name = "rnn.wavefront"
 
     def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
-        """Return the divisions of so many layers, the fastest first."""
+        """Return the divisions of this many layers, the fastest first."""
         raise TypeError(f"{type(self).__name__} does not define divisions()")
 
     def groups(self, problem: RNNProblem) -> list[int]:
-        """Return how many layers the launches have, one after another, where they take the least time; none where no
-        launch can have two."""
+        """Return the layers of each launch that take the least time, or none where no launch can have two."""
         count, found = problem.network.layers, []
         for most in range(2, min(count, persistent.MOST_LAYERS) + 1):
             made = [most] * (count // most) + [count % most] * (count % most > 0)
@@ -50,7 +50,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
             return False
         groups, multiprocessors = self.groups(problem), concurrent_multiprocessors(problem.device)
         together = all(self.divisions(problem, layers)[0].runs_together(multiprocessors) for layers in groups)
-        if not self.divisions(problem, 1):  # one layer alone does not fit on chip
+        if not self.divisions(problem, 1):  # A single layer does not fit on chip.
             return together
         layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
         return together and LEAST_GAIN * self._seconds(problem, groups) < layer_by_layer
@@ -63,13 +63,13 @@ class _WavefrontSolver(Solver[RNNProblem]):
 
 
 class WavefrontForwardSolver(_WavefrontSolver):
-    """From the first layer on."""
+    """Serve the layers from the first to the last."""
 
     def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
         n = problem.network
         if layers == 1:
             return PersistentForwardSolver().divisions(problem)
-        return persistent.divisions(problem, n.gates + (n.cell == GRU), 1, layers)  # a row more, as the kernel says
+        return persistent.divisions(problem, n.gates + (n.cell == GRU), 1, layers)  # The kernel adds one row for a GRU.
 
     def launches(self, problem: RNNProblem) -> list[Launch]:
         problem, first, between = problem.apart(), 0, range(problem.network.layers - 1)
@@ -86,7 +86,7 @@ class WavefrontForwardSolver(_WavefrontSolver):
 
 
 class WavefrontBackwardSolver(_WavefrontSolver):
-    """From the last layer on."""
+    """Serve the layers from the last to the first."""
 
     def divisions(self, problem: RNNProblem, layers: int) -> list[Division]:
         if layers == 1:
@@ -107,7 +107,7 @@ class WavefrontBackwardSolver(_WavefrontSolver):
 
 
 def dropped(problem: RNNProblem) -> inputs.Filled | None:
-    """Return what dropout lets pass between layers, which blocks exchange; none where nothing is dropped."""
+    """Return the dropout between layers, whose output blocks exchange, or none where nothing is dropped."""
     if not problem.draws:
         return None
     n = problem.network

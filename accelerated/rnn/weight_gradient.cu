@@ -1,18 +1,20 @@
-// Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22), added to what is there.
+// Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22). The kernels add to the values in memory.
 //
-// One product over all vectors of the steps for the input matrices, one or two for the recurrent ones (gemm/matrix.cu),
-// of both directions or of the layers that lie alike at a time; of small layers one for both kinds. Of all layers
-// together one launch sums biases and copies what recurrent matrices multiply, what cells put out a step before, and of
-// small layers what input matrices do; another one has the projections. The gradients of the gates are in the reserve
-// space, zeros in the padding.
+// One product over the vectors of all steps (gemm/matrix.cu) serves the input matrices, and one or two serve the
+// recurrent matrices. A product covers both directions, or the layers with equal layouts, at a time. For small layers
+// one product serves both kinds of matrices.
 //
-// Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) a direction and layer; bytes: the
-// gradients of the gates twice, inputs and outputs once, the weights read and written once.
+// For all layers together, one launch sums the biases and copies the factors of the recurrent matrices, which are the
+// outputs of the step before. For small layers it also copies the factors of the input matrices. Another launch
+// computes the projections. The gate gradients are in the reserve space, with zeros in the padding.
+//
+// Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) per direction and layer. The gate
+// gradients are read twice, inputs and outputs once; the weights are read and written once.
 #include "rnn/copy_vector.cuh"
 #include "rnn/network.cuh"
 #include "gemm/product_tile.cuh"
 
-constexpr int LAYERS = 8;  // of a launch, at most
+constexpr int LAYERS = 8;  // layers per launch, at most
 
 struct Arguments {
   const ELEMENT *x, *hx;
@@ -22,17 +24,17 @@ struct Arguments {
   Layer layers[LAYERS];
   Regions regions[LAYERS];
   Shape shape;
-  long long copies_of_layer;  // bytes
-  int plain;                  // x is in the order (step, sequence) without gaps, and no lengths are written
-  int with_inputs;            // which are copied before what one direction put out
-  int bias_blocks;            // of a direction
+  long long copies_of_layer;  // bytes per layer
+  int plain;                  // x has the order (step, sequence) without gaps, and the kernel writes no lengths.
+  int with_inputs;            // Inputs are copied before the outputs of one direction.
+  int bias_blocks;            // blocks per direction
 };
 
 __device__ __forceinline__ void add(ELEMENT* weight, COMPUTE sum) {
   *weight = store<ELEMENT>(load<COMPUTE>(*weight) + sum);
 }
 
-// Of the projection matrices; the grid has directions of layers outermost.
+// Computes the gradients of the projection matrices. The outermost index of the grid is the direction of a layer.
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradient_project(const Arguments a) {
   griddepcontrol_wait();
   const Shape& s = a.shape;
@@ -55,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
       [&](int row, int k, COMPUTE sum) { add(matrix + static_cast<long long>(row) * s.hidden + k, sum); });
 }
 
-// Of the biases: a block sums COLUMNS columns of the gradients of the gates over all vectors. A thread takes a pack of
-// them, 16 bytes where the rows are aligned.
+// Bias gradients: each block sums COLUMNS columns of the gate gradients over all vectors. Each thread takes a vector of
+// columns, 16 bytes where the rows are aligned.
 constexpr int COLUMNS = 32, PACK = 16 / sizeof(ELEMENT), PACKS = COLUMNS / PACK, THREADS = 1024;
 constexpr int ROWS = THREADS / PACKS, WARPS = THREADS / 32;
 
@@ -95,7 +97,7 @@ __device__ __forceinline__ void sum_biases(const Arguments& a, const Layer& laye
 #pragma unroll
   for (int i = 0; i < WARPS; i++) total += sums[i][threadIdx.x];
 
-  // Of a GRU's last gate the input bias is in one slot, what its reset gate multiplies in the next.
+  // The last gate of a GRU has its input bias in one slot. The next slot has the term that its reset gate multiplies.
   const bool input = CELL != GRU || column < 3 * s.hidden, recurrent = CELL != GRU || column / s.hidden != 2;
   const int recurrent_row = CELL == GRU && column >= 3 * s.hidden ? column - s.hidden : column;
   const Weights &input_bias = layer.input_bias, &recurrent_bias = layer.recurrent_bias;
@@ -104,8 +106,8 @@ __device__ __forceinline__ void sum_biases(const Arguments& a, const Layer& laye
     add(a.dweights + recurrent_bias.start + direction * recurrent_bias.step + recurrent_row, total);
 }
 
-// By a warp: vectors of a layer by (kind, step, sequence), zeros where a sequence has no step. Kinds: inputs, what the
-// cells put out in the step before in each direction, states of the beginning among them.
+// One warp copies a layer's vectors by (kind, step, sequence), and writes zeros where a sequence has no such step. The
+// kinds are the inputs, and each direction's outputs of the step before, which include initial states.
 __device__ __forceinline__ void copy_factor(const Arguments& a, const Layer& layer, const Regions& regions, int item,
                                             ELEMENT* to) {
   const Shape& s = a.shape;
@@ -127,7 +129,7 @@ __device__ __forceinline__ void copy_factor(const Arguments& a, const Layer& lay
   copy_vector(to + static_cast<long long>(item) * s.projected, from, s.projected, store<ELEMENT>(COMPUTE(0)));
 }
 
-// The grid has layers outermost.
+// The outermost index of the grid is the layer.
 extern "C" __global__ void __launch_bounds__(THREADS) rnn_weight_gradient_biases(const Arguments a) {
   griddepcontrol_wait();
   const Layer& layer = a.layers[blockIdx.y];

@@ -1,5 +1,6 @@
-"""The gradients of the weights of recurrent networks: products over all vectors (gemm/matrix.cu,
-weight_gradient.cu)."""
+"""Compute the gradients of the weights of recurrent networks: products over all vectors (gemm/matrix.cu,
+weight_gradient.cu).
+"""
 
 from __future__ import annotations
 
@@ -15,18 +16,19 @@ from .problem import THREADS, RNNProblem, stacked, tiles
 
 SOURCE = "rnn/weight_gradient.cu"
 OPERANDS = ("x", "hx", "dweightSpace", "workSpace", "reserveSpace", SCRATCH)
-COLUMNS, BLOCK = 32, 1024  # biases of a block, as in the kernel; its threads
-VECTORS = BLOCK // 32  # that a block copies, a warp each
-LAYERS = 8  # of a launch, as in the kernel
+COLUMNS, BLOCK = 32, 1024  # biases per block, as in the kernel, and threads per block
+VECTORS = BLOCK // 32  # vectors per block; each warp copies one
+LAYERS = 8  # per launch, as in the kernel
 COPIED_BYTES_PER_SECOND = 1.2e12
 
-Factors = Mapping[int, Matrix]  # by layer, vectors: a column is one of them
+Factors = Mapping[int, Matrix]  # The keys are layers; each column of a value is a vector.
 Operands = tuple[Matrix, Matrix, Matrix]
 
 
 class WeightGradientSolver(Solver[RNNProblem]):
-    """Every network: for each kind of matrix a product of all layers that lie alike in memory, or for both kinds, a sum
-    for the biases."""
+    """Serve every network: one product for each kind of matrix of all layers with equal layouts, or for both kinds, and
+    a sum for the biases.
+    """
 
     name = "rnn.weight_gradient"
 
@@ -56,8 +58,9 @@ def _seconds(products: Iterable[MatrixProduct]) -> float:
 
 
 def _biases_and_copies(problem: RNNProblem, of_layer: int, with_inputs: bool) -> list[Launch]:
-    """Return the launches of all but the products; projections are among them. of_layer: bytes of the copied vectors of
-    a layer."""
+    """Return all launches but the products; they include the projections. ``of_layer`` counts the bytes of a layer's
+    copied vectors.
+    """
     n, found = problem.network, list[Launch]()
     columns = problem.kept_gates * n.hidden if n.has_input_bias or n.has_recurrent_bias else 0
     bias_blocks = -(-columns // COLUMNS)
@@ -83,7 +86,9 @@ def _biases_and_copies(problem: RNNProblem, of_layer: int, with_inputs: bool) ->
 
 
 def _groups(problem: RNNProblem) -> Iterator[tuple[int, int, int]]:
-    """Yield for matrices of the same slots the first gate, the slot of the gradients of recurrent ones, how many."""
+    """Yield the first gate of matrices that share slots, the slot of their recurrent gradients, and the number of
+    gates.
+    """
     first = 0
     for slot, gates in problem.recurrent_slots:
         yield first, slot, gates
@@ -91,15 +96,16 @@ def _groups(problem: RNNProblem) -> Iterator[tuple[int, int, int]]:
 
 
 def _copied(problem: RNNProblem, start: int, of_layer: int) -> Factors:
-    """Return the vectors of each layer that are copied; those of another direction follow."""
+    """Return the copied vectors of each layer. The vectors of another direction follow."""
     n, of_direction = problem.network, problem.steps * problem.batch * problem.network.projected
     starts = (start + layer * of_layer for layer in range(n.layers))
     return {layer: Matrix(SCRATCH, start, 1, n.projected, of_direction) for layer, start in enumerate(starts)}
 
 
 def _of_both_kinds(problem: RNNProblem, of_inputs: Factors, previous: Factors) -> list[MatrixProduct]:
-    """Return the products of vectors that lie alike for both kinds of matrices and all layers: of both together, or of
-    each apart, whatever takes less time."""
+    """Return the products of vectors with one layout for both kinds of matrices and all layers. The faster choice
+    decides whether both kinds share a product.
+    """
     found = list[MatrixProduct]()
     for first, slot, gates in _groups(problem):
         base = _operands(problem, "input", first, first, 0, of_inputs)
@@ -116,7 +122,9 @@ def _of_both_kinds(problem: RNNProblem, of_inputs: Factors, previous: Factors) -
 
 
 def _products(problem: RNNProblem, kind: str, group: tuple[int, int, int], factors: Factors) -> list[MatrixProduct]:
-    """Return the products for matrices of a kind of all layers whose vectors are in one operand, or both directions."""
+    """Return the products for one kind of matrices of all layers whose vectors share one operand, or of both
+    directions.
+    """
     (first, slot, gates), directions, found = group, problem.network.directions, list[MatrixProduct]()
     for _, alike in groupby(factors, lambda layer: (factors[layer].operand, layer * (directions - 1))):
         base, *others = (_operands(problem, kind, first, slot, layer, factors) for layer in alike)
@@ -127,8 +135,7 @@ def _products(problem: RNNProblem, kind: str, group: tuple[int, int, int], facto
 
 
 def _operands(problem: RNNProblem, kind: str, first: int, slot: int, layer: int, factors: Factors) -> Operands:
-    """Return the gradients of a layer's gates from a slot on, its vectors, and its matrices of gates from the first
-    on."""
+    """Return the gradients of a layer's gates from a slot on, its vectors, and its matrices from a gate on."""
     (start, distance), factor = problem.weights(layer, kind), factors[layer]
     gradients = inputs.gate_gradients(problem, layer, slot)._replace(segment=0).transposed
     offset = (start + first * problem.network.hidden * factor.column) * inputs.element_bytes(problem)
@@ -136,7 +143,7 @@ def _operands(problem: RNNProblem, kind: str, first: int, slot: int, layer: int,
 
 
 def _apart(problem: RNNProblem, base: Operands, other: Operands, is_inner: bool = False) -> Operands:
-    """Return matrices with batches, outer ones or inner ones, each as far from the one before as the others are."""
+    """Return matrices with outer or inner batches, whose strides are equal."""
     steps = ((b.offset - a.offset) // inputs.element_bytes(problem) for a, b in zip(base, other, strict=True))
     pairs = zip(base, steps, strict=True)
     a, b, c = (matrix._replace(inner=step) if is_inner else matrix._replace(outer=step) for matrix, step in pairs)
@@ -144,7 +151,7 @@ def _apart(problem: RNNProblem, base: Operands, other: Operands, is_inner: bool 
 
 
 def _product(problem: RNNProblem, gates: int, operands: Operands, batches: tuple[int, int]) -> MatrixProduct:
-    """Return the product that adds to matrices of some gates their gradients times vectors, over all vectors."""
+    """Return the product that adds the gradients of some gates, times all vectors, to their matrices."""
     dims = gates * problem.network.hidden, operands[1].column, problem.steps * problem.batch
     element = ELEMENTS[problem.data.data_type]
     return inputs.product_of(problem, dims, *operands, element, batches=batches, beta=1.0)
