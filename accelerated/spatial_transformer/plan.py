@@ -1,4 +1,4 @@
-"""The spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21): grids of coordinates, sampling at them, their gradients."""
+"""Plans the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21): grids of coordinates, sampling, and their gradients."""
 
 from __future__ import annotations
 
@@ -23,21 +23,28 @@ from ..solver import Problem, Solver, serve
 
 GRIDS = "spatial_transformer/grid_generator.cu"
 SAMPLER, GRADIENTS = "spatial_transformer/sampler.cu", "spatial_transformer/sampler_gradients.cu"
-COORDINATES = 2  # of a pixel
-CLUSTER, CLUSTER_PIXELS = 8, 2048  # blocks of an image that has so many pixels
-CHANNELS, FEW_CHANNELS, TILE = 8, 2, 16  # of a thread, and where there are few threads; pixels of a block's side
-SLICES, MANY_PIXELS = 8, 1 << 17  # threads of a pixel, where pixels alone are too few threads
-CHANNEL_LANES = 32  # threads of a pixel, where its channels lie side by side
-GRADIENT_CHANNELS = (1, 2, 3, 4, 8)  # of a thread of the gradient of x
-CHUNK, SORT_THREADS = 4096, 512  # output pixels of a block that sorts; its threads
-REACHED = 4  # bins of a sample, at most
-SIDE_BITS, MOST_BINS = 4, 512  # a bin has 16 x 16 cells, or more; of an image
-SORTED_PIXELS = 512  # output pixels of an image, from which on samples are sorted
-ENTRY_BYTES = 2
-GRID_IMAGES = (8, 4, 2, 1)  # of a thread whose coordinates serve all of them
-FEWEST_LANES = 32  # channels side by side, from which on neighbouring threads take them
-ROW_BLOCKS, SINGLE_BLOCKS = 2, 4  # of a multiprocessor, then: of packs, of single channels
-MOST_IMAGES = 65536  # in the second dimension of a grid
+COORDINATES = 2  # per pixel
+CLUSTER = 8  # blocks that share an image
+CLUSTER_PIXELS = 2048  # pixels per image from which a cluster shares it
+CHANNELS = 8  # per thread
+FEW_CHANNELS = 2  # per thread, where threads are few
+TILE = 16  # pixels per side of a block's tile
+SLICES = 8  # threads that divide the channels of one pixel
+MANY_PIXELS = 1 << 17  # output pixels of all images from which one thread takes a pixel
+CHANNEL_LANES = 32  # threads per pixel where channels are contiguous, upper bound
+GRADIENT_CHANNELS = (1, 2, 3, 4, 8)  # channels per thread in the gradient of x
+CHUNK = 4096  # output pixels per sorting block
+SORT_THREADS = 512  # threads per sorting block
+REACHED = 4  # bins per sample, upper bound
+SIDE_BITS = 4  # log2 of cells per bin side, lower bound
+MOST_BINS = 512  # bins per image
+SORTED_PIXELS = 512  # output pixels per image above which samples are sorted
+ENTRY_BYTES = 2  # bytes per entry of a list
+GRID_IMAGES = (8, 4, 2, 1)  # images per thread that reuse its coordinates
+FEWEST_LANES = 32  # contiguous channels from which neighbouring threads take them
+ROW_BLOCKS = 2  # blocks per SM if threads take vectors of channels
+SINGLE_BLOCKS = 4  # blocks per SM if threads take single channels
+MOST_IMAGES = 65536  # CUDA's limit on the second dimension of a grid, exclusive
 
 
 class Shape(ctypes.Structure):
@@ -52,7 +59,7 @@ class Strides(ctypes.Structure):
 
 
 class TransformerProblem(Problem):
-    """A call of the spatial transformer."""
+    """Describe a call of the spatial transformer."""
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -60,7 +67,7 @@ class TransformerProblem(Problem):
         self.pixels = self.height * self.width
 
     def shape(self, source: TensorSpec) -> tuple[str, Shape]:
-        """Return the field of the ``Shape`` of the kernels; source: the input, or its gradient."""
+        """Return the kernels' ``Shape`` field. source: the input, or its gradient."""
         divisors = FastDivmod.of(self.width), FastDivmod.of(self.height)
         return "shape", Shape(self.channels, *source.dims[2:], *divisors)
 
@@ -69,7 +76,7 @@ class TransformerProblem(Problem):
         fields: Sequence[tuple[str, Any]], count: int, images: int = 1,
         shared_bytes: int = 0, scratch_bytes: int = 0, threads: int = THREADS, **definitions: int,
     ) -> Launch:  # fmt: skip
-        """Return the launch of a kernel with ``count`` blocks for each of so many images."""
+        """Return the launch of a kernel with ``count`` blocks for each of ``images`` images."""
         constants = {
             GRIDS: {},
             SAMPLER: {},
@@ -86,7 +93,7 @@ class TransformerProblem(Problem):
 
 
 class GridSolver(Solver[TransformerProblem]):
-    """Grids of coordinates and their gradient."""
+    """Generate grids of coordinates and compute their gradient."""
 
     name = "spatial_transformer.grid_generator"
 
@@ -118,13 +125,13 @@ class GridSolver(Solver[TransformerProblem]):
 
 
 class Bins(ctypes.Structure):
-    """The lists of the samples of tiles (sampler_gradients.cu)."""
+    """Describe the sample lists of tiles (sampler_gradients.cu)."""
 
     _fields_ = [(name, c_uint) for name in ("side", "across", "down", "pixels", "chunks")]
 
     @classmethod
     def of(cls, problem: TransformerProblem, height: int, width: int) -> Bins:
-        """Return the bins of an input of this height and width."""
+        """Return the bins of an input of this height and width, in pixels."""
         side = SIDE_BITS
         while prod(-(-size // (1 << side)) for size in (height, width)) > MOST_BINS:
             side += 1
@@ -136,13 +143,14 @@ class Bins(ctypes.Structure):
         return int(self.across * self.down)
 
     def scratch_bytes(self, images: int) -> tuple[int, int]:
-        """Return the bytes of the entries, and of the numbers behind them that say where those of a bin begin."""
+        """Return the bytes of all entries, and of the numbers behind them that say where each bin begins."""
         chunks = images * self.chunks
         return chunks * REACHED * CHUNK * ENTRY_BYTES, chunks * (self.count + 1) * ENTRY_BYTES
 
 
 class SamplerSolver(Solver[TransformerProblem]):
-    """Sampling and its gradients, of any layout; every tile of the gradient of x looks at all samples of its image."""
+    """Sample, and compute gradients, for generic layouts. Every tile of the gradient of x scans all samples of its
+    image."""
 
     name = "spatial_transformer.sampler"
     sorts = False
@@ -171,7 +179,7 @@ class SamplerSolver(Solver[TransformerProblem]):
 
     @staticmethod
     def _threads_of_pixel(problem: TransformerProblem) -> tuple[int, bool]:
-        """Return how many threads share the channels of a pixel of the gradient of the grid, and whether they are
+        """Return how many threads divide the channels of a pixel in the gradient of the grid, and whether they are
         neighbours."""
         o, channels = problem.operation, problem.channels
         if channels >= SLICES and o.x.strides[1] == o.dy.strides[1] == 1:
@@ -186,7 +194,7 @@ class SamplerSolver(Solver[TransformerProblem]):
         channels = next(n for n in GRADIENT_CHANNELS if n >= min(problem.channels, most))
         groups = -(-problem.channels // channels)
         lane_width = self._lane_width(problem)
-        # Blocks share the channels of a tile, where there are too few tiles.
+        # Blocks divide the channels of a tile where tiles are few.
         of_multiprocessor = {0: BUSY_BLOCKS, 1: SINGLE_BLOCKS}.get(lane_width, ROW_BLOCKS)
         busy = of_multiprocessor * problem.device.multiprocessors
         of_block = max(1, min(groups, problem.images * prod(tiles) * groups // busy))
@@ -214,7 +222,7 @@ class SamplerSolver(Solver[TransformerProblem]):
             ("pixels", c_uint(pixels)),
             ("slices", c_int(slices)),
             ("interleaved", c_int(interleaved)),
-            # Blocks of the gradient of x take longer: where they are fewer, they begin.
+            # Blocks of the gradient of x run longer, so each period begins with one where they are fewer.
             ("period", FastDivmod.of(count // max(1, fewer) if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),
             ("grid_has_fewer", c_int(of_grid == fewer)),
@@ -235,7 +243,7 @@ class SamplerSolver(Solver[TransformerProblem]):
 
     @staticmethod
     def _lane_width(problem: TransformerProblem) -> int:
-        """Return the channels of a pack of the gradient of x, 0 where they do not lie side by side."""
+        """Return the channels per vector in the gradient of x, or 0 where channels are not contiguous."""
         o = problem.operation
         tensors = (o.dx, o.dy)
         if problem.channels < FEWEST_LANES or any(t.strides[1] != 1 for t in tensors):
@@ -251,7 +259,7 @@ class SamplerSolver(Solver[TransformerProblem]):
 
 
 class SortedSamplerSolver(SamplerSolver):
-    """Gradients of images with many samples: these are sorted first by the tiles that they reach."""
+    """Compute gradients of images with many samples, which a first kernel sorts by tile."""
 
     name = "spatial_transformer.sampler_sorted"
     sorts = True

@@ -1,1 +1,1 @@
-"""Changes of layout and type: TransformTensor, TransformTensorEx, TransformFilter."""
+"""Implements changes of layout and type: TransformTensor, TransformTensorEx, TransformFilter."""

@@ -1,5 +1,5 @@
-"""Transforms of layout, padding, folding and data type (3.2.99 to 3.2.101): the solvers, and walks for other
-families."""
+"""Registers the solvers of transforms of layout, padding, folding and data type (3.2.99 to 3.2.101), and exports walks
+for other families."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ serve(TransformProblem, WalkSolver.order, TransformTensor, TransformTensorEx, Tr
 
 
 def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> Launch:
-    """Return the launch that carries out a walk from the first operand to the second, with the operation's alpha and
-    beta."""
+    """Return the launch of a walk from the first operand to the second, with the operation's alpha and beta."""
     problem = TransformProblem(operation, device, names=names, walks=[walk])
     return WalkSolver.preferred(problem, walk).walk_launch(problem, walk)

@@ -1,11 +1,11 @@
-// Walks: affine maps between the elements of two tensors (the host side is problem.py).
+// This header defines walks, affine maps between the elements of two tensors (the host side is problem.py).
 //
 // A walk has up to DIMENSIONS virtual dimensions. Every position has an element in the source and one in the
-// destination; where layouts fold, crop or pad, checks say which positions lie outside the source (they read as zero)
-// or outside the destination (they are skipped). Dimension 0 is the one along which a thread takes a pack.
+// destination. Where layouts fold, crop or pad, checks find positions outside the source, which read as zero. They also
+// find positions outside the destination, which are skipped. A thread takes a vector along dimension 0.
 //
-// Offsets and coordinates are counted modulo 2**32. Beside a tensor they wrap; those of its elements, which are the
-// only ones that are used, lie below 2**31.
+// Offsets and coordinates are computed modulo 2**32. Outside a tensor they wrap and are unused; inside they are below
+// 2**31.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -14,10 +14,10 @@ constexpr int DIMENSIONS = 10, SOURCE_CHECKS = 7, DESTINATION_CHECKS = 4;
 
 struct Dimension {
   FastDivmod extent;
-  int source, destination;  // steps in elements
+  int source, destination;  // strides in elements
 };
 
-// A coordinate, linear in the positions, that has to lie in [0, limit).
+// A checked coordinate is linear in the positions and must lie in [0, limit).
 struct Check {
   int base;
   unsigned limit;
@@ -40,7 +40,7 @@ struct Walk {
       index = dimension[d].extent.divide(index, position[d]);
     }
   }
-  // Offsets of the dimensions from `FIRST` on.
+  // Computes the offsets of the dimensions from `FIRST` on.
   template <int FIRST>
   __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], unsigned& source,
                                           unsigned& destination) const {
@@ -54,7 +54,8 @@ struct Walk {
   }
 };
 
-// Bit i: the i-th of `count` positions, `spread` apart along dimension 0, passes all checks.
+// Returns a mask. Bit i says that the i-th of `count` positions, with stride `spread` along dimension 0, passes all
+// checks.
 template <int WIDTH, int N>
 __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checked, int rank,
                                             const unsigned (&position)[DIMENSIONS], unsigned count,
@@ -76,7 +77,8 @@ __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checke
   return mask;
 }
 
-// The elements of `mask` out of WIDTH that lie `step` apart, zeros for the others: one access where that is possible.
+// Loads the elements of `mask` out of WIDTH with stride `step`, and zeros for the others. It uses one access if
+// possible.
 template <class T, int WIDTH>
 __device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first, unsigned step, unsigned mask) {
   Pack<T, WIDTH> pack;
@@ -87,7 +89,7 @@ __device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first
   return pack;
 }
 
-// The bits of the first `count` elements, of 4 or 2 bytes, in as few registers as a pack needs.
+// Packs the bits of the first `count` elements of 4 or 2 bytes into registers.
 template <int WORDS, class T>
 __device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, unsigned count) {
   Pack<unsigned, WORDS> words = {};
@@ -112,7 +114,7 @@ __device__ __forceinline__ void scatter(T* tensor, unsigned first, unsigned step
     if (mask >> i & 1) tensor[first + i * step] = pack.item[i];
 }
 
-// Stores packs: as they are (MOVE), or alpha * value + beta * prior.
+// Stores vectors unchanged (MOVE), or as alpha * value + beta * prior.
 template <bool MOVE, class C, class S, class D> struct Writer {
   C alpha, beta;
   template <int WIDTH>

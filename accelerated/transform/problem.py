@@ -1,5 +1,5 @@
-"""The walks of a transform: affine maps between the elements of two tensors (transform/problem.cuh), and the problem of
-the room."""
+"""Describes the walks of a transform, affine maps between the elements of two tensors (transform/problem.cuh), and its
+problem."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
 
 PACK_BYTES = 16
-# Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the
-# kernels'.
-DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4
-# Sources from here on are padded by walks without checks: a launch for what is copied and one or two for the zeros
-# along each dimension cost less than checks.
-SPLIT_BYTES = 512 << 10
+# These sizes of the kernels' Walk suffice to unfold six dimensions. A test compares the fields with the kernels'.
+DIMENSIONS = 10  # virtual dimensions per walk
+SOURCE_CHECKS = 7  # checked source coordinates per walk
+DESTINATION_CHECKS = 4  # checked destination coordinates per walk
+# Walks without checks pad larger sources: one launch copies, and one or two per dimension write zeros.
+SPLIT_BYTES = 512 << 10  # bytes of a source
 
 
 class DimensionArgument(ctypes.Structure):
@@ -47,8 +47,7 @@ class WalkArgument(ctypes.Structure):
 
 
 class Axis(NamedTuple):
-    """A virtual dimension: its extent, and what one step along it adds to coordinates of source and destination, by
-    their index."""
+    """Hold a virtual dimension: its extent, and the step that it adds to each coordinate of source and destination."""
 
     extent: int
     source: dict[int, int]
@@ -56,7 +55,7 @@ class Axis(NamedTuple):
 
 
 class Coordinate(NamedTuple):
-    """A coordinate of a tensor: its value at the walk's origin, its extent there, its stride in elements."""
+    """Hold a coordinate of a tensor: its value at the walk's origin, its extent, and its stride in elements."""
 
     base: int
     limit: int
@@ -64,8 +63,7 @@ class Coordinate(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An axis in memory: its extent, its strides in elements, and its steps in every coordinate that has to be
-    checked."""
+    """Hold an axis in memory: its extent, its strides in elements, and its steps in every checked coordinate."""
 
     extent: int
     source: int
@@ -81,7 +79,7 @@ class Step(NamedTuple):
 
 
 class Walk:
-    """Axes in memory, merged, the fastest of the destination first, with the checks that they need."""
+    """Hold merged axes in memory, the destination's fastest first, with the checks that they need."""
 
     def __init__(self, axes: list[Axis], source: list[Coordinate], destination: list[Coordinate]) -> None:
         self.source_base = sum(c.base * c.stride for c in source)
@@ -111,12 +109,12 @@ class Walk:
 
     @property
     def transposes(self) -> bool:
-        """Whether source and destination are contiguous along different axes."""
+        """Return whether source and destination are contiguous along different axes."""
         return min(self.steps, key=lambda step: step.source) is not self.steps[0]
 
     def aligned(self, side: str, along: Step, width: int) -> bool:
-        """Return whether packs of ``width`` elements along this axis are contiguous on that side (source or
-        destination) and keep the alignment of its start."""
+        """Return whether vectors of ``width`` elements along this axis are contiguous on a side and keep the alignment
+        of its start. side: "source" or "destination"."""
         steps = [getattr(step, side) for step in self.steps if step is not along]
         base, checked = (
             (self.source_base, self.source_checked)
@@ -127,7 +125,7 @@ class Walk:
 
     @property
     def checked(self) -> bool:
-        """Whether positions of the walk lie outside one of the tensors."""
+        """Return whether positions of the walk lie outside one of the tensors."""
         return bool(self.source_checked or self.destination_checked)
 
     def argument(self, order: list[Step]) -> WalkArgument:
@@ -160,7 +158,7 @@ def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: l
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Walk:
-    """Return the walk of every element of ``x`` to that of ``y``; vectorised channels are split so that both layouts
+    """Return the walk from every element of ``x`` to that of ``y``. Vectorised channels are split so that both layouts
     fit."""
     units = sorted({1, x.vector_length, y.vector_length})
     tops = [*units[1:], x.dims[1]]
@@ -190,12 +188,15 @@ def spread_filter(w: TensorSpec, target: TensorSpec, stride: tuple[int, ...]) ->
 
 
 def block_diagonal(w: TensorSpec, target: TensorSpec, groups: int, together: int) -> Walk:
-    """Return the walk from a filter of ``groups`` groups (K, C, taps ...) to one whose groups are ``together`` of those
-    each, with zeros where filters and channels are of different ones, behind rows of zeros: (rows and K, together * C,
-    taps ...)."""
+    """Return the walk from a filter of ``groups`` groups (K, C, taps ...) to one with ``together`` of these groups in
+    each group.
+
+    The result has the shape (rows and K, together * C, taps ...). Entries are zero where filter and channel belong to
+    different source groups, and so are the leading rows.
+    """
     filters, channels, taps = w.dims[0] // groups, w.dims[1], w.dims[2:]
     before, rows = target.dims[0] - w.dims[0], together * filters
-    same = w.rank  # the group of a channel, counted from that of the filter
+    same = w.rank  # coordinate of a channel's group, relative to that of the filter
     axes = [
         Axis(target.dims[0] // rows, {0: rows}, {0: rows}),
         Axis(together, {0: filters, same: -1}, {0: filters}),
@@ -209,7 +210,8 @@ def block_diagonal(w: TensorSpec, target: TensorSpec, groups: int, together: int
 
 
 def _channel_step(spec: TensorSpec, channels: int) -> int:
-    """Return the scalars between channels that lie ``channels`` apart, a multiple or a divisor of the vector length."""
+    """Return the stride in scalars between channels with distance ``channels``, a multiple or a divisor of the vector
+    length."""
     length = spec.vector_length
     return channels // length * spec.strides[1] * length if channels >= length else channels
 
@@ -228,8 +230,8 @@ def transformed(transform: TransformSpec, source: TensorSpec, destination: Tenso
 
 
 def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> list[Axis]:
-    """Return the axes of the offsets inside blocks: a step of a spatial dimension on one side, a group of channels on
-    the other."""
+    """Return the axes of the offsets inside blocks. They step a spatial dimension on one side and a group of channels
+    on the other."""
     axes = []
     for d, factor in enumerate(factors):
         spatial, channel = {2 + d: 1}, {1: channels * prod(factors[d + 1 :])}
@@ -238,13 +240,13 @@ def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> l
 
 
 def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
-    """Return the walks of padding alone, or of padding and folding. The channels of a folded tensor are padded by walks
-    of their own, because their padding lies beside groups of channels."""
+    """Return the walks of padding alone, or of padding and folding. Separate walks pad the channels of a folded
+    tensor, since their padding lies beside groups of channels."""
     rank = source.rank
     factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
     total, channels = prod(factors), source.dims[1]
     lead = transform.pad_before[1]
-    inside = channels if total > 1 else destination.dims[1]  # padded by checks where nothing is folded
+    inside = channels if total > 1 else destination.dims[1]  # Checks pad the channels unless the transform folds.
     axes = [
         Axis(destination.dims[0], {0: 1}, {0: 1}),
         Axis(inside, {1: 1}, {1: 1}),
@@ -257,7 +259,7 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     origin = [0] * rank
     if total > 1:
         origin[1] = lead
-    # What is cropped behind a dimension, all of it perhaps, is not there for the last blocks either.
+    # Elements cropped behind a dimension, perhaps all of it, are missing for the last blocks too.
     cropped = [min(0, after) if d != 1 else 0 for d, after in enumerate(transform.pad_after)]
     coordinates = zip(_coordinates(source, bases), cropped, strict=True)
     there = [c._replace(limit=max(0, c.limit + less)) for c, less in coordinates]
@@ -272,8 +274,8 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
 
 
 def padded(source: TensorSpec, destination: TensorSpec, before: tuple[int, ...] = ()) -> list[Walk]:
-    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before (how
-    many, by dimension) and behind it along each dimension."""
+    """Return the walks of padding without folding; negative amounts crop. The first walk copies, the others write
+    zeros before and behind it along each dimension. before: the leading padding per dimension."""
     before, results = before or (0,) * source.rank, destination.dims
     inside = [
         (max(lead, 0), min(lead + extent, result))
@@ -283,7 +285,7 @@ def padded(source: TensorSpec, destination: TensorSpec, before: tuple[int, ...] 
     walks = []
     for d, (begin, end) in enumerate(inside):
         sides = [(first, last - first) for first, last in ((0, begin), (end, results[d])) if first < last]
-        alike = len(sides) == 2 and begin == results[d] - end  # sides of one width are one walk
+        alike = len(sides) == 2 and begin == results[d] - end  # One walk writes both sides if they have the same width.
         for first, width in sides[:1] if alike else sides:
             origin[d], extents[d] = first, width
             walks.append(_zeros(destination, origin, extents, Axis(1 + alike, {}, {d: end})))
@@ -294,20 +296,20 @@ def padded(source: TensorSpec, destination: TensorSpec, before: tuple[int, ...] 
 
 
 def _zeros(destination: TensorSpec, origin: list[int], extents: list[int], *others: Axis) -> Walk:
-    """Return the walk, with an empty source, that writes zeros in a box of the destination, and where further axes lead
-    from there."""
+    """Return the walk that writes zeros in a box of the destination, and in its translations along further axes. Its
+    source is empty."""
     axes = [*others, *(Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents))]
     return Walk(axes, [Coordinate(0, 0, 0)], _coordinates(destination, origin))
 
 
 def _unfolding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> Walk:
-    """Return the walk of unfolding, then padding: the blocks that cover the destination, whose ends may reach beyond
+    """Return the walk of unfolding and then padding. Its blocks cover the destination, and their ends may lie beyond
     it."""
     rank = source.rank
     factors = folding_factors(transform)
     kept = -(-source.dims[1] // prod(factors))
     before = transform.pad_before
-    # The channel within its group is a coordinate of its own, checked but without a stride in memory.
+    # The channel within its group is a separate coordinate, which is checked but has no stride in memory.
     axes = [
         Axis(destination.dims[0], {0: 1}, {0: 1}),
         Axis(destination.dims[1], {1: 1, rank: 1}, {1: 1}),
@@ -324,17 +326,16 @@ def _unfolding(transform: TransformSpec, source: TensorSpec, destination: Tensor
 
 
 def _coordinates(spec: TensorSpec, bases: list[int]) -> list[Coordinate]:
-    """Return the coordinates of a tensor. A dimension of size 1 has stride 0, so that offsets beside it stay small."""
+    """Return the coordinates of a tensor. A dimension of size 1 has stride 0, so that offsets outside it stay small."""
     strides = [stride if extent > 1 else 0 for extent, stride in zip(spec.dims, spec.strides, strict=True)]
     return [Coordinate(*entry) for entry in zip(bases, spec.dims, strides, strict=True)]
 
 
 class TransformProblem(Problem):
-    """A transform as walks from its source to its destination; the walks behind the first fill channels of padding with
-    zeros.
+    """Describe a transform as walks from its source to its destination. The walks after the first fill padding
+    channels with zeros.
 
-    names: the operands. moves: alpha is 1 and beta 0, so that the bits of the elements are copied where the types are
-    the same.
+    names: the operands. moves: alpha is 1 and beta 0, so elements of the same type are copied bit by bit.
     """
 
     def __init__(
@@ -356,7 +357,7 @@ class TransformProblem(Problem):
         self.element_bytes = source.scalar_bytes, destination.scalar_bytes
         self.same_type = self.types[0] == self.types[1]
         self.moves = (operation.alpha, operation.beta) == (1, 0)
-        self.transposes: dict[int, Any] = {}  # what transpose.py found, by the id of the walk
+        self.transposes: dict[int, Any] = {}  # results of transpose.py, by the id of the walk
 
     def scalars(self) -> list[tuple[str, Any]]:
         """Return the argument fields alpha and beta."""
@@ -370,25 +371,25 @@ class TransformProblem(Problem):
         block: Grid = (THREADS, 1, 1),
         shared_bytes: int = 0,
     ) -> Launch:
-        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers."""
+        """Return the launch of a kernel (source, name). fields: the arguments that follow the pointers."""
         types = type_definitions(self.types[1], self.operation, SOURCE=ELEMENTS[self.types[0]])
         function = self.device.function(*kernel, types)
         return Launch(function, structure(*pointers(2), *fields), self.names, grid, block, shared_bytes)
 
 
 class WalkSolver(Solver[TransformProblem]):
-    """A solver of one walk. It is chosen for the first walk of a transform; each walk behind that has the solver
-    preferred for it."""
+    """Solve one walk. A transform uses the solver of its first walk and, for each further walk, the one preferred for
+    it."""
 
     fixed_order = NO_SUMS
-    order: tuple[WalkSolver, ...] = ()  # all of the room, the preferred first
+    order: tuple[WalkSolver, ...] = ()  # all solvers of the family, in order of preference
 
     def carries(self, problem: TransformProblem, walk: Walk) -> bool:
         """Return whether the kernel carries out this walk."""
         raise TypeError(f"{type(self).__name__} does not define carries()")
 
     def prefers(self, problem: TransformProblem, walk: Walk) -> bool:
-        """Return whether the kernel carries out this walk, expected to be faster than the solvers after it."""
+        """Return whether the kernel carries out this walk and is expected to be faster than the solvers after it."""
         return self.carries(problem, walk)
 
     def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
@@ -397,7 +398,7 @@ class WalkSolver(Solver[TransformProblem]):
 
     @classmethod
     def preferred(cls, problem: TransformProblem, walk: Walk) -> WalkSolver:
-        """Return the first solver of the room that prefers a walk."""
+        """Return the family's first solver that prefers a walk."""
         return next(solver for solver in WalkSolver.order if solver.prefers(problem, walk))
 
     def serves(self, problem: TransformProblem) -> bool:

@@ -1,22 +1,21 @@
-// Transforms whose source and destination are contiguous along the same dimension, or of any other kind (3.2.99
-// to 3.2.101).
+// This file computes generic transforms. It is preferred where source and destination are contiguous along the same
+// dimension (3.2.99 to 3.2.101).
 //
-// A thread takes a pack of the destination's fastest dimension: one 16-byte access on both sides where they are
-// aligned, else elements up to a warp apart, so that a warp's accesses are coalesced.
+// A thread takes a vector along the destination's fastest dimension. One 16-byte access per side moves it where both
+// are aligned. Else its elements have strides up to a warp, so that accesses are coalesced.
 //
-// Roofline bound: bytes, one element read and one written; at most one multiply-add and two conversions an element.
-// Packed rows reach the speed of a copy; rows that are not aligned to 16 bytes are limited by instructions for half
-// and int8.
-// Measured: no row of the reports has reached it yet.
+// The roofline bound is bytes: one element read and one written, with at most one multiply-add and two conversions.
+// Packed rows reach the speed of a copy. Instructions limit half and int8 rows that are not aligned to 16 bytes. No row
+// of the reports measures this kernel.
 #include "transform/problem.cuh"
 
 constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
-// Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
+// ROWS_BLOCKS is the number of blocks per SM that the registers of a vector allow, for enough loads in flight.
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int THREADS = 256;
 
-// Packs along dimension 0, read and written in the same order. The positions of a pack are 2^log_spread apart: 1 where
-// they move in one access, up to a warp apart where they move one by one, so that a warp's accesses are contiguous.
+// Vectors lie along dimension 0 and are read and written in the same order. Their positions have stride 2^log_spread.
+// It is 1 if they move in one access, else up to a warp, so that accesses are coalesced.
 struct Rows {
   FastDivmod packs_per_row;
   unsigned packs, log_spread;
@@ -49,7 +48,7 @@ struct RowsArguments {
   Walk walk;
   COMPUTE alpha, beta;
   Rows rows;
-  int move;  // alpha is 1 and beta 0: the bits of the elements are copied
+  int move;  // 1: alpha is 1 and beta 0, so elements are copied bit by bit
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {

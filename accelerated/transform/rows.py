@@ -1,4 +1,4 @@
-"""Walks along which source and destination are contiguous alike: packs of neighbours (transform/rows.cu)."""
+"""Plans walks whose source and destination are contiguous along the same dimension (transform/rows.cu)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class RowsArgument(ctypes.Structure):
 
 
 class RowsSolver(WalkSolver):
-    """Any walk: a pack per thread in the order of the destination; in one access where both sides are aligned."""
+    """Serve generic walks. Each thread takes one vector in the order of the destination, with one access if both sides
+    are aligned."""
 
     name = "transform.rows"
 
@@ -38,8 +39,8 @@ class RowsSolver(WalkSolver):
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:
-    """Return the rows in packs of ``width`` neighbours where both sides move them in one access, else of elements up to
-    a warp apart."""
+    """Return the rows in vectors of ``width`` neighbours if both sides move them in one access. Else vectors have
+    elements with strides up to a warp."""
     row = walk.steps[0].extent
     packed = walk.aligned("source", walk.steps[0], width) and walk.aligned("destination", walk.steps[0], width)
     log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)

@@ -1,38 +1,40 @@
-// Transforms that transpose: no position needs a check, dimension `across` is contiguous in the source, `along` in the
-// destination (3.2.99 to 3.2.101).
+// This file computes transforms that transpose (3.2.99 to 3.2.101). No position needs a check. The source is contiguous
+// along `across`, the destination along `along`.
 //
-// Where packs of 16 bytes exist on both sides, a thread transposes a square of them in its registers: 16 bytes in
-// flight for each of its 4 or 8 rows, and no shared memory. A warp reads 128 and writes 64 contiguous bytes, or, where
-// all data stay in L2, the other way round, which is faster there. Half types of which only packs of 8 bytes exist
-// (planes of 14 by 14) use squares of those. Else tiles go through shared memory: pack by pack where a narrow dimension
-// makes both sides contiguous runs of packs, or element by element, neighbouring threads along a row of the tile on
-// either side, in some 12 instructions each.
+// Where both sides have vectors of 16 bytes, a thread transposes a square of them in its registers. It has 16 bytes in
+// flight for each of its 4 or 8 rows and needs no shared memory. A warp reads 128 and writes 64 contiguous bytes. If
+// all data stay in L2, it reads 64 and writes 128, which is faster there. Half types with vectors of only 8 bytes
+// (planes of 14 by 14) use squares of those.
 //
-// Roofline bound: bytes, one element read and one written; at most one multiply-add an element.
-// Measured: 411 MB of floats in 102.0 us on an H200 (95 % of the copy), with gaps 128.2 us.
+// Other tiles go through shared memory. They move in vectors where a narrow dimension makes both sides contiguous runs
+// of vectors. Else they move by element, with neighbouring threads along a row on either side, in about 12 instructions
+// per access.
+//
+// The roofline bound is bytes: one element read and one written, with at most one multiply-add. An H200 moves 411 MB of
+// float in 102.0 us (95 % of the copy), and in 128.2 us with gaps.
 #include "transform/problem.cuh"
 
 constexpr int SHARED_PACKS_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
-constexpr int TRANSPOSED_DIMENSIONS = 8;  // beside the two
+constexpr int TRANSPOSED_DIMENSIONS = 8;  // dimensions that are not transposed
 constexpr unsigned THREADS = 256;
 
-constexpr int SQUARE_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;  // per multiprocessor: medium tensors fill it once
+constexpr int SQUARE_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;  // blocks per SM; medium tensors fill the device once
 
 struct Transpose {
   unsigned across, along;
-  int source_along, destination_across;  // steps in elements; the others are 1
+  int source_along, destination_across;  // strides in elements; the other two are 1
   int source_base, destination_base;
   FastDivmod tiles_across, tiles_along;
-  unsigned tile_across, tile_along;  // squares: logarithms; else elements
-  unsigned log_across, log_along;  // logarithms of threads side by side: across in a warp's squares; in both directions
-                                   // of a tile of elements
-  FastDivmod in_across, in_along;  // the extents of the tile, to divide by
-  int contiguous_in, contiguous_out;  // of a tile: whether it is contiguous there, row after row
-  unsigned pitch;                     // elements from row to row in shared memory
+  unsigned tile_across, tile_along;  // log2 for squares, else elements
+  unsigned log_across,
+      log_along;  // log2 of neighbouring threads: log_across in a warp's squares, both in a tile of elements
+  FastDivmod in_across, in_along;     // divisors by the extents of the tile
+  int contiguous_in, contiguous_out;  // whether the tile's rows are contiguous on that side
+  unsigned pitch;                     // pitch of rows in shared memory, in elements
   int rank;
   Dimension dimension[TRANSPOSED_DIMENSIONS];
 
-  // The tile of this block: its indices in both dimensions, and the offsets of the others.
+  // Finds the tile of this block: its indices in both dimensions, and the offsets of the other dimensions.
   __device__ __forceinline__ void locate(unsigned& tile_x, unsigned& tile_y, int& from, int& to) const {
     unsigned rest = tiles_along.divide(tiles_across.divide(blockIdx.x, tile_x), tile_y);
     from = source_base, to = destination_base;
@@ -45,7 +47,7 @@ struct Transpose {
   }
 };
 
-// Transposes a square of elements of 2 or 4 bytes, in words: rows become columns.
+// Transposes a square of elements of 2 or 4 bytes in words.
 template <int SIDE, int WORDS>
 __device__ __forceinline__ void transpose_square(const Pack<unsigned, WORDS> (&rows)[SIDE],
                                                  Pack<unsigned, WORDS> (&columns)[SIDE]) {
@@ -60,8 +62,8 @@ __device__ __forceinline__ void transpose_square(const Pack<unsigned, WORDS> (&r
     }
 }
 
-// A square per thread, of packs of so many words. The low bits of the thread index go across, the others of a warp
-// along, the higher ones as the host chose.
+// Each thread transposes a square of vectors of WORDS words. The low bits of the thread index go across, the other bits
+// of a warp along. The host assigns the higher bits.
 template <int WORDS, class T, class Write>
 __device__ __forceinline__ void transpose_squares(const Transpose& transpose, const T* source, T* destination,
                                                   Write write) {
@@ -103,7 +105,7 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
   }
 }
 
-// Packs of 16 bytes, or of 8 (WORDS is 2) for 16-bit types.
+// Vectors have 16 bytes, or 8 (WORDS is 2) for 16-bit types.
 template <int WORDS = 4, class S, class D, class Write>
 __device__ __forceinline__ void transpose_packs(const Transpose& transpose, const S* source, D* destination,
                                                 Write write) {
@@ -111,11 +113,11 @@ __device__ __forceinline__ void transpose_packs(const Transpose& transpose, cons
     transpose_squares<WORDS>(transpose, source, destination, write);
 }
 
-// The tile of a block: its addresses and its extents.
+// This holds the addresses and extents of a block's tile.
 template <class S, class D> struct Tile {
   const S* source;
   D* destination;
-  unsigned across, along, pitch;  // of what exists, of a row in shared memory
+  unsigned across, along, pitch;  // across, along: existing elements; pitch: row pitch in shared memory
 
   __device__ __forceinline__ Tile(const Transpose& transpose, const S* source_start, D* destination_start) {
     unsigned tile_x, tile_y;
@@ -131,14 +133,14 @@ template <class S, class D> struct Tile {
   }
 };
 
-// Loads a tile pack by pack. A pack may cross the end of a row of the tile where the next row follows it in memory.
+// Loads a tile in vectors. A vector may cross the end of a row of the tile where the next row follows it in memory.
 template <class S, class D>
 __device__ __forceinline__ void load_packs(const Transpose& transpose, const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 2;  // reads of a thread that are in flight together
   const unsigned ends_in = at.along * transpose.tile_across;
   for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * THREADS * IN) {
     Pack<S, IN> loaded[BATCH];
-    unsigned index[BATCH], left[BATCH];  // to the end of the row
+    unsigned index[BATCH], left[BATCH];  // left: elements to the end of the row
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++) {
       const unsigned element = first + k * THREADS * IN;
@@ -162,7 +164,7 @@ __device__ __forceinline__ void load_packs(const Transpose& transpose, const Til
   }
 }
 
-// Stores a tile pack by pack.
+// Stores a tile in vectors.
 template <class S, class D, class Write>
 __device__ __forceinline__ void store_packs(const Transpose& transpose, const Tile<S, D>& at, const S* tile,
                                             Write write) {
@@ -184,15 +186,15 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
   }
 }
 
-// Loads a tile that is contiguous in memory, and nothing beside it: full packs, and those of its elements that lie
-// before and behind them. Returns the index in shared memory at which it begins.
+// Loads a tile that is contiguous in memory, without touching its neighbours. It loads whole vectors and the tile's
+// single elements before and behind them. Returns the index in shared memory at which the tile begins.
 template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;
   const unsigned shift = reinterpret_cast<uintptr_t>(at.source) / sizeof(S) % IN, end = shift + at.across * at.along,
                  full = end / IN;
   const S* start = at.source - shift;
   const unsigned head = threadIdx.x, tail = full * IN + threadIdx.x;
-  const bool in_head = shift <= head && head < IN, in_tail = tail < end;  // tiles have more elements than a pack
+  const bool in_head = shift <= head && head < IN, in_tail = tail < end;  // A tile has more elements than a vector.
   S at_head, at_tail;
   if (in_head) at_head = start[head];
   if (in_tail) at_tail = start[tail];
@@ -205,7 +207,7 @@ template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(
     for (unsigned k = 0; k < BATCH; k++)
       if (first + k * THREADS < full) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * THREADS] = loaded[k];
   }
-  if (in_head && shift) tile[head] = at_head;  // else it is in a pack
+  if (in_head && shift) tile[head] = at_head;  // Else a vector holds it.
   if (in_tail) tile[tail] = at_tail;
   return shift;
 }
@@ -262,7 +264,7 @@ __device__ __forceinline__ void store_rows(const Transpose& transpose, const Til
   }
 }
 
-// Tiles that are runs of packs on both sides; element by element where the source is not 16-byte aligned.
+// Moves tiles that are runs of vectors on both sides. Elements move one by one where the source is not 16-byte aligned.
 template <class S, class D, class Write>
 __device__ __forceinline__ void transpose_shared_packs(const Transpose& transpose, const S* source, D* destination,
                                                        Write write) {
@@ -281,7 +283,7 @@ __device__ __forceinline__ void transpose_shared_packs(const Transpose& transpos
   }
 }
 
-// Tiles that are contiguous in memory on one side or both: what is loaded in the order of memory moves in packs.
+// Moves tiles that are contiguous in memory on one side or both. Accesses in memory order use vectors.
 template <class S, class D, class Write>
 __device__ __forceinline__ void transpose_contiguous(const Transpose& transpose, const S* source, D* destination,
                                                      Write write) {
@@ -296,7 +298,7 @@ __device__ __forceinline__ void transpose_contiguous(const Transpose& transpose,
   else store_rows(transpose, at, tile, write);
 }
 
-// Any tiles, element by element.
+// Moves generic tiles element by element.
 template <class S, class D, class Write>
 __device__ __forceinline__ void transpose_elements(const Transpose& transpose, const S* source, D* destination,
                                                    Write write) {
@@ -329,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_packs_
   transpose_packs(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
-// 16-bit types: packs of 8 bytes.
+// This kernel moves 16-bit types in vectors of 8 bytes.
 extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_short_packs(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>) transpose_packs<2>(a.transpose, a.source, a.destination, Move{});

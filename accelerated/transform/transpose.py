@@ -1,4 +1,4 @@
-"""Changes of layout that transpose: what is contiguous along one dimension becomes contiguous along another
+"""Plans changes of layout that transpose: the dimension that is contiguous differs between source and destination
 (transform/transpose.cu)."""
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
 
 SOURCE, KERNELS = "transform/transpose.cu", "transform_transpose"
 
-DIMENSIONS = 8  # beside the two that are transposed; the fields of the argument are compared with the kernels'
-SHORT_PACK_BYTES = 8
-# Squares of packs: the logarithms of a warp's threads across and along, and of a block's threads; of these shapes the
-# first of which there are enough blocks serves
+DIMENSIONS = 8  # dimensions that are not transposed
+SHORT_PACK_BYTES = 8  # bytes per short vector
+# A shape of vector squares gives log2 of a warp's threads across and along, and log2 of a block's threads. The first
+# shape that yields enough blocks is used.
 Shapes = tuple[tuple[tuple[int, int], int], ...]
 SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
 SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
-# Packs of 8 bytes, where the rows of the destination are a multiple of a sector, and where not, so that long runs are
-# written
+# These shapes serve vectors of 8 bytes. The PARTIAL ones write long runs, for rows that do not fill whole sectors.
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
-LEAST_TILED = 8  # the shorter extent, at least, of tiles of single elements
-LEAST_SHORT = 32  # the shorter extent, at least, of what moves in packs of 8 bytes
-LOG_SQUARES = 4  # of the squares of a tile across, at most, where there are enough along
-ENOUGH_TILES = 8  # per multiprocessor
+LEAST_TILED = 8  # shorter extent for tiles of single elements, lower bound
+LEAST_SHORT = 32  # shorter extent for vectors of 8 bytes, lower bound
+LOG_SQUARES = 4  # log2 of a tile's squares across, upper bound if enough lie along
+ENOUGH_TILES = 8  # tiles per SM
 
-LOG_BLOCK, LOG_WARP = 8, 5  # logarithms of the threads of a block with a tile in shared memory, and of a warp
-TILE_BYTES = 8192  # of a tile in shared memory, about: what the threads of a block have in flight at once
-NARROW = (16, 8)  # elements of the shorter side: the first of which there are enough blocks
-# Elements, at most, of other tiles: shorter rows would leave partial sectors
-SIDES = (*range(20, 64), *range(64, 257, 32))
-LEAST_CONTIGUOUS, MOST_CONTIGUOUS = 33, 128  # elements of a row of a contiguous tile
-RUN = 4096  # elements of such a tile, at most
-SECTOR_BYTES = 32
-WORD_BYTES = 4  # of a bank of shared memory
-BLOCK_COST = 512  # of starting a block, in elements
+LOG_BLOCK = 8  # log2 of threads per block, for tiles in shared memory
+LOG_WARP = 5  # log2 of threads per warp
+TILE_BYTES = 8192  # bytes per tile in shared memory, which a block has in flight at once
+NARROW = (16, 8)  # elements of a tile's shorter side, in order of preference
+# These are the candidates for the sides of other tiles; shorter rows would leave partial sectors.
+SIDES = (*range(20, 64), *range(64, 257, 32))  # elements per side, upper bound
+LEAST_CONTIGUOUS = 33  # elements per row of a contiguous tile
+MOST_CONTIGUOUS = 128  # elements per row of a contiguous tile
+RUN = 4096  # elements per contiguous tile, upper bound
+SECTOR_BYTES = 32  # bytes per L2 sector
+WORD_BYTES = 4  # bytes per word of a shared memory bank
+BLOCK_COST = 512  # cost of starting a block, in elements
 
 
 class _Dimension(ctypes.Structure):
@@ -73,7 +74,7 @@ class TransposeArgument(ctypes.Structure):
 
 
 class Transpose(NamedTuple):
-    """A kernel, its argument, the tiles (one per block), the threads and the bytes of shared memory of a block."""
+    """Hold a kernel, its argument, the tiles (one per block), and the threads and shared memory bytes per block."""
 
     kernel: str
     argument: TransposeArgument
@@ -83,7 +84,7 @@ class Transpose(NamedTuple):
 
 
 class TransposeSolver(WalkSolver):
-    """Walks without checks: squares of packs in registers, or tiles in shared memory."""
+    """Serve walks without checks, with squares of vectors in registers or tiles in shared memory."""
 
     name = "transform.transpose"
 
@@ -91,7 +92,7 @@ class TransposeSolver(WalkSolver):
         return walk.transposes and not walk.checked and transpose_of(problem, walk) is not None
 
     def prefers(self, problem: TransformProblem, walk: Walk) -> bool:
-        """Return whether the kernel carries out the walk, but for tiles of single elements that are hardly wide."""
+        """Return whether the kernel carries out the walk. Narrow tiles of single elements are left to other solvers."""
         found = transpose_of(problem, walk) if self.carries(problem, walk) else None
         if found is None or found.kernel != f"{KERNELS}_elements":
             return found is not None
@@ -106,8 +107,7 @@ class TransposeSolver(WalkSolver):
 
 
 def transpose_of(problem: TransformProblem, walk: Walk) -> Transpose | None:
-    """Return the transpose that carries out a walk of the problem without checks; None where neither side is
-    contiguous."""
+    """Return the transpose of a walk without checks, or None where neither side is contiguous."""
     if id(walk) not in problem.transposes:
         problem.transposes[id(walk)] = _transpose(problem, walk)
     return problem.transposes[id(walk)]
@@ -159,11 +159,11 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
             walk, "destination", along, across, sides[::-1], widths[1]
         )
         if not packed:
-            # Rows of a multiple of a sector leave no sector written in part.
+            # Rows of whole sectors are never written in part.
             partial = along.extent * destination_bytes % SECTOR_BYTES != 0
             contiguous = along.source == across.extent, partial and across.destination == along.extent
             sides = _sides(extents, outer, contiguous, source_bytes, multiprocessors)
-            # Rows of an even number of words would fall into a few banks of shared memory.
+            # Rows of an even number of words would cause bank conflicts in shared memory.
             odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0
             short = LEAST_CONTIGUOUS <= min(extents) <= MOST_CONTIGUOUS
             argument.contiguous_in = short and contiguous[0] and sides[0] == across.extent and odd
@@ -187,10 +187,10 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
-    """Return whether tiles consist of packs of ``width`` elements on a side: row by row, or, where rows follow each
-    other in memory and in the tile, all together.
+    """Return whether tiles consist of vectors of ``width`` elements on a side. They may lie row by row, or across rows
+    that are contiguous in memory and in the tile.
 
-    row, rows: the axis that is contiguous there and the other one. tile: the extents of a tile along them.
+    row, rows: the contiguous axis on that side and the other one. tile: its extents along them.
     """
     if walk.aligned(side, row, width):
         return row.extent % width == 0 and tile[0] % width == 0
@@ -206,7 +206,7 @@ def _base(walk: Any, side: str) -> int:
 
 
 def _log_squares(across: int, along: int, log_warp_threads: tuple[int, int], log_threads: int) -> tuple[int, int]:
-    """Return the logarithms of a tile's sides, in squares, of which a block has one per thread."""
+    """Return log2 of a tile's sides, in squares; a block has one square per thread."""
     need_across, need_along = ((count - 1).bit_length() for count in (across, along))
     log_across = min(LOG_SQUARES, log_threads - log_warp_threads[1], max(log_warp_threads[0], need_across))
     log_along = log_threads - log_across
@@ -216,16 +216,16 @@ def _log_squares(across: int, along: int, log_warp_threads: tuple[int, int], log
 
 
 def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
-    """Return the sides of a tile of about so many elements: ``narrow`` elements at most of the shorter extent, full
-    packs of the other."""
+    """Return the sides of a tile of about ``elements`` elements. The shorter extent gets at most ``narrow`` elements,
+    the other one whole vectors."""
     if along <= across:
         return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
     return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
 
 
 def _part(extent: int, most: int, width: int) -> int:
-    """Return the elements of a part of the extent: of as few equal parts as have ``most`` elements at most, rounded up
-    to full packs."""
+    """Return the elements per part if the extent is split into the fewest equal parts of at most ``most`` elements.
+    The result is rounded up to whole vectors."""
     part = -(-extent // -(-extent // most))
     return min(extent, -(-part // width) * width)
 
@@ -233,10 +233,10 @@ def _part(extent: int, most: int, width: int) -> int:
 def _sides(
     extents: tuple[int, int], outer: int, contiguous: tuple[bool, bool], element_bytes: int, multiprocessors: int
 ) -> tuple[int, int]:
-    """Return the sides of the tile for which the busiest multiprocessor has least to do. Where short rows follow each
-    other in memory, a tile is a contiguous run of them, which leaves no partial sectors.
+    """Return the sides of the tile that gives the busiest SM the least work. Where short rows are contiguous in
+    memory, a tile is a run of them, which leaves no partial sectors.
 
-    contiguous: of source and destination, whether rows follow each other.
+    contiguous: for source and destination, whether rows follow each other.
     """
 
     def parts(extent: int) -> list[int]:
@@ -258,16 +258,15 @@ def _sides(
 
 
 def _pitch(elements: int, element_bytes: int) -> int:
-    """Return the elements from row to row in shared memory: an odd number of words, so that a column lies in all
+    """Return the pitch of rows in shared memory, in elements. It is an odd number of words, so a column touches all
     banks."""
     words = -(-elements * element_bytes // WORD_BYTES) | 1
     return words * WORD_BYTES // element_bytes if element_bytes <= WORD_BYTES else elements | 1
 
 
 def _row_threads(run: int, rows: int) -> tuple[int, int]:
-    """Return the logarithm of the neighbouring threads along a row of ``run`` elements, a warp or less, while the
-    block's other threads take other rows, and how many elements the block then covers, idle threads included.
-    """
+    """Return log2 of the neighbouring threads along a row of ``run`` elements, up to a warp; other threads take other
+    rows. Also return how many elements the block covers, idle threads included."""
     log = min(LOG_WARP, (run - 1).bit_length())
     groups = 1 << LOG_BLOCK - log
     return log, (-(-run >> log) << log) * -(-rows // groups) * groups
