@@ -1,2 +1,2 @@
-"""What every kernel is written with: element types, index geometry, TMA, mma, clusters, dependent launch,
+"""Provides the building blocks of kernels: element types, index geometry, TMA, mma, clusters, dependent launch,
 reductions."""

@@ -1,4 +1,4 @@
-"""Index geometry for the kernels: merged dimensions, packs of 16 bytes, fast division (the host side of
+"""Computes the kernels' index geometry: merged dimensions, vectors of 16 bytes, fast division (the host side of
 geometry.cuh)."""
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ Grid = tuple[int, int, int]
 MAX_DIMENSIONS = 9
 THREADS = 256  # threads per block of the element-by-element kernels
 
-# Packs that a thread takes, where there are enough that each multiprocessor gets BUSY_BLOCKS blocks. A function of many
-# instructions takes more of them, so that a block runs longer than it takes to start one.
-PACKS_PER_THREAD, LONG_PACKS_PER_THREAD = 2, 4
-BUSY_BLOCKS = 4
+PACKS_PER_THREAD = 2  # vectors per thread, if each SM still gets BUSY_BLOCKS blocks
+# Functions of many instructions take more vectors, so that a block runs longer than its start takes.
+LONG_PACKS_PER_THREAD = 4  # vectors per thread for long functions
+BUSY_BLOCKS = 4  # blocks per SM that keep it busy
 
-# Single elements that a thread takes, and their bytes, at most
-MAX_ITEMS, ITEM_BYTES = 8, 16
-INDEX_COST = 5  # of the index arithmetic of a thread's first element, in those of each further element
+MAX_ITEMS = 8  # single elements per thread
+ITEM_BYTES = 16  # bytes of single elements per thread, upper bound
+INDEX_COST = 5  # index arithmetic of a thread's first element, relative to each further element
 
-PACK_BYTES = 16
-L2_RESIDENT_BYTES = 32 << 20  # read and written by a call whose data stay in L2
-# Bytes read and written from which on the first blocks prefetch to L2 what they read first (dependent_launch.cuh), and
-# how many blocks do: more of them gained no more.
-PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
+PACK_BYTES = 16  # bytes per vector
+L2_RESIDENT_BYTES = 32 << 20  # bytes read and written by a call whose data stay in L2
+# The first blocks prefetch their first reads to L2 (dependent_launch.cuh). More blocks gain nothing.
+PREFETCH_BYTES = 64 << 20  # bytes read and written from which blocks prefetch
+PREFETCH_BLOCKS = 264  # blocks that prefetch
 
 
 class FastDivmod(ctypes.Structure):
-    """n / divisor as (mulhi(n, multiplier) + n) >> shift, for n < 2**31."""
+    """Hold the constants of n / divisor = (mulhi(n, multiplier) + n) >> shift, for n < 2**31."""
 
     _fields_ = [("divisor", ctypes.c_uint), ("multiplier", ctypes.c_uint), ("shift", ctypes.c_uint)]
 
     @classmethod
     def of(cls, divisor: int) -> FastDivmod:
-        """Return the constants of a divisor. Raises ValueError unless it is 1 to 2**31 - 1."""
+        """Return the constants of a divisor. Raise ValueError unless it is 1 to 2**31 - 1."""
         if not 0 < divisor < 2**31:
             raise ValueError(f"divisor is {divisor}, it must be 1 to 2**31 - 1")
         shift = (divisor - 1).bit_length()
@@ -110,8 +110,7 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
 
 def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, whatever its
-    layout."""
+    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, for any layout."""
     extents: list[int] = []
     steps: list[int] = []
     for extent, stride in zip(dims, strides, strict=True):
@@ -132,7 +131,7 @@ def geometry_in_order(dims: Sequence[int], strides: Sequence[int]) -> Any:
 
 
 def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
-    """Return the geometry of dimensions that are merged, outermost first."""
+    """Return the geometry of merged dimensions, outermost first."""
     row = extents[-1]
     outer = list(reversed(range(len(extents) - 1)))
     value: Any = _geometry_type(len(steps))()
@@ -155,10 +154,9 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
 def elementwise(
     dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = PACKS_PER_THREAD
 ) -> tuple[Any, Grid]:
-    """Return the geometry of an element-by-element kernel and its grid: packs of ``width`` elements where every operand
-    moves them in one access, or is broadcast along them, ``most`` of them a thread where there are many; else single
-    elements.
-    """
+    """Return the geometry and grid of an element-by-element kernel. It uses vectors of ``width`` elements if every
+    operand moves them in one access or is broadcast along them, else single elements. Threads take up to ``most``
+    vectors where they are many."""
     extents, steps = merge_dimensions(dims, strides)
     value = _described(extents, steps, width)
     flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
@@ -172,11 +170,9 @@ def elementwise(
 
 
 def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
-    """Return the geometry of single elements. Those of a thread lie along one dimension, which is not the row if there
-    are others, so that a warp's accesses are coalesced. The dimension and the number of elements are those that leave
-    the fewest threads idle.
-    """
-    # One block keeps a multiprocessor busy: to start a second takes as long as another element.
+    """Return the geometry of single elements. A thread's elements lie along one dimension, not the row if others
+    exist, so that accesses are coalesced. The choice of dimension and count leaves the fewest threads idle."""
+    # One block keeps an SM busy: the start of a second takes as long as another element.
     most = packs_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
 
     def cost(choice: tuple[int, int]) -> tuple[float, int]:
@@ -198,21 +194,21 @@ def _single(extents: list[int], steps: list[list[int]], device: Any, element_byt
 
 
 def packs_per_thread(packs: int, device: Any, most: int = PACKS_PER_THREAD) -> int:
-    """Return how many packs a thread takes, ``most`` at most."""
+    """Return how many vectors a thread takes, ``most`` at most."""
     return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
 
 
 def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
-    """Return the grid in which every pack has a thread."""
+    """Return the grid that has a thread for every vector."""
     return (max(1, -(-packs // packs_per_block)), 1, 1)
 
 
 def prefetching_blocks(moved_bytes: int) -> int:
-    """Return how many blocks of a call that moves so many bytes prefetch to L2."""
+    """Return how many blocks prefetch to L2 in a call that moves ``moved_bytes``."""
     return PREFETCH_BLOCKS if moved_bytes >= PREFETCH_BYTES else 0
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:
-    """Return the strides with which an operand of ``dims`` is read over ``onto``: 0 where it has extent 1 and ``onto``
-    has more."""
+    """Return the strides that broadcast an operand of ``dims`` to ``onto``: 0 where its extent is 1 and that of
+    ``onto`` is larger."""
     return [0 if extent == 1 and wide > 1 else stride for extent, stride, wide in zip(dims, strides, onto, strict=True)]

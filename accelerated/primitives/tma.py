@@ -1,4 +1,4 @@
-"""Launches whose kernels read tensors through TMA (the host side of primitives/tma.cuh)."""
+"""Plans launches whose kernels read tensors through TMA (the host side of primitives/tma.cuh)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = [
 ]
 
 TMA_CAPABILITY = 90
-ARGUMENT_ALIGNMENT = 64  # of arguments that have tensor maps among them
+ARGUMENT_ALIGNMENT = 64  # bytes, for arguments that contain tensor maps
 
 
 def has_tma(device: Any) -> bool:
-    """Return whether a device has TMA: GPUs from compute capability 9.0 on, and the emulated device."""
+    """Return whether a device has TMA: a GPU from compute capability 9.0 on, or the emulated device."""
     return reaches(device, TMA_CAPABILITY)
 
 
 def has_wgmma(device: Any) -> bool:
-    """Return whether a device has TMA and multiplies tiles of shared memory by wgmma: GPUs of compute capability 9.x,
-    and the emulated device. Kernels that need it (WGMMA_INSTRUCTIONS in primitives/mma.cuh) are empty for others."""
+    """Return whether a device has TMA and wgmma for tiles in shared memory: a GPU of compute capability 9.x, or the
+    emulated device. Kernels that need both (WGMMA_INSTRUCTIONS in primitives/mma.cuh) are empty for others."""
     return has_tma(device) and (device.kind != "gpu" or device.architecture.startswith("sm_9"))
 
 
 def mapped_structure(*fields: tuple[str, Any]) -> Any:
-    """Return the arguments of a kernel that have tensor maps among them."""
+    """Return kernel arguments that contain tensor maps, padded to their alignment."""
     size = sizeof(structure(*fields))
     return structure(*fields, ("end", (c_ubyte * (-size % ARGUMENT_ALIGNMENT))()))
 
@@ -82,7 +82,8 @@ class TmaLaunch(BackgroundLaunch):
         return made
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands: by the fallback where one is not aligned, or there is no kernel."""
+        """Add the launches on these operands. The fallback is used where an operand is not aligned or the kernel does
+        not exist."""
         begins = [operands[operand].behind(offset) for _, operand, offset, _ in self.maps]
         aligned = not any(where.value % ALIGNMENT for where in [*begins, *[operands[i] for i in self.aligned]])
         if self.falls_back(record, aligned, operands):

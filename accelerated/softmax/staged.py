@@ -32,10 +32,8 @@ GROUP_PACKS = {True: 2, False: 8}  # packs per group, which a thread loads toget
 LANES_THREADS = 128  # threads per block, where some lanes of a warp share a row
 BLOCK_THREADS = (128, 512)  # minimum and maximum of threads per block, where a block or a cluster shares a row
 CLUSTER_THREADS = 256  # maximum of threads per block of a cluster where all blocks are resident
-STRIDED_THREADS, FEW_SHARES = (
-    256,
-    8,
-)  # threads per block of strided rows, and threads per row up to which a block has half of them
+STRIDED_THREADS = 256  # threads per block of strided rows
+FEW_SHARES = 8  # threads per row up to which a block has half of STRIDED_THREADS
 LANE_PACKS = 8  # packs per lane for short rows
 THREAD_PACKS = {True: 4, False: 8}  # packs per thread for longer rows, by whether packs are vectors
 IN_FLIGHT = 4  # minimum of groups in flight per thread

@@ -1,4 +1,4 @@
-"""Batch normalization of packed tensors with channels, or activations, innermost (batch_columns.cu)."""
+"""Plans batch normalization of packed tensors with innermost channels, or activations (batch_columns.cu)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from ...primitives.geometry import FastDivmod
 from ..batch import CLUSTER, BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_columns/batch_columns.cu"
-THREADS = 256  # threads per block, at most
-LANES, MORE_LANES, MANY_PACKS = 8, 16, 64  # threads along a row: where they divide its packs; of rows with many
-MOST_LANES = 64  # of rows that have a group twice
-# Elements of a pack at most, and of a tensor from which on packs may have 8: they take twice the registers.
-WIDTH, WIDE, WIDE_ELEMENTS = 4, 8, 1 << 22
-ROWS_IN_FLIGHT = 4  # of a thread
-# Of a multiprocessor; where each merges what all have of every group; backward, of tensors of so many elements
-BLOCKS, REPEATING_BLOCKS, GRADIENT_BLOCKS, MANY_ELEMENTS = 2, 1, 4, 1 << 25
-INFERENCE_BLOCKS = 4
-MOST_PARTS = 16  # partial results of a group without clusters
-COLUMNS = 32  # of a kernel's arrays: a multiple of this
-EXCHANGE_BYTES = 44 << 10  # of shared memory
-LEAST_ROW = 8  # packs, where rows have groups several times
+THREADS = 256  # threads per block, upper bound
+LANES = 8  # threads along a row, where they divide its vectors
+MORE_LANES = 16  # threads along a row of many vectors
+MANY_PACKS = 64  # vectors per row from which MORE_LANES is used
+MOST_LANES = 64  # vectors per row that repeats its groups
+WIDTH = 4  # elements per vector
+WIDE = 8  # elements per vector of large tensors, which take twice the registers
+WIDE_ELEMENTS = 1 << 22  # elements per tensor from which vectors are WIDE
+ROWS_IN_FLIGHT = 4  # rows per thread in flight
+BLOCKS = 2  # blocks per SM
+REPEATING_BLOCKS = 1  # blocks per SM if rows repeat groups, since each block merges all groups
+GRADIENT_BLOCKS = 4  # blocks per SM for gradients of large tensors
+MANY_ELEMENTS = 1 << 25  # elements per tensor from which GRADIENT_BLOCKS is used
+INFERENCE_BLOCKS = 4  # blocks per SM for inference
+MOST_PARTS = 16  # partial results per group without clusters
+COLUMNS = 32  # columns; the kernels' arrays have a multiple of this
+EXCHANGE_BYTES = 44 << 10  # bytes of shared memory for the exchange of partial results
+LEAST_ROW = 8  # vectors per row that repeats its groups
 
 
 @dataclass(frozen=True)
 class Division:
-    """The tiles of a call. packs: of a row of the matrix; lanes, lines: threads of a block along and across rows;
-    segment: rows of a block; segments; cluster: blocks that share a partial result."""
+    """Hold the tiles of a call. packs: vectors per row of the matrix. lanes, lines: threads per block along and across
+    rows. segment: rows per block. segments: number of segments. cluster: blocks that share a partial result."""
 
     packs: int
     rows: int
@@ -47,12 +52,12 @@ class Division:
 
     @property
     def parts(self) -> int:
-        """Partial results of each group."""
+        """Return the number of partial results per group."""
         return self.segments // self.cluster
 
     @property
     def tiles(self) -> int:
-        """Column tiles."""
+        """Return the number of column tiles."""
         return -(-self.packs // self.lanes)
 
 
@@ -62,18 +67,18 @@ def round_up(columns: int) -> int:
 
 
 def width_of(problem: BatchProblem) -> int:
-    """Return the elements of a pack, which divide the tensor. A mask has a byte for each pack."""
+    """Return the elements per vector, which divide the tensor. A mask has one byte per vector."""
     width = min(problem.width, WIDE if problem.x.count >= WIDE_ELEMENTS or problem.has_mask else WIDTH)
     return width if problem.has_mask else gcd(width, problem.x.count)
 
 
 def division_of(problem: BatchProblem) -> Division | None:
-    """Return the division of a call, or None where its rows are not made of packs."""
+    """Return the division of a call, or None where rows do not consist of whole vectors."""
     if not problem.has_columns:
         return None
     width, groups, elements = width_of(problem), problem.statistics_count, problem.x.count
     columns = lcm(groups, width)
-    if elements % width:  # else a row has no more than all of them
+    if elements % width:  # The columns would exceed the tensor.
         return None
     while columns < LEAST_ROW * width and 2 * columns <= elements:
         columns *= 2
@@ -86,7 +91,7 @@ def division_of(problem: BatchProblem) -> Division | None:
     rows = -(-elements // columns)
     tiles = -(-packs // lanes)
     per_multiprocessor = BLOCKS
-    if problem.is_inference:  # which merges nothing
+    if problem.is_inference:  # Inference merges nothing.
         per_multiprocessor = INFERENCE_BLOCKS
     elif repeats > 1:
         per_multiprocessor = REPEATING_BLOCKS
@@ -95,7 +100,7 @@ def division_of(problem: BatchProblem) -> Division | None:
     wanted = max(1, per_multiprocessor * problem.device.multiprocessors // tiles)
     of_thread = 1 if problem.is_inference else ROWS_IN_FLIGHT
     segments = min(wanted, -(-rows // (lines * of_thread)))
-    # Clusters exchange moments through static shared memory, of which a block has 48 KB.
+    # Clusters exchange moments through static shared memory, which is limited to 48 KB per block.
     partials = min(groups, lanes * width)
     fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
     cluster = CLUSTER if segments > MOST_PARTS and fits and has_clusters(problem.device) else 1
@@ -125,7 +130,7 @@ def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
 
 
 class BatchColumnsSolver(BatchPacksSolver):
-    """Statistics of neighbours in memory."""
+    """Normalize with statistics of groups that are neighbours in memory."""
 
     name = "normalization.batch_columns"
 
@@ -136,7 +141,8 @@ class BatchColumnsSolver(BatchPacksSolver):
         d = division_of(problem)
         assert d is not None
         columns = columns_of(problem, d)
-        # of partial moments, of which each has three, and of partial sums behind them, of two, at an even number
+        # `numbers` counts partial results. Scratch memory holds three numbers per partial moment, then two per partial
+        # sum; 4 * numbers is an even offset.
         numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * width_of(problem))
         others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:

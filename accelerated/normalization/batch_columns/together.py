@@ -1,4 +1,4 @@
-"""Batch normalization of columns by blocks that keep what they have while they wait for each other (together.cu)."""
+"""Plans batch normalization of columns in one cooperative launch, whose blocks keep data on chip (together.cu)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from ..batch import WARP, BatchPacksSolver, BatchProblem
 from .batch_columns import Division, columns_of
 
 SOURCE = "normalization/batch_columns/together.cu"
-# Blocks that all run at once: their threads, threads along a row, the segments of a tile whose parts a block merges at
-# most, elements from which on they serve, bytes of shared memory that the device has for itself, and rows of a thread
-# that registers hold, by the elements of a pack.
-THREADS, LANES, SEGMENTS, ELEMENTS = 512, (16, 8, 4), 33, 1 << 19
-RESERVED_BYTES, LEAST_BYTES = 1 << 10, 96 << 10
-HELD_FORWARD, HELD_BACKWARD = {4: 12, 8: 12}, {4: 6, 8: 6}
-COPIES, MOST_TILES, STREAM_BYTES = 8, 256, 64 << 20
+THREADS = 512  # threads per block
+LANES = (16, 8, 4)  # threads along a row, in order of preference
+SEGMENTS = 33  # segments per tile, whose partial results each block merges
+ELEMENTS = 1 << 19  # elements per tensor from which the solver applies
+RESERVED_BYTES = 1 << 10  # bytes of shared memory per block that the device reserves
+LEAST_BYTES = 96 << 10  # bytes of shared memory per block that the solver needs
+HELD_FORWARD = {4: 12, 8: 12}  # rows per thread in registers, by elements per vector
+HELD_BACKWARD = {4: 6, 8: 6}  # rows per thread in registers, by elements per vector
+COPIES = 8  # rows per thread that are copied ahead, for all tensors together
+MOST_TILES = 256  # tiles per launch
+STREAM_BYTES = 64 << 20  # bytes read from which data bypass L2's normal eviction
 
 
 def together_of(problem: BatchProblem) -> Division | None:
-    """Return the division of a call among blocks that run at the same time, a multiprocessor for each, or None."""
+    """Return the division of a call among concurrent blocks, one per SM, or None."""
     enough = problem.device.shared_bytes_per_block >= LEAST_BYTES
     if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
         return None
@@ -32,7 +36,7 @@ def together_of(problem: BatchProblem) -> Division | None:
     if groups % width or groups < LANES[-1] * width:
         return None
     packs, rows = groups // width, problem.x.count // groups
-    alone = problem.device.kind != "gpu"  # the emulated device runs one block at a time
+    alone = problem.device.kind != "gpu"  # The emulated device runs one block at a time.
     blocks = problem.device.multiprocessors
     for lanes in LANES:
         tiles = -(-packs // lanes)
@@ -43,20 +47,20 @@ def together_of(problem: BatchProblem) -> Division | None:
             break
     segment = -(-rows // segments)
     segments = -(-rows // segment)
-    # Blocks that wait for each other have the words of the barriers to themselves: two launches have no room together.
+    # Waiting blocks own the words of their barriers, so two launches must not fit the device together.
     if segments > 1 and 2 * tiles * segments <= blocks:
         return None
     return Division(packs, rows, packs, groups, 1, lanes, THREADS // lanes, segment, segments, 1)
 
 
 def static_bytes(d: Division, width: int) -> int:
-    """Return the bytes of shared memory that rows do not have: those of the kernels' arrays, at most."""
+    """Return the bytes of shared memory that rows cannot use: an upper bound of the kernels' arrays, and the reserve."""
     columns, threads = d.lanes * width, d.lanes * d.lines
     return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
 
 class BatchColumnsTogetherSolver(BatchPacksSolver):
-    """Statistics of neighbours in memory, in one cooperative launch."""
+    """Normalize with statistics of neighbours in memory, in one cooperative launch."""
 
     name = "normalization.batch_columns_together"
     asks_device = True
