@@ -1,4 +1,4 @@
-"""Plans the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21): grids of coordinates, sampling, and their gradients."""
+"""Plans the spatial transformer (3.2.97, 3.2.98, 4.1.20, 4.1.21): coordinate grids, sampling, and their gradients."""
 
 from __future__ import annotations
 
