@@ -1,1 +1,1 @@
-"""Activation, forward and backward."""
+"""Implements activations, forward and backward."""

@@ -1,1 +1,1 @@
-"""Dropout and the states of its random numbers."""
+"""Implements dropout and the states of its random numbers."""

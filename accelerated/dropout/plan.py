@@ -36,7 +36,7 @@ MOST_LANES, LANE_GROUP = max(TILES), 8  # maximum of channels per block, and the
 # The kernels of all solvers have one source, which needs these macros.
 CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
-MOST_IMAGES = 65535  # in the third dimension of a grid
+MOST_IMAGES = 65535  # CUDA's limit on the third dimension of a grid
 
 
 class DropoutProblem(Problem):

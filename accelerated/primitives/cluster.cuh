@@ -1,9 +1,9 @@
-// Blocks of a cluster, which read and write each other's shared memory. Where there are no clusters a block is one of
-// its own.
+// This header lets the blocks of a cluster access each other's shared memory. On devices without clusters, every block
+// is a cluster of its own.
 #pragma once
 
 #ifndef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS 8  // blocks: what every GPU with clusters has; cluster.py has the same
+#define CLUSTER_BLOCKS 8  // blocks per cluster that every GPU with clusters supports, as in cluster.py
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -40,7 +40,7 @@ __device__ __forceinline__ void store_to_cluster_rank(double* variable, unsigned
                : "memory");
 }
 
-// The shared::cluster address of the same variable of another block.
+// Returns the shared::cluster address of the same variable in another block.
 template <class T> __device__ __forceinline__ unsigned address_in_block(const T* variable, unsigned block) {
   unsigned there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -49,7 +49,7 @@ template <class T> __device__ __forceinline__ unsigned address_in_block(const T*
   return there;
 }
 
-// An mbarrier of one phase, which completes when the block's one arrival and the bytes that it expects have come.
+// This mbarrier has one phase. It completes after the block's one arrival and all expected bytes.
 struct alignas(8) ClusterMbarrier {
   unsigned long long barrier;
 
@@ -74,16 +74,17 @@ struct alignas(8) ClusterMbarrier {
   }
 };
 
-// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the
-// same bytes, at the same offset in every block, before it waits for earlier kernels: by then all blocks run. Barriers
-// of the cluster instead, after the reads, took 0.25 us longer (H200).
+// The first block gathers the data of all blocks in its shared memory. Before its wait for earlier kernels, every block
+// calls init_and_expect() with the same bytes and offset. By then all blocks run. Cluster barriers after the reads
+// would take 0.25 us longer (H200).
 struct ClusterGather : ClusterMbarrier {
-  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
+  // `bytes` counts the data of all blocks. Some may arrive before they are expected, because the phase ends only with
+  // the one arrival.
   __device__ __forceinline__ void init_and_expect(unsigned bytes) {
     init();
     expect(bytes);
   }
-  // The same in two steps, between which the blocks compute their indices.
+  // Does the same in two steps, between which the blocks compute their indices.
   __device__ __forceinline__ void init() {
     if (leads()) init_by_thread();
     cluster_arrive();
@@ -93,28 +94,28 @@ struct ClusterGather : ClusterMbarrier {
     if (leads()) expect_by_thread(bytes);
   }
   static __device__ __forceinline__ bool leads() { return (threadIdx.x | cluster_rank()) == 0; }
-  // To the same variable of the first block.
+  // Sends a value to the same variable in the first block.
   __device__ __forceinline__ void send(float* variable, float value) {
     asm volatile(SEND(f32, "%1")::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory");
   }
   __device__ __forceinline__ void send(double* variable, double value) {
     asm volatile(SEND(f64, "%1")::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory");
   }
-  // Where one thread of every block sends, and that of the first one waits.
+  // Waits, if one thread of every block sends and one thread of the first block waits.
   __device__ __forceinline__ void wait_one_thread() const { wait(); }
   template <class T> static __device__ __forceinline__ unsigned first(const T* variable) {
     return address_in_block(variable, 0);
   }
 };
 
-// In the shared memory of every block: what all blocks send there. init(), at the same offset in every block, and
-// expect(), when all threads of the block may be sent to, before the wait for earlier kernels; wait_for_peers() before
-// the first send. Barriers of the cluster instead took 0.25 us longer (H200).
+// Every block collects the data of all blocks in its shared memory. All blocks call init() with the same offset, then
+// expect() when all their threads are ready to receive. Both precede the wait for earlier kernels, and wait_for_peers()
+// precedes the first send. Cluster barriers would take 0.25 us longer (H200).
 struct ClusterExchange : ClusterMbarrier {
   __device__ __forceinline__ void init() {
     if (threadIdx.x == 0) init_by_thread();
   }
-  // bytes: how many arrive in a block.
+  // `bytes` counts the data that arrive in a block.
   __device__ __forceinline__ void expect(unsigned bytes) const {
     __syncthreads();
     if (threadIdx.x == 0) expect_by_thread(bytes);
@@ -122,7 +123,7 @@ struct ClusterExchange : ClusterMbarrier {
   }
   // Waits until all blocks of the cluster expect their bytes.
   __device__ __forceinline__ void wait_for_peers() const { cluster_wait(); }
-  // The shared::cluster addresses of a variable of another block and of its mbarrier, computed before anything is sent.
+  // These are shared::cluster addresses of another block's variable and its mbarrier, computed before the first send.
   struct RemoteAddress {
     unsigned data, barrier;
   };

@@ -1,10 +1,10 @@
-// cp.async: asynchronous copies from global to shared memory (compute capability 8.0).
+// This header copies asynchronously from global to shared memory with cp.async (compute capability 8.0).
 #pragma once
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Copies happen as late as the PTX manual allows, at the wait, and until then the target is poison: a kernel that
-// forgets one, or reuses a tile too early, computes wrong results.
+// The emulated device copies as late as the PTX manual allows, at the wait. Until then the target is poison. So a
+// kernel that forgets a wait, or reuses a tile too early, computes wrong results.
 struct Copy {
   void* to;
   const void* from;
@@ -44,7 +44,7 @@ template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const vo
                  : "memory");
 }
 #endif
-// Copies 16 bytes that exist, which L2 evicts first.
+// Copies 16 bytes that exist with the L2 policy evict_first.
 __device__ __forceinline__ void cp_async_evict_first(void* to, const void* from) {
 #ifdef EMULATED_CUDA
   cp_async<16>(to, from, true);

@@ -1,17 +1,19 @@
-// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may read what out[i] was.
+// This header runs every element-by-element kernel: out[i] = function(in0[i], in1[i], ...). The function may read the
+// previous out[i].
 //
-// The roofline bound is bytes: memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands
-// index as one row move in accesses of 16 bytes, `flat` packs per thread, several of which are read before the first is
-// used. Rows of a multiple of 16 bytes move pack by pack. Others, which start anywhere or have strides, move element by
-// element: neighbouring threads touch neighbours, and a thread's elements lie a fixed stride apart, so that it computes
-// only the first offset, in some 60 instructions. geometry.py chooses. Kernels compute their first offset before they
-// wait for earlier ones: they begin with griddepcontrol_wait_deferred() (dependent_launch.cuh). Small tensors are
-// limited by the latency of one read and of jumps to code that is not cached: one pack per thread has a path of its
-// own.
+// The roofline bound is bytes: memory needs about 25 KB in flight per SM. Tensors that all operands index as one row
+// move in accesses of 16 bytes. A thread takes `flat` vectors and reads several before the first use. Rows of whole
+// vectors move vector by vector. Other rows, unaligned or strided, move element by element. Neighbouring threads touch
+// neighbouring elements, and a thread's elements have a fixed stride. So it computes only the first offset, in about 60
+// instructions. geometry.py chooses the path.
 //
-// A sector (32 bytes) that is written in part is read when L2 evicts it, one by one: where a tensor does not stay in
-// L2, the sectors at the ends of its rows are prefetched (set tensor, 205 MB of rows of 56 floats: 158 us without, 99
-// us with it on an H200).
+// Kernels compute their first offset before they wait for earlier kernels: they begin with
+// griddepcontrol_wait_deferred() (dependent_launch.cuh). The latency of one read and of jumps to uncached code limits
+// small tensors. So one vector per thread has a separate path.
+//
+// L2 reads each partly written sector (32 bytes) separately when it evicts it. If a tensor exceeds L2, the kernel
+// prefetches the sectors at the ends of its rows. On an H200, setting 205 MB in rows of 56 float takes 158 us without
+// prefetches and 99 us with them.
 #pragma once
 #include <type_traits>
 
@@ -23,7 +25,7 @@ template <class T, int WIDTH> __device__ __forceinline__ bool packed(const Pack<
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
 }
 
-// Reads `count` elements that lie `stride` apart into `values`.
+// Reads `count` elements with stride `stride` into `values`.
 template <class C, int WIDTH, class T>
 __device__ __forceinline__ void read_pack(const T* pointer, long long stride, bool vectorised, unsigned count,
                                           C (&values)[WIDTH]) {
@@ -67,9 +69,9 @@ template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* p
 
 // --- the loop ---
 
-// Whether a function has so many instructions that a next kernel launched at once would only compete: tanh of 0.4 and
-// 0.8 MB took 0.1 to 0.3 us longer so, and what reads two operands 0.2 us in a stream; functions of few instructions
-// took 0.05 to 0.1 us less.
+// LONG_FUNCTION says that an early launch of the next kernel would only compete with the function's instructions. With
+// an early launch, tanh of 0.4 and 0.8 MB takes 0.1 to 0.3 us longer. Functions of two operands take 0.2 us longer in a
+// stream. Short functions take 0.05 to 0.1 us less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -80,21 +82,21 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   Out* out;
   bool blends;
   Function function;
-  int reads = INPUTS;               // the inputs that the function needs
-  unsigned prefetching_blocks = 0;  // blocks that prefetch to L2 what they read first, of operands that are one row
+  int reads = INPUTS;               // number of inputs that the function needs
+  unsigned prefetching_blocks = 0;  // blocks that prefetch their first reads to L2, for operands that are one row
 
-  // Packs, or elements, whose reads are in flight together.
+  // These are vectors, or elements, whose reads are in flight together.
   static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
   static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
 
-  // Waits for earlier kernels; the offsets are those of the first elements.
+  // Waits for earlier kernels. The arguments are the offsets of the first elements.
   __device__ __forceinline__ void wait_for_operands(unsigned of_in, unsigned of_out) const {
     if constexpr (INPUTS == 0) griddepcontrol_wait_before_access(out + of_out);
     else griddepcontrol_wait_before_access(in[0] + of_in, out + of_out);
   }
 
-  // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far
-  // code.
+  // Handles one vector per thread of one row, as in small tensors. The path from the wait to the end is short and has
+  // no far jumps.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
     if (INPUTS < 2 && !LONG_FUNCTION<Function>) griddepcontrol_launch_dependents_early();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
@@ -107,7 +109,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
         function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
   }
 
-  // One row, packs before `end`.
+  // Handles one row, vectors before `end`.
   template <int WIDTH>
   __device__ __forceinline__ void run_flat(unsigned first, unsigned packs_per_thread, unsigned end) const {
     if (first >= end) return;
@@ -139,8 +141,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // Rows of a multiple of a pack, packs before `end`, of operands whose packs are aligned or that are broadcast along
-  // rows.
+  // Handles rows of whole vectors, up to `end`. The vectors of each operand are aligned, or the operand is broadcast
+  // along rows.
   template <int WIDTH>
   __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
     for (unsigned done = 0; done < geometry.packs_per_thread; done += PACKS) {
@@ -181,7 +183,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // `N` elements of a thread from the `done`-th on; one switch of the function for all. edge: at the end of a row.
+  // Handles `N` elements of a thread from the `done`-th on, with one switch for all. `edge` says that they lie at the
+  // end of a row.
   template <int N>
   __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS],
                                            unsigned done, bool edge) const {
@@ -199,7 +202,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     } else if (edge) {
 #pragma unroll
       for (int u = 0; u < N; u++)
-        prefetch_line_l2(out + at(u, INPUTS));  // a partial sector there costs the memory more than this
+        prefetch_line_l2(out + at(u, INPUTS));  // A partial sector there costs more than this prefetch.
     }
     if (done == 0) griddepcontrol_launch_dependents();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
@@ -207,27 +210,27 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
   }
 
-  // Single elements.
+  // Handles single elements.
   __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
     griddepcontrol_launch_dependents_early(SHORT_GRID_OF_ITEMS);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= geometry.packs) return;
     unsigned offset[OPERANDS], position, in_row;
     geometry.locate(index, offset, position);
-    // Only the last may lie beyond the end.
+    // Only the last element may lie beyond the end.
     const unsigned count =
         geometry.items - (position + (geometry.items - 1) * geometry.item_distance >= geometry.item_extent);
     geometry.packs_per_row.divide(index, in_row);
     const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
     wait_for_operands(offset[0], offset[INPUTS]);
-    if (INPUTS != 0 && count == 2) return run_some<2>(geometry, offset, 0, edge);  // what small tensors have
+    if (INPUTS != 0 && count == 2) return run_some<2>(geometry, offset, 0, edge);  // Small tensors use this path.
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
   }
 
-  // Packs from `begin` on that are not aligned or not full, element by element: neighbouring threads on neighbouring
-  // elements.
+  // Handles vectors from `begin` on that are not aligned or not full, element by element. Neighbouring threads take
+  // neighbouring elements.
   template <int WIDTH>
   __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
     const unsigned block = blockIdx.x * (blockDim.x * geometry.packs_per_thread),
@@ -251,7 +254,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // WIDTH: elements of a pack of neighbours.
+  // WIDTH is the number of elements per vector.
   template <int WIDTH> __device__ __forceinline__ void run(const Geometry<OPERANDS>& geometry) const {
     const unsigned packs_per_thread = geometry.flat ? geometry.flat : geometry.packs_per_thread;
     const unsigned first = blockIdx.x * (blockDim.x * packs_per_thread) + threadIdx.x;
@@ -263,7 +266,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
     if (geometry.flat && !blends) run_flat<WIDTH>(first, packs_per_thread, end);
     else run_packs<WIDTH>(geometry, first, end);
-    // The last elements of the row, or all of them.
+    // This handles the last elements of the row, or all of them.
     if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
   }
 };

@@ -1,9 +1,10 @@
-// Index arithmetic: 32-bit indices (a tensor holds fewer than 2^31 elements), division by invariants that the host
-// prepares (geometry.py fills these structures; runtime/arguments.py compares their layouts field by field).
+// This header holds index arithmetic: 32-bit indices, since a tensor has fewer than 2^31 elements, and division by
+// invariants. The host prepares the invariants (geometry.py fills these structures; runtime/arguments.py compares their
+// layouts).
 #pragma once
 #include <cstdint>
 
-// n / divisor for n < 2^31: one high multiplication, one addition, one shift.
+// Computes n / divisor for n < 2^31 with one high multiplication, one addition and one shift.
 struct FastDivmod {
   unsigned divisor, multiplier, shift;
   __device__ __forceinline__ unsigned divide(unsigned n) const { return (__umulhi(n, multiplier) + n) >> shift; }
@@ -14,37 +15,37 @@ struct FastDivmod {
   }
 };
 
-constexpr int MAX_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor; geometry.py has the same
+constexpr int MAX_DIMENSIONS = 9;  // dimensions: 8 of the document and one vector of channels, as in geometry.py
 
-// The elements of N operands, in rows: dimensions that are contiguous in every operand are merged, and the innermost is
-// the row. A thread takes packs, up to `width` neighbours of one row each, or single elements, `item_distance` from
-// each other in one of the dimensions.
+// This geometry describes the elements of N operands in rows. Dimensions that are contiguous in every operand are
+// merged, and the innermost is the row. A thread takes vectors of up to `width` neighbours of one row. Or it takes
+// single elements, with stride `item_distance` along one dimension.
 template <int N> struct Geometry {
   struct Outer {
     FastDivmod extent;
-    int stride[N];  // fewer than 2^31 elements, gaps counted
+    int stride[N];  // stride in elements; tensors have fewer than 2^31 elements, gaps included
   };
 
-  // In the order of their use: what the shortest path needs is loaded with the pointers.
-  unsigned row;               // elements of a row
-  unsigned flat;              // packs per thread where every operand is one row, else 0
-  unsigned packs;             // of all rows
-  unsigned packs_per_thread;  // blockDim.x apart
-  unsigned width;             // elements of a pack
-  unsigned vectorised;        // bit i: packs of operand i are aligned where its address is
+  // Fields are ordered by use: those of the shortest path are loaded with the pointers.
+  unsigned row;               // elements per row
+  unsigned flat;              // vectors per thread if every operand is one row, else 0
+  unsigned packs;             // vectors of all rows
+  unsigned packs_per_thread;  // vectors per thread, with stride blockDim.x
+  unsigned width;             // elements per vector
+  unsigned vectorised;        // bit i: vectors of operand i are aligned if its address is
   unsigned items;             // single elements per thread
-  int split;                  // the outer dimension along which they lie, or -1: along the row
-  unsigned item_distance;     // from one to the next in that dimension, which is given this extent here
-  unsigned item_extent;       // its extent
-  unsigned partial_sectors;   // rows of the output end within sectors of 32 bytes, and the output does not stay in L2
-  int item_stride[N];         // elements from one to the next in memory
+  int split;                  // outer dimension along which the items lie, or -1 for the row
+  unsigned item_distance;     // stride of items in that dimension, which has this extent here
+  unsigned item_extent;       // full extent of that dimension
+  unsigned partial_sectors;   // 1: rows of the output end within sectors of 32 bytes, and the output exceeds L2
+  int item_stride[N];         // stride of items in memory, in elements
   int row_stride[N];
   FastDivmod packs_per_row;
   int outer_rank;
-  Outer outer[MAX_DIMENSIONS - 1];  // the fastest first
+  Outer outer[MAX_DIMENSIONS - 1];  // outer dimensions, the fastest first
 
-  // The offsets (in elements) of pack `index` in every operand and its coordinate in dimension `split`; returns its
-  // elements.
+  // Computes the offsets of vector `index` in every operand, in elements, and its coordinate in dimension `split`.
+  // Returns the number of its elements.
   template <class Offset>
   __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N], unsigned& split_coordinate) const {
     unsigned pack, row_index = packs_per_row.divide(index, pack);
@@ -63,7 +64,7 @@ template <int N> struct Geometry {
       row_index = outer[d].extent.divide(row_index, coordinate);
       advance(d, coordinate);
     };
-    // Most tensors have at most three outer dimensions: constants instead of a loop that reads an array.
+    // Most tensors have at most three outer dimensions, so constants replace a loop over an array.
     constexpr int NEAR = 3;
 #pragma unroll
     for (int d = 0; d < NEAR; d++) {
@@ -85,7 +86,7 @@ template <int N> struct Geometry {
     return locate(index, offset, split_coordinate);
   }
 
-  // The offset of a row in an operand.
+  // Returns the offset of a row in an operand.
   __device__ __forceinline__ unsigned row_offset(unsigned row_index, int operand) const {
     unsigned sum = 0;
 #pragma unroll 1

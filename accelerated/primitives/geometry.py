@@ -110,7 +110,7 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
 
 def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, for any layout."""
+    """Return extents and strides of the fewest dimensions that index a tensor in row-major order, for any layout."""
     extents: list[int] = []
     steps: list[int] = []
     for extent, stride in zip(dims, strides, strict=True):

@@ -1,5 +1,5 @@
-// Products of tiles in shared memory on tensor cores: 64 x N sums of a warpgroup (128 threads) += 64 rows * N rows of
-// 32 bytes each: 16 half or bfloat16, 8 float (TF32: the tensor cores read the upper 19 bits).
+// This header multiplies tiles in shared memory on tensor cores. 64 x N sums of a warpgroup (128 threads) += 64 rows *
+// N rows. Rows have 32 bytes: 16 half or bfloat16, or 8 float (TF32: tensor cores read the upper 19 bits).
 //
 // Tiles lie in rows of 128 bytes whose eight packs of 16 bytes are swizzled: pack p of row r is at p ^ (r % 8). A tile
 // begins at a multiple of 1024 bytes. Sums: d[4 * n + i] is row 16 * warp + lane / 4 + i / 2 * 8, column 8 * n +
@@ -21,8 +21,7 @@ __device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row,
   return tile + row * 128 + (pack ^ (row & 7)) * 16;
 }
 
-// A float rounded to the nearest TF32 (away from zero in ties), which tensor cores else truncate; other types as they
-// are.
+// Rounds a float to the nearest TF32, ties away from zero; tensor cores would truncate it. Other types are unchanged.
 template <class E> __device__ __forceinline__ E round_to_tf32(E value) { return value; }
 template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
   constexpr unsigned INFINITE = 0x7f800000u;
@@ -33,18 +32,18 @@ template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Products are computed as late as the PTX manual allows, at the wait, like asynchronous copies.
+// The emulated device computes products as late as the PTX manual allows, at the wait, like asynchronous copies.
 struct Product {
   void (*multiply)(const Product& product);
   float* sums;
   const unsigned char *left, *right;
-  unsigned registers[4];  // the left operand, where it is not in a tile
+  unsigned registers[4];  // left operand, if it is in registers
   int step;
   races::Request request = races::request_engine_read();
 };
 inline Queues<Product> products;
-inline bool fenced[maximum_threads];  // since the thread's last wait
-// Tiles have arrived and begin at multiples of 1024 bytes, or the descriptor is that of another one.
+inline bool fenced[maximum_threads];  // whether each thread has fenced since its last wait
+// Requires that tiles have arrived and begin at multiples of 1024 bytes; else the descriptor addresses another one.
 inline void require_tile(const unsigned char* tile, int rows, Site site) {
   if (reinterpret_cast<uintptr_t>(tile) % 1024)
     fail("%s at %s:%d: a tile at %p, no multiple of 1024", site.operation, base_name(site.file), site.line, tile);
@@ -53,7 +52,7 @@ inline void require_tile(const unsigned char* tile, int rows, Site site) {
 }  // namespace emulated
 #endif
 
-// Four matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m.
+// Stores four matrices of 8 x 8 elements of 16 bits. Lane 8 * m + r points at row r of matrix m.
 __device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void* row) {
 #ifdef EMULATED_CUDA
   emulated::stmatrix(registers, row);
@@ -89,7 +88,7 @@ __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const P
 
 // --- instructions of a warp ---
 
-// Matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m. TRANSPOSED: each is.
+// Loads matrices of 8 x 8 elements of 16 bits. Lane 8 * m + r points at row r of matrix m. TRANSPOSED transposes each.
 template <int MATRICES, bool TRANSPOSED = false>
 __device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
 #ifdef EMULATED_CUDA
@@ -131,7 +130,7 @@ __device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], 
 #endif
 }
 
-// Before the barrier after which a product or TMA reads what this thread wrote to shared memory.
+// Call this before the barrier after which a product or TMA reads this thread's writes to shared memory.
 __device__ __forceinline__ void fence_proxy_async() {
 #ifdef EMULATED_CUDA
   emulated::races::publish();
@@ -140,7 +139,7 @@ __device__ __forceinline__ void fence_proxy_async() {
 #endif
 }
 
-// The inverse of store_swizzled_rows().
+// Does the inverse of store_swizzled_rows().
 template <class E>
 __device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
@@ -166,22 +165,22 @@ __device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pa
 
 #ifdef WGMMA_INSTRUCTIONS
 
-// K-major, swizzled by 128 bytes, 1024 bytes from eight rows to the next eight.
+// Describes a K-major tile, swizzled by 128 bytes, with 1024 bytes between groups of eight rows.
 __device__ __forceinline__ unsigned long long describe_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// MN-major: boxes of 64 columns (the left operand has one, of 64 rows), one after another, each with 64 rows of 128
-// bytes, one for each k, swizzled as any tile. 1024 bytes from eight k to the next eight, a box from 64 columns to the
-// next 64.
+// Describes an MN-major tile of consecutive boxes of 64 columns; the left operand has one box of 64 rows. A box has 64
+// rows of 128 bytes, one per k, swizzled like any tile. Strides are 1024 bytes between groups of eight k, and a box
+// between groups of 64 columns.
 __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// The sums of a product of 64 rows, N / 2 registers of a thread: as operands of an instruction, and their names in its
-// text.
+// These macros list the sums of a product of 64 rows, N / 2 registers per thread. They give them as operands of an
+// instruction and by their names in its text.
 #define SUMS_16(i)                                                                                            \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]), "+f"(d[i + 11]), "+f"(d[i + 12]),      \
@@ -204,7 +203,8 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
   "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
   "%123, %124, %125, %126, %127"
 
-// With both operands in shared memory. COUNT: of sums. operands: the names of both, add: that of `adds`.
+// Issues a product with both operands in shared memory. COUNT: number of sums. operands: names of both; add: name of
+// `adds`.
 #define WGMMA_TILES(N, COUNT, operands, add, shape, transposition)                                        \
   asm volatile("{.reg .pred add; setp.ne.b32 add, " add ", 0; wgmma.mma_async.sync.aligned.m64n" #N shape \
                " {" SUM_NAMES_##COUNT "}, " operands ", add, 1, 1" transposition ";}"                     \
@@ -237,9 +237,9 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left
   }
 }
 
-// Begins sums += left * right over the 128 bytes of a row; ADDS false: sums = left * right. wgmma_commit() closes a
-// group of them; wgmma_wait() before the sums are read, or the tiles written. MN_MAJOR, LEFT_MN_MAJOR: the
-// right tile is, the left one, of a 16-bit type.
+// Begins sums += left * right over the 128 bytes of a row, or sums = left * right if ADDS is false. wgmma_commit()
+// closes a group. wgmma_wait() must precede reads of the sums and writes to the tiles. MN_MAJOR and LEFT_MN_MAJOR: the
+// right or left tile is MN-major, for 16-bit types.
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
                                                 const unsigned char* right) {
@@ -252,8 +252,8 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
     wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k, b + (MN_MAJOR ? 128 : 2) * k,
                                          ADDS || k > 0);
 }
-// As above, over 32 bytes of a row, number `step` of four, with the left operand in registers, as mma_sync() has it for
-// the 16 rows of each warp. The registers must not change before wgmma_wait().
+// Does the same over 32 bytes of a row, number `step` of four, with the left operand in registers. The layout is that
+// of mma_sync() for the 16 rows of each warp. The registers must not change before wgmma_wait().
 #define WGMMA_LEFT(N, COUNT, operands, shape, transposition)                                        \
   asm volatile("{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n" #N shape \
                " {" SUM_NAMES_##COUNT "}, " operands ", add, 1, 1" transposition ";}"               \
@@ -289,14 +289,14 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
       MN_MAJOR ? describe_mn_major_tile(right) + 128 * step : describe_tile(right) | 2 * step;
   wgmma_from_registers<E, N, MN_MAJOR>(sums, left, tile);
 }
-// Before products whose registers were written since the last ones were issued.
+// Call this before products whose registers were written since the last products were issued.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups of products are in flight.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
-// After all products: the compiler may read the sums no earlier.
+// Call this after all products. It keeps the compiler from reading the sums earlier.
 template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(float (&sums)[COUNT]) {
 #pragma unroll
   for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
@@ -304,8 +304,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(fl
 
 #else
 
-// The registers that ldmatrix loads from a K-major right tile, for sixteen k, number `step` of four, and eight columns,
-// from an MN-major one.
+// Loads from an MN-major right tile the registers that ldmatrix loads from a K-major one. They cover sixteen k, number
+// `step` of four, and eight columns.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
   const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
   const unsigned char* box = tile + column / 64 * 64 * 128;
@@ -319,7 +319,7 @@ __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const un
   }
 }
 
-// The same of a left tile, of 16 rows from `row` on.
+// Does the same for 16 rows of a left tile from `row` on.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[4], const unsigned char* tile, int step, int row) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -332,7 +332,7 @@ __device__ __forceinline__ void load_mn_major(unsigned (&registers)[4], const un
   }
 }
 
-// Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
+// Adds left * right to the sums of a warp's 16 rows, over 32 bytes of a row, number `step` of four.
 template <class E, int N, bool MN_MAJOR = false>
 __device__ __forceinline__ void multiply_step(float (&sums)[N / 2], const unsigned (&left)[4],
                                               const unsigned char* right, int step) {
@@ -385,7 +385,7 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsig
 template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, bool ADDS = true>
 inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right,
                             EMULATED_SITE_PARAMETERS) {
-  wgmma_fence();  // which is part of it
+  wgmma_fence();  // The fence is part of it.
   emulated::require_tile(left, 64, EMULATED_SITE("wgmma"));
   emulated::require_tile(right, N, EMULATED_SITE("wgmma"));
   const auto multiply = [](const emulated::Product& p) {

@@ -1,14 +1,14 @@
-// Neighbouring elements that move together, and their numbers in the arithmetic type.
+// This header moves neighbouring elements together and converts them to the arithmetic type.
 #pragma once
 #include <type_traits>
 
 #include "primitives/types.cuh"
 
-// N neighbouring elements as they lie: of 16 bits, in words.
+// A Packed holds N neighbouring elements unchanged, in words for 16-bit types.
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
 template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Pack<unsigned, N / 2>, Pack<ELEMENT, N>>;
 
-// Reads elements; zeros where they do not exist.
+// Reads elements, or zeros where they do not exist.
 template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {
   Packed<N> found = {};
   if (exists) found = *reinterpret_cast<const Packed<N>*>(from);

@@ -1,6 +1,6 @@
-// Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011), the random words of dropout
-// (docs/dropout.md): four words of a counter of four words and a key of two; 20 wide multiplications, 40 logical
-// operations that the compiler joins to 20.
+// This header computes Philox 4x32-10, the random words of dropout (docs/dropout.md). The source is Salmon et al.,
+// Parallel random numbers: as easy as 1, 2, 3, SC 2011. It maps a counter of four words and a key of two words to four
+// words. A call takes 20 wide multiplications and 40 logical operations, which the compiler merges into 20.
 #pragma once
 
 struct PhiloxWords {
@@ -18,22 +18,22 @@ __device__ __forceinline__ PhiloxWords philox4x32_10(PhiloxWords counter, unsign
   return counter;
 }
 
-// The states of a generator in device memory, as the document's descriptor of dropout has them.
+// These are a generator's states in device memory, as the dropout descriptor defines them.
 struct PhiloxStates {
-  unsigned seed[2], calls[2];  // the lower word first; calls so far
+  unsigned seed[2], calls[2];  // lower words first; `calls` counts earlier calls
 };
 
-// The four words of a number, of which each call has 2^32, in one of 2^32 sequences.
+// Returns the four words of a number. A call has 2^32 numbers in each of 2^32 sequences.
 __device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states, unsigned number, unsigned sequence) {
   return philox4x32_10({{number, sequence, states.calls[0], states.calls[1]}}, states.seed[0], states.seed[1]);
 }
 
-// Bit i: whether element 8 * octet + i is kept: its number of 32 bits is not below the threshold. The upper 16 bits
-// of the octet's numbers are one call of Philox; the lower ones are another, which decides where the upper ones are
-// those of the threshold: in one octet of 8192.
-constexpr unsigned LOWER_BITS = 0x80000000;  // of a sequence
+// Bit i says that element 8 * octet + i is kept: its 32-bit number is not below the threshold. One call of Philox
+// yields the upper 16 bits of an octet's numbers. Another call yields the lower bits. They decide only if the upper
+// bits equal the threshold's, in one octet of 8192.
+constexpr unsigned LOWER_BITS = 0x80000000;  // flag in the sequence word of the lower bits
 
-// The bits of the elements that the upper 16 bits keep. tied: gets a bit where these are the threshold's.
+// Returns the bits of elements that the upper 16 bits keep. `tied` receives a bit where they equal the threshold's.
 __device__ __forceinline__ unsigned kept_by_upper(const PhiloxWords& upper, unsigned threshold, unsigned& tied) {
   const unsigned least = threshold >> 16, upper_least = threshold & 0xFFFF0000;
   unsigned bits = 0, ties = 0;
@@ -42,7 +42,7 @@ __device__ __forceinline__ unsigned kept_by_upper(const PhiloxWords& upper, unsi
     const unsigned word = upper.word[i];
     const bool first = (word & 0xFFFF) >= least, second = word >= upper_least;
     bits |= (first ? 1u : 0u) << 2 * i | (second ? 1u : 0u) << (2 * i + 1);
-    // 16 bits of 0 borrow: their upper bit is set, and was not.
+    // A borrow sets the upper bit of 16 zero bits, which was clear.
     const unsigned difference = word ^ (upper_least | least);
     ties |= (difference - 0x00010001) & ~difference;
   }
@@ -65,7 +65,7 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
   return bits;
 }
 
-// The bits of N octets, with one branch for all of them.
+// Returns the bits of N octets, with one branch for all of them.
 template <int N>
 __device__ __forceinline__ void kept_octets(const PhiloxStates& states, const unsigned (&octet)[N], unsigned threshold,
                                             unsigned (&bits)[N]) {

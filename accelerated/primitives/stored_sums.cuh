@@ -1,7 +1,7 @@
-// Sums of values and of their squares that the blocks of a launch stored part by part, [part][sum, of squares][pitch].
+// This header adds sums of values and of squares that blocks stored as [part][sum, squares][pitch].
 #pragma once
 
-// Adds every `step`-th of `count` parts from `first` on, IN_FLIGHT of which a thread reads at once.
+// Adds every `step`-th of `count` parts from `first` on, with IN_FLIGHT reads per thread in flight.
 template <int IN_FLIGHT, class T, class Pitch>
 __device__ __forceinline__ void add_stored(const T* from, Pitch pitch, int first, int count, int step, T (&sum)[2]) {
 #pragma unroll 1

@@ -14,7 +14,7 @@ struct Mbarrier {
   unsigned long long state;
 };
 
-// Packs the offsets of a tap, of which TMA takes at most 255, for tma_load_im2col().
+// Packs the offsets of a tap for tma_load_im2col(). TMA allows at most 255 each.
 __device__ __forceinline__ unsigned tap_offset(unsigned deep, unsigned down, unsigned right) {
   return deep << 16 | down << 8 | right;
 }
@@ -24,14 +24,14 @@ __device__ __forceinline__ unsigned tap_offset(unsigned deep, unsigned down, uns
 namespace emulated {
 struct MbarrierState {
   int bytes;
-  unsigned short arrivals, pending : 14, unseen : 1, phase : 1;  // unseen: nobody has waited for the phase that ended
+  unsigned short arrivals, pending : 14, unseen : 1, phase : 1;  // unseen: no thread has waited for the ended phase
 };
 static_assert(sizeof(MbarrierState) == sizeof(Mbarrier));
 inline MbarrierState& state_of(Mbarrier* barrier) { return *reinterpret_cast<MbarrierState*>(barrier); }
 
 struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   const unsigned char* base;
-  long long stride[4];  // bytes, of all dimensions but the innermost
+  long long stride[4];  // stride in bytes of every dimension but the innermost
   int extent[5];
   short lower[3], upper[3], step[3];
   int pixels, box[5];
@@ -39,9 +39,9 @@ struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
 };
 struct Box {
   unsigned char* shared;
-  Map map;  // a copy: the arguments live as long as the thread
+  Map map;  // This is a copy, because the arguments live only as long as the thread.
   int at[5], offset[3];
-  int packs() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // of 16 bytes, in a row
+  int packs() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // vectors of 16 bytes per row
   int rows() const {
     int rows = map.columns ? map.pixels : 1;
     for (int d = 1; d < map.rank && !map.columns; d++) rows *= map.box[d];
@@ -53,7 +53,7 @@ struct Load {
   Mbarrier* barrier;
   Box box;
   const void* instruction;
-  unsigned phase;  // of the barrier, when it was requested
+  unsigned phase;  // phase of the barrier at the request
   races::Request request;
 };
 inline List<Load> loads;
@@ -63,7 +63,7 @@ struct Write {
 };
 inline Queues<Write> writes;
 
-// Whether this block has set up a barrier before: the PTX manual leaves open what becomes of one that is set up again.
+// This lists the barriers that the block has initialized. The PTX manual leaves a second initialization undefined.
 inline List<const Mbarrier*> barriers;
 inline bool is_set_up(const Mbarrier* barrier) {
   List<const Mbarrier*>& of_block = barriers.of_this_block();
@@ -90,7 +90,7 @@ inline void end_phase(Mbarrier* barrier, const void* instruction = nullptr) {
   MbarrierState& state = state_of(barrier);
   if (state.pending || state.bytes) return;
   races::complete(barrier);
-  // A waiter knows the parity alone: it would take the next phase for the one before.
+  // A waiter knows only the parity, so it would mistake the next phase for the previous one.
   if (state.unseen)
     fail_at(instruction, barrier, "a phase of an mbarrier ends before a thread has waited for the last");
   state.phase ^= 1, state.unseen = 1;
@@ -113,10 +113,10 @@ inline void begin_load(Mbarrier* barrier, const Box& box, const void* instructio
   const races::Request request = races::request_write(box.shared, box.bytes(), instruction);
   begin_copy(box.shared, box.bytes(), instruction);
   loads.of_this_block().add({barrier, box, instruction, is_in_phase(barrier, 1), request});
-  wake_waiters(barrier);  // a waiting thread completes it
+  wake_waiters(barrier);  // A waiting thread completes the phase.
 }
 
-// In the tensor a box begins at a multiple of 16 bytes, in shared memory at one of 128, or the GPU faults.
+// A box begins at a multiple of 16 bytes in the tensor and of 128 in shared memory; else the GPU faults.
 inline Box box_of(const unsigned char* shared, const TensorMap& map, const int (&at)[5], const void* instruction,
                   unsigned tap = 0) {
   Box box{const_cast<unsigned char*>(shared),
@@ -131,13 +131,13 @@ inline Box box_of(const unsigned char* shared, const TensorMap& map, const int (
   return box;
 }
 
-// Packs of 16 bytes of a box: visit(where it lies in shared memory, the first byte in the tensor, the elements that
-// the tensor has: from one until before another). In rows; the pixels of im2col follow each other within the box that
-// the corners leave.
+// Visits a box in vectors of 16 bytes: visit(address in shared memory, first byte in the tensor, first and end of the
+// existing elements). The order is by rows. The pixels of im2col follow each other within the box that the corners
+// leave.
 template <class Visit> inline void for_packs(const Box& box, Visit visit) {
   const Map& map = box.map;
   const int elements = 16 / map.element_bytes, packs = box.packs(), rows = box.rows(),
-            above = reinterpret_cast<uintptr_t>(box.shared) / 128 % 8;  // the swizzle is that of the address
+            above = reinterpret_cast<uintptr_t>(box.shared) / 128 % 8;  // The swizzle depends on the address.
   int at[5];
   memcpy(at, box.at, sizeof at);
   for (int row = 0; row < rows; row++) {
@@ -186,7 +186,7 @@ inline void finish_write(const Write& write) {
   });
 }
 
-// Loads complete as late as the PTX manual allows: when a thread waits for them. Until then the target is poison.
+// Completes loads as late as the PTX manual allows, when a thread waits. Until then the target is poison.
 inline void finish_loads(Mbarrier* barrier) {
   List<Load>& of_block = loads.of_this_block();
   for (size_t i = 0; i < of_block.count;) {
@@ -208,7 +208,7 @@ inline void finish_loads(Mbarrier* barrier) {
 inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
   require_followed(instruction);
   const Box box = box_of(from, map, at, instruction);
-  // A GPU writes packs of 16 bytes: of a row that ends within one, what lies behind it, too.
+  // A GPU writes whole vectors of 16 bytes, so it also writes behind a row that ends within one.
   if (box.map.extent[0] * box.map.element_bytes % 16)
     fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no packs of 16 bytes",
             box.map.extent[0]);
@@ -296,7 +296,7 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Before the __syncthreads() after which mbarriers are used.
+// Call this before the __syncthreads() after which mbarriers are used.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -321,8 +321,8 @@ __device__ __forceinline__ void mbarrier_wait_parity(Mbarrier* barrier, int pari
       "r"(parity)
       : "memory");
 }
-// Loads rows of 128 bytes: channels from `channel` on of the pixels from (plane, row, column) of an image on, each
-// offset by a tap (tap_offset). volumes: whether the map has planes.
+// Loads rows of 128 bytes: channels from `channel` on. Pixels begin at (plane, row, column) of an image, each shifted
+// by a tap (tap_offset). `volumes` says that the map has planes.
 __device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier,
                                                 bool volumes, int channel, const int (&at)[3], int image,
                                                 unsigned tap) {
@@ -349,7 +349,7 @@ __device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& 
       "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third)
       : "memory");
 }
-// A dense box.
+// Loads a dense box.
 __device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                             int second, int third, int fourth) {
   asm volatile(
@@ -358,7 +358,7 @@ __device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& 
       "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth)
       : "memory");
 }
-// Rows of 128 bytes of a tensor of five dimensions, along the second.
+// Loads rows of 128 bytes of a five-dimensional tensor, along the second dimension.
 __device__ __forceinline__ void tma_load_5d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                             int second, int third, int fourth, int fifth) {
   asm volatile(
@@ -393,7 +393,7 @@ __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk
 template <int PENDING> __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
-// All warps of a warpgroup: takes registers that another warpgroup released, or releases some.
+// Takes registers that another warpgroup released, or releases some. All warps of a warpgroup call this.
 template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_increase() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 }

@@ -1,5 +1,4 @@
-// Data types of the kernels: conversions between stored elements and the arithmetic type.
-// A kernel is compiled once per combination of -DELEMENT (stored type) and -DCOMPUTE (float or double).
+// This header converts between the kernels' stored elements and their arithmetic type.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -21,14 +20,14 @@ using int32 = int;
 template <class T, class U> constexpr bool same_type = false;
 template <class T> constexpr bool same_type<T, T> = true;
 
-// Stored element -> arithmetic type.
+// Converts a stored element to the arithmetic type.
 template <class C, class T> __device__ __forceinline__ C load(T value) { return static_cast<C>(value); }
 template <> __device__ __forceinline__ float load<float, half>(half value) { return __half2float(value); }
 template <> __device__ __forceinline__ double load<double, half>(half value) { return __half2float(value); }
 template <> __device__ __forceinline__ float load<float, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
 template <> __device__ __forceinline__ double load<double, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
 
-// Arithmetic type -> stored element: round to nearest even; integers saturate and take 0 for NaN.
+// Converts to a stored element, rounding to nearest even. Integers saturate and map NaN to 0.
 template <class T> struct Store {
   static __device__ __forceinline__ T from(float value) { return static_cast<T>(value); }
   static __device__ __forceinline__ T from(double value) { return static_cast<T>(value); }
@@ -50,8 +49,7 @@ template <class T> struct StoreInteger {
 };
 template <> struct Store<int8> : StoreInteger<int8> {
   static __device__ __forceinline__ int8 from(float value) {
-    // A float of this size has a last place of 1: the sum holds the nearest integer, ties to even, in its low bits.
-    // rint and the conversion to an integer would run at a quarter of the rate of additions or less.
+    // A float of this size has a last place of 1, so the sum's low bits hold the nearest integer, ties to even.
     int nearest = __float_as_int(fminf(fmaxf(value, -128.0f), 127.0f) + 12582912.0f);
     return value == value ? static_cast<int8>(nearest) : 0;
   }
@@ -68,20 +66,20 @@ template <> struct Store<int32> : StoreInteger<int32> {
 };
 template <class T, class C> __device__ __forceinline__ T store(C value) { return Store<T>::from(value); }
 
-// alpha * value + beta * prior; beta == 0 does not read the prior value.
+// Returns alpha * value + beta * prior. beta == 0 does not read the prior value.
 template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value, C beta, const T* prior) {
   C result = alpha * value;
   if (beta != C(0)) result += beta * load<C>(*prior);
   return store<T>(result);
 }
 
-// N neighbouring elements moved as one access of up to 16 bytes.
+// A Pack holds N neighbouring elements that move in one access of up to 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack {
   T item[N];
 };
 
-// Two neighbouring elements of 16 bits in a word, which are converted from and to one register. They move as words:
-// structures of them are copied one by one.
+// A PairOf holds two neighbouring 16-bit elements in one word, which convert to and from one register. They move as
+// words, because the compiler copies structures of them one by one.
 template <class T> struct PairOf {
   using type = half2;
 };
@@ -106,7 +104,7 @@ template <class T> __device__ __forceinline__ unsigned max_pair(unsigned first, 
   return bits_of(__hmax2(pair_of<T>(first), pair_of<T>(second)));
 }
 
-// 2 to the power x, within 2 ulp; smaller than the least normal number: 0.
+// Returns 2 to the power x within 2 ulp, or 0 below the least normal number.
 __device__ __forceinline__ float power_of_two(float x) {
 #ifdef EMULATED_CUDA
   const float power = exp2f(x);
@@ -118,8 +116,8 @@ __device__ __forceinline__ float power_of_two(float x) {
 #endif
 }
 
-// Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels:
-// computes it before.
+// Keeps a value in its register where the compiler would recompute it. Before the wait for earlier kernels, it forces
+// the computation there.
 template <class T> __device__ __forceinline__ void keep_in_register(T& value) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
@@ -137,7 +135,7 @@ __device__ __forceinline__ void keep_in_register(double& value) {
   asm volatile("" : "+d"(value));
 #endif
 }
-// The same for a pointer into shared memory, which the compiler still takes for one.
+// Does the same for a pointer into shared memory, which the compiler still recognizes as one.
 template <class T> __device__ __forceinline__ void keep_shared_pointer(T*& pointer) {
   keep_in_register(pointer);
 #ifndef EMULATED_CUDA

@@ -1,4 +1,4 @@
-// Online softmax: the state of a row (running maximum and sum), how values enter it and become results, and the
+// This header defines the online-softmax state of a row (running maximum and sum), its updates and results, and the
 // arguments of the kernels.
 #pragma once
 #include "primitives/cluster.cuh"
@@ -10,14 +10,14 @@
 
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
-// As in softmax/problem.py and softmax/staged.py. Packs of 8-bit integers hold one element: no integer fills them up
-// without changing a maximum.
+// These constants match softmax/problem.py and softmax/staged.py. Vectors of 8-bit integers hold one element, because
+// no integer pads them without changing a maximum.
 #ifndef PACK_BYTES
-#define PACK_BYTES 16  // of a vector; fewer where rows in registers begin at no multiple of that
+#define PACK_BYTES 16  // bytes per vector; fewer where rows in registers are not aligned to 16 bytes
 #endif
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // elements of a vector
-template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
-constexpr int DEPTH = 4;                                                        // groups in flight to a thread
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // elements per vector
+template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // vectors per input and group
+constexpr int DEPTH = 4;                                                        // groups in flight per thread
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
   ELEMENT item[WIDE];
@@ -38,28 +38,28 @@ constexpr int SMALLEST_COPY = 4;  // bytes
      // EVICTED_BYTES
 #endif
 
-// Copies to shared memory, asynchronously where cp.async has the size.
+// Copies to shared memory, asynchronously if cp.async supports the size.
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
   else if constexpr (sizeof(T) == 16 && EVICT_FIRST) cp_async_evict_first(to, from);
   else cp_async<sizeof(T)>(to, from, true);
 }
 
-// What short rows need comes first: it arrives with the pointers.
+// Fields of short rows come first, because they arrive with the pointers.
 template <int INPUTS> struct Arguments {
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
   COMPUTE alpha, beta;
   int algorithm;
-  unsigned team;  // threads of a block that share a row; strided rows: packs of rows of a block; a power of two
+  unsigned team;  // threads per block that share a row; strided rows: row vectors per block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
                   // in registers: blocks that prefetch to L2
-  Geometry<INPUTS + 1> rows;   // strided rows: packs of rows, else single rows
-  Geometry<INPUTS + 1> along;  // strided rows: single positions, else packs
+  Geometry<INPUTS + 1> rows;   // geometry of row vectors for strided rows, else of single rows
+  Geometry<INPUTS + 1> along;  // geometry of positions for strided rows, else of vectors
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
-// Within one unit of the last place, without the jump that a division makes.
+// Returns 1 / x within one unit in the last place, without the branch of a division.
 __device__ __forceinline__ float straight_reciprocal(float x) {
 #ifdef EMULATED_CUDA
   return 1 / x;
@@ -73,12 +73,13 @@ __device__ __forceinline__ double straight_reciprocal(double x) { return 1 / x; 
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
-// exp(x - maximum) takes a product and a difference; of numbers so small that products do not overflow, one operation:
-// the rounding of maximum * LOG2_E multiplies all exponentials of a row by the same.
+// exp(x - maximum) takes a product and a difference. A fused operation suffices for numbers whose products cannot
+// overflow. The rounding of maximum * LOG2_E scales all exponentials of a row equally.
 constexpr bool FUSED = std::is_same_v<ELEMENT, half> && std::is_same_v<COMPUTE, float>;
 constexpr COMPUTE LOWEST = FUSED ? -1e30 : sizeof(COMPUTE) == 8 ? -1.7976931348623157e308 : -3.402823466e38;
 __device__ __forceinline__ COMPUTE shift_of(COMPUTE maximum) {
-  if constexpr (FUSED) return __fmul_rn(maximum, LOG2_E);  // never fused: equal maxima have equal shifts
+  if constexpr (FUSED)
+    return __fmul_rn(maximum, LOG2_E);  // This product is never fused, so equal maxima have equal shifts.
   else return maximum;
 }
 __device__ __forceinline__ COMPUTE shifted_exponential(COMPUTE x, COMPUTE shift) {
@@ -90,24 +91,24 @@ __device__ __forceinline__ COMPUTE exponential_of_difference(COMPUTE shift, COMP
   else return exponential(shift - other);
 }
 
-constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
+constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // Integers have no neutral element.
 
 struct OnlineState {
   COMPUTE maximum, sum;
 };
 
-// The values of a single row are added in several chains, which do not wait for each other.
+// Values of a single row are added in several independent chains.
 template <int ROWS> constexpr int CHAINS = ROWS == 1 ? 4 : ROWS;
 
-// The state of a row: maximum is its maximum (0 for FAST), sum that of exp(x - maximum). Any number of parts can be
-// merged. While no element above -inf was seen, maximum is far below all others: exp(-inf - maximum) is 0, exp(-inf -
-// -inf) would be NaN.
+// `maximum` is the row's maximum (0 for FAST) and `sum` the sum of exp(x - maximum). Any number of parts can be merged.
+// Until an element above -inf appears, maximum is a large negative number. Then exp(-inf - maximum) is 0, whereas
+// exp(-inf - -inf) would be NaN.
 struct Forward {
   static constexpr int INPUTS = 1;
   Algorithm algorithm;
   COMPUTE alpha;
 
-  // Changes neither maximum nor sum.
+  // Returns a value that changes neither maximum nor sum.
   static __device__ __forceinline__ COMPUTE neutral() { return COMPUTE(-INFINITY); }
   __device__ __forceinline__ OnlineState empty() const { return {algorithm == FAST ? COMPUTE(0) : LOWEST, COMPUTE(0)}; }
   __device__ __forceinline__ bool has_maximum() const { return algorithm != FAST; }
@@ -116,7 +117,7 @@ struct Forward {
     state.maximum = maximum;
   }
 
-  // Raises the maxima to those of values; number j belongs to row j modulo ROWS. FIRST: no sum was added before.
+  // Raises the maxima to cover the values. Value j belongs to row j modulo ROWS. FIRST: no sum has been added yet.
   template <bool FIRST = false, int ROWS, int N>
   __device__ __forceinline__ void cover(OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N]) const {
     if (!has_maximum()) return;
@@ -133,7 +134,7 @@ struct Forward {
       else raise(state[r], maximum[r]);
     }
   }
-  // Adds values that no maximum is below. KEEP: their exponentials replace them where results() needs no more.
+  // Adds values that do not exceed the maxima. KEEP: exponentials replace the values if results() needs only them.
   template <bool KEEP = false, int ROWS, int N>
   __device__ __forceinline__ void add_covered(OnlineState (&state)[ROWS],
                                               std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
@@ -157,27 +158,29 @@ struct Forward {
 #pragma unroll
     for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
   }
-  // Adds values that may be above the maxima.
+  // Adds values that may exceed the maxima.
   template <bool FIRST = false, int ROWS, int N>
   __device__ __forceinline__ void add(OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N]) const {
     cover<FIRST>(state, values);
     add_covered(state, values);
   }
-  // Turns the state into what results() needs. STRAIGHT: without jumps.
+  // Turns the state into the input of results(). STRAIGHT: without branches.
   template <bool STRAIGHT = false> __device__ __forceinline__ void finish(OnlineState& state) const {
     const COMPUTE shift = shift_of(state.maximum);
     if (algorithm == LOG) {
       state.sum = log(state.sum);
-      if (FUSED) state.sum -= fmaf(state.maximum, LOG2_E, -shift) * LN_2;  // what the rounding of the shift has added
+      if (FUSED)
+        state.sum -=
+            fmaf(state.maximum, LOG2_E, -shift) * LN_2;  // This removes the error from the rounding of the shift.
     } else {
       state.sum = alpha * (STRAIGHT ? straight_reciprocal(state.sum) : COMPUTE(1) / state.sum), state.maximum = shift;
     }
   }
-  // Makes a finished state one of values that were kept below another maximum.
+  // Rescales a finished state to values that were kept relative to another maximum.
   __device__ __forceinline__ void scale(OnlineState& state, COMPUTE maximum) const {
     if (algorithm != LOG) state.sum *= exponential_of_difference(shift_of(maximum), state.maximum);
   }
-  // KEPT: of values that add_covered() has kept.
+  // Computes results. KEPT: the values were kept by add_covered().
   template <bool KEPT = false, int ROWS, int N>
   __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N],
                                           COMPUTE (&result)[N]) const {
@@ -193,7 +196,7 @@ struct Forward {
   }
 };
 
-// The state of a row: the sum of y * dy, for LOG that of dy.
+// The state of a row is the sum of y * dy, or for LOG the sum of dy.
 struct Backward {
   static constexpr int INPUTS = 2;
   Algorithm algorithm;

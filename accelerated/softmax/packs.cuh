@@ -6,23 +6,23 @@
 #pragma once
 #include "softmax/reduce.cuh"
 
-// Packs of 16 bytes. Neighbours along a row (of packs, for strided rows) are neighbours in memory.
+// This type moves vectors of 16 bytes. Neighbours along a row (of vectors, for strided rows) are contiguous.
 template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = PACKS, ROWS = STRIDED ? WIDE : 1;
   using Vector = Elements<WIDE>;
   const Arguments<INPUTS>* a;
-  const ELEMENT* input[INPUTS];  // pack 0, which may start before the row, so that packs are aligned
+  const ELEMENT* input[INPUTS];  // vector 0, which may begin before the row so that vectors are aligned
   ELEMENT* output;
-  unsigned packs, width;            // strided rows: rows of the pack
-  unsigned lead;                    // elements of pack 0 before the row
-  unsigned first_full, full_packs;  // from pack `first_full` on so many are full, and aligned in all operands
+  unsigned packs, width;            // width: rows per vector of strided rows
+  unsigned lead;                    // elements of vector 0 that precede the row
+  unsigned first_full, full_packs;  // full_packs vectors from first_full on are full and aligned in all operands
 
   __device__ __forceinline__ VectorPacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
     unsigned offset[INPUTS + 1];
     width = a->rows.locate(index, offset);
     begin_at(offset);
   }
-  // Packs that begin where the row does, of which none is full.
+  // Lets vectors begin with the row; none of them counts as full.
   __device__ __forceinline__ void begin_with_row() {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] += lead;
@@ -52,7 +52,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
       full_packs -= min(full_packs, first_full);
     }
   }
-  // By how many elements a pointer misses the alignment of a pack.
+  // Returns by how many elements a pointer misses vector alignment.
   static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
     return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDE;
   }
@@ -67,13 +67,13 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     return STRIDED ? i < width : pack * WIDE + i - lead < a->along.row;
   }
 
-  // Copies a full pack.
+  // Copies a full vector.
   __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
       copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
   }
-  // Prefetches into L2 a group, before the wait (primitives/dependent_launch.cuh).
+  // Prefetches a group into L2 before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
@@ -101,7 +101,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
               if (exists(first, i)) address[n * pitch].item[i] = (input[n] + offset(first, n))[i];
         }
   }
-  // A pack; what does not exist is neutral.
+  // Reads a vector; missing elements are neutral.
   __device__ __forceinline__ Vector read(unsigned pack, int n) const {
     Vector some;
 #pragma unroll
@@ -161,7 +161,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 
 template <class Rule, bool STRIDED> using VectorRow = VectorPacks<Rule, STRIDED, HELD<WIDTH>>;
 
-// Packs of one element, anywhere.
+// This type moves single elements at any alignment.
 template <class Rule, bool STRIDED> struct ScalarRow {
   static constexpr int INPUTS = Rule::INPUTS, HELD = ::HELD<1>, ROWS = 1;
   using Vector = Elements<1>;
@@ -188,7 +188,7 @@ template <class Rule, bool STRIDED> struct ScalarRow {
   }
 
   __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
-    // What copy() cannot move goes through registers, some at a time.
+    // Elements that copy() cannot move go through registers, some at a time.
     constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
     constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
 #pragma unroll 1

@@ -1,1 +1,1 @@
-"""AddTensor, OpTensor, ScaleTensor and SetTensor."""
+"""Implements AddTensor, OpTensor, ScaleTensor and SetTensor."""

@@ -1,4 +1,4 @@
-"""AddTensor (3.2.2), OpTensor (3.2.68), ScaleTensor (3.2.75), SetTensor (3.2.90): the problem and its solvers."""
+"""Plans AddTensor (3.2.2), OpTensor (3.2.68), ScaleTensor (3.2.75) and SetTensor (3.2.90)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class ArithmeticProblem(Problem):
 
 
 class ElementwiseSolver(Solver[ArithmeticProblem]):
-    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else
-    elements."""
+    """Serve tensors of generic layouts. Threads take vectors of 16 bytes of the widest operand if every operand has
+    them, else elements."""
 
     name = "tensor_arithmetic.elementwise"
     fixed_order = NO_SUMS

@@ -1,21 +1,22 @@
-// cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75), cudnnSetTensor (3.2.90).
+// This file computes cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75) and cudnnSetTensor
+// (3.2.90).
 //
-// Rows of full packs in every operand, or broadcast along them, move in accesses of 16 bytes, others element by element
-// (primitives/elementwise.cuh).
+// Rows that every operand stores in whole vectors, or broadcasts, move in accesses of 16 bytes. Other rows move element
+// by element (primitives/elementwise.cuh).
 //
-// Roofline bound: bytes. An operand that is broadcast stays in L1 and L2: a bias addition moves 2 elements per output,
-// as a scaling does; an operation of two full tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s the 4 bytes of
-// two half elements take 1 ps, in which an H200 issues about 28 instructions: narrow types are limited by the index
-// arithmetic of the operand that is broadcast, and by the registers, which decide how many loads are in flight.
-// Measured: 411 MB of floats scaled in 100.9 us on an H200 (96 % of the copy), a bias added in 100.0 us.
+// The roofline bound is bytes. A broadcast operand stays in L1 and L2. So a bias addition moves 2 elements per output,
+// like scaling. An operation on two full tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s, the 4 bytes of two
+// half elements take 1 ps, in which an H200 issues about 28 instructions. Narrow types are limited by the index
+// arithmetic of the broadcast operand. Registers limit them too, because they bound the loads in flight. An H200 scales
+// 411 MB of float in 100.9 us (96 % of the copy) and adds a bias in 100.0 us.
 #include "primitives/elementwise.cuh"
 
 enum Operation { ADD = 0, MUL = 1, MIN = 2, MAX = 3, SQRT = 4, NOT = 5 };                  // cudnnOpTensorOp_t
 enum DataType { TO_FLOAT = 0, TO_DOUBLE = 1, TO_HALF = 2, TO_INT8 = 3, TO_BFLOAT16 = 9 };  // cudnnDataType_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // of 256 threads per multiprocessor: as many as registers allow
-constexpr int SEVERAL_PACKS_BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 5;  // where threads read several packs
+constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // blocks of 256 threads per SM, limited by registers
+constexpr int SEVERAL_PACKS_BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 5;  // blocks per SM where threads read several vectors
 
 // --- cudnnAddTensor ---
 
@@ -60,7 +61,7 @@ struct Formula {
   signed char operation, propagate, output;
 };
 
-// op(alpha1 * a, alpha2 * b) + beta * prior; one switch a pack.
+// Computes op(alpha1 * a, alpha2 * b) + beta * prior, with one switch per vector.
 template <class Out, int N>
 __device__ __forceinline__ Pack<Out, N> combine(const Formula& formula, const Pack<ELEMENT, N>& a,
                                                 const Pack<ELEMENT, N>& b, const Pack<Out, N>& prior) {
@@ -102,7 +103,7 @@ struct OpArguments {
   Geometry<3> layout;
 };
 
-// Elements of a pack: 16 bytes of the wider type, so that a warp's accesses are contiguous on either side.
+// A vector has 16 bytes of the wider type, so that accesses are contiguous on both sides.
 template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
 
 template <class Out> struct Combine {
@@ -122,7 +123,8 @@ template <class Out> __device__ __forceinline__ void run(const OpArguments& x) {
   job.template run<PACK<Out>>(x.layout);
 }
 
-// The destination types that Table 7 has for ELEMENT: itself, for FLOAT three narrower ones, for those FLOAT.
+// Selects one of Table 7's destination types for ELEMENT. FLOAT allows itself and three narrower types; these allow
+// FLOAT.
 __device__ __forceinline__ void run_to_output(const OpArguments& x) {
   if constexpr (sizeof(ELEMENT) == 4) {
     switch (x.formula.output) {
@@ -169,6 +171,6 @@ struct Set {
 
 extern "C" __global__ void __launch_bounds__(256) tensor_arithmetic_set(const SetArguments x) {
   griddepcontrol_wait_deferred();
-  ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
+  ELEMENT value = store<ELEMENT>(x.value);  // The given value is rounded once.
   Elementwise<ELEMENT, 0, ELEMENT, Set>{{nullptr}, x.y, false, {value}}.run<WIDTH>(x.geometry);
 }

@@ -54,7 +54,7 @@ def together_of(problem: BatchProblem) -> Division | None:
 
 
 def static_bytes(d: Division, width: int) -> int:
-    """Return the bytes of shared memory that rows cannot use: an upper bound of the kernels' arrays, and the reserve."""
+    """Return the bytes of shared memory that rows cannot use: the reserve and a bound of the kernels' arrays."""
     columns, threads = d.lanes * width, d.lanes * d.lines
     return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
