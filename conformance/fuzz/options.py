@@ -36,6 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"how long (default: {DEFAULT_SECONDS:.0f}, unless --count says it)",
     )
     parser.add_argument("--count", type=int, default=0, metavar="N", help="how many operations")
+    parser.add_argument(
+        "--calls",
+        action="store_true",
+        help="draw sequences of documented calls, valid and invalid, on the C library instead of operations; --count counts calls",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="other operations (default: %(default)s)")
     parser.add_argument(
         "--solvers",
@@ -63,6 +68,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the command. Raises ``ValueError`` if Hypothesis is missing."""
+    if chosen.calls:
+        from . import calls
+
+        return calls.run(chosen)
     if find_spec("hypothesis") is None:
         raise ValueError("drawing needs Hypothesis: pip install 'dualdnn[fuzz]'")
     from . import command

@@ -3,34 +3,12 @@
 import ctypes
 import sys
 
-C = ctypes.CDLL(sys.argv[1])
+from dualdnn.conformance.fuzz.c_library import CLibrary
+
 P, Int, F, D = ctypes.c_size_t, ctypes.c_int, ctypes.c_float, ctypes.c_double
 ref = ctypes.byref
-
-
-def said():
-    """The message of the last refused call."""
-    text = ctypes.create_string_buffer(8192)
-    C.cudnnGetLastErrorString(text, P(8192))
-    return text.value.decode()
-
-
-def counts():
-    """Return what the memo has done, by name."""
-    from dualdnn.api.abi.memo.keeping import COUNTS
-
-    inside = sys.modules["_dualdnn_c"]
-    found = inside.ffi.new("unsigned long long[8]")
-    inside.lib.memo_counts(found)
-    return dict(zip(COUNTS, found, strict=True))
-
-
-def made(kind):
-    """A new handle or descriptor."""
-    found = P()
-    status = getattr(C, f"cudnnCreate{kind}")(ref(found))
-    assert status == 0, (status, said())
-    return found
+opened = CLibrary(sys.argv[1])
+C, said, counts, made = opened.functions, opened.said, opened.counts, opened.made
 
 
 def ints(*values):

@@ -6,11 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from .conftest import EMULATED
 
-DRAWN = Path(__file__).with_name("drawn.py")
+DRAWN = ("-m", "dualdnn.conformance.fuzz.drawn_calls")
 WORK = """
 import os, threading
 import numpy as np
@@ -101,7 +100,7 @@ def test_drawn_calls(library):
     with a small one. None of them is an internal error."""
 
     def run(**variables):
-        command = [sys.executable, str(DRAWN), str(library), "2500", "1", "0", "2500"]
+        command = [sys.executable, *DRAWN, str(library), "2500", "1", "0", "2500"]
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-4000:]
         *calls, last = done.stdout.splitlines()

@@ -1,7 +1,8 @@
-"""Draw calls of the C library, valid and invalid, and print a digest of their answers after every thousand.
+"""Draw calls of the C library, valid and invalid, and print digests of their answers after every STRIDE calls.
 
-Run ``python drawn.py LIBRARY CALLS SEED [FIRST LAST]``. Two runs of one seed make the same calls, with or without the
-memo. Objects are created, destroyed and used after that. FIRST and LAST show single calls.
+Run ``python -m dualdnn.conformance.fuzz.drawn_calls LIBRARY CALLS SEED [FIRST LAST]``. Two runs of one seed make the
+same calls, with or without the memo and on every backend. Objects are created, destroyed and used after that. FIRST and
+LAST show single calls. A call that takes more than LONGEST seconds ends the process by SIGALRM.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import hashlib
 import json
 import mmap
 import random
+import re
+import signal
 import sys
 from typing import Any
 
-from calls import C, P, counts, made, said
 from dualdnn.api.answers import INTEGERS
 from dualdnn.api.descriptors import DESCRIPTORS
 from dualdnn.api.document import Function, Parameter, functions
-from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.enumerations import ENUMERATIONS, cudnnStatus_t
+
+from .c_library import Address as P
+from .c_library import CLibrary
 
 WIDTHS = {"int": ctypes.c_int, "int32_t": ctypes.c_int, "unsigned": ctypes.c_uint, "uint32_t": ctypes.c_uint}
 FLOATS = {"float": ctypes.c_float, "double": ctypes.c_double}
@@ -35,6 +40,11 @@ COMPUTED = (
 TAME, WILD = (1, 2, 2, 3), (0, 1, 2, 3, 4, 1, 2, 3, 5, -1, 8, 1, 2)  # sizes of a call that may succeed, and of others
 NUMBERS = (0.0, 1.0, 0.5, -1.0, -0.0, 0.25, float("nan"), 1.0, 0.0)
 OUTPUT = 512  # bytes, room of one host argument
+POISON = 9  # each byte of an output before a call
+STRIDE = 1000  # calls between two lines of digests
+LONGEST = 5.0  # seconds that a call may take
+CITED = re.compile(r"\[\w+/c\d+\]")  # the clause in a message
+DOCUMENTED = {int(status) for status in cudnnStatus_t} - {int(cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)}
 BASE, ROOM = 0x7E0000000000, 1 << 24  # Both runs have their memory at this address, because messages name addresses.
 
 
@@ -64,23 +74,24 @@ def is_drawn(function: Function) -> bool:
 class Calls:
     """Draw calls. live: the objects of each kind; dead: destroyed ones; sizes: what a call takes its sizes from."""
 
-    def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)
+    def __init__(self, library: CLibrary, seed: int) -> None:
+        self.library, self.draw = library, random.Random(seed)
         self.table = functions()
         self.names = sorted(name for name, function in self.table.items() if is_drawn(function))
         self.names += [name for name in self.names if "Set" in name] + ["cudnnSetRNNDescriptor_v8"] * 3
-        self.handles = [made("").value for _ in range(2)]
+        self.handles = [library.made("").value for _ in range(2)]
         self.live: dict[str, list[int]] = {kind: [] for kind in KINDS}
         self.dead: list[int] = []
-        self.begin, self.sizes = memory(), TAME
+        self.begin = memory()
+        self.sizes: tuple[int, ...] = TAME
 
     def step(self) -> tuple[str, int, str, bytes]:
         """Make a call; return its name, status, message, and the bytes of its outputs."""
-        draw, kind = self.draw, self.draw.choice(KINDS)
+        draw, kind, called, said = self.draw, self.draw.choice(KINDS), self.library.functions, self.library.said
         chance, creation, destruction = draw.random(), f"cudnnCreate{kind[5:-2]}", f"cudnnDestroy{kind[5:-2]}"
         if chance < 0.06 and len(self.live[kind]) < 4:
             found = P(9)
-            status = getattr(C, creation)(ctypes.byref(found))
+            status = getattr(called, creation)(ctypes.byref(found))
             self.live[kind].append(found.value)
             return creation, status, said(), b""
         if chance < 0.1:
@@ -89,11 +100,11 @@ class Calls:
                 if pointer in objects and objects is self.live[kind]:
                     objects.remove(pointer)
                     self.dead = [*self.dead, pointer][-20:]
-            return destruction, getattr(C, destruction)(P(pointer)), said(), b""
+            return destruction, getattr(called, destruction)(P(pointer)), said(), b""
         name = draw.choice(self.names)
         self.sizes = draw.choice((TAME, TAME, WILD))
         arguments, outputs = self.arguments(self.table[name])
-        status = getattr(C, name)(*arguments)
+        status = getattr(called, name)(*arguments)
         return name, status, said(), b"".join(ctypes.string_at(place, OUTPUT) for place in outputs)
 
     def descriptor(self, kind: str) -> int:
@@ -157,7 +168,7 @@ class Calls:
         if draw.random() < 0.02:
             return 0
         if p.direction != "in":
-            ctypes.memset(place, 9, OUTPUT)
+            ctypes.memset(place, POISON, OUTPUT)
             outputs.append(place)
             return place
         if p.typed_by is not None or base in FLOATS or base == "void":
@@ -173,17 +184,44 @@ class Calls:
         return place
 
 
+def fault(status: int, message: str, body: bytes) -> str:
+    """Return what is wrong with an answer by itself, or an empty text."""
+    if not status:
+        return ""
+    if status not in DOCUMENTED:
+        return f"status {status} is not documented"
+    if not CITED.search(message):
+        return "the message cites no clause"
+    return "" if body.count(POISON) == len(body) else "a refused call wrote an output"
+
+
+def resident() -> int:
+    """Return the memory of this process that is resident, in MiB."""
+    with open("/proc/self/statm", encoding="ascii") as pages:
+        return int(pages.read().split()[1]) * mmap.PAGESIZE >> 20
+
+
 def main() -> None:
-    calls, digest = Calls(int(sys.argv[3])), hashlib.sha256()
-    shown = range(*map(int, sys.argv[4:6])) if len(sys.argv) > 5 else range(0)
-    for n in range(int(sys.argv[2])):
+    """Print a line after every STRIDE calls: their number, a digest of all answers, and one of names and statuses."""
+    library = CLibrary(sys.argv[1])
+    calls, answers, statuses = Calls(library, int(sys.argv[3])), hashlib.sha256(), hashlib.sha256()
+    count, shown = int(sys.argv[2]), range(*map(int, sys.argv[4:6])) if len(sys.argv) > 5 else range(0)
+    early = resident()
+    for n in range(count):
+        signal.setitimer(signal.ITIMER_REAL, LONGEST)
         name, status, message, body = calls.step()
-        digest.update(b"%d %s %d %s " % (n, name.encode(), status, message.encode()) + hashlib.md5(body).digest())
+        statuses.update(b"%d %s %d " % (n, name.encode(), status))
+        answers.update(b"%d %s %d %s " % (n, name.encode(), status, message.encode()) + hashlib.md5(body).digest())
+        if wrong := fault(status, message, body):
+            print("fault", n, name, status, wrong, message[-600:], flush=True)
         if n in shown:
-            print(n, name, status, message[-600:], body.hex()[:200])
-        if n % 1000 == 999:
-            print(n + 1, digest.hexdigest()[:16], flush=True)
-    print(json.dumps({**counts(), "functions": len({*calls.names})}))
+            print(n, name, status, message[-600:], body.hex()[:200], flush=True)
+        if n % STRIDE == STRIDE - 1:
+            print(n + 1, answers.hexdigest()[:16], statuses.hexdigest()[:16], flush=True)
+        if n == count // 5:
+            early = resident()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(json.dumps({**library.counts(), "functions": len({*calls.names}), "grown": resident() - early}))
 
 
 if __name__ == "__main__":
