@@ -1,1 +1,1 @@
-"""The CTC loss of cudnnCTCLoss and cudnnCTCLoss_v8."""
+"""Serve the CTC loss of cudnnCTCLoss and cudnnCTCLoss_v8."""

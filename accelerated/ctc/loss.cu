@@ -1,24 +1,25 @@
 // CTC loss (8.2.3, 8.2.4): costs, and gradients with respect to the activations, in logarithms, deterministic.
 //
-// Three kernels. normalizers: a warp per row of activations, ln of the sum of their exponentials. alignments: a block
-// per sequence and direction, a thread per state (the labels, and blanks around them). The states of the last time step
-// lie in shared memory, so that a step is a barrier, three exponentials and a logarithm; probabilities are read AHEAD
-// of it. Each step also goes to the workspace. gradients: a block per sequence and time step; occurrences of a label
-// are added in their order, by the thread of the first.
+// Three kernels compute it. normalizers: one warp per row of activations computes the logarithm of its sum of
+// exponentials. alignments: one block per sequence and direction, one thread per state (the labels, and blanks around
+// them). The states of the last time step are in shared memory, so that a step takes a barrier, three exponentials and
+// a logarithm. Probabilities are read AHEAD steps early. Each step also goes to the workspace. gradients: one block per
+// sequence and time step. The thread of a label's first occurrence adds all occurrences in order.
 //
-// Roofline bound: latency, times dependent steps of about 0.2 us; the floor in bytes is probs read and gradients
-// written once, beside 2 * states words per time step and sequence of the workspace, written and read (L2 for the most
-// part), at 8 flops a word.
+// Roofline bound: latency, `times` dependent steps of about 0.2 us. In bytes, probs are read and gradients written
+// once. The workspace has 2 * states words per time step and sequence, written and read mostly in L2, at 8 flops a
+// word.
 #include "primitives/types.cuh"
 
 constexpr int STATES = 2 * LONGEST + 1, WARPS = (STATES + 31) / 32, AHEAD = 4;
 constexpr int LINK = 0xffff,
-              LATER = 0x10000;  // of struct Arguments, links: the next equal label; not the first of them
+              // `links` hold the next equal label. LATER marks a label that is not the first of its equals.
+    LATER = 0x10000;
 
-struct Sequence {  // of the workspace
+struct Sequence {  // one entry of the workspace
   int times;       // the input length; negative without an alignment
   int labels, start;
-  float total;  // ln of the probability of its labels
+  float total;  // logarithm of the probability of its labels
 };
 
 struct Arguments {
@@ -30,7 +31,7 @@ struct Arguments {
   float* gradients;
   float* workspace;
   long long sequences_at, links_at, normalizers_at, forward_at, backward_at;  // areas of the workspace, in words
-  long long label_lengths_at, input_lengths_at, labels_at;                    // where the lists begin, in words
+  long long label_lengths_at, input_lengths_at, labels_at;                    // offsets of the lists, in words
   int probs_time, probs_sequence, probs_class;                                // strides
   int gradients_time, gradients_sequence, gradients_class;
   int times, count, classes, most_labels, states;
@@ -48,7 +49,7 @@ struct Arguments {
   __device__ __forceinline__ float* normalizer(int t, int n) const {
     return workspace + normalizers_at + static_cast<long long>(t) * count + n;
   }
-  // A row of the states of one direction.
+  // Returns a row of the states of one direction.
   __device__ __forceinline__ float* table(long long at, int t, int n) const {
     return workspace + at + (static_cast<long long>(n) * times + t) * states;
   }
@@ -75,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(256) ctc_loss_normalizers(const Arg
   if (lane == 0) *a.normalizer(t, n) = maximum + logf(sum);
 }
 
-// ln of the sum of three exponentials: -infinity where all of them are zero, NaN where one is.
+// Returns the logarithm of the sum of three exponentials: -infinity where all are zero, NaN where one is NaN.
 __device__ __forceinline__ float log_sum(float a, float b, float c) {
   const float maximum = fmaxf(fmaxf(a, b), c);
   if (!(maximum > -INFINITY)) return a + b + c;
@@ -84,13 +85,14 @@ __device__ __forceinline__ float log_sum(float a, float b, float c) {
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ float reached[2][STATES + 2];  // beginnings of alignments, by their last state; nothing before the first
+  // prefixes of alignments, by their last state; the entries before the first state are empty
+  __shared__ float reached[2][STATES + 2];
   __shared__ int labels[LONGEST];
   __shared__ int of_warps[WARPS];
   const int n = blockIdx.x, s = threadIdx.x;
   const bool backward = blockIdx.y == 1;
 
-  // The labels of a sequence lie behind those of the sequences before it.
+  // The labels of a sequence follow the labels of the sequences before it.
   int start = 0;
   for (int i = s; i < n; i += blockDim.x) start += min(max(a.label_lengths[a.label_lengths_at + i], 0), a.most_labels);
 #pragma unroll
@@ -108,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
   const int repetitions = __syncthreads_count(repeated);
   const int wrong = __syncthreads_or(s < count && (label <= 0 || label >= a.classes));
   const bool possible = !wrong && length == count && times >= 0 && times <= a.times && count + repetitions <= times;
-  if (!possible || times == 0) {  // all threads
+  if (!possible || times == 0) {  // All threads take this branch together.
     if (s == 0 && !backward) {
       a.costs[n] = 0;
       *a.sequence(n) = {possible ? 0 : -1, count, start, 0};
@@ -116,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
     return;
   }
 
-  // Backward, thread s has the state s from the end, so that both directions go from lower to higher threads.
+  // Backward, thread s owns the state s from the end, so that both directions go from lower to higher threads.
   const int state = backward ? states - 1 - s : s;
   const bool active = s < states, odd = active && (state & 1);
   const int own = odd ? labels[state / 2] : 0;
@@ -146,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
           const float* last = reached[(step + 1) & 1] + s;
           before = log_sum(last[2], last[1], skips ? last[0] : -INFINITY);
         }
-        // What no alignment reaches stays so, whatever its probability.
+        // A state that no alignment reaches stays unreached, whatever its probability.
         const float with = before == -INFINITY ? before : before + logarithm;
         reached[step & 1][s + 2] = with;
         if (a.wants_gradients)
@@ -173,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
 
 extern "C" __global__ void __launch_bounds__(128) ctc_loss_gradients(const Arguments a) {
   griddepcontrol_wait();
-  __shared__ float share[STATES];  // of the alignments, by their state at this time step
+  __shared__ float share[STATES];  // share of the alignments, by their state at this time step
   __shared__ float of_warps[4];
   const int t = blockIdx.x / a.count, n = blockIdx.x % a.count, threads = blockDim.x;
   const Sequence sequence = *a.sequence(n);
@@ -202,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(128) ctc_loss_gradients(const Argum
   }
   blank = sum_of_warp(blank);
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = blank;
-  __syncthreads();  // of the gradients, too: classes that are labels are written again
+  __syncthreads();  // The gradients must be complete, too, because the classes of labels are written again.
 
   if (threadIdx.x == 0) *of_class(0) = probability(0) - (of_warps[0] + of_warps[1] + of_warps[2] + of_warps[3]);
   const int* links = a.links(n);

@@ -1,4 +1,4 @@
-"""The CTC loss of any sequences (ctc/loss.cu)."""
+"""Serve the CTC loss of any sequences (ctc/loss.cu)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from ..solver import Problem, Solver
 
 SOURCE = "ctc/loss.cu"
 WORD_BYTES, WARP = 4, 32
-SEQUENCE_WORDS = 4  # struct Sequence of loss.cu
-ROW_THREADS, GRADIENT_THREADS = 256, 128  # of a block
-# Fields of struct Arguments of loss.cu: areas of the workspace, what labels are, distances along the dimensions
+SEQUENCE_WORDS = 4  # words of struct Sequence in loss.cu
+ROW_THREADS, GRADIENT_THREADS = 256, 128  # threads per block
+# These are fields of struct Arguments in loss.cu: areas of the workspace, lists of labels, and strides of the
+# dimensions.
 AREAS = ("sequences", "links", "normalizers", "forward", "backward")
 LABEL_FIELDS = ("label_lengths", "input_lengths", "labels")
 AXES = ("time", "sequence", "class")
-LAUNCH_SECONDS, STEP_SECONDS = 6e-6, 2e-7  # three launches; a time step of the recursions
+LAUNCH_SECONDS, STEP_SECONDS = 6e-6, 2e-7  # three launches; one time step of the recursions
 
 
 class CTCProblem(Problem):
-    """A CTC loss: the areas of its workspace, in words of 4 bytes."""
+    """Describe a CTC loss, and the areas of its workspace in words of 4 bytes."""
 
     operation: CTCLoss | CTCLoss_v8
 
     @cached_property
     def states(self) -> int:
-        """States of the longest label that is possible: its labels, and the blanks around them."""
+        """Return the states of the longest possible label: its labels, and the blanks around them."""
         return 2 * self.operation.most_labels + 1
 
     @cached_property
     def uploaded(self) -> bytes:
-        """What the kernels read of the host: label lengths, input lengths, labels."""
+        """Return the host data that the kernels read: label lengths, input lengths, labels."""
         o = self.operation
         if isinstance(o, CTCLoss_v8):
             return b""
@@ -47,7 +48,7 @@ class CTCProblem(Problem):
 
     @cached_property
     def areas(self) -> dict[str, int]:
-        """Where each area begins, and the end of them all."""
+        """Return the offset of each area, and the end of all areas, in words."""
         o = self.operation
         gradients = o.gradients is not None
         table = o.sequences * o.times * self.states
@@ -67,7 +68,7 @@ class CTCProblem(Problem):
 
 
 class LossSolver(Solver[CTCProblem]):
-    """Any strides and lengths: a block for each sequence and direction, then one for each sequence and time step."""
+    """Serve any strides and lengths with a block per sequence and direction, then one per sequence and time step."""
 
     name = "ctc.loss"
 
@@ -81,7 +82,7 @@ class LossSolver(Solver[CTCProblem]):
         return WorkspacePlan(problem.operation, self.steps(problem), self.name)
 
     def steps(self, problem: CTCProblem) -> Sequence[Launch | Upload]:
-        """Return the launches, behind the upload of labels of the host."""
+        """Return the launches, after the upload of the host's labels."""
         if not problem.uploaded:
             return self.launches(problem)
         offset = WORD_BYTES * problem.areas["uploaded"]

@@ -1,4 +1,4 @@
-"""The CTC loss: one solver serves every call, on labels of the host and of the device."""
+"""Serve every CTC loss with one solver, on labels of the host and of the device."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Fused operations (6.1.3.1)."""
+"""Serve fused operations (6.1.3.1)."""

@@ -1,5 +1,6 @@
-"""Convolutions that nothing scales, with a bias: one launch of cudnnConvolutionBiasActivationForward's kernels, without
-y in between."""
+"""Serve convolutions with a bias and without scales, in one launch of cudnnConvolutionBiasActivationForward's kernels.
+y is not stored in between.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ IDENTITY = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY, IGNOR
 
 
 class BiasActivation(Solver[FusedConvolution]):
-    """y = activation(conv(x, w) + z + bias), z as y is and the bias of its type."""
+    """Compute y = activation(conv(x, w) + z + bias), where z has the layout of y and the bias has its type."""
 
     name = "fused_ops.bias_activation"
 

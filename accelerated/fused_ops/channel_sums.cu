@@ -1,12 +1,13 @@
-// Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient behind an
+// Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient after an
 // activation and of its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). Deterministic.
 //
-// Blocks take a segment of the pixels: along channels `lanes` packs of every 256 / lanes-th pixel, along pixels 8
-// channels, whose sums a lane keeps in registers. Sums of segments go to the workspace, [segment][sum][channel], and a
-// last kernel adds them, with 32 threads for a channel; the factors of the gradient follow from them.
+// Each block takes a segment of the pixels. Along channels it takes `lanes` vectors of every 256 / lanes-th pixel.
+// Along pixels it takes 8 channels, whose sums a lane keeps in registers. Sums of segments go to the workspace,
+// [segment][sum][channel]. A last kernel adds them, with 32 threads per channel, and computes the factors of the
+// gradient.
 //
-// Roofline bound: bytes, y (or x, dy and 0.03 bits of mask) read once, 2 to 6 flops an element: 0.03 ms for
-// 64 x 256 x 56 x 56 HALF of y at 3.5 TB/s.
+// Roofline bound: bytes, y (or x, dy and 0.03 bits of mask) read once, 2 to 6 flops an element: 0.03 ms for 64 x 256 x
+// 56 x 56 HALF of y at 3.5 TB/s.
 #include "fused_ops/gradient.cuh"
 
 struct Arguments {
@@ -14,12 +15,13 @@ struct Arguments {
   const unsigned* mask;
   const COMPUTE *mean, *inverse, *scale;
   unsigned char* workspace;
-  COMPUTE *sum, *product;               // the results, NULL: not wanted
-  long long partials, totals, factors;  // bytes to the sums of segments, to those of all, to the factors (0: none)
+  COMPUTE *sum, *product;  // results; NULL where the call does not want one
+  // byte offsets of the segments' sums, of the totals and of the factors; 0 means no factors
+  long long partials, totals, factors;
   Pixels pixels;
   TensorStrides first_strides, x_strides;
   int parameter_stride, scale_stride, result_stride;
-  unsigned segments, segment;  // their number; pixels, or packs of pixels, of each
+  unsigned segments, segment;  // number of segments; pixels, or vectors of pixels, per segment
   unsigned lanes;
   COMPUTE share;  // 1 / m
 };
@@ -30,7 +32,7 @@ __device__ __forceinline__ void write_segment(const Arguments& a, int channel, c
   to[a.pixels.channels] = sums.product;
 }
 
-// The terms of y and of its squares.
+// Computes the terms of y and of its squares.
 struct Squares {
   static constexpr bool READS_X = false;
   __device__ __forceinline__ void load_channel(const Arguments&, int) {}
@@ -40,7 +42,7 @@ struct Squares {
   }
 };
 
-// The terms of the gradient, where it passes.
+// Computes the terms of the gradient, where the mask lets it pass.
 struct Gradient {
   static constexpr bool READS_X = true;
   COMPUTE mean;
@@ -112,7 +114,7 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
   for (unsigned index = start + threadIdx.x * WIDTH; index < end; index += THREADS * WIDTH) {
     const Pixel pixel = locate(a.pixels, index);
     Packed y[GROUP], x[GROUP] = {};
-    unsigned bits[WIDTH];  // of the pixels, one for each channel
+    unsigned bits[WIDTH];  // mask bits of the pixels, one per channel
 #pragma unroll
     for (int i = 0; i < GROUP; i++) {
       if (first_channel + i >= a.pixels.channels) break;
@@ -153,7 +155,7 @@ KERNEL(Squares, squares, pixels, 1)
 KERNEL(Gradient, gradient, channels, RESIDENT_BLOCKS)
 KERNEL(Gradient, gradient, pixels, 1)
 
-constexpr int COLUMNS = 8, LANES = THREADS / COLUMNS;  // channels of a block; threads of a channel
+constexpr int COLUMNS = 8, LANES = THREADS / COLUMNS;  // channels per block; threads per channel
 
 extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_finish(const Arguments a) {
   griddepcontrol_wait();

@@ -1,4 +1,4 @@
-"""Two sums for each channel (channel_sums.cu), in a workspace that begins at a multiple of 16 bytes."""
+"""Compute two sums for each channel (channel_sums.cu), in a workspace aligned to 16 bytes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ..primitives.geometry import blocks
 from .problem import BLOCKS_PER_MULTIPROCESSOR, GROUP, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/channel_sums.cu"
-LEAST_ACCESSES = 8  # of a thread in a segment
-FINISH_CHANNELS = 8  # of a block that adds segments
-FACTORS = 4  # of a channel of the gradient
-ALIGNMENT = 16  # bytes, of these
+LEAST_ACCESSES = 8  # per thread in a segment
+FINISH_CHANNELS = 8  # per block that adds segments
+FACTORS = 4  # per channel of the gradient
+ALIGNMENT = 16  # bytes, for the factors
 
 
 class Segments(NamedTuple):
-    """How the pixels of a tensor are divided: channels of a block, the packs of them that lie side by side, segments,
-    pixels or packs of pixels of each; bytes of a number, channels."""
+    """Divide the pixels of a tensor into segments.
+
+    The fields are channels per block, vectors of channels side by side, and segments. They continue with pixels or
+    vectors of pixels per segment, bytes of a number, and channels.
+    """
 
     block_channels: int
     lanes: int
@@ -49,27 +52,27 @@ class Segments(NamedTuple):
 
     @property
     def totals(self) -> int:
-        """Bytes from the first sum to those of all segments."""
+        """Return the bytes from the first sum to the totals over all segments."""
         return 2 * self.segments * self.channels * self.number_bytes
 
     @property
     def factors(self) -> int:
-        """Bytes from the first sum to the factors of the gradient."""
+        """Return the bytes from the first sum to the factors of the gradient."""
         end = self.totals + 2 * self.channels * self.number_bytes
         return -(-end // ALIGNMENT) * ALIGNMENT
 
     @property
     def nbytes(self) -> int:
-        """Bytes of workspace: the sums of each segment, those of all, the factors."""
+        """Return the bytes of workspace: the sums of each segment, the totals, and the factors."""
         return self.factors + FACTORS * self.channels * self.number_bytes
 
 
 class ChannelSums(NamedTuple):
-    """The sums of a tensor y and of its squares, or of the gradient dy with x."""
+    """Sum a tensor y and its squares, or the gradient dy and its products with x."""
 
     operation: Any
     device: Any
-    name: str  # of the operand that is summed
+    name: str  # operand that is summed
     spec: TensorSpec
     walk: Walk
     segments: Segments
@@ -77,20 +80,23 @@ class ChannelSums(NamedTuple):
 
     @classmethod
     def of(cls, operation: Any, device: Any, name: str, spec: TensorSpec, aligned: bool) -> ChannelSums:
-        """Return the sums of y or, for its mean, x."""
+        """Return the sums of y, or of x for its mean."""
         walk = Walk.of({name: spec}, device, aligned)
         return cls(operation, device, name, spec, walk, Segments.of(walk, spec, device), False)
 
     @classmethod
     def of_gradient(cls, operation: Any, device: Any, aligned: bool) -> ChannelSums:
-        """Return the sums of dy behind the operand bitMask, and of its products with the normalised x."""
+        """Return the sums of dy after the mask bitMask, and of its products with the normalised x."""
         walk = Walk.of({"x": operation.x, "dy": operation.dy}, device, aligned, operation.bitMask)
         segments = Segments.of(walk, operation.dy, device)
         return cls(operation, device, "dy", operation.dy, walk, segments, True)
 
     def launches(self, results: tuple[str, str], start: int = 0) -> list[Launch]:
-        """Return the launches. results: the operands of the two sums, which the call may lack, empty where only the
-        workspace keeps them; start: bytes of workspace before the sums."""
+        """Return the launches.
+
+        ``results`` are the operands of the two sums, which the call may lack; they are empty where only the workspace
+        keeps the sums. ``start`` counts the bytes of workspace before the sums.
+        """
         o, walk, segments = self.operation, self.walk, self.segments
         written = next((spec for spec in (getattr(o, result, None) for result in results if result) if spec), None)
         used = ("x", "bitMask", "savedMean", "savedInvStd", "scale") if self.is_gradient else ("",) * 5

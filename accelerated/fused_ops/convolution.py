@@ -1,7 +1,7 @@
-"""Convolutions between other steps: by kernels that take the steps along, where their products begin and where they are
-stored; else each by the solver of its own operation, what lies between them in the workspace.
+"""Serve convolutions between other steps. Some kernels take the steps along, where they load operands or store results.
+Otherwise each step has a solver of its own, and the workspace holds the tensors in between.
 
-Roofline bound: the convolution's; one by one, x is once more written and read by the prologue, y by the epilogue.
+Roofline bound: as the convolution's. Separate steps write and read x once more in the prologue, and y in the epilogue.
 """
 
 from __future__ import annotations
@@ -41,25 +41,28 @@ Fused = ScaleBiasActivationConvBnstats | ScaleBiasActivationWgrad | ConvScaleBia
 
 
 class FusedConvolution(Problem):
-    """One of the three sequences: its convolution with the workspace that this takes, and the pieces of the call's
-    workspace."""
+    """Describe one of the three sequences: its convolution with its workspace, and the regions of the call's
+    workspace.
+    """
 
     operation: Fused
 
     @cached_property
     def inner(self) -> ConvolutionForward | ConvolutionBackwardFilter:
-        """The convolution."""
+        """Return the convolution."""
         inner = self.operation.inner
         return replace(inner, workspace_bytes=workspace_bytes(inner, self.device))
 
     @cached_property
     def sums(self) -> ChannelSums:
-        """The sums of y and of its squares."""
+        """Return the sums of y and of its squares."""
         return ChannelSums.of(self.operation, self.device, "y", self.operation.tensor("y"), self.aligned)
 
     @cached_property
     def pieces(self) -> tuple[Workspace, dict[str, int]]:
-        """The workspace, and where its pieces begin: a tensor between two steps, what the convolution takes, sums."""
+        """Return the workspace, and the offsets of its regions: a tensor between two steps, the convolution's
+        workspace, and sums.
+        """
         o, workspace, found = self.operation, Workspace(), {}
         if getattr(o, "prologue", None) is not None:
             found["x"] = workspace.take(o.x.nbytes)
@@ -73,12 +76,12 @@ class FusedConvolution(Problem):
 
 
 class ConvolutionSequence(Solver[FusedConvolution]):
-    """The steps, one after the other."""
+    """Run the steps one after the other."""
 
     name = "fused_ops.convolution"
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # Where y is not aligned the fallback serves, which divides them into other segments.
+        # Where y is not aligned the fallback serves, which divides the steps into other segments.
         fallback = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(problem.pieces[0].nbytes, fallback.pieces[0].nbytes)
 
@@ -102,7 +105,7 @@ class ConvolutionSequence(Solver[FusedConvolution]):
 
 
 class FinishingConvolution(Solver[FusedConvolution]):
-    """A convolution by one of TMA's kernels that finishes y by filter, channels innermost."""
+    """Serve a convolution by a TMA kernel that finishes y by filter, with channels innermost."""
 
     prefix = ""
     kernels = FINISHING
@@ -112,7 +115,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
         self.name = kernel.name.replace("convolution.implicit_gemm_tma", self.prefix)
 
     def product(self, problem: FusedConvolution) -> Product | None:
-        """Return the product; None where the kernel does not compute the call."""
+        """Return the product, or None where the kernel does not compute the call."""
         raise TypeError(f"{type(self).__name__} does not define product()")
 
     def used(self, problem: FusedConvolution) -> Workspace:
@@ -127,7 +130,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
         return product is not None and is_preferred(product, self.kernel, self.kernels)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # The fallback needs its own.
+        # The fallback needs a workspace of its own.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(self.used(problem).nbytes, others.pieces[0].nbytes)
 
@@ -137,7 +140,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
 
 
 class ConvolutionStatistics(FinishingConvolution):
-    """The prologue, and a convolution that adds up y and its squares where it stores y."""
+    """Run the prologue, then a convolution that sums y and its squares as it stores y."""
 
     prefix = "fused_ops.convolution_statistics"
 
@@ -149,7 +152,7 @@ class ConvolutionStatistics(FinishingConvolution):
         return replace(found, statistics=True) if found else None
 
     def _pieces(self, problem: FusedConvolution) -> tuple[Workspace, SummedConvolution, int, int]:
-        """Return the workspace, the convolution, where the scaled x is in the workspace, and the sums of blocks."""
+        """Return the workspace, the convolution, the offset of the scaled x, and the offset of the blocks' sums."""
         o, workspace, product = problem.operation, Workspace(), self.product(problem)
         assert isinstance(o, ScaleBiasActivationConvBnstats) and product is not None
         summed = SummedConvolution(product, self.kernel)
@@ -174,14 +177,13 @@ class ConvolutionStatistics(FinishingConvolution):
 
 
 class ConvolutionPrologue(ConvolutionStatistics):
-    """The same with the prologue between the loads of x and its products: x of 16 bits, which is neither written nor
-    read again."""
+    """Run the prologue between the loads of x and its products. x has 16 bits, and is not written and read again."""
 
     prefix = "fused_ops.convolution_prologue"
     kernels = SCALING
 
     def applies(self, problem: FusedConvolution) -> bool:
-        # Under several taps x is scaled as often as it is read.
+        # With several taps, x is scaled every time it is read.
         o = problem.operation
         return isinstance(o, ScaleBiasActivationConvBnstats) and prod(o.w.dims[2:]) == 1 and super().applies(problem)
 
@@ -202,7 +204,7 @@ class ConvolutionPrologue(ConvolutionStatistics):
 
 
 class ConvolutionFactors(FinishingConvolution):
-    """A convolution that scales y and z, adds the bias and rectifies where it stores y: one launch."""
+    """Serve a convolution that scales y and z, adds the bias and rectifies as it stores y, in one launch."""
 
     prefix = "fused_ops.convolution_factors"
 
@@ -235,13 +237,14 @@ class ConvolutionFactors(FinishingConvolution):
 
 
 class FilterGradientPrologue(Solver[FusedConvolution]):
-    """The gradient of the filter of x, which is scaled between its loads and its products: 16 bits, channels innermost,
-    no padding."""
+    """Serve the filter gradient of x, which is scaled between its loads and its products. x has 16 bits and channels
+    innermost, without padding.
+    """
 
     name = "fused_ops.filter_gradient_prologue_64x128"
 
     def _product(self, problem: FusedConvolution) -> PrologueProduct | None:
-        """Return the product; None where the kernel does not compute the call."""
+        """Return the product, or None where the kernel does not compute the call."""
         o, device = problem.operation, problem.device
         if not isinstance(o, ScaleBiasActivationWgrad) or o.prologue is None or not problem.aligned:
             return None
@@ -263,7 +266,7 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         product = self._product(problem)
         assert product is not None
-        # The fallback needs its own.
+        # The fallback needs a workspace of its own.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(with_alignment(product.regions.used), others.pieces[0].nbytes)
 
@@ -273,6 +276,6 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
     def plan(self, problem: FusedConvolution) -> Plan:
         o, product = problem.operation, self._product(problem)
         assert isinstance(o, ScaleBiasActivationWgrad) and product is not None
-        # What the call lacks is not read.
+        # The kernel does not read operands that the call lacks.
         names = ("eqScale" if o.eqScale else "x", "eqBias" if o.eqBias else "x")
         return ComposedPlan(o, product.launches_of(*names), self.name)

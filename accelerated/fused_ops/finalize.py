@@ -1,4 +1,4 @@
-"""Statistics of batch normalisation made a scale and a bias (finalize.cu)."""
+"""Convert statistics of batch normalisation to a scale and a bias (finalize.cu)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERANDS = (
 
 
 class FinalizeSolver(Solver[Problem]):
-    """Any strides: a thread per channel."""
+    """Serve any strides with a thread per channel."""
 
     name = "fused_ops.finalize"
 

@@ -1,25 +1,25 @@
-// The gradient behind an activation, and that of the batch normalisation before it (6.1.3.1,
-// DACTIVATION_FORK_DBATCHNORM), once channel_sums.cu has summed: dz = dy where the bit mask is 1, else 0;
-// dx = scale * inverse * (dz - (sum + x' * product) / m), x' = (x - mean) * inverse: as the sum of three terms with
-// factors of the channel.
+// The gradient after an activation, and that of the batch normalisation before it (6.1.3.1,
+// DACTIVATION_FORK_DBATCHNORM). channel_sums.cu has computed the sums before.
 //
-// The walks of scale_bias.cu, from the last pixels on, of which L2 has some from the sums.
+// dz = dy where the bit mask is 1, else 0; dx = scale * inverse * (dz - (sum + x' * product) / m), x' = (x - mean) *
+// inverse. The kernel adds three terms with factors per channel. It walks as scale_bias.cu does, but from the last
+// pixels on, because L2 still has some of them from the sums.
 //
-// Roofline bound: bytes, x and dy read, dx and dz written once, 8 flops an element: 0.12 ms for 64 x 256 x 56 x 56
-// HALF at 3.5 TB/s.
+// Roofline bound: bytes, x and dy read, dx and dz written once, 8 flops an element: 0.12 ms for 64 x 256 x 56 x 56 HALF
+// at 3.5 TB/s.
 #include "fused_ops/gradient.cuh"
 
 struct Arguments {
   const ELEMENT *x, *dy;
   const unsigned* mask;
   const unsigned char* workspace;
-  ELEMENT *dx, *dz;   // NULL: not wanted
-  long long factors;  // bytes to those of each channel
+  ELEMENT *dx, *dz;   // NULL where the call does not want the operand
+  long long factors;  // byte offset of the channels' factors
   Pixels pixels;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;
 };
 
-// The elements of a pack; bit j of `passes` belongs to element j.
+// Writes the elements of a vector; bit j of `passes` belongs to element j.
 __device__ __forceinline__ void write(const Arguments& a, const Packed& x, const Packed& dy, unsigned passes,
                                       const Pixel& pixel, int channel, const Factors (&factors)[WIDTH]) {
   Packed dx, dz;
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(
     dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
     if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel + i));
   }
-  unsigned bits[WIDTH];  // of the pixels, one for each channel
+  unsigned bits[WIDTH];  // mask bits of the pixels, one per channel
 #pragma unroll
   for (int j = 0; j < WIDTH; j++)
     bits[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;

@@ -1,15 +1,16 @@
-// What the gradient of a batch normalisation is made of, channel by channel.
+// This header computes the gradient of a batch normalisation, channel by channel.
 #pragma once
 #include "fused_ops/problem.cuh"
 
-// Along channels, where registers leave three blocks to a multiprocessor: accesses that a thread has in flight.
+// GRADIENT_BATCH counts the accesses that a thread has in flight along channels, where registers leave a multiprocessor
+// three blocks.
 constexpr int RESIDENT_BLOCKS = 3, GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;
 
 // dx = of_dy * dz + (of_x * (x - mean) + constant)
 struct alignas(16) Factors {
   COMPUTE of_dy, of_x, mean, constant;
 
-  // sum, product: of dz and of its products with the normalised x, divided by m.
+  // `sum` and `product` are the sums of dz and of its products with the normalised x, divided by m.
   static __device__ __forceinline__ Factors of(COMPUTE sum, COMPUTE product, COMPUTE scale, COMPUTE mean,
                                                COMPUTE inverse) {
     const COMPUTE of_dy = scale * inverse;
@@ -24,15 +25,15 @@ struct alignas(16) Factors {
 struct Sums {
   COMPUTE sum, product;
   __device__ __forceinline__ void add(const Sums& other) { sum += other.sum, product += other.product; }
-  // An element. The inverse deviation multiplies the product in the end.
+  // Adds an element. The inverse deviation multiplies the product in the end.
   __device__ __forceinline__ void add(COMPUTE dz, COMPUTE x, COMPUTE mean) { sum += dz, product += dz * (x - mean); }
   __device__ __forceinline__ Sums from_lane(int distance) const {
     return {__shfl_xor_sync(~0u, sum, distance), __shfl_xor_sync(~0u, product, distance)};
   }
 };
 
-// Sums of COUNT channels in every lane, a power of two, become those of one channel, that of the lane's index, in the
-// first lanes.
+// Reduces the sums of COUNT channels, a power of two, in every lane. Each of the first lanes keeps the sum of the
+// channel with its index.
 template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sums (&sums)[COUNT]) {
   const bool upper = threadIdx.x & DISTANCE;
 #pragma unroll

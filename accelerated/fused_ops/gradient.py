@@ -1,4 +1,4 @@
-"""The gradient of an activated batch normalisation (channel_sums.cu, gradient.cu)."""
+"""Compute the gradient of an activated batch normalisation (channel_sums.cu, gradient.cu)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def walk_of(problem: Problem) -> Walk:
 
 
 class GradientSolver(Solver[Problem]):
-    """Any strides: the sums of each channel, then dx and dz, along channels or pixels. Statistics that were not saved
-    are computed first."""
+    """Serve any strides: the sums of each channel, then dx and dz, along channels or pixels. Statistics that were not
+    saved are computed first.
+    """
 
     name = "fused_ops.gradient"
 
     def _pieces(self, problem: Problem) -> tuple[Workspace, tuple[int, ...]]:
-        """Return the workspace, and where its pieces begin: sums of the gradient; then sums of x, its mean, its inverse
-        deviation."""
+        """Return the workspace, and the offsets of its regions: sums of the gradient, then sums of x, its mean, and its
+        inverse deviation.
+        """
         o, workspace = problem.operation, Workspace()
         sizes: tuple[int, ...] = (ChannelSums.of_gradient(o, problem.device, problem.aligned).segments.nbytes,)
         if o.savedMean is None:

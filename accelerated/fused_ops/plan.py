@@ -1,4 +1,4 @@
-"""Fused operations (6.1.3.1): the solvers of each sequence."""
+"""List the solvers of each sequence of fused operations (6.1.3.1)."""
 
 from __future__ import annotations
 

@@ -1,29 +1,31 @@
-// Tensors of images, channels and up to three spatial dimensions, walked in accesses of PACK_BYTES (problem.py fills
-// these structures): along channels where these lie innermost, else along pixels. 32 channels of a pixel are one word
-// of a bit mask. RANK: dimensions of pixels that are left when those that follow each other in all tensors are merged;
-// each costs a division and registers of every access. Where there are three, kernels of four serve. GROUP: channels of
-// a warp along pixels.
+// This header walks tensors of images, channels and up to three spatial dimensions, in accesses of PACK_BYTES.
+// problem.py fills these structures. The walk follows channels where they are innermost, and pixels elsewhere. 32
+// channels of a pixel share one word of a bit mask.
+//
+// RANK counts the dimensions of pixels after contiguous ones are merged in all tensors. Each dimension costs a
+// division, and registers per access. Kernels of four serve where there are three. GROUP counts the channels of a warp
+// along pixels.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 constexpr int WARP = 32, WARPS = THREADS / WARP;
-constexpr int WIDTH = PACK_BYTES / sizeof(ELEMENT);  // elements of an access
+constexpr int WIDTH = PACK_BYTES / sizeof(ELEMENT);  // elements per access
 constexpr int BATCH = WIDTH == 1 ? 8 : 4;            // accesses to a tensor that a thread has in flight
 using Packed = Pack<ELEMENT, WIDTH>;
 
 struct TensorStrides {
-  int image, channel, axis[3];  // elements from one to the next; what is merged counts as one dimension
+  int image, channel, axis[3];  // strides in elements; merged dimensions count as one
 };
 
 struct Pixels {
-  FastDivmod extent[3];  // of all dimensions of pixels but the outermost
+  FastDivmod extent[3];  // extents of all dimensions of pixels but the outermost
   unsigned count, rows;  // pixels of all images; rows of the bit mask, or pixels where there is none
   int channels;
-  FastDivmod groups;        // of channels along pixels
-  int mask_row, mask_word;  // elements from one row of the bit mask, from one word to the next
-  FastDivmod packs;         // accesses to the channels of a pixel, up to full words
-  unsigned step;            // along channels a thread has every `step`-th pixel
+  FastDivmod groups;        // groups of channels along pixels
+  int mask_row, mask_word;  // strides between rows and between words of the bit mask, in elements
+  FastDivmod packs;         // accesses per pixel to its channels, up to full words
+  unsigned step;            // Along channels, a thread takes every `step`-th pixel.
 };
 
 struct Pixel {
@@ -47,11 +49,11 @@ __device__ __forceinline__ int offset(const TensorStrides& s, const Pixel& pixel
 
 __device__ __forceinline__ Packed load_pack(const ELEMENT* at) { return *reinterpret_cast<const Packed*>(at); }
 
-// A thread's packs of channels, the same ones of every `step`-th pixel.
+// Holds a thread's vectors of channels, the same of every `step`-th pixel.
 struct Channels {
-  unsigned first;  // pixel
+  unsigned first;  // first pixel
   int channel;
-  bool exists;  // some threads have no pixel, some packs no channel
+  bool exists;  // Some threads have no pixel, and some vectors have no channel.
 
   __device__ __forceinline__ explicit Channels(const Pixels& a) {
     unsigned pack;
@@ -61,10 +63,10 @@ struct Channels {
   }
 };
 
-// A warp's packs of pixels, of GROUP channels each.
+// Holds a warp's vectors of pixels, of GROUP channels each.
 struct Tile {
-  unsigned pixel;  // the first of a lane's
-  int channel;     // the first of the warp's
+  unsigned pixel;  // first pixel of a lane
+  int channel;     // first channel of the warp
   bool exists;
 
   __device__ __forceinline__ explicit Tile(const Pixels& a) {

@@ -1,4 +1,4 @@
-"""Tensors of images, channels and pixels as the kernels of this room read them: the structures of problem.cuh."""
+"""Describe tensors of images, channels and pixels to the kernels of this package: the structures of problem.cuh."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from dualdnn.api.operations import TensorSpec
 
 from ..primitives.geometry import FastDivmod, blocks
 
-AXES = 3  # of a pixel beside its image: depth, height, width
+AXES = 3  # dimensions of a pixel within its image: depth, height, width
 WARP = 32
-RANKS = (1, 2, 4)  # dimensions of pixels for which there are kernels: dense channels, planes, and any others
-GROUP = 8  # channels of a warp along pixels
+RANKS = (1, 2, 4)  # dimensions of pixels that have kernels: dense channels, planes, and any others
+GROUP = 8  # channels per warp along pixels
 THREADS = 256
 PACK_BYTES = 16
-# Along channels as many as the kernels of the gradient leave registers for, along pixels some more than those
+# Along channels, the registers of the gradient's kernels limit the blocks. Along pixels there are a few more.
 BLOCKS_PER_MULTIPROCESSOR = {"channels": 3, "pixels": 4}
 
 
 class TensorStrides(ctypes.Structure):
-    """``TensorStrides`` in problem.cuh."""
+    """Mirror ``TensorStrides`` of problem.cuh."""
 
     _fields_ = [("image", c_int), ("channel", c_int), ("axis", c_int * AXES)]
 
 
 class Pixels(ctypes.Structure):
-    """``Pixels`` in problem.cuh."""
+    """Mirror ``Pixels`` of problem.cuh."""
 
     _fields_ = [
         ("extent", FastDivmod * AXES),
@@ -45,14 +45,16 @@ class Pixels(ctypes.Structure):
 
 
 class Walk(NamedTuple):
-    """How the pixels and channels of tensors are walked, ``along`` channels or pixels; width: elements of an access."""
+    """Describe the walk over pixels and channels of tensors, ``along`` channels or pixels; ``width`` counts elements
+    per access.
+    """
 
     along: str
     width: int
     rank: int  # dimensions of pixels, one of RANKS
     pixels: Any
     strides: Mapping[str, TensorStrides]
-    wide: tuple[str, ...]  # the tensors that have to begin at multiples of PACK_BYTES
+    wide: tuple[str, ...]  # tensors that must be aligned to PACK_BYTES
 
     @classmethod
     def of(
@@ -63,9 +65,11 @@ class Walk(NamedTuple):
         mask: TensorSpec | None = None,
         writes_mask: bool = False,
     ) -> Walk:
-        """Return the walk over tensors of the same dimensions, by the layout of the last one. aligned: whether accesses
-        may have PACK_BYTES, where the strides allow it; writes_mask: along pixels groups are those of a word, and
-        all rows and words of the bit mask are walked."""
+        """Return the walk over tensors of the same dimensions, by the layout of the last one.
+
+        ``aligned``: accesses may have PACK_BYTES, where the strides allow it. ``writes_mask``: along pixels groups have
+        the channels of a word, and the walk covers all rows and words of the bit mask.
+        """
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
@@ -105,13 +109,13 @@ class Walk(NamedTuple):
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Blocks of the walks along channels, and of those along pixels whose warps have groups of channels."""
+        """Return the grid of the walks along channels, or along pixels where each warp has a group of channels."""
         if self.along == "channels":
             return blocks(self.pixels.step * self.pixels.packs.divisor, THREADS)
         return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)
 
     def definitions(self, element_bytes: int) -> dict[str, str]:
-        """The definitions of the kernels' module beside the types."""
+        """Return the definitions of the kernels' module, without those of the types."""
         constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "PACK_BYTES": self.width * element_bytes}
         return {name: str(value) for name, value in constants.items()}
 
@@ -135,5 +139,5 @@ def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list
 
 
 def per_channel(spec: TensorSpec | None) -> c_int:
-    """Return the elements from one channel of a tensor to the next; 0 where there is none."""
+    """Return the stride between channels of a tensor in elements, or 0 where there is none."""
     return c_int(spec.strides[1] if spec else 0)

@@ -1,17 +1,17 @@
 // y = activation(scale * x + bias + z_scale * z + z_bias), channel by channel, with a bit mask of the activation's
-// derivative (6.1.3.1, SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK; also the first and the last step of convolutions).
+// derivative (6.1.3.1, SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK). It is also the first and the last step of convolutions.
 //
-// Along channels a thread keeps its factors and walks over pixels; the lanes that have a word of the bit mask put its
-// bits together. Along pixels a block has the 32 channels of a word, a warp GROUP of them, a lane PACKS packs of each;
-// words come together in shared memory, to which each warp writes its bytes.
+// Along channels a thread keeps its factors and walks over pixels. The lanes that share a word of the bit mask combine
+// its bits. Along pixels a block owns the 32 channels of a word, a warp GROUP of them, and a lane PACKS vectors of
+// each. Each warp writes its bytes of the words to shared memory.
 //
-// Roofline bound: bytes, x and z read and y written once, 0.03 bits of mask each; 4 flops an element: 0.09 ms for
-// 64 x 256 x 56 x 56 HALF with z at 3.5 TB/s.
+// Roofline bound: bytes, x and z read and y written once, 0.03 bits of mask each; 4 flops an element: 0.09 ms for 64 x
+// 256 x 56 x 56 HALF with z at 3.5 TB/s.
 #include "fused_ops/problem.cuh"
 
 struct Arguments {
   const ELEMENT *x, *z;
-  const PARAMETER *scale, *bias, *z_scale, *z_bias;  // NULL: the call does not have it
+  const PARAMETER *scale, *bias, *z_scale, *z_bias;  // NULL where the call does not have the operand
   ELEMENT* y;
   unsigned* mask;
   Pixels pixels;
@@ -32,7 +32,7 @@ struct Factors {
   }
 };
 
-// A pack of y; returns the bits of the elements where the derivative is 1.
+// Computes a vector of y, and returns the bits of the elements where the derivative is 1.
 __device__ __forceinline__ unsigned find_results(const Arguments& a, const Factors* factors, int step, const Packed& x,
                                                  const Packed& z, Packed& y) {
   unsigned bits = 0;
@@ -85,9 +85,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
   griddepcontrol_launch_dependents();
 }
 
-// Where packs are single elements a lane has several of each channel.
+// A lane has several vectors of each channel where vectors are single elements.
 constexpr int PACKS = WIDTH == 1 ? 4 : 1, SLOTS = PACKS * WIDTH;
-constexpr int CHANNELS = 2;  // that a lane reads together
+constexpr int CHANNELS = 2;  // channels that a lane reads together
 constexpr int PIXEL_THREADS = WARP / GROUP * WARP;
 static_assert(GROUP == 8, "a warp has a byte of each word");
 

@@ -1,4 +1,4 @@
-"""Scaled tensors, added and activated (scale_bias.cu)."""
+"""Scale, add and activate tensors (scale_bias.cu)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .problem import GROUP, PACK_BYTES, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/scale_bias.cu"
 OPERANDS = ("x", "z", "eqScale", "eqBias", "zEqScale", "zEqBias", "y", "bitMask")
-SINGLE_ELEMENTS = 4  # of a channel that a lane has along pixels
+SINGLE_ELEMENTS = 4  # elements per channel of a lane, along pixels
 
 
 class ScaleBiasSolver(Solver[Problem]):
-    """Any strides: along channels or pixels, in packs where the strides allow it."""
+    """Serve any strides, along channels or pixels, in vectors where the strides allow it."""
 
     name = "fused_ops.scale_bias"
 
@@ -48,7 +48,7 @@ class ScaleBiasSolver(Solver[Problem]):
         definitions = type_definitions(o.y.scalar_type, o, PARAMETER=kind, **walk.definitions(o.y.scalar_bytes))
         function = problem.device.function(SOURCE, f"fused_ops_scale_bias_{walk.along}", definitions)
         grid, threads = walk.grid, THREADS
-        if walk.along == "pixels":  # a block has a word of some pixels
+        if walk.along == "pixels":  # A block has one word of some pixels.
             pixels = WARP * (walk.width if walk.width > 1 else SINGLE_ELEMENTS)
             grid, threads = (-(-walk.pixels.rows // pixels) * walk.pixels.groups.divisor, 1, 1), WARP // GROUP * WARP
         return [Launch(function, arguments, OPERANDS, grid, (threads, 1, 1))]

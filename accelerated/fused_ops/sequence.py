@@ -1,4 +1,4 @@
-"""Plans one after the other, whose operands are those of a call or lie in its workspace."""
+"""Run plans one after the other. Their operands are those of a call, or lie in its workspace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ..scalars import ValueNeeded
 
 
 class Part(NamedTuple):
-    """The plan of an operation, and where its operands are that do not have their name in the call: the name that they
-    have there, or bytes from the beginning of the workspace."""
+    """Place the plan of an operation. ``where`` maps operands to their name in the call, or to their byte offset in the
+    workspace.
+    """
 
     operation: Operation
     plan: Plan
@@ -21,25 +22,25 @@ class Part(NamedTuple):
 
 
 class Workspace:
-    """Memory of a workspace that is given out piece by piece, from its first multiple of 16 bytes on."""
+    """Allocate the memory of a workspace piece by piece, aligned to 16 bytes."""
 
     def __init__(self) -> None:
         self.used = 0
 
     def take(self, nbytes: int) -> int:
-        """Return where the next piece begins."""
+        """Return the offset of the next piece."""
         start = self.used
         self.used += workspace_aligned(nbytes)
         return start
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the workspace, which may begin anywhere."""
+        """Return the bytes of the workspace, whose address may have any alignment."""
         return with_alignment(self.used)
 
 
 class SequencePlan(PlacedPlan):
-    """The parts, in order. The workspace of the call is its last operand."""
+    """Run the parts in order. The workspace of the call is the last operand."""
 
     def __init__(self, operation: Operation, parts: Sequence[Part], solver: str) -> None:
         regions = [where for part in parts for where in part.where.values() if isinstance(where, int)]
@@ -51,6 +52,7 @@ class SequencePlan(PlacedPlan):
         super().__init__(workspace, [(workspace, offset) for offset in regions], steps, solver)
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
-        """Calls do not share it: a part that makes its fallback later would need its own scalars when others have
-        run."""
+        """Raise ValueNeeded, because calls cannot share the plan. A part that makes its fallback later would need
+        scalars of its own.
+        """
         raise ValueNeeded(self.solver)

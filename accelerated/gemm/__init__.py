@@ -1,1 +1,1 @@
-"""Matrix products that several families need."""
+"""Multiply matrices for several families."""

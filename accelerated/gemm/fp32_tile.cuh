@@ -1,8 +1,10 @@
-// A tile of a product of floats on CUDA cores: TILE_ROWS x TILE_COLUMNS sums, a thread has ROWS x COLUMNS of them in
-// groups of 4 x 4. TILE_K = 16 rows of both operands pass through three stages of shared memory.
+// This header multiplies a tile of float matrices on CUDA cores. The tile has TILE_ROWS x TILE_COLUMNS sums; each
+// thread owns ROWS x COLUMNS of them in groups of 4 x 4. TILE_K = 16 rows of both operands pass through three stages of
+// shared memory.
 //
-// A multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %. Registers lie in two
-// banks: a thread walks its sums to and fro, and both operands lie K by K, so that multiply-adds do not collide.
+// A multiply-add of a warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %.
+// Registers lie in two banks. A thread therefore walks its sums in a serpentine order, and both operands lie K by K, so
+// that multiply-adds do not conflict.
 #pragma once
 #include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
@@ -10,8 +12,8 @@
 using Four = Pack<float, 4>;
 constexpr int TILE_K = 16, STAGES = 3;
 
-// A tile of an operand lies k by k: row k has the factors of all rows or columns. Four more columns let a warp write
-// eight k of four rows to different banks.
+// Holds a tile of an operand k by k: row k has the factors of all rows or columns. A padding of four columns lets a
+// warp write eight k of four rows to different banks.
 template <int COUNT> struct Factors {
   __align__(16) float value[TILE_K][COUNT + 4];
 };
@@ -36,7 +38,7 @@ template <int TILE_ROWS, int TILE_COLUMNS, int ROWS, int COLUMNS> struct Fp32Til
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     return warp % WARPS_ACROSS * 8 + lane / 2 % 8;
   }
-  // Of a thread's groups: the first row, or column, of the tile.
+  // Returns the first row, or column, of a thread's group within the tile.
   static __device__ __forceinline__ int first_row(int group) { return group * (TILE_ROWS / ROW_GROUPS) + 4 * down(); }
   static __device__ __forceinline__ int first_column(int group) {
     return group * (TILE_COLUMNS / COLUMN_GROUPS) + 4 * across();

@@ -1,11 +1,10 @@
-// Batches of matrix products C = A B^T + bias + beta C, A of M x K, B of N x K, either of them K-major or
-// MN-major.
+// Batches of matrix products C = A B^T + bias + beta C. A is M x K, B is N x K, and each is K-major or MN-major.
 //
-// Tensor cores (half, bfloat16, float as TF32), where TMA does not serve (matrix_tma.cu): a block computes a tile of
-// 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a
-// ring of 3 or 4 stages, which cp.async fills in packs of 16 bytes, swizzled; unaligned operands pass through
-// registers. Split-K: parts of a sum go to the workspace in float, and are added in order. Without tensor cores: tiles
-// of 64 x 64, a thread has 4 x 4 sums.
+// Tensor cores (half, bfloat16, float as TF32) serve where TMA does not (matrix_tma.cu). A block computes a tile of 128
+// x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32) with mma.sync. K-blocks of 128 bytes pass through a ring
+// of 3 or 4 swizzled stages, which cp.async fills 16 bytes at a time. Unaligned operands pass through registers.
+// Split-K writes parts of a sum to the workspace in float, and adds them in order. Without tensor cores, tiles are 64 x
+// 64, and each thread owns 4 x 4 sums.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s (half, H100); bytes, (M * K + N * K + M * N) elements. 128 x 128
 // reaches 0.27 of it at 8192 x 8192 x 1024.
@@ -16,13 +15,14 @@
 #if TENSOR_CORES
 
 constexpr int ROW_BYTES = 128, PACKS = 8;
-constexpr int PACK = 16 / sizeof(ELEMENT);           // elements of a pack
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);  // also the columns of a box of an MN-major tile
-constexpr int STEPS = 4;                             // products of 32 bytes along K in a K-block
+constexpr int PACK = 16 / sizeof(ELEMENT);  // elements per 16-byte vector
+// elements of K per K-block, and columns per box of an MN-major tile
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
+constexpr int STEPS = 4;  // products of 32 bytes along K in a K-block
 
-// A K-major tile has a row of 128 bytes for each m (or n). An MN-major one has boxes of TILE_K of them, one after
-// another, with a row of 128 bytes for each k; ldmatrix transposes 16-bit elements, floats are loaded one by one, four
-// k and eight m at a time.
+// Copies a tile of one operand, and loads its fragments. A K-major tile has a row of 128 bytes for each m (or n). An
+// MN-major tile has consecutive boxes of TILE_K of them, with a row of 128 bytes for each k. ldmatrix transposes 16-bit
+// elements. Floats are loaded one by one, four k and eight m at a time.
 template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
   static constexpr int COPIES = TILE * PACKS / THREADS;
 
@@ -30,13 +30,13 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
     return MN_MAJOR && sizeof(ELEMENT) == 4 ? pack ^ (row & 3) * 2 : pack ^ (row & 7);
   }
 
-  // Begins to copy a K-block. first, count: of the tile and of the matrix along M or N.
+  // Begins to copy a K-block. `first` and `count` describe the tile and the matrix along M or N.
   static __device__ __forceinline__ void copy(unsigned char* tile, const ELEMENT* matrix, int stride, int first,
                                               int count, int k, int last_k, bool packs) {
 #pragma unroll
     for (int i = 0; i < COPIES; i++) {
       const int index = threadIdx.x + i * THREADS, pack = index % PACKS, row = index / PACKS;
-      int from, exist;  // tensors have fewer than 2^31 elements
+      int from, exist;  // Tensors have fewer than 2^31 elements.
       if constexpr (MN_MAJOR) {
         const int at_k = k + row % TILE_K, at = first + row / TILE_K * TILE_K + pack * PACK;
         from = at_k * stride + at;
@@ -75,7 +75,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
     return reinterpret_cast<const unsigned*>(row + swizzle(k, at % TILE_K / PACK) * 16)[at % PACK];
   }
 
-  // Sixteen rows from `at` on, 32 bytes along K: the left operand of mma_sync().
+  // Loads sixteen rows from `at` on, 32 bytes along K, as the left operand of mma_sync().
   static __device__ __forceinline__ void load_left(unsigned (&registers)[4], const unsigned char* tile, int at,
                                                    int step) {
     const int lane = threadIdx.x % 32;
@@ -95,7 +95,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
     for (int i = 0; i < 4; i++) registers[i] = rounded(registers[i]);
   }
 
-  // Sixteen columns from `at` on: two right operands.
+  // Loads sixteen columns from `at` on, as two right operands.
   static __device__ __forceinline__ void load_right(unsigned (&registers)[2][2], const unsigned char* tile, int at,
                                                     int step) {
     const int lane = threadIdx.x % 32;
@@ -117,12 +117,12 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
   }
 };
 
-// Whether packs of 16 bytes along the rows of a matrix are aligned.
+// Returns whether 16-byte vectors along the rows of a matrix are aligned.
 __device__ __forceinline__ bool has_packs(const ELEMENT* matrix, const Matrix& layout) {
   return (reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(ELEMENT)) % 16 == 0;
 }
 
-// TILE: of M and of N. WARPS_M, WARPS_N: of the block.
+// Multiplies a tile of TILE x TILE sums with WARPS_M x WARPS_N warps per block.
 template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = 32 * WARPS_M * WARPS_N, TILE_BYTES = TILE * ROW_BYTES;
   constexpr int MS = TILE / WARPS_M / 16, NS = TILE / WARPS_N / 8;
@@ -151,7 +151,7 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   for (int k_block = 0; k_block < STAGES - 1; k_block++) copy(k_block);
   for (int k_block = 0; k_block < k_blocks; k_block++) {
     cp_async_wait<STAGES - 2>();
-    __syncthreads();  // the K-block is there, and the stage of the one before is free
+    __syncthreads();  // The K-block has arrived, and the stage of the one before is free.
     copy(k_block + STAGES - 1);
     const unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
 #pragma unroll
@@ -220,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) gemm_matrix_simt(c
 
 #endif
 
-// The sums of the parts of split-K, in order.
+// Adds the split-K parts of the sums, in order.
 extern "C" __global__ void __launch_bounds__(256) gemm_matrix_sum(const Arguments a) {
   griddepcontrol_wait();
   const long long index = blockIdx.x * 256ll + threadIdx.x;

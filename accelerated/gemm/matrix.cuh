@@ -1,10 +1,10 @@
-// What the kernels of matrix products share: how matrices lie, what becomes of sums.
+// The kernels of matrix products share this header. It describes the layout of matrices and the epilogue of sums.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-// A matrix: elements from one row to the next or, where it is MN-major, from one k to the next; of two levels of
-// batches; from one segment of K to the next.
+// Locates a matrix. Its strides, in elements, separate rows (or, where it is MN-major, k), two levels of batches, and
+// segments of K.
 struct Matrix {
   long long offset;  // bytes from the operand's address
   long long outer, inner, segment;
@@ -24,14 +24,14 @@ template <class Arguments> __device__ __forceinline__ COMPUTE bias_at(const Argu
   return a.bias ? load<COMPUTE>(at_byte(a.bias, a.bias_offset)[n]) : COMPUTE(0);
 }
 
-// Whether COUNT neighbours of a row of C from `c` on, in column n, are an aligned pack.
+// Returns whether COUNT neighbours of a row of C, from `c` in column n on, are an aligned vector.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ bool are_pack(const Arguments& a, const RESULT* c, int n) {
   return n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Pack<RESULT, COUNT>) == 0;
 }
 
-// What sums are blended with where the neighbours are a pack. Whoever has several reads all before it writes one, so
-// that the reads are in flight together.
+// Reads the old values of C where the neighbours are a vector. A thread reads all of its vectors before it writes one,
+// so that the reads are in flight together.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ Pack<RESULT, COUNT> before_blending(const Arguments& a, const RESULT* matrix, int m, int n) {
   const RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;

@@ -1,4 +1,4 @@
-"""Batches of products of two matrices with an epilogue (matrix.cu)."""
+"""Plan batches of products of two matrices with an epilogue (matrix.cu)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .problem import ABSENT, ELEMENT_BYTES, Matrix, Product, Tile
 __all__ = ["ABSENT", "MOST_SCRATCH", "MOST_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
-MOST_SCRATCH = 1 << 26  # bytes, of a product whose workspace that is
-ROW_BYTES, ALIGNMENT = 128, 1024  # of an operand in a K-block; of the stages
-SIMT_K = 16  # of a K-block without tensor cores
+MOST_SCRATCH = 1 << 26  # bytes of scratch memory per product
+ROW_BYTES, ALIGNMENT = 128, 1024  # bytes per row of an operand in a K-block; alignment of the stages
+SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
 MOST_SPLITS = 32
 BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 3.7e-6
 SUM_SECONDS, SUM_BYTES_PER_SECOND = 1.8e-6, 4.5e12
-ROUND_SECONDS = 1e-6  # in which blocks begin and end
-BLEND_SECONDS = 1.5e-6  # where a block reads C when it has its sums
+ROUND_SECONDS = 1e-6  # seconds per round of blocks, in which they begin and end
+BLEND_SECONDS = 1.5e-6  # seconds of a block that reads C once it has its sums
 
 
 def _ring(stages: int, m: int, n: int) -> int:
@@ -39,16 +39,16 @@ WARPS = (
 SIMT = Tile("simt", 64, 64, 256, 4, 0, (0.0, 12e12))
 TMA_TILES = {tile.name for tile in TILES}
 DOUBLE_SLOWDOWN = 2.0
-FEW_BLOCKS = 0.7  # a share x of the blocks that a multiprocessor takes together needs x ** FEW_BLOCKS of their time
+FEW_BLOCKS = 0.7  # A share x of the blocks that fit a multiprocessor needs x ** FEW_BLOCKS of their time.
 
 
 @dataclass(frozen=True)
 class MatrixProduct(Product):
-    """A product, and the tiles and parts that compute it."""
+    """Describe a product, and choose its tiles and parts."""
 
     @property
     def choice(self) -> tuple[str, int]:
-        """The tile, and how many blocks share one at most."""
+        """Return the tile, and the maximum number of blocks that share one."""
         if self._by_tma:
             return self._by_tma.tile.name, self._by_tma.shares.parts + (self._by_tma.shares.further > 0)
         _, tile, splits = self._chosen
@@ -56,7 +56,7 @@ class MatrixProduct(Product):
 
     @cached_property
     def _by_tma(self) -> TmaProduct | None:
-        """The product as TMA feeds it, wherever it does; a copy of an operand must pay."""
+        """Return the product that TMA feeds, wherever it can. A copy of an operand must pay."""
         found = min(TmaProduct.possible(self), key=lambda made: made.seconds, default=None)
         if self.tile in TMA_TILES:
             if found is None:
@@ -67,8 +67,7 @@ class MatrixProduct(Product):
 
     @cached_property
     def _chosen(self) -> tuple[float, Tile, int]:
-        """The fastest without TMA: about how many seconds it takes, its tile, the parts of a sum, for which there is
-        room."""
+        """Return the fastest choice without TMA: its approximate seconds, its tile, and the split-K parts that fit."""
         return min(
             (
                 (self._seconds(tile, splits), tile, splits)
@@ -90,13 +89,12 @@ class MatrixProduct(Product):
         return range(1, max(1, min(self._k_blocks, MOST_SPLITS, room)) + 1)
 
     def _seconds(self, tile: Tile, splits: int) -> float:
-        """Return about how long it takes: rounds of blocks that run at a time, and the parts of sums to memory and
-        back."""
+        """Return the approximate seconds: rounds of concurrent blocks, and the traffic of partial sums."""
         multiprocessors = self.device.multiprocessors
         blocks = -(-self.m // tile.m) * -(-self.n // tile.n) * prod(self.batches) * splits
         at_a_time = multiprocessors * tile.blocks
         rounds, rest = divmod(blocks, at_a_time)
-        together = -(-rest // multiprocessors) / tile.blocks  # of the last round
+        together = -(-rest // multiprocessors) / tile.blocks  # tiles in flight in the last round
         full = rounds + together**FEW_BLOCKS
         rate = tile.rates[ELEMENT_BYTES[self.element] > 2] / (DOUBLE_SLOWDOWN if self.element == "double" else 1.0)
         flops = 2.0 * at_a_time * tile.m * tile.n * -(-self._k_blocks // splits) * self._k_of_block
@@ -106,13 +104,13 @@ class MatrixProduct(Product):
         extra = BLEND_SECONDS if self.beta else 0.0
         if splits > 1:
             extra = SUM_SECONDS + (splits + 2) * sums / SUM_BYTES_PER_SECOND
-        # On other devices as many multiply at the rate of each
+        # The rate is scaled by the multiprocessors of the device, because tile rates are those of an H200.
         scale = 132 / multiprocessors
         return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + extra
 
     @property
     def _counts_k_blocks(self) -> bool:
-        """Whether parts of sums are K-blocks; k where one of them may belong to two segments."""
+        """Return whether split-K counts K-blocks. It counts k where a K-block may belong to two segments."""
         return SIMT not in self._tiles()
 
     @property
@@ -125,7 +123,7 @@ class MatrixProduct(Product):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace, at a multiple of 16 bytes, for the parts of sums and copies; none without them."""
+        """Return the bytes of workspace for parts of sums and copies, aligned to 16 bytes, or 0 without them."""
         _, _, splits = self._chosen
         sums = splits * prod(self.batches) * self.m * self.n if splits > 1 else 0
         nbytes = workspace_aligned(sums * ELEMENT_BYTES[self.compute])
@@ -133,11 +131,13 @@ class MatrixProduct(Product):
 
     @property
     def estimated_seconds(self) -> float:
-        """About how long it takes."""
+        """Return the approximate seconds."""
         return self._by_tma.seconds if self._by_tma else self._chosen[0]
 
     def launches(self, workspace: tuple[str, int] = (ABSENT, 0)) -> list[Launch]:
-        """Return the launches, one or, with split-K, two. workspace: operand and byte where ``workspace_bytes`` are."""
+        """Return one launch or, with split-K, two. ``workspace`` is the operand and the byte offset of
+        ``workspace_bytes``.
+        """
         found = self._launches(workspace)
         return [self._by_tma.launch(workspace, Launches(found))] if self._by_tma else found
 
@@ -149,8 +149,10 @@ class MatrixProduct(Product):
         return found
 
     def launches_in_parts(self) -> tuple[list[Launch], int]:
-        """Return the launches that leave parts of the sums one after another in scratch memory from C on, for whoever
-        adds them, and how many parts; with TMA, all of K. Beta is 0, no gaps are between rows or batches."""
+        """Return the launches that leave parts of the sums in scratch memory from C on, and the number of parts.
+
+        The caller adds the parts; with TMA there is one. Beta must be 0, without gaps between rows or batches.
+        """
         begin, nbytes = self.c.offset, prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute]
         _, _, splits = self._chosen
         if self._by_tma or splits == 1:

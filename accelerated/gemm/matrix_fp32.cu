@@ -1,17 +1,17 @@
 // Batches of matrix products of floats on CUDA cores: C = A B^T + bias + beta C.
 //
-// Tiling: a block has 128 x 128 sums, a thread 8 x 8 of them (fp32_tile.cuh). K-blocks of 16 pass through three stages,
-// which cp.async fills: of MN-major operands in packs of 16 bytes where they are aligned, of K-major ones element by
-// element, so that they lie k by k. Split-K as in matrix.cu.
+// Tiling: a block owns 128 x 128 sums, a thread 8 x 8 of them (fp32_tile.cuh). K-blocks of 16 pass through three
+// stages, which cp.async fills. MN-major operands are copied 16 bytes at a time where they are aligned. K-major
+// operands are copied by element, so that they lie k by k. Split-K works as in matrix.cu.
 //
 // Roofline bound: flops, 2 * M * N * K at 60 T/s (H200); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
 // 0.75 of it at 8192 x 8192 x 1024.
 #include "gemm/fp32_tile.cuh"
 #include "gemm/split_k.cuh"
 
-// An operand: copies K-blocks of a tile of it, of COUNT rows (M or N).
+// Copies K-blocks of a tile of an operand, COUNT rows (M or N) each.
 template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
-  int stride, first, count;  // first: row of the tile; count: rows of the matrix
+  int stride, first, count;  // `first` is the first row of the tile; `count` is the number of rows of the matrix.
   bool packs;
 
   __device__ __forceinline__ Operand(const float* matrix, const Matrix& layout, int first, int count)
@@ -20,7 +20,7 @@ template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
         count(count),
         packs((reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(float)) % 16 == 0) {}
 
-  // segment: where it begins. Tensors have fewer than 2^31 elements.
+  // `segment` points to the beginning of the segment. Tensors have fewer than 2^31 elements.
   __device__ __forceinline__ void copy(Factors<COUNT>& to, const float* segment, int first_k, int k_end) const {
     if constexpr (MN_MAJOR) {
       constexpr int ACROSS = COUNT / 4, AT_ONCE = THREADS / ACROSS;
@@ -37,7 +37,7 @@ template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
         }
       }
     } else {
-      constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // of K, that neighbouring threads copy
+      constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // TERMS neighbouring threads copy TERMS consecutive k
       const int row = threadIdx.x / TERMS, term = threadIdx.x % TERMS, exist = count - first - row;
       const float* from = segment + ((first + row) * stride + first_k + term);
 #pragma unroll
@@ -71,7 +71,7 @@ template <int TILE_M, int TILE_N> __device__ __forceinline__ void multiply(const
   const int down = Tile::down(), across = Tile::across();
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) copy(i, i);
-  int at = 0, next = STAGES - 1;  // the stages that are multiplied and filled
+  int at = 0, next = STAGES - 1;  // the stages to multiply and to fill
 #pragma unroll 1
   for (int k_block = 0; k_block < k_blocks; k_block++) {
     cp_async_wait<STAGES - 2>();

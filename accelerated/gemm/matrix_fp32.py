@@ -1,4 +1,4 @@
-"""Batches of products of matrices of floats on CUDA cores (matrix_fp32.cu)."""
+"""Plan batches of products of float matrices on CUDA cores (matrix_fp32.cu)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from ..runtime.device import reaches
 from .problem import ELEMENT_BYTES, Product, Tile
 
 SOURCE = "gemm/matrix_fp32.cu"
-LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
-STAGES, TILE_K, PADDING = 3, 16, 4  # K-blocks in flight, K of one; columns of a tile more
+LEAST_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
+STAGES, TILE_K, PADDING = 3, 16, 4  # K-blocks in flight, k per K-block, additional columns per tile
 
 
 def _shared_bytes(m: int, n: int) -> int:
@@ -21,6 +21,6 @@ TILES = (
 
 
 def serves(product: Product) -> bool:
-    """Whether these tiles serve a product without tensor cores."""
+    """Return whether these tiles can serve a product without tensor cores."""
     floats = (product.element, product.result, product.compute) == ("float", "float", "float")
     return floats and reaches(product.device, LEAST_ARCHITECTURE)

@@ -1,15 +1,15 @@
-// Batches of matrix products C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half,
-// bfloat16, float as TF32.
+// Batches of matrix products C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
+// float as TF32.
 //
 // Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
-// stages, one or two consumer warpgroups multiply them, cooperatively or in PING_PONG. MN-major operands of 16 bits are
-// read as they lie; of floats, which the tensor cores do not transpose, the left one passes through registers, and a
-// copy of the right one is read (parts.cu). TRANSPOSED_RESULT: rows of the product are columns of C. Where the tiles do
-// not occupy the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts, in one order.
+// stages. One or two consumer warpgroups multiply them, cooperatively or in PING_PONG. The kernel reads MN-major
+// operands of 16 bits in place. Tensor cores do not transpose floats: the left operand passes through registers, and
+// the right operand is a copy (parts.cu). TRANSPOSED_RESULT makes rows of the product columns of C. Where the tiles do
+// not fill the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts in a fixed order.
 //
 // Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32); bytes, (M * K + N * K + M * N) elements.
-// Shared memory comes next (convolution/implicit_gemm/tma.cu). 128 x 256 reaches 0.70 of it at
-// 16384 x 768 x 3072 in half (H200).
+// Shared memory is the next bound (convolution/implicit_gemm/tma.cu). 128 x 256 reaches 0.70 of it at 16384 x 768 x
+// 3072 in half (H200).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -17,7 +17,7 @@
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
 
 struct Arguments {
-  const ELEMENT *a, *b;  // read through the maps
+  const ELEMENT *a, *b;  // The maps read these operands.
   const ELEMENT* bias;
   RESULT* c;
   unsigned char* workspace;
@@ -26,34 +26,35 @@ struct Arguments {
   Matrix result;
   long long bias_offset, partial_offset;  // bytes
   int m, n;
-  FastDivmod left_shared, right_shared;  // how many batches, or segments of K, in a row have the same part of it
-  FastDivmod k_blocks;                   // of a segment of K
+  // number of consecutive batches, or segments of K, that share a part of the operand
+  FastDivmod left_shared, right_shared;
+  FastDivmod k_blocks;  // K-blocks per segment of K
   FastDivmod inner;
   Division division;
-  unsigned blocks;  // of the division
-  int adds;         // parts of sums go to the workspace
+  unsigned blocks;  // blocks of the division
+  int adds;         // Parts of sums go to the workspace.
   float beta;
 };
 
-// What becomes of sums: parts of a tile's go to the workspace; else they are stored, blended with C and bias, or with
-// regard to the edges of C.
+// The epilogue of a tile. PARTIAL writes partial sums to the workspace, STORED stores C, BLENDED blends C and bias, and
+// GUARDED also checks the edges of C.
 enum Finish { PARTIAL, STORED, BLENDED, GUARDED };
 
-// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups; OCCUPANCY: blocks of a multiprocessor.
+// COLUMNS of the product, ROWS per warpgroup of CONSUMERS, and OCCUPANCY blocks per multiprocessor define a kernel.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
 struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
   static constexpr int TILE_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
-  static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // of C
+  static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // columns of C per tile
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   using Pipeline = TmaPipeline<STAGES, (TILE_ROWS + COLUMNS) * ROW_BYTES>;
-  // Twice the packs of C that a thread has in flight: what it blends waits for memory, not for bandwidth.
+  // Twice the vectors of C that a thread has in flight. Blending waits for the latency of memory, not for bandwidth.
   static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;
   using Sums = float[BLOCKS][COLUMNS / 2];
-  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 rows of a warp
+  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // A warp has 32 rows.
   static_assert(!TRANSPOSED_RESULT || FROM_REGISTERS);
 
   const Arguments& a;
-  Mbarrier* order;  // of each warpgroup, in ping-pong
+  Mbarrier* order;  // one per warpgroup, in ping-pong
 
   template <class Visit> __device__ __forceinline__ void for_each_segment(Visit visit) const {
     for (unsigned block = blockIdx.x; block < a.blocks; block += gridDim.x) {
@@ -62,7 +63,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // K-major: rows of 128 bytes along K; else boxes of 128 bytes of rows.
+  // A K-major operand has rows of 128 bytes along K. An MN-major one has boxes of 128 bytes of rows.
   template <bool MN_MAJOR, int COUNT>
   __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                                int k, int part) const {
@@ -75,7 +76,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // One thread.
+  // One thread produces.
   __device__ __forceinline__ void produce() {
     for_each_segment([&](const Segment& segment) {
       unsigned row, column, k_block;
@@ -97,7 +98,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
 
   __device__ __forceinline__ void consume() {
     const unsigned group = threadIdx.x / WARPGROUP;
-    unsigned index = 0, order_parity = group == 0;  // the first warpgroup begins
+    unsigned index = 0, order_parity = group == 0;  // The first warpgroup begins.
     for_each_segment([&](const Segment& segment) {
       if (PING_PONG && (index++ & 1) != group) {
         this->advance(segment.count);
@@ -126,7 +127,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     });
   }
 
-  // The first row of a warp: of 16 in each block, or of 32 next to each other (TmaPipeline::read_left).
+  // Returns the first row of a warp. It has 16 rows in each block, or 32 contiguous ones (TmaPipeline::read_left).
   static __device__ __forceinline__ int warp_row() {
     const int group = threadIdx.x / WARPGROUP, warp = threadIdx.x / 32 % 4;
     return (PING_PONG ? 0 : group * ROWS) + warp * (FROM_REGISTERS ? 32 : 16);
@@ -152,12 +153,12 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Where COUNT neighbours of a row of C are.
+  // Locates COUNT neighbours of a row of C.
   struct Cell {
     int m, n;
   };
 
-  // first_m, first_n: of the tile in the matrix.
+  // `first_m` and `first_n` are the tile's first row and column in the matrix.
   template <Finish FINISH, class T>
   __device__ __forceinline__ void write(T* matrix, int stride, int first_m, int first_n, const Sums& sums) const {
     const int lane = threadIdx.x % 32, first = warp_row();
@@ -165,7 +166,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       constexpr int BATCH = VALUES / 4;
 #pragma unroll
       for (int i = 0; i < COLUMNS / 4; i += BATCH) {
-        const auto cell = [&](int k) {  // pairs of columns of the product, one of a pair
+        const auto cell = [&](int k) {  // Cell k owns one column of a pair of columns of the product.
           return Cell{first_m + (i + k) / 2 * 8 + lane % 4 * 2 + k % 2, first_n + first + lane / 4 * 4};
         };
         write_cells<FINISH, 4, BATCH>(matrix, stride, cell, [&](int k, float (&value)[4]) {
@@ -175,7 +176,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
         });
       }
     } else {
-      constexpr int OCTETS = sizeof(T) == 2 ? 4 : 1;  // of columns that four lanes exchange
+      constexpr int OCTETS = sizeof(T) == 2 ? 4 : 1;  // octets of columns that four lanes exchange
       constexpr int CELLS = COLUMNS / 8 / OCTETS, ALL = BLOCKS * 2 * CELLS, BATCH = VALUES / 2 < ALL ? VALUES / 2 : ALL;
 #pragma unroll
       for (int i = 0; i < ALL; i += BATCH) {
@@ -199,7 +200,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // BATCH cells of COUNT neighbours. What is blended is read before anything is written, so that the reads are in
+  // Stores BATCH cells of COUNT neighbours. It reads all values to blend before it writes any, so that the reads are in
   // flight together.
   template <Finish FINISH, int COUNT, int BATCH, class T, class CellOf, class ValuesOf>
   __device__ __forceinline__ void write_cells(T* matrix, int stride, CellOf cell_of, ValuesOf values_of) const {
@@ -245,8 +246,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     }
   }
 
-  // Transposes 4 x 4 values of four lanes that differ in the bits FIRST_BIT and the next of their number; one value of
-  // each stays.
+  // Transposes 4 x 4 values of four lanes whose numbers differ in the bits FIRST_BIT and FIRST_BIT + 1. One value of
+  // each lane stays.
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&)[1]) {}
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&value)[4]) {
     const int lane = threadIdx.x % 32;
@@ -287,8 +288,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 }
 
-// NAME: rows x columns of a tile of the product. The producer has a warpgroup where registers go from it to the
-// consumers, else a warp.
+// NAME gives the rows x columns of a tile of the product. The producer is a warpgroup where it gives registers to the
+// consumers, and otherwise a warp.
 #define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, STAGES, OCCUPANCY, ...)                                   \
   extern "C" __global__ void __launch_bounds__(CONSUMERS * 128 + (OCCUPANCY == 1 ? 128 : 32), OCCUPANCY) \
       gemm_matrix_tma_##NAME(const __grid_constant__ Arguments a) {                                      \

@@ -1,4 +1,4 @@
-"""Batches of matrix products on the tensor cores of compute capability 9.0, fed by its TMA (matrix_tma.cu)."""
+"""Plan batches of matrix products on the tensor cores of compute capability 9.0, fed by TMA (matrix_tma.cu)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ SOURCE = "gemm/matrix_tma.cu"
 WARP, WARPGROUP = 32, 128
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LEAST_K_BLOCKS = 4  # of a block that shares a tile
+LEAST_K_BLOCKS = 4  # per block that shares a tile
 CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
-STORED_ALONE = 0.6  # of the clocks of storing, where nothing else is stored
-UNEVEN = 1.34  # how much longer K-blocks take that blocks walk each at its own
-SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART: of each that a tile has
+STORED_ALONE = 0.6  # share of the storing clocks that remains where nothing else is stored
+UNEVEN = 1.34  # slowdown of K-blocks that blocks walk separately
+SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART_SECONDS are per part of a tile.
 COPY_SECONDS, COPY_BYTES_PER_SECOND = 2.5e-6, 3.5e12
-BLEND_SECONDS = 5e-6  # of reading C where the left operand passes through registers, which are then few
+BLEND_SECONDS = 5e-6  # seconds to read C where the left operand passes through registers, of which few are then left
 
 
 class TmaTile(NamedTuple):
-    """Rows and columns of a tile of the product, warpgroups that multiply it, stages, blocks of a multiprocessor.
-    from_registers: whether the left operand passes through registers, else it is multiplied as it lies. Clocks of an
-    H200, fitted to 700 products: ``alone`` of a K-block, ``overlapped`` where a multiprocessor has other tiles
-    meanwhile, ``stored`` of the sums. ping_pong: each of two warpgroups has tiles of its own, otherwise they
-    cooperate."""
+    """Describe a tile of the product: rows, columns, warpgroups that multiply it, stages, blocks per multiprocessor.
+
+    ``from_registers``: the left operand passes through registers instead of shared memory. ``alone``, ``overlapped``
+    and ``stored`` are clocks of an H200, fitted to 700 products. They are the clocks of a K-block alone, of a K-block
+    beside other tiles of a multiprocessor, and of storing the sums. ``ping_pong``: two warpgroups have tiles of their
+    own instead of cooperating.
+    """
 
     rows: int
     columns: int
@@ -57,7 +59,9 @@ class TmaTile(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """The producer has a warpgroup where registers go from it to the consumers, else a warp."""
+        """Return the threads of a block. The producer is a warpgroup where it gives registers to the consumers, and
+        otherwise a warp.
+        """
         return self.consumers * WARPGROUP + (WARPGROUP if self.occupancy == 1 else WARP)
 
     @property
@@ -65,7 +69,7 @@ class TmaTile(NamedTuple):
         return self.stages * (self.rows + self.columns) * ROW_BYTES + SWIZZLE_BYTES
 
     def clocks(self, tiles: int, k_blocks: int) -> float:
-        """Return how long a multiprocessor takes for some tiles, one after another."""
+        """Return the clocks of a multiprocessor for some consecutive tiles."""
         if self.occupancy == 1 and not self.ping_pong:
             return tiles * (k_blocks * self.alone + self.stored)
         one = k_blocks * self.alone + self.stored
@@ -84,8 +88,10 @@ TILES = (
 
 @dataclass(frozen=True)
 class TmaProduct:
-    """A product whose result has contiguous rows, in tiles. wanted_blocks: those that share the tiles; None: each tile
-    has one."""
+    """Describe a product in tiles, whose result has contiguous rows.
+
+    ``wanted_blocks`` share the tiles; None gives each tile one block.
+    """
 
     product: Product
     tile: TmaTile
@@ -93,7 +99,7 @@ class TmaProduct:
 
     @classmethod
     def possible(cls, product: Product) -> Iterator[TmaProduct]:
-        """Yield what TMA serves, with every tile, each tile by one block or shared."""
+        """Yield the products that TMA serves, with every tile, and each tile by one block or shared."""
         if not product.tensor_cores or not has_wgmma(product.device):
             return
         for tile in TILES:
@@ -107,28 +113,28 @@ class TmaProduct:
 
     @staticmethod
     def _blocks(product: Product, tile: TmaTile, tiles: int) -> Sequence[int | None]:
-        """Return how many blocks may share the tiles."""
+        """Return the possible numbers of blocks that share the tiles."""
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
         room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
-        # Every tile in equal parts
+        # Equal parts for every tile
         equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
         return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is a kernel, TMA takes the strides, and the workspace has room."""
+        """Return whether a kernel exists, TMA takes the strides, and the workspace has room."""
         p = self.product
         if self.from_registers != self.tile.from_registers or not (self._has_steps(p.a) and self._has_steps(p.b)):
             return False
         if not all(m.is_possible for m in self.maps):
             return False
-        if self.product.splits is not None:  # whoever wants one part has no workspace
+        if self.product.splits is not None:  # A caller that wants one part has no workspace.
             return self.product.splits > 1 or not self.copies
         return self.workspace_bytes <= self.product.most_workspace
 
-    # --- the product of the kernel: rows are columns of C where ``transposed`` ---
+    # --- The product of the kernel: its rows are columns of C where it is ``transposed``. ---
 
     @property
     def element_bytes(self) -> int:
@@ -144,12 +150,12 @@ class TmaProduct:
 
     @property
     def copies(self) -> bool:
-        """Whether B is copied, so that it is K-major: tensor cores do not transpose floats."""
+        """Return whether B is copied to be K-major, because tensor cores do not transpose floats."""
         return self._is_float and self.product.a.is_mn_major and self.product.b.is_mn_major
 
     @property
     def transposed(self) -> bool:
-        """Whether B is the left operand, which may be MN-major."""
+        """Return whether B is the left operand, which may be MN-major."""
         return self._is_float and self.product.b.is_mn_major and not self.product.a.is_mn_major
 
     @property
@@ -158,7 +164,7 @@ class TmaProduct:
 
     @property
     def left(self) -> tuple[Matrix, int]:
-        """The operand whose rows are the rows of the product, and how many it has."""
+        """Return the operand whose rows are the rows of the product, and its number of rows."""
         p = self.product
         return (p.b, p.n) if self.transposed else (p.a, p.m)
 
@@ -176,23 +182,24 @@ class TmaProduct:
 
     @property
     def pitch(self) -> int:
-        """Elements from a row of the copy to the next."""
+        """Return the stride between rows of the copy, in elements."""
         pack = ALIGNMENT // self.element_bytes
         return -(-self.product.k // pack) * pack
 
     @property
     def parts(self) -> int:
-        """Batches, or segments of K."""
+        """Return the number of batches, or of segments of K."""
         return prod(self.product.batches) * self.product.segments
 
     def _has_steps(self, matrix: Matrix) -> bool:
-        """Return whether batches of both levels are equally far apart, or those of the inner one are the same."""
+        """Return whether both levels of batches have one stride, or the inner batches share one matrix."""
         outer, inner = self.product.batches
         return 1 in (outer, inner) or not matrix.inner or matrix.outer == inner * matrix.inner
 
     def _part(self, matrix: Matrix) -> tuple[int, int]:
-        """Return the elements from a batch, or a segment of K, of a matrix to the next, and how many in a row have the
-        same."""
+        """Return the stride between batches, or segments of K, of a matrix in elements, and how many consecutive ones
+        share one matrix.
+        """
         outer, inner = self.product.batches
         step, shared = (matrix.outer, inner) if outer > 1 else (matrix.segment, 1)
         if inner > 1 and (matrix.inner or outer == 1):
@@ -214,7 +221,7 @@ class TmaProduct:
             (stride, part * nbytes if part else stride * extent[1]), (self.k_of_block, box, 1),
         )  # fmt: skip
 
-    # --- tiles, and who multiplies what of them ---
+    # --- The tiles, and the blocks that multiply them ---
 
     @property
     def row_tiles(self) -> int:
@@ -226,7 +233,7 @@ class TmaProduct:
 
     @property
     def k_blocks(self) -> int:
-        """Return how many K-blocks are added up in a tile."""
+        """Return the number of K-blocks that a tile adds."""
         return self.product.segments * -(-self.product.k // self.k_of_block)
 
     @cached_property
@@ -239,12 +246,14 @@ class TmaProduct:
 
     @property
     def adds(self) -> bool:
-        """Whether tiles have several parts, which a second kernel adds."""
+        """Return whether tiles have several parts, which a second kernel adds."""
         return self.shares.further > 0 or self.shares.parts > 1
 
     @cached_property
     def seconds(self) -> float:
-        """About how long it takes: the multiprocessor that has most, or memory; the parts of sums and the copy."""
+        """Return the approximate seconds of the busiest multiprocessor or of memory, with the parts of sums and the
+        copy.
+        """
         p, shares, tile = self.product, self.shares, self.tile
         multiprocessors, extra = p.device.multiprocessors, 0.0
         if self.adds:
@@ -279,7 +288,7 @@ class TmaProduct:
         )
 
     def launch(self, workspace: tuple[str, int], fallback: Launch | None) -> Launch:
-        """Return the launch of all its kernels. fallback: what serves where an address is not aligned."""
+        """Return the launch of all its kernels. ``fallback`` serves where an address is not aligned."""
         p, tile, shares, device = self.product, self.tile, self.shares, self.product.device
         multiprocessors = device.multiprocessors
         operands = (p.a.operand, p.b.operand, p.bias[0], p.c.operand, workspace[0])
@@ -323,7 +332,7 @@ class TmaProduct:
         return TmaLaunch(device, (SOURCE, definitions), entry, launch, located, fallback, before=before, after=after)
 
     def _addresses(self, workspace: tuple[str, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the index of the operand and the byte where the left and the right operand begin."""
+        """Return the operand index and the byte offset of the left and of the right operand."""
         a, b = (0, self.product.a.offset), (1, self.product.b.offset)
         return (b, a) if self.transposed else (a, (4, workspace[1]) if self.copies else b)
 

@@ -1,11 +1,11 @@
-// What goes before and behind a matrix product (matrix_tma.cu): the copy of an MN-major operand of floats, and the sum
-// of the parts of its tiles (stream_k.cuh), in one order.
+// These kernels precede and follow a matrix product (matrix_tma.cu). The first copies an MN-major operand of floats.
+// The second sums the parts of its tiles (stream_k.cuh) in a fixed order.
 //
-// Tiling: a thread of the sum has four neighbours of a row of C; a block of the copy transposes 64 x 64 elements
+// Tiling: each thread of the sum owns four neighbours of a row of C. A block of the copy transposes 64 x 64 elements
 // through shared memory.
 //
-// Roofline bound: bytes, the parts read and C written, the operand read and written, mostly in L2: 4.4 TB/s of the sum,
-// 3.5 TB/s of the copy (H200).
+// Roofline bound: bytes, mostly in L2. The sum reads the parts and writes C at 4.4 TB/s; the copy reads and writes the
+// operand at 3.5 TB/s (H200).
 #include "gemm/matrix.cuh"
 #include "gemm/stream_k.cuh"
 
@@ -13,13 +13,13 @@ struct CopyArguments {
   const ELEMENT *a, *b, *bias;
   const RESULT* c;
   unsigned char* workspace;
-  Matrix layout;          // of B
-  long long part;         // elements from a batch, or a segment of K, to the next
+  Matrix layout;          // layout of B
+  long long part;         // stride between batches, or segments of K, in elements
   long long copy_offset;  // bytes
-  int rows, k, pitch;     // pitch: elements from a row of the copy to the next
+  int rows, k, pitch;     // `pitch` is the stride between rows of the copy, in elements.
 };
 
-constexpr int COPIED = 64, COPY_THREADS = 256;  // columns, and k, of a block; its threads
+constexpr int COPIED = 64, COPY_THREADS = 256;  // columns and k per block; threads per block
 
 extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArguments a) {
   griddepcontrol_wait();
@@ -50,14 +50,14 @@ struct SumArguments {
   Matrix result;
   long long bias_offset, partial_offset;  // bytes
   int m, n;
-  FastDivmod inner, across;  // across: groups of neighbours in a row of C
+  FastDivmod inner, across;  // `across` divides by the groups of neighbours in a row of C.
   Division division;
-  int log_tile_m, log_tile_n;  // of a tile of C
-  int transposed;              // rows of the product are columns of C
+  int log_tile_m, log_tile_n;  // binary logarithms of the extents of a tile of C
+  int transposed;              // Rows of the product are columns of C.
   float beta;
 };
 
-constexpr int SUMMED = 4;  // neighbours of a thread
+constexpr int SUMMED = 4;  // neighbours per thread
 
 extern "C" __global__ void __launch_bounds__(256) gemm_parts_sum(const SumArguments a) {
   griddepcontrol_wait();

@@ -1,4 +1,4 @@
-"""What goes before and behind a product that TMA feeds: the copy of an operand, and the sum of parts (parts.cu)."""
+"""Launch the kernels around a TMA-fed product: the copy of an operand, and the sum of parts (parts.cu)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from .problem import Product
 from .stream_k import DivisionStruct
 
 SOURCE = "gemm/parts.cu"
-THREADS, SUMMED = 256, 4  # of a block; neighbours that a thread of the sum has
-COPIED = 64  # columns, and k, of a block of the copy
+THREADS, SUMMED = 256, 4  # threads per block; neighbours per thread of the sum
+COPIED = 64  # columns and k per block of the copy
 
 Operands = tuple[str, ...]
 
 
 def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch: int, part: int, parts: int) -> Launch:
-    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements. part: elements from
-    one of ``parts`` of B, of batches or segments of K, to the next."""
+    """Return the launch that copies B into the workspace, K-major, with rows of ``pitch`` elements.
+
+    ``part`` is the stride, in elements, between the ``parts`` of B: batches or segments of K.
+    """
     arguments = structure(
         *pointers(5),
         ("layout", product.b.struct),
@@ -42,8 +44,11 @@ def add(
     operands: Operands,
     partial: int,
 ) -> Launch:
-    """Return the launch that adds the parts of the tiles. tile: rows and columns of the product; transposed: whether
-    its rows are columns of a tile. partial: the byte of the workspace where the parts begin."""
+    """Return the launch that adds the parts of the tiles.
+
+    ``tile`` has rows and columns of the product; ``transposed`` makes its rows columns of C. ``partial`` is the byte
+    offset of the parts in the workspace.
+    """
     across = -(-product.n // SUMMED)
     arguments = structure(
         *pointers(5),

@@ -1,4 +1,4 @@
-"""The operands of matrix products, as their kernels read them (matrix.cuh)."""
+"""Describe the operands of matrix products to their kernels (matrix.cuh)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from ..plans import structure
 
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
-ABSENT = ""  # names no operand: a null pointer
+ABSENT = ""  # This operand has no name: the kernel gets a null pointer.
 
 
 class Matrix(NamedTuple):
-    """A batch of matrices in an operand of a call.
+    """Locate a batch of matrices in an operand of a call.
 
-    operand: its name. offset: bytes from its address to the first element. row, column: elements from a row, and a
-    column, to the next; one of them is 1. outer, inner: elements from a batch to the next on each of two levels.
-    segment: elements from a segment of K to the next.
+    ``operand``: its name. ``offset``: bytes from its address to the first element. The other fields are strides in
+    elements: ``row`` and ``column``, one of which is 1; ``outer`` and ``inner``, for two levels of batches;
+    ``segment``, for segments of K.
     """
 
     operand: str
@@ -34,17 +34,17 @@ class Matrix(NamedTuple):
 
     @property
     def is_mn_major(self) -> bool:
-        """Whether the elements of a column follow each other."""
+        """Return whether the elements of a column are contiguous."""
         return self.column != 1
 
     @property
     def stride(self) -> int:
-        """Elements from a row to the next, or from a column to the next of an MN-major matrix."""
+        """Return the stride between rows, or between columns of an MN-major matrix, in elements."""
         return self.column if self.is_mn_major else self.row
 
     @property
     def struct(self) -> Structure:
-        """``Matrix`` in matrix.cuh."""
+        """Return ``Matrix`` of matrix.cuh."""
         return structure(
             ("offset", c_longlong(self.offset)),
             ("outer", c_longlong(self.outer)),
@@ -55,9 +55,11 @@ class Matrix(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A kernel of a block a tile: rows and columns of the tile, threads, blocks of a multiprocessor, bytes of dynamic
-    shared memory; operations (multiply-adds count two) that the blocks of a device reach in a second on an H200, of
-    16-bit elements and of floats."""
+    """Describe a kernel with one block per tile.
+
+    The fields are rows and columns of the tile, threads, blocks per multiprocessor, and bytes of dynamic shared memory.
+    The rates are operations a second (a multiply-add counts two) of a whole H200, for 16-bit elements and for floats.
+    """
 
     name: str
     m: int
@@ -70,14 +72,14 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """C = A B^T + bias + beta C, for every batch, summed in the arithmetic, in an order that depends on the sizes
-    and the device alone.
+    """Describe C = A B^T + bias + beta C for every batch. The order of sums depends only on the sizes and the device.
 
-    m, n, k: A has m rows and k columns, B n rows and k columns, C m rows and n columns; it is row-major. element: the
-    type of A, B and the bias, as C++ spells it. result: that of C. compute: float or double. tensor_cores: whether they
-    may multiply, which of float elements keep 11 bits. bias: operand and byte of n elements, one for each column of C.
-    batches: outer and inner ones. segments: of one batch; K is as many times k, each with a distance from the one
-    before. most_workspace: bytes that split-K may use. splits, tile (its name): chosen where they are None.
+    ``m``, ``n``, ``k``: A has m rows and k columns, B n rows and k columns, C m rows and n columns; C is row-major.
+    ``element``: the C++ type of A, B and the bias. ``result``: the C++ type of C. ``compute``: float or double.
+    ``tensor_cores``: whether they may multiply; they keep 11 bits of float elements. ``bias``: operand and byte offset
+    of n elements, one per column of C. ``batches``: outer and inner. ``segments``: per batch; K is as many times k,
+    with a stride between segments. ``most_workspace``: bytes that split-K may use. ``splits`` and ``tile``, a name, are
+    chosen where they are None.
     """
 
     device: Any

@@ -1,13 +1,14 @@
-// A tile of a matrix product, C = A B, whose operands and result are read and written by functions of their indices.
+// This header computes a tile of a matrix product, C = A B. Functions of the indices read the operands and write the
+// result.
 #pragma once
 #include "primitives/types.cuh"
 
 constexpr int TILE = 64, DEPTH = 16, PER_THREAD = 4, PRODUCT_THREADS = 256;
 constexpr int LOADS = TILE * DEPTH / PRODUCT_THREADS;
 
-// a(row, k) and b(column, k) are inside (rows, depth) and (columns, depth); c(row, column, sum) is called for each
-// element of the tile. A_ALONG_K, B_ALONG_K: neighbours along k are neighbours in memory, so that neighbouring threads
-// take them.
+// a(row, k) is called inside (rows, depth), b(column, k) inside (columns, depth), and c(row, column, sum) for each
+// element of the tile. A_ALONG_K and B_ALONG_K mean that neighbours along k are contiguous, so that neighbouring
+// threads take them.
 template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
 __device__ __forceinline__ void product_tile(int first_row, int first_column, int rows, int columns, int depth, A a,
                                              B b, C c) {
@@ -46,7 +47,7 @@ __device__ __forceinline__ void product_tile(int first_row, int first_column, in
         c(first_row + row + i, first_column + column + j, sums[i][j]);
 }
 
-// The same for the tile of a block (column tile, row tile) of the grid.
+// Does the same for the tile of a block (column tile, row tile) of the grid.
 template <bool A_ALONG_K, bool B_ALONG_K, class A, class B, class C>
 __device__ __forceinline__ void product_tile(int rows, int columns, int depth, A a, B b, C c) {
   product_tile<A_ALONG_K, B_ALONG_K>(blockIdx.y * TILE, blockIdx.x * TILE, rows, columns, depth, a, b, c);

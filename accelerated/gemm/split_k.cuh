@@ -1,4 +1,5 @@
-// Matrix products in blocks of a tile each, or of a part of a tile's sums (split-K), which matrix.cu adds in order.
+// This header divides matrix products into blocks with one tile each, or one part of a tile's sums (split-K), which
+// matrix.cu adds in order.
 #pragma once
 #include "gemm/matrix.cuh"
 
@@ -8,18 +9,18 @@ struct Arguments {
   unsigned char* workspace;
   Matrix left, right, result;
   long long bias_offset, workspace_offset;  // bytes
-  int m, n, k;                              // of a segment
-  int total, per_split;                     // of all segments, of a part of split-K: K-blocks, without tensor cores k
-  FastDivmod segment;                       // of one
+  int m, n, k;                              // `k` is the extent of a segment.
+  int total, per_split;  // K-blocks of all segments, and of a split-K part; they count k without tensor cores
+  FastDivmod segment;    // K-blocks, or k, per segment
   FastDivmod splits, inner;
   int m_tiles, batches;
   COMPUTE beta;
 };
 
-// What a block computes: its batch, its part of the sums, where its matrices begin.
+// Describes the work of a block: its batch, its part of the sums, and its matrices.
 struct Work {
   unsigned batch, split;
-  int first_m, first_n, first, last;  // the last two as `total`
+  int first_m, first_n, first, last;  // `first` and `last` count as `total` does.
   const ELEMENT *a, *b;
   RESULT* c;
 
@@ -40,7 +41,7 @@ __device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned ba
          (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
 }
 
-// What finish() needs of C.
+// The values of C that finish() needs.
 template <int COUNT>
 __device__ __forceinline__ Pack<RESULT, COUNT> before_finish(const Arguments& a, const Work& work, int m, int n) {
   if (a.splits.divisor > 1) return {};

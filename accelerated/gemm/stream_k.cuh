@@ -1,33 +1,34 @@
-// Stream-K: how blocks share the K-blocks of the tiles of a product (stream_k.py), so that all multiprocessors multiply
-// however few tiles there are.
+// Stream-K divides the K-blocks of a product's tiles among blocks (stream_k.py), so that few tiles still occupy all
+// multiprocessors.
 //
-// The first tiles may have one block each, which needs no slot. All others have equal parts of K, which their blocks
-// walk together, and what is left is shared by the other blocks. A block stores its sums of every such tile that it
-// meets in a slot of its own; whoever adds those of a tile does so in one order.
+// The first tiles may have one block each, which needs no slot. All other tiles have equal parts of K, which their
+// blocks walk together. Further blocks share the rest. A block stores its sums of each shared tile in a slot of its
+// own. The kernel that adds the sums of a tile uses a fixed order.
 #pragma once
 #include "primitives/geometry.cuh"
 
-// Each tile has `parts` blocks, with `share` K-blocks of it each, the first with one more; further blocks share the
-// rest of each tile.
+// Describes the shares. Each tile has `parts` blocks with `share` K-blocks each; the first parts have one more. Further
+// blocks share the rest of each tile.
 struct Division {
-  FastDivmod rest;                     // K-blocks of a tile that the further blocks share
-  FastDivmod row_tiles, column_tiles;  // of a group; columns first, then rows, then groups
-  FastDivmod tiles;                    // that several blocks share
+  FastDivmod rest;                     // K-blocks per tile that the further blocks share
+  FastDivmod row_tiles, column_tiles;  // tiles per group, in the order columns, rows, groups
+  FastDivmod tiles;                    // tiles that several blocks share
   unsigned parts, share, longer_parts;
-  unsigned rest_share, longer;  // K-blocks of a further block; so many of them have one more
-  unsigned unsplit, blocks;     // tiles of one block each, before the others: a block has every `blocks`-th
-  unsigned k_blocks;            // of a tile
+  unsigned rest_share, longer;  // K-blocks per further block; `longer` blocks have one more
+  // The unsplit tiles come before the others and have one block each. A block takes every `blocks`-th of them.
+  unsigned unsplit, blocks;
+  unsigned k_blocks;  // per tile
 };
 
-// The K-blocks of one tile that a block multiplies, and where it stores its sums; unsplit: these are all sums of the
-// tile.
+// Describes the K-blocks of one tile that a block multiplies, and its slot for the sums. `unsplit` means that they are
+// all K-blocks of the tile.
 struct Segment {
   unsigned tile, first, count, slot;
   bool unsplit;
 };
 
-// Tiles lie next to each other in the order of blocks, so that those of one part walk the pixels together. Neighbouring
-// further blocks have at most one tile in common: block i of them has slot i + t for tile t.
+// Tiles follow each other in the order of blocks, so that the blocks of one part walk the pixels together. Neighbouring
+// further blocks share at most one tile: block i has slot i + t for tile t.
 struct Walk {
   unsigned next, end, index, alone;
   bool shares;
@@ -68,8 +69,8 @@ __device__ __forceinline__ unsigned find_tile(const Division& d, unsigned tile, 
   return d.row_tiles.divide(d.column_tiles.divide(tile, column), row);
 }
 
-// The slots with the sums of a tile, counted from the first that is shared: those of its parts, then of the further
-// blocks that met it, from that of its first K-block to that of its last one.
+// Yields the slots with the sums of a tile, counted from the first shared tile. The slots of its parts come first. The
+// slots of its further blocks follow, in the order of its K-blocks.
 struct Slots {
   unsigned count;
 

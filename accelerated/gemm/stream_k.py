@@ -1,4 +1,4 @@
-"""How blocks share the K-blocks of the tiles of a product (stream_k.cuh)."""
+"""Divide the K-blocks of a product's tiles among blocks (stream_k.cuh)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..primitives.geometry import FastDivmod
 
 
 class DivisionStruct(ctypes.Structure):
-    """``Division`` in stream_k.cuh."""
+    """Mirror ``Division`` of stream_k.cuh."""
 
     _fields_ = (
         ("rest", FastDivmod), ("row_tiles", FastDivmod), ("column_tiles", FastDivmod), ("tiles", FastDivmod),
@@ -20,9 +20,12 @@ class DivisionStruct(ctypes.Structure):
 
 
 class Shares(NamedTuple):
-    """How blocks share the K-blocks of each of some tiles: ``parts`` blocks of each have ``share`` of them, the first
-    ``longer_parts`` one more; ``further`` blocks share the ``rest`` of all tiles. ``unsplit`` tiles before these have
-    one block each, of ``lone`` blocks in turn."""
+    """Divide the K-blocks of some tiles among blocks.
+
+    Each tile has ``parts`` blocks with ``share`` K-blocks each; the first ``longer_parts`` have one more. ``further``
+    blocks share the ``rest`` of all tiles. ``unsplit`` tiles before these have one block each; ``lone`` blocks take
+    them in turn.
+    """
 
     tiles: int
     parts: int
@@ -32,11 +35,11 @@ class Shares(NamedTuple):
     further: int
     unsplit: int = 0
     lone: int = 0
-    k_blocks: int = 0  # of a tile, where some are unsplit
+    k_blocks: int = 0  # per tile, where some are unsplit
 
     @classmethod
     def of(cls, tiles: int, k_blocks: int, blocks: int) -> Shares:
-        """Return equal shares of about ``blocks`` blocks."""
+        """Return equal shares of approximately ``blocks`` blocks."""
         parts, further = divmod(blocks, tiles)
         share = min(-(-tiles * k_blocks // blocks), k_blocks // parts) if parts else 0
         rest = k_blocks - parts * share
@@ -46,7 +49,7 @@ class Shares(NamedTuple):
 
     @classmethod
     def with_unsplit(cls, unsplit: int, tiles: int, k_blocks: int, blocks: int) -> Shares:
-        """Return shares of about ``blocks`` blocks that have ``unsplit`` of the tiles alone and share the others."""
+        """Return shares of approximately ``blocks`` blocks that take ``unsplit`` tiles alone and share the others."""
         others = cls.of(tiles - unsplit, k_blocks, blocks) if tiles > unsplit else cls(0, 0, 0, 0, 0, 0)
         return others._replace(unsplit=unsplit, lone=min(blocks, unsplit), k_blocks=k_blocks)
 
@@ -56,17 +59,17 @@ class Shares(NamedTuple):
 
     @property
     def sharing(self) -> int:
-        """Blocks that share tiles."""
+        """Return the number of blocks that share tiles."""
         return self.parts * self.tiles + self.further
 
     @property
     def slots(self) -> int:
-        """Sums of tiles that the blocks store."""
+        """Return the number of slots for the sums that blocks store."""
         return self.sharing + (self.tiles - 1 if self.further else 0)
 
     @property
     def most_k_blocks(self) -> int:
-        """K-blocks of the block that has most."""
+        """Return the K-blocks of the busiest block."""
         further = -(-self.tiles * self.rest // self.further) if self.further else 0
         return max(self.share + (self.longer_parts > 0), further)
 

@@ -1,16 +1,17 @@
-// The main loop of matrix products that TMA feeds: one producer thread fills stages of shared memory, each with a
-// K-block of both operands in rows of 128 bytes; warpgroups multiply them on the tensor cores (primitives/mma.cuh) and
-// release them. How an operand lies in memory is the producer's business alone: it loads what a K-block holds.
+// The main loop of matrix products that TMA feeds. One producer thread fills stages of shared memory, each with a
+// K-block of both operands in rows of 128 bytes. Warpgroups multiply them on the tensor cores (primitives/mma.cuh) and
+// release them. Only the producer knows the layout of an operand in memory: it loads the contents of a K-block.
 //
-// Stages begin at multiples of 1024 bytes. Both roles walk the same sequence of K-blocks, over all tiles of a block.
+// Stages are aligned to 1024 bytes. Both roles walk the same sequence of K-blocks, over all tiles of a block.
 #pragma once
 #include "primitives/tma.cuh"
 
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
 constexpr int MOST_STAGES = 12;
 
-// Whether warpgroups that take every `step`-th K-block have stages of their own. Else one that comes to a stage of
-// another's, which is still being loaded, takes the phase before for the one it waits for: their parity is the same.
+// Returns whether warpgroups that take every `step`-th K-block have stages of their own. Otherwise a warpgroup could
+// meet a stage of another one that is still loading. It would take the phase before for its own, because their parity
+// is the same.
 constexpr bool has_own_stages(int stages, int step) { return stages % step == 0; }
 
 template <int STAGES, int BYTES> struct TmaPipeline {
@@ -19,9 +20,9 @@ template <int STAGES, int BYTES> struct TmaPipeline {
 
   unsigned char* stages;
   Mbarrier *full, *empty;
-  unsigned stage = 0, parity = 0;  // of the next K-block
+  unsigned stage = 0, parity = 0;  // state of the next K-block
 
-  // One thread, before a __syncthreads(). consumers: threads of the warps that read a stage.
+  // One thread calls this before a __syncthreads(). `consumers` counts the threads of the warps that read a stage.
   static __device__ __forceinline__ void initialise(Mbarrier* full, Mbarrier* empty, int consumers) {
     for (int i = 0; i < STAGES; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], consumers);
   }
@@ -32,7 +33,7 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     stage %= STAGES;
   }
 
-  // The producer: waits until the next stage is free and returns it; `bytes` are loaded then.
+  // The producer waits until the next stage is free and returns it. It must then load `bytes`.
   __device__ __forceinline__ unsigned char* open_stage(int bytes = STAGE_BYTES) {
     unsigned char* to = stages + stage * STAGE_BYTES;
     mbarrier_wait_parity(&empty[stage], parity ^ 1);
@@ -40,13 +41,13 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     return to;
   }
 
-  // A warp of the consumers: the tensor cores have read a stage.
+  // A consumer warp releases a stage after the tensor cores have read it.
   __device__ __forceinline__ void release(unsigned used) const {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[used], 32);
   }
 
-  // Begins the products of `count` K-blocks, every STEP-th of the sequence: sums[b] += left * right, with blocks of 64
-  // rows left_bytes apart. The last products are in flight then; returns the stage that they read.
+  // Begins the products of `count` K-blocks, every STEP-th of the sequence: sums[b] += left * right. The blocks of 64
+  // rows are left_bytes apart. The last products are still in flight on return; the result is the stage that they read.
   template <class E, int COLUMNS, int BLOCKS, bool RIGHT_MN_MAJOR, bool LEFT_MN_MAJOR, int STEP>
   __device__ __forceinline__ unsigned multiply(float (&sums)[BLOCKS][COLUMNS / 2], int left, int left_bytes, int right,
                                                int count) {
@@ -67,13 +68,14 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     return previous;
   }
 
-  // The same with the left operand MN-major in 32 bits, which tensor cores do not transpose: lanes read it, boxes of 32
-  // rows of a warp from `left` on, each with 32 rows of 128 bytes, one for each k. 32 rows are two blocks of the sums.
+  // Does the same with an MN-major left operand of 32 bits, which tensor cores do not transpose. Lanes read it from
+  // `left` on. It has boxes of 32 rows of a warp, each with 32 rows of 128 bytes, one per k. A box belongs to two
+  // blocks of the sums.
   template <class E, int COLUMNS, int STEP>
   __device__ __forceinline__ unsigned multiply_from_registers(float (&sums)[2][COLUMNS / 2], int left, int right,
                                                               int count) {
-    constexpr int STEPS = 4;                    // of a stage
-    unsigned previous = 0, fragments[2][2][4];  // one is read while the other is multiplied
+    constexpr int STEPS = 4;                    // steps per stage
+    unsigned previous = 0, fragments[2][2][4];  // One fragment is read while the other is multiplied.
     if (STEP > 1 && count == 0) return previous;
     mbarrier_wait_parity(&full[stage], parity);
     read_left(0, left, fragments[0]);
@@ -103,11 +105,11 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     return previous;
   }
 
-  // Each lane of the consumers has read a stage itself.
+  // Each lane of the consumers releases a stage that it has read itself.
   __device__ __forceinline__ void release_by_lane(unsigned used) const { mbarrier_arrive(&empty[used]); }
 
-  // Row 8 * part + lane / 4 of a warp in block b is row 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4 of its box:
-  // so no two lanes meet in a bank, where lanes next to each other read k.
+  // Row 8 * part + lane / 4 of a warp in block b is row 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4 of its box.
+  // No two lanes meet in a bank, because neighbouring lanes read neighbouring k.
   __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4]) const {
     const unsigned char* box = stages + stage * STAGE_BYTES + left;
     const int lane = threadIdx.x % 32;

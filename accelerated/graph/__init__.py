@@ -1,1 +1,1 @@
-"""Operation graphs (chapter 9)."""
+"""Serve operation graphs (chapter 9)."""

@@ -1,9 +1,9 @@
-// A chain of pointwise operations of a graph (9.2.14), compiled for its operations and the types of its tensors: what
-// graph/pointwise.cu interprets is constant here. Tensors are packed or broadcast along the innermost dimension, whose
-// extent is a multiple of WIDTH, and aligned.
+// A chain of pointwise operations of a graph (9.2.14), compiled for its operations and the types of its tensors.
+// graph/pointwise.cu interprets these constants at run time. Tensors are packed or broadcast along the innermost
+// dimension, whose extent is a multiple of WIDTH, and aligned.
 //
-// A thread computes WIDTH elements, of 16 bytes in the narrowest type; everything that it reads is in flight before the
-// first operation.
+// Each thread computes WIDTH elements, 16 bytes of the narrowest type. All of its reads are in flight before the first
+// operation.
 //
 // Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
 #include "graph/pointwise.cuh"
@@ -13,11 +13,11 @@
 
 struct Fixed {
   int mode, propagates_nan, x, b, y, type;
-  int scales_x, scales_b;  // whether a factor is not 1
+  int scales_x, scales_b;  // A factor differs from 1.
 };
 constexpr Fixed CHAIN[STAGES] = {OPERATIONS};
 constexpr int TYPE[OPERANDS] = {TYPES};
-constexpr int STEP[OPERANDS] = {STEPS};  // from one element to the next: 0 where an operand is broadcast
+constexpr int STEP[OPERANDS] = {STEPS};  // stride between elements: 0 where an operand is broadcast
 constexpr int WRITTEN[OPERANDS] = {WRITES};
 
 template <int I> struct Index {
@@ -44,7 +44,7 @@ ELEMENT_OF(IS_UINT8, uint8)
 ELEMENT_OF(IS_INT32, int32)
 template <int OPERAND> using Of = Pack<typename Element<TYPE[OPERAND]>::type, STEP[OPERAND] ? WIDTH : 1>;
 
-// What a thread read of the operands from one on, in their stored types.
+// Holds the values that a thread reads of the operands from OPERAND on, in their stored types.
 template <int OPERAND> struct Read : Read<OPERAND + 1> {
   Of<OPERAND> pack;
 };
@@ -137,8 +137,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Argument
   compute(a, offsets, read);
 }
 #else
-// With the statistics of the last result: a block computes some channels of a segment of the pixels, as
-// graph/statistics.cu sums them, whose second kernel adds the segments.
+// Also computes the statistics of the last result. A block computes some channels of a segment of the pixels.
+// graph/statistics.cu sums in the same way, and its second kernel adds the segments.
 extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(const Arguments a) {
   griddepcontrol_wait();
   const int column = blockIdx.x * a.lanes + threadIdx.x % a.lanes, step = THREADS / a.lanes;

@@ -1,4 +1,4 @@
-"""Pointwise operations of a graph that follow each other, by a kernel that is compiled for them (graph/chain.cu)."""
+"""Plan consecutive pointwise operations of a graph, by a kernel that is compiled for them (graph/chain.cu)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
 
 SOURCE, KERNEL, SUMMING_KERNEL, THREADS = "graph/chain.cu", "graph_chain", "graph_chain_statistics", 256
-PACKS = 2  # that a thread has in flight where it adds up its results
-PACK_BYTES = 16  # of an access
-LEAST_ELEMENTS = 1 << 16  # of results: smaller chains take little more than a launch, whatever computes them
+PACKS = 2  # vectors in flight per thread that sums its results
+PACK_BYTES = 16  # bytes per access
+LEAST_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller chains in little more than a launch
 
 
 def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
-    """Return the launch of a chain of nodes: by the kernel that is compiled for it where it is large, for which another
-    one serves until it is compiled and where operands are not aligned."""
+    """Return the launch of a chain of nodes. A large chain has a kernel of its own; the generic kernel serves until it
+    is compiled, and where operands are not aligned.
+    """
     layout = Layout.of(problem, chain)
     any_chain = pointwise_launch(problem, chain, layout)
     width = width_of(layout)
@@ -38,8 +39,9 @@ def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launc
 
 
 def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Division | None:
-    """Return the division of the last result of a chain for the kernel that adds up what it computes; None where it
-    does not serve: the result is dense, and channels, or the pixels of one, are packs."""
+    """Return the division of a chain's last result for the kernel that sums its results, or None where it does not
+    serve. The result must be dense, and its channels, or the pixels of one, must be vectors.
+    """
     layout, y = Layout.of(problem, chain), problem.spec(chain[-1].y)
     width, rank = width_of(layout, WIDTH), y.rank
     dense = y.nbytes == prod(y.dims) * SCALAR_BYTES[y.data_type]
@@ -55,8 +57,9 @@ def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Divi
 def summed_launches(
     problem: GraphProblem, chain: Sequence[PointwiseNode], node: GenStatsNode, partials: str, division: Division
 ) -> list[Launch]:
-    """Return the launches of a chain that adds up its last result. partials: the operand where the sums of segments
-    lie."""
+    """Return the launches of a chain that sums its last result. ``partials`` is the operand with the sums of
+    segments.
+    """
     layout, y = Layout.of(problem, chain), problem.spec(node.x)
     width, pixels = WIDTH, prod(y.dims[2:])
     further = (
@@ -97,14 +100,14 @@ def _compiled(
     fallback: Any,
     alignment: Sequence[int],
 ) -> Any:
-    """Return the launch of a kernel, for which the fallback serves until it is compiled, and where it cannot be had."""
+    """Return the launch of a kernel. The fallback serves until it is compiled, and where it cannot be compiled."""
     function = problem.device.optional_function(SOURCE, kernel, definitions)
     launch = Launch(function, arguments, fallback.operands, grid, (THREADS, 1, 1))
     return BackgroundLaunch(problem.device, (SOURCE, definitions), kernel, launch, fallback, alignment)
 
 
 class Successive:
-    """Launches that serve one after the other in the stead of one. operands: the names of its operands."""
+    """Replace one launch by consecutive launches. ``operands`` are their names."""
 
     scratch_bytes = 0
 
@@ -113,20 +116,20 @@ class Successive:
         self.parts = [(launch, [self.operands.index(name) for name in launch.operands]) for launch in launches]
 
     def record(self, record: Record, operands: Sequence[Where]) -> None:
-        """Add what is launched on these operands."""
+        """Record the launches on these operands."""
         for launch, positions in self.parts:
             launch.record(record, [operands[i] for i in positions])
 
     def with_scalars(self, _values: Mapping[str, float]) -> Self:
-        """Return itself: graphs have no scalars that calls differ in."""
+        """Return itself, because the calls of a graph have no scalars of their own."""
         return self
 
     def wait_for_kernel(self) -> None:
-        """Its kernels are compiled."""
+        """Do nothing, because the kernels are compiled."""
 
 
 def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
-    """Return how many elements a pack has; 0 where the kernel does not serve, or serves no better."""
+    """Return the elements per vector, or 0 where the kernel does not serve or is no faster."""
     width = WIDTH if min(SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()) < 4 else least
     if layout.extents[-1] % width or prod(layout.extents) < LEAST_ELEMENTS:
         return 0
@@ -138,7 +141,7 @@ def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
 
 
 def _alignment(layout: Layout, width: int) -> list[int]:
-    """Return the bytes of which the address of each tensor must be a multiple: those of an access."""
+    """Return the alignment of each tensor's address: the bytes per access."""
     sizes = [SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()]
     return [min(PACK_BYTES, width * size) if step[-1] else 1 for size, step in zip(sizes, layout.strides, strict=True)]
 
@@ -146,7 +149,7 @@ def _alignment(layout: Layout, width: int) -> list[int]:
 def _definitions(
     problem: GraphProblem, chain: Sequence[PointwiseNode], layout: Layout, width: int
 ) -> tuple[tuple[str, str], ...]:
-    """Return what of the chain is constant in its kernel."""
+    """Return the constants of the chain's kernel."""
     tensors = layout.tensors.values()
     operations = (
         (s.mode, s.propagates_nan, s.x, s.b, s.y, s.type, int(s.alpha1 != 1), int(s.alpha2 != 1))

@@ -1,10 +1,10 @@
-// Convolutions of a graph (9.2.10 to 9.2.12) of any strides, paddings and groups: response, image gradient, filter
+// Convolutions of a graph (9.2.10 to 9.2.12) with any strides, paddings and groups: response, image gradient, filter
 // gradient.
 //
-// A thread sums the products of one output in the order of the loops.
+// Each thread sums the products of one output in the order of the loops.
 //
-// Roofline bound: flops, 2 for each product, beside one read of each byte; the kernel reads its operands from L1 and L2
-// as often as they are used. It serves what no other solver does.
+// Roofline bound: flops, 2 for each product; each byte is read once. The kernel reads its operands from L1 and L2 as
+// often as it uses them. It is the generic fallback.
 #include "graph/stored.cuh"
 
 constexpr int SPATIAL = 6;
@@ -24,7 +24,7 @@ struct Arguments {
   Tensor image, filter, response;
   int padding[SPATIAL], stride[SPATIAL], dilation[SPATIAL];
   int images, groups, channels, filters;
-  int pixels, taps, responses;  // spatial elements of each tensor
+  int pixels, taps, responses;  // number of spatial elements of each tensor
   int count, flipped;
 };
 
@@ -33,7 +33,7 @@ struct Position {
   long long offset;
 };
 
-// A spatial element by its index: where it is, and its offset.
+// Returns the position of a spatial element, and its offset, from its index.
 __device__ __forceinline__ Position position(const Tensor& tensor, int index) {
   Position found;
   found.offset = 0;
@@ -46,7 +46,7 @@ __device__ __forceinline__ Position position(const Tensor& tensor, int index) {
   return found;
 }
 
-// A filter position as it moves over the image, and the offset of the value that is multiplied there.
+// Returns a filter position as it moves over the image, and the offset of its filter value.
 __device__ __forceinline__ Position tap(const Arguments& a, int index) {
   Position found = position(a.filter, index);
   if (!a.flipped) return found;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void finish(const Arguments& a, const Tensor& tensor,
   store_stored(a.result, offset, tensor.type, value);
 }
 
-// The offset of the pixel that a filter position meets; false where it lies in the padding.
+// Finds the offset of the pixel that a filter position meets. Returns false in the padding.
 __device__ __forceinline__ bool meets(const Arguments& a, const Position& response, const Position& tap,
                                       long long& offset) {
   bool inside = true;
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) graph_convolution_forward(c
     long long pixel;
     const bool inside = meets(a, response, at, pixel);
     for (int c = 0; c < a.channels; c++) {
-      // Padding is multiplied, too: zero times an infinity of the filter is NaN.
+      // Padding must be multiplied, too: zero times an infinity of the filter is NaN.
       const COMPUTE x =
           inside ? load_stored(a.first, pixels + pixel + c * a.image.strides[2], a.image.type) : COMPUTE(0);
       sum += x * load_stored(a.second, weights + at.offset + c * a.filter.strides[2], a.filter.type);
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(128, 4) graph_convolution_backward_
     }
     if (!meets) continue;
     for (int k = 0; k < a.filters; k++) {
-      // What lies outside of the response is multiplied, too: zero times an infinity of the filter is NaN.
+      // Values outside of the response must be multiplied, too: zero times an infinity of the filter is NaN.
       const COMPUTE dy =
           inside ? load_stored(a.second, responses + offset + k * a.response.strides[2], a.response.type) : COMPUTE(0);
       sum += load_stored(a.first, weights + at.offset + k * a.filter.strides[1], a.filter.type) * dy;

@@ -1,4 +1,4 @@
-"""Convolutions of a graph that no other solver serves (graph/convolution.cu)."""
+"""Serve the convolutions of a graph that no other solver serves (graph/convolution.cu)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KERNELS = {
 
 
 class TensorStruct(ctypes.Structure):
-    """A tensor with its groups apart, as graph/convolution.cu has it."""
+    """Describe a tensor with separate groups, as graph/convolution.cu does."""
 
     _fields_ = (
         ("strides", c_longlong * 3), ("spatial", c_longlong * SPATIAL), ("extents", c_int * SPATIAL), ("type", c_int),
@@ -40,7 +40,7 @@ class TensorStruct(ctypes.Structure):
 def in_groups(
     node: ConvolutionNode, tensor: GraphTensor, strides: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the dimensions and strides of (N, G, C or K, spatial), of a filter (G, K, C, spatial)."""
+    """Return the dimensions and strides as (N, G, C or K, spatial), or for a filter as (G, K, C, spatial)."""
     dims, groups = tensor.dims, node.groups
     if len(dims) == node.convolution.rank + 3:
         return dims, strides
@@ -59,7 +59,7 @@ def _struct(node: ConvolutionNode, tensor: GraphTensor, problem: GraphProblem) -
 
 
 def convolution_launch(problem: GraphProblem, node: ConvolutionNode) -> Launch:
-    """Return the launch of a node: a thread for each output."""
+    """Return the launch of a node, with one thread per output."""
     settings, axes = node.convolution, c_int * SPATIAL
     (image, image_dims), (window, window_dims), (response, response_dims) = (
         _struct(node, tensor, problem) for tensor in node.bound

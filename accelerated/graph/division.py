@@ -1,5 +1,6 @@
-"""How an operation graph is divided: runs of nodes that are one documented operation, chains of pointwise nodes, single
-nodes."""
+"""Divide an operation graph into runs of nodes that are one documented operation, chains of pointwise nodes, and single
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -36,21 +37,21 @@ from .chain import sums_division
 from .pointwise import is_extended
 from .problem import GraphProblem
 
-# The documented algorithm that computes a convolution inside a graph, and what its tables lack.
+# Each node has the documented algorithm that computes it inside a graph, and the name of the restriction in its tables.
 DOCUMENTED: dict[type[Node], tuple[Any, Callable[[Problem, Any], str | None]]] = {
     ConvolutionForwardNode: (IMPLICIT_PRECOMP_GEMM, unsupported),
     ConvolutionBackwardDataNode: (DATA_ALGO_1, data_unsupported),
     ConvolutionBackwardFilterNode: (FILTER_ALGO_1, filter_unsupported),
 }
-SUMMING = "fused_ops.convolution_statistics"  # how the names of solvers begin whose convolutions add up what they store
-SCALING = "fused_ops.convolution_factors"  # and of those that scale it
+SUMMING = "fused_ops.convolution_statistics"  # name prefix of the solvers whose convolutions sum their results
+SCALING = "fused_ops.convolution_factors"  # name prefix of the solvers whose convolutions scale their results
 MUL = cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL
-LONGEST_EPILOGUE = 3  # nodes behind a convolution that one operation computes: a residual, a bias, an activation
+LONGEST_EPILOGUE = 3  # nodes after a convolution that one operation computes: a residual, a bias, an activation
 
 
 @dataclass(frozen=True)
 class Documented:
-    """Nodes that are one documented operation, with the workspace that it needs."""
+    """Name the nodes of one documented operation, and its workspace."""
 
     nodes: tuple[Node, ...]
     single: Single
@@ -58,7 +59,9 @@ class Documented:
 
     @classmethod
     def of(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
-        """Return the operation of these nodes, None where the tables have none or a solver of this room must serve."""
+        """Return the operation of these nodes, or None where the tables have none or a solver of this package must
+        serve.
+        """
         if not _is_private(problem.operation, nodes):
             return None
         return cls._described(problem, nodes)
@@ -67,8 +70,9 @@ class Documented:
     def with_statistics(
         cls, problem: GraphProblem, node: ConvolutionNode, statistics: GenStatsNode
     ) -> Documented | None:
-        """Return the convolution that adds up its own results, None where its kernel does not, so that they are read
-        again."""
+        """Return the convolution that sums its own results, or None where its kernel cannot; the results are then read
+        again.
+        """
         alone = cls._described(problem, (node,))
         if alone is None or not isinstance(alone.operation, ConvolutionForward):
             return None
@@ -78,7 +82,7 @@ class Documented:
         ):
             return None
         sums, squares = map(problem.spec, tensors)
-        if sums != squares:  # which one descriptor says there
+        if sums != squares:  # One descriptor describes both.
             return None
         summed = ScaleBiasActivationConvBnstats(
             o.convolution, None, o.algo, 0, o.x, None, None, o.w, o.y, sums, squares
@@ -88,8 +92,9 @@ class Documented:
 
     @classmethod
     def scaled(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
-        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU follow, None
-        where its kernel does not."""
+        """Return the convolution that scales its results by channel before a residual, a bias and a ReLU, or None where
+        its kernel cannot.
+        """
         convolution, product, *others = nodes
         if not isinstance(convolution, ConvolutionForwardNode) or not isinstance(product, PointwiseNode):
             return None
@@ -122,7 +127,7 @@ class Documented:
         names: dict[str, str],
         solver: str,
     ) -> Documented | None:
-        """Return a fused operation where a solver whose name begins so serves it, None elsewhere."""
+        """Return a fused operation that a solver with this name prefix serves, or None."""
         room = ROOMS[type(operation)]
         if not room.solver(room.problem(operation, problem.device)).name.startswith(solver):
             return None
@@ -131,7 +136,7 @@ class Documented:
 
     @classmethod
     def _described(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
-        """Return the operation that the tables have for these nodes."""
+        """Return the documented operation of these nodes."""
         graph, first = problem.operation, nodes[0]
         assert isinstance(first, ConvolutionNode)
         tensors = {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}
@@ -159,7 +164,7 @@ class Documented:
 
 @dataclass(frozen=True)
 class Chain:
-    """Pointwise nodes of one launch, and the statistics of the last result where it adds up what it computes."""
+    """Name the pointwise nodes of one launch, and the statistics of the last result that the launch sums."""
 
     nodes: tuple[PointwiseNode, ...]
     statistics: GenStatsNode | None = None
@@ -167,14 +172,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class Statistics:
-    """A node of statistics."""
+    """Name a node of statistics."""
 
     node: GenStatsNode
 
 
 @dataclass(frozen=True)
 class Direct:
-    """A convolution that graph/convolution.cu computes."""
+    """Name a convolution that graph/convolution.cu computes."""
 
     node: ConvolutionNode
 
@@ -183,7 +188,7 @@ Part = Documented | Chain | Statistics | Direct
 
 
 def parts(problem: GraphProblem) -> list[Part]:
-    """Return what computes the nodes of a graph, in an order in which they can run."""
+    """Return the parts that compute the nodes of a graph, in an order in which they can run."""
     left, found = list(problem.operation.nodes), list[Part]()
     while left:
         part, computed = _next(problem, left)
@@ -193,7 +198,7 @@ def parts(problem: GraphProblem) -> list[Part]:
 
 
 def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[Node]]:
-    """Return what computes the first of these nodes, and which of them it computes."""
+    """Return the part that computes the first of these nodes, and the nodes that it computes."""
     match nodes[0]:
         case PointwiseNode() as first:
             chain = [first]
@@ -222,14 +227,14 @@ def _next(problem: GraphProblem, nodes: Sequence[Node]) -> tuple[Part, Sequence[
 
 
 def _is_private(graph: OperationGraph, nodes: tuple[Node, ...]) -> bool:
-    """Return whether what nodes of a run pass to each other is virtual, and nobody else reads it."""
+    """Return whether the tensors between the nodes of a run are virtual, and no other node reads them."""
     passed = [tensor for node in nodes[:-1] for tensor in node.outputs]
     readers = [node for node in graph.nodes if node not in nodes]
     return all(tensor.is_virtual and all(tensor not in node.inputs for node in readers) for tensor in passed)
 
 
 def documented_seconds(part: Documented, device: Any) -> float:
-    """Return about how many seconds a documented operation takes; sums that its kernel adds up cost next to nothing."""
+    """Return the approximate seconds of a documented operation. Sums that its kernel computes take almost no time."""
     o = part.operation
     return estimated_seconds(
         o.inner if isinstance(o, ScaleBiasActivationConvBnstats | ConvScaleBiasAddActivation) else o, device

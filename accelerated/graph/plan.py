@@ -1,4 +1,4 @@
-"""Operation graphs (chapter 9): which solver serves which engine."""
+"""Choose the solver of each engine of an operation graph (chapter 9)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .pointwise import operands
 from .problem import GraphProblem, SinglePlan
 from .statistics import Division, partial_sums, statistics_launches
 
-PRODUCTS_PER_SECOND = 2e11  # of the convolutions of graph/convolution.cu
+PRODUCTS_PER_SECOND = 2e11  # rate of the convolutions of graph/convolution.cu
 
 
 class InParts(Solver[GraphProblem]):
-    """A launch for each chain of pointwise nodes, the plans of documented operations, a launch for each other node;
-    what parts pass to each other lies in the workspace."""
+    """Serve a graph per node: chains of pointwise nodes, plans of documented operations, and a launch for each other
+    node. The workspace holds the tensors between parts.
+    """
 
     name = "graph.in_parts"
 
@@ -53,8 +54,9 @@ class InParts(Solver[GraphProblem]):
 
     @staticmethod
     def _regions(problem: GraphProblem, found: Sequence[Part]) -> tuple[dict[str, int], int]:
-        """Return where in the workspace each virtual tensor and each part's own workspace begins, and the bytes of
-        all."""
+        """Return the offset in the workspace of each virtual tensor and of each part's workspace, and the total
+        bytes.
+        """
         regions, used = {}, 0
         for name, nbytes in needed(problem, found):
             regions[name] = used
@@ -81,7 +83,7 @@ class InParts(Solver[GraphProblem]):
 
 
 class OneOperation(Solver[GraphProblem]):
-    """The solvers of the one operation that the graph is to its engine; the knob chooses among them."""
+    """List the solvers of the one operation that the graph is to its engine; the knob chooses among them."""
 
     name = "graph.one_operation"
 
@@ -99,8 +101,7 @@ class OneOperation(Solver[GraphProblem]):
 
 
 def own(part: Chain | Statistics | Documented) -> str:
-    """Return the name of a part's own workspace, that of the first tensor that its last node writes with a word before
-    it."""
+    """Return the name of a part's own workspace: a prefix and the first tensor that its last node writes."""
     match part:
         case Chain(_, node) | Statistics(node):
             last: Node | None = node
@@ -111,7 +112,7 @@ def own(part: Chain | Statistics | Documented) -> str:
 
 
 def division_of(problem: GraphProblem, part: Chain | Statistics) -> Division:
-    """Return how the sums of a part are divided."""
+    """Return the division of a part's sums."""
     if isinstance(part, Statistics):
         return Division.of(problem.spec(part.node.x), problem.device)
     found = sums_division(problem, part.nodes)
@@ -132,7 +133,7 @@ def in_memory(problem: GraphProblem, part: Part) -> list[GraphTensor]:
 
 
 def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, int]]:
-    """Return the name and the bytes of everything that lies in the workspace."""
+    """Return the names and the bytes of all regions of the workspace."""
     virtual = {tensor.operand: tensor for part in found for tensor in in_memory(problem, part) if tensor.is_virtual}
     for name, tensor in virtual.items():
         yield name, problem.spec(tensor).nbytes
@@ -145,7 +146,7 @@ def needed(problem: GraphProblem, found: Sequence[Part]) -> Iterator[tuple[str, 
 
 
 def part_seconds(problem: GraphProblem, part: Part) -> float:
-    """Return about how many seconds a part takes."""
+    """Return the approximate seconds of a part."""
     if isinstance(part, Documented):
         return documented_seconds(part, problem.device)
     moved, products = sum(tensor.spec.nbytes for tensor in in_memory(problem, part)), 0

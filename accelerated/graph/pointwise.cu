@@ -1,8 +1,8 @@
-// Pointwise operations of a graph (9.2.14) that follow each other, in one kernel: each is y = op(alpha1 * x), or
-// op(alpha1 * x, alpha2 * b) with x and b broadcast; what one writes and only the next one reads stays in registers.
+// Consecutive pointwise operations of a graph (9.2.14), in one kernel. Each is y = op(alpha1 * x), or op(alpha1 * x,
+// alpha2 * b) with x and b broadcast. A result that only the next operation reads stays in registers.
 //
-// A thread computes WIDTH elements of the innermost dimension, 16 bytes at a time where they are contiguous and
-// aligned; of broadcast dimensions the strides are 0. Dimensions that are contiguous in every operand are merged.
+// Each thread computes WIDTH elements of the innermost dimension, 16 bytes at a time where they are contiguous and
+// aligned. Broadcast dimensions have stride 0. Dimensions that are contiguous in every operand are merged.
 //
 // Roofline bound: bytes, one element of each operand in memory; a few flops for each operation and element.
 #include "graph/pointwise.cuh"
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_elements(T* memory, long long stride, int 
     if (i < count) memory[i * stride] = store<T>(pack.item[i]);
 }
 
-// Where the pack of a thread lies in each dimension, and how many of its elements there are.
+// Locates the vector of a thread in each dimension, and counts its elements.
 struct Position {
   unsigned at[DIMS];
   int count;

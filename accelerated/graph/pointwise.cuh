@@ -1,13 +1,14 @@
-// Pointwise operations of a graph (9.2.14), as the kernels that compute several of them behind each other share them.
+// The kernels that compute several pointwise operations of a graph (9.2.14) share this header.
 #pragma once
 #include "graph/stored.cuh"
 #include "primitives/geometry.cuh"
 
 enum Mode { ADD, MUL, MIN, MAX, SQRT, IDENTITY = 21, RELU = 100, TANH, SIGMOID, ELU };
-enum Source { CURRENT = -1, ABSENT = -2 };  // the result of the operation before; no operand in memory
+// CURRENT is the result of the operation before. ABSENT is no operand in memory.
+enum Source { CURRENT = -1, ABSENT = -2 };
 
 struct Operand {
-  long long strides[DIMS];  // of the innermost dimension first
+  long long strides[DIMS];  // The innermost dimension comes first.
   int type, reserved;
 };
 
@@ -15,7 +16,7 @@ struct Stage {
   COMPUTE alpha1, alpha2, lower, upper;
   int mode, propagates_nan;
   int x, b, y;  // operands, CURRENT or ABSENT
-  int type;     // of y, into which a result is rounded whether it has memory or not
+  int type;     // type of y; results are rounded to it even where y is not in memory
 };
 
 struct Arguments {
@@ -25,15 +26,15 @@ struct Arguments {
   void* sqsum;
   COMPUTE* partials;
   long long sum_stride, sqsum_stride;
-  FastDivmod inner;     // packs of an image's pixels of one channel; 1 where channels are innermost
-  int columns;          // blocks or packs of channels
-  int items, channels;  // packs of a column
+  FastDivmod inner;     // vectors per channel of an image's pixels; 1 where channels are innermost
+  int columns;          // blocks or vectors of channels
+  int items, channels;  // vectors per column, channels
   int lanes, segments, segment;
   int packs_channels, sum_type, sqsum_type;
 #endif
   Operand operands[OPERANDS];
   Stage stages[STAGES];
-  FastDivmod extents[DIMS];  // the innermost one counts packs of WIDTH
+  FastDivmod extents[DIMS];  // The innermost extent counts vectors of WIDTH.
   int rank, packs, stages_used, innermost;
 };
 
@@ -47,8 +48,8 @@ template <class Function> __device__ __forceinline__ void each(Values& pack, con
   for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
 }
 
-// Rounded by itself, so that a chain has one result whichever kernel computes it: one that is compiled for the chain
-// would fuse the product with the sum behind it.
+// Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse it
+// with the next sum.
 __device__ __forceinline__ float product(float x, float y) { return __fmul_rn(x, y); }
 __device__ __forceinline__ double product(double x, double y) { return __dmul_rn(x, y); }
 
@@ -86,7 +87,7 @@ __device__ __forceinline__ void apply(const Stage& stage, Values& x, const Value
   }
 }
 
-// A result that is stored, or would be, in a type.
+// Rounds a result to the type in which it is stored, or would be.
 template <class T> __device__ __forceinline__ void round_values(Values& x) {
   each(x, [](COMPUTE v) { return load<COMPUTE>(store<T>(v)); });
 }

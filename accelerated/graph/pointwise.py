@@ -1,4 +1,4 @@
-"""Pointwise operations of a graph that follow each other, as one launch (graph/pointwise.cu)."""
+"""Plan consecutive pointwise operations of a graph as one launch (graph/pointwise.cu)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..primitives.geometry import FastDivmod, blocks, broadcast_strides, merge_d
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
-STAGES = 8  # operations of a launch
-OPERANDS = 12  # tensors in memory of a launch
+STAGES = 8  # operations per launch
+OPERANDS = 12  # tensors in memory per launch
 CURRENT, ABSENT = -1, -2  # the result of the operation before; no operand
 
 
 class OperandStruct(ctypes.Structure):
-    """A tensor in memory: its strides, the innermost dimension first, and its stored type."""
+    """Describe a tensor in memory: its strides, the innermost dimension first, and its stored type."""
 
     _fields_ = (("strides", c_longlong * DIMS), ("type", c_int), ("reserved", c_int))
 
@@ -42,8 +42,9 @@ def _stage_type(scalar: Any) -> type[ctypes.Structure]:
 
 
 def is_extended(operation: OperationGraph, chain: Sequence[PointwiseNode], node: Node) -> bool:
-    """Return whether a node can be computed behind a chain in the same launch: it reads the last result and nothing
-    else that the chain writes, and has its shape."""
+    """Return whether a node can follow a chain in the same launch. It must have the chain's shape, and read nothing
+    that the chain writes but the last result.
+    """
     if not isinstance(node, PointwiseNode) or len(chain) == STAGES:
         return False
     last, written = chain[-1].y, {earlier.y.operand for earlier in chain}
@@ -57,8 +58,9 @@ def is_extended(operation: OperationGraph, chain: Sequence[PointwiseNode], node:
 
 
 def kept(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> list[bool]:
-    """Return, for each node of a chain, whether its result is written to memory: it is not virtual, or somebody else
-    than the next node of the chain reads it."""
+    """Return, for each node of a chain, whether its result is written to memory: it is not virtual, or a node other
+    than the next reads it.
+    """
     found = []
     for node, following in zip(chain, [*chain[1:], None], strict=True):
         readers = [other for other in operation.nodes if node.y in other.inputs]
@@ -80,8 +82,11 @@ def operands(operation: OperationGraph, chain: Sequence[PointwiseNode]) -> dict[
 
 
 class Layout(NamedTuple):
-    """The tensors in memory of a chain by operand name, which of them it writes, and the dimensions in which it
-    computes them, the innermost last: their extents, and for each tensor its strides."""
+    """Describe the tensors of a chain in memory.
+
+    It has the operand names, the written tensors, the extents of the common dimensions, the innermost last, and the
+    strides of each tensor.
+    """
 
     tensors: dict[str, GraphTensor]
     written: tuple[bool, ...]
@@ -90,7 +95,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Layout:
-        """Return the layout with the fewest dimensions, in the order of what the last node writes."""
+        """Return the layout with the fewest dimensions, in the order of the last node's result."""
         dims, tensors = chain[-1].y.dims, operands(problem.operation, chain)
         strides = [broadcast_strides(t.dims, problem.spec(t).strides, dims) for t in tensors.values()]
         results = {node.y.operand for node in chain}
@@ -114,8 +119,10 @@ def chain_arguments(
     most_stages: int,
     further: Sequence[tuple[str, Any]] = (),
 ) -> tuple[ctypes.Structure, int]:
-    """Return what the kernels of chains are given, and the number of packs of ``width`` elements. further: fields
-    behind the addresses of the tensors."""
+    """Return the arguments of the chain kernels, and the number of vectors of ``width`` elements.
+
+    ``further`` fields follow the addresses of the tensors.
+    """
     operation, extents = problem.operation, [*layout.extents[:-1], -(-layout.extents[-1] // width)]
     listed = [
         OperandStruct((c_longlong * DIMS)(*padded(step, DIMS, 0)[::-1]), STORED[tensor.data_type], 0)
@@ -137,7 +144,7 @@ def chain_arguments(
 
 
 def stages(operation: OperationGraph, chain: Sequence[PointwiseNode], names: list[str], scalar: Any) -> list[Any]:
-    """Return what the kernel reads of each node. names: of the tensors in memory."""
+    """Return the kernel's description of each node. ``names`` are those of the tensors in memory."""
     found = []
     before = ""
     for node, written in zip(chain, kept(operation, chain), strict=True):

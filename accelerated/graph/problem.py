@@ -1,4 +1,4 @@
-"""Operation graphs as their solvers read them: what is stored in the workspace, what kernels need of a tensor."""
+"""Describe operation graphs to their solvers: the tensors in the workspace, and the fields that kernels need."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 from ..plans import COMPUTES, PlacedPlan
 from ..solver import ROOMS, Problem, Solver, possible_solvers
 
-# The numbers of the stored types in graph/stored.cuh.
+# These are the numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
-DIMS = 8  # dimensions; stored.cuh has the same
-WIDTH = 8  # elements that a thread takes at a time
+DIMS = 8  # maximum dimensions per tensor, as in stored.cuh
+WIDTH = 8  # elements per thread
 
 
 class GraphProblem(Problem):
-    """One graph on a device."""
+    """Describe one graph on a device."""
 
     operation: OperationGraph
 
     @property
     def definitions(self) -> tuple[tuple[str, str], ...]:
-        """The arithmetic of the kernels' modules."""
+        """Return the definitions for the arithmetic of the kernels' modules."""
         return (("COMPUTE", COMPUTES[self.operation.compute_type]), ("WIDTH", str(WIDTH)))
 
     @cached_property
     def inner_problem(self) -> Problem:
-        """The one operation that the graph is to its engine, with as much workspace, as the solvers of its room read
-        it."""
+        """Return the one operation that the graph is to its engine, with the same workspace, for the solvers of its
+        package.
+        """
         assert self.operation.single is not None
         inner = replace(self.operation.single.operation, workspace_bytes=self.operation.workspace_bytes)
         problem: Problem = ROOMS[type(inner)].problem(inner, self.device)
@@ -41,28 +42,30 @@ class GraphProblem(Problem):
 
     @property
     def inner_choice(self) -> str | None:
-        """The name of the solver that the knob chooses, None where it leaves that to the room."""
+        """Return the name of the solver that the knob chooses, or None where it leaves the choice to the package."""
         choice, inner = self.operation.choice, self.inner_problem.operation
         return possible_solvers(inner, self.device)[choice - 1] if choice else None
 
     @cached_property
     def inner_solver(self) -> Solver[Any]:
-        """The solver that serves the one operation."""
+        """Return the solver that serves the one operation."""
         return ROOMS[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
-        """The layout of a tensor: a virtual one lies as it was described where that has no gaps, else packed."""
+        """Return the layout of a tensor. A virtual tensor keeps its described layout where that has no gaps, and is
+        packed otherwise.
+        """
         packed = TensorSpec.packed(tensor.data_type, tensor.dims)
         return packed if tensor.is_virtual and tensor.spec.nbytes != packed.nbytes else tensor.spec
 
 
 def padded(values: Sequence[int], count: int, fill: int) -> list[int]:
-    """The values behind as many ``fill`` as are missing."""
+    """Return the values after enough ``fill`` to complete DIMS."""
     return [fill] * (count - len(values)) + list(values)
 
 
 class SinglePlan(PlacedPlan):
-    """The plan of the one operation that a graph is to its engine, on the graph's operands."""
+    """Run the plan of the one operation that a graph is to its engine on the graph's operands."""
 
     def __init__(self, problem: GraphProblem, solver: str) -> None:
         operation, inner = problem.operation, problem.inner_problem.operation

@@ -1,7 +1,7 @@
-// Statistics of a graph (9.2.13): the sums of x and of its squares, one of each for every channel. Deterministic.
+// Statistics of a graph (9.2.13): the sums of x and of its squares for every channel. Deterministic.
 //
-// A block sums some channels of a segment of the pixels. Where channels are innermost its threads are `lanes` packs of
-// WIDTH channels wide and as many pixels high as are left; elsewhere all of them take packs of WIDTH pixels of one
+// A block sums some channels of a segment of the pixels. Where channels are innermost, `lanes` threads side by side own
+// WIDTH channels each, and the others take further pixels. Elsewhere every thread takes vectors of WIDTH pixels of one
 // channel. The sums of several segments go to the workspace, [segment][sum][channel], and a second kernel adds them.
 //
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
@@ -9,25 +9,26 @@
 #include "primitives/geometry.cuh"
 #include "primitives/stored_sums.cuh"
 
-constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;  // channels of a block that adds segments; threads
-constexpr int IN_FLIGHT = 5;  // segments whose sums a thread reads at once: all, where they fill the device
+// channels per block that adds segments; threads per channel
+constexpr int FINISH_LANES = 2, SEGMENTS = THREADS / FINISH_LANES;
+constexpr int IN_FLIGHT = 5;  // segments whose sums a thread reads at once; all of them where they fill the device
 
 struct Arguments {
   const void* x;
   void* sum;
   void* sqsum;
   COMPUTE* partials;
-  long long x_strides[DIMS];  // of a channel, the innermost dimension first
+  long long x_strides[DIMS];  // strides within a channel, the innermost dimension first
   long long channel_stride, sum_stride, sqsum_stride;
-  FastDivmod extents[DIMS];  // of pixels; the innermost counts packs where channels are not
-  int rank, items;           // pixels or packs of a channel
-  int innermost;             // pixels of the innermost dimension
+  FastDivmod extents[DIMS];  // extents of the pixels; the innermost counts vectors where channels are not innermost
+  int rank, items;           // pixels or vectors per channel
+  int innermost;             // pixels in the innermost dimension
   int channels, lanes, segments, segment;
   int packs_channels;
   int x_type, sum_type, sqsum_type;
 };
 
-// The offset of an item, and its index in the innermost dimension.
+// Returns the offset of an item, and its index in the innermost dimension.
 __device__ __forceinline__ long long offset(const Arguments& a, int item, int scale, int& at_innermost) {
   long long found = 0;
   unsigned rest = item;

@@ -1,5 +1,5 @@
-// Statistics of a graph (9.2.13): how blocks add the sums of their threads, as the kernels share it. What they are
-// given has the fields that these functions name.
+// Statistics of a graph (9.2.13): blocks add the sums of their threads. The arguments of a kernel must have the fields
+// that these functions name.
 #pragma once
 #include "graph/stored.cuh"
 
@@ -17,7 +17,7 @@ __device__ __forceinline__ void write_segment(const Arguments& a, int channel, C
   partial[a.channels] = square;
 }
 
-// Add the sums of the threads of a column, `lanes` apart; the first thread of each column has the result.
+// Adds the sums of the threads of a column, `lanes` apart. The first thread of each column has the result.
 __device__ __forceinline__ void add_columns(COMPUTE (&sums)[THREADS], COMPUTE (&squares)[THREADS], int lanes) {
   for (int distance = THREADS / 2; distance >= lanes; distance /= 2) {
     __syncthreads();
@@ -28,7 +28,7 @@ __device__ __forceinline__ void add_columns(COMPUTE (&sums)[THREADS], COMPUTE (&
   }
 }
 
-// Add the sums of a block: of WIDTH channels a thread, `lanes` packs of them beside each other, or of one channel.
+// Adds the sums of a block: WIDTH channels per thread in `lanes` vectors side by side, or one channel.
 template <class Arguments>
 __device__ __forceinline__ void write_segment(const Arguments& a, const Values& sum, const Values& square) {
   __shared__ COMPUTE sums[THREADS], squares[THREADS];

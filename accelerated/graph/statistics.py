@@ -1,4 +1,4 @@
-"""Statistics of a graph (graph/statistics.cu)."""
+"""Plan the statistics of a graph (graph/statistics.cu)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/statistics.cu"
 THREADS, WARP, FINISH_LANES = 256, 32, 2
-LEAST_ITEMS = 8  # of a thread in a segment
+LEAST_ITEMS = 8  # per thread in a segment
 BLOCKS_PER_MULTIPROCESSOR = 4
 
 
 class Division(NamedTuple):
-    """How a tensor is summed: whether packs are of channels, packs that lie beside each other in a block, blocks of
-    channels, items (pixels, or packs of them) of a channel, segments of the items, items of each."""
+    """Divide the sums of a tensor.
+
+    The fields are whether vectors hold channels, the vectors side by side in a block, and the blocks of channels. They
+    continue with the items (pixels, or vectors of them) per channel, the segments, and the items per segment.
+    """
 
     packs_channels: bool
     lanes: int
@@ -46,21 +49,21 @@ class Division(NamedTuple):
 
 
 def pixels_of(spec: TensorSpec) -> tuple[list[int], list[int]]:
-    """Return the merged extents and strides of everything but channels."""
+    """Return the merged extents and strides of all dimensions but the channels."""
     others = [d for d in range(spec.rank) if d != 1]
     extents, (steps,) = merge_dimensions([spec.dims[d] for d in others], [[spec.strides[d] for d in others]])
     return extents, steps
 
 
 def partial_sums(operation: OperationGraph, node: GenStatsNode, division: Division) -> int:
-    """Return the bytes of the sums of all segments; 0 where there is one."""
+    """Return the bytes of the sums of all segments, or 0 where there is one."""
     segments = division.segments
     number = 8 if operation.compute_type == DOUBLE else 4
     return 2 * segments * node.x.dims[1] * number if segments > 1 else 0
 
 
 def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str, division: Division) -> list[Launch]:
-    """Return the launches of a node. partials: the operand where the sums of segments lie."""
+    """Return the launches of a node. ``partials`` is the operand with the sums of segments."""
     spec = problem.spec(node.x)
     extents, steps = pixels_of(spec)
     innermost = extents[-1]

@@ -1,11 +1,11 @@
-// Tensors of a graph: elements of any stored type, up to eight dimensions with any strides.
+// This header accesses tensors of a graph: elements of any stored type, up to eight dimensions with any strides.
 #pragma once
 #include "primitives/types.cuh"
 
-constexpr int DIMS = 8;  // WIDTH: elements that a thread takes at a time
+constexpr int DIMS = 8;  // WIDTH counts the elements per thread.
 enum Stored { IS_FLOAT, IS_DOUBLE, IS_HALF, IS_BFLOAT16, IS_INT8, IS_UINT8, IS_INT32 };
 
-// Call a function with a number of the stored type, whose value means nothing.
+// Calls a function with a value of the stored type. The value itself has no meaning.
 template <class Function> __device__ __forceinline__ auto with_stored(int type, Function function) {
   switch (type) {
     case IS_FLOAT:
@@ -37,7 +37,7 @@ __device__ __forceinline__ void store_stored(void* memory, long long index, int 
   });
 }
 
-// Elements that a thread takes, in the arithmetic; of 16-byte accesses where they are contiguous and aligned.
+// Holds the elements of a thread in the arithmetic. Accesses have 16 bytes where elements are contiguous and aligned.
 using Values = Pack<COMPUTE, WIDTH>;
 
 template <class T> constexpr int CHUNK = 16 / sizeof(T) < WIDTH ? 16 / sizeof(T) : WIDTH;
