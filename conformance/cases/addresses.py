@@ -1,5 +1,8 @@
-"""Operands that are aligned, but for one that begins an element later, or half a pack: each in turn, by each solver that serves. A solver
-that asks for too little alignment accesses packs of 16 bytes at addresses that are no multiples of 16."""
+"""Holds cases of operands that are aligned, except one that begins an element, or half a pack, later.
+
+Each operand takes its turn, by each solver that serves. A solver that asks for too little alignment accesses packs of
+16 bytes at addresses that are no multiples of 16.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ SIDE_BY_SIDE = TensorSpec.packed(HALF, (1, 32, 8, 8), NHWC)
 MANY_CHANNELS = TensorSpec.packed(HALF, (2, 32, 2, 4), NHWC)
 FEW_CHANNELS = TensorSpec.packed(FLOAT, (1, 3, 4, 8), NHWC)
 HALF_A_PACK = 8  # bytes
-LARGE = (8, 8, 32, 32)  # a chain that gets a kernel of its own
+LARGE = (8, 8, 32, 32)  # A chain of this size gets a kernel of its own.
 BETWEEN = graph.tensor(4, LARGE, virtual=True)
 MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
@@ -164,7 +167,7 @@ IN_SEVERAL_STEPS: dict[str, Operation] = {
 @pytest.mark.ours
 @pytest.mark.parametrize("name", IN_SEVERAL_STEPS)
 def test_one_operand_lies_elsewhere_than_before(caller, name):
-    """The same call with another address for one operand, each in turn, and other contents there."""
+    """The same call is right with another address and other contents for one operand, each in turn."""
     operation = sized(caller, IN_SEVERAL_STEPS[name])
     contents, others = (prepare(operation, "normal", seed) for seed in (0, 1))
 
@@ -228,5 +231,5 @@ UNPROJECTED = attention_backward.steps(
 @pytest.mark.ours
 @pytest.mark.parametrize("operand", ["queries", "keys", "values", "dout"])
 def test_one_operand_of_unprojected_attention(chain, operand):
-    """Which kernels read as it lies."""
+    """Kernels that read an operand of unprojected attention in place accept any address."""
     chain(*UNPROJECTED, offsets={operand: 2})

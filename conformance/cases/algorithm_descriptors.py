@@ -1,4 +1,4 @@
-"""Cases of the descriptors of algorithms and of their performance, and of their saved form."""
+"""Holds cases of the descriptors of algorithms and of their performance, and of their saved form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD = "cudnnStatus_t/c05"
 
 @pytest.fixture
 def fresh(cudnn):
-    """An algorithm descriptor that no setter has touched."""
+    """Return an algorithm descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
     yield descriptor
     cudnn.cudnnDestroyAlgorithmDescriptor(descriptor)
@@ -35,7 +35,7 @@ def described(cudnn, algorithm=DYNAMIC):
        "cudnnDestroyAlgorithmDescriptor/c03", "cudnnSetAlgorithmDescriptor/c02", "cudnnSetAlgorithmDescriptor/c03",
        "cudnnSetAlgorithmDescriptor/c04", "cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmDescriptor/c04")  # fmt: skip
 def test_every_algorithm(cudnn, fresh):
-    """Descriptors are independent of each other; numbers are taken for what C passes."""
+    """Descriptors are independent of each other. A number from C counts as the enumerator of that value."""
     other = described(cudnn, EVERY[-1])
     for algorithm in (*EVERY, *{int(algorithm) for algorithm in EVERY}):
         cudnn.cudnnSetAlgorithmDescriptor(fresh, algorithm)
@@ -58,7 +58,7 @@ def test_no_algorithm(subject, cudnn, fresh, refuses, value):
 
 @shows("cudnnGetAlgorithmDescriptor/c02")
 def test_copies(subject, cudnn, fresh):
-    """A copy is a descriptor of its own, of the same enumeration; to itself, too."""
+    """A copy is a descriptor of its own, of the same enumeration. A descriptor may be copied to itself."""
     source = described(cudnn)
     cudnn.cudnnCopyAlgorithmDescriptor(source, fresh)
     cudnn.cudnnSetAlgorithmDescriptor(source, EVERY[1])
@@ -71,7 +71,7 @@ def test_copies(subject, cudnn, fresh):
 
 @shows("cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmPerformance/c02")
 def test_what_was_not_set(subject, cudnn, fresh, refuses):
-    """It has no algorithm, and no figures, that could be read (docs/errata.md, D520)."""
+    """A new descriptor has no algorithm, and no figures, that could be read (docs/errata.md, D520)."""
     if not subject.survives_stray_pointers:
         pytest.skip("a foreign library reads memory that nobody has written")
     target, (performance,) = described(cudnn), cudnn.cudnnCreateAlgorithmPerformance(1)
@@ -105,7 +105,7 @@ def test_performances(subject, cudnn):
         assert found[0] is values[0] and tuple(found[1:]) == values[1:]
     cudnn.cudnnSetAlgorithmDescriptor(first, EVERY[2])
     assert cudnn.cudnnGetAlgorithmDescriptor(cudnn.cudnnGetAlgorithmPerformance(objects[2])[0]) == EVERY[2]
-    if subject.survives_stray_pointers:  # 8.9.7 destroys the descriptors, too, one of them twice here
+    if subject.survives_stray_pointers:  # 8.9.7 also destroys the descriptors, one of them twice here.
         cudnn.cudnnDestroyAlgorithmPerformance(objects, 2)
         assert cudnn.cudnnGetAlgorithmPerformance(objects[2])[0] is first
         cudnn.cudnnDestroyAlgorithmPerformance(objects[2:], 1)
@@ -165,7 +165,7 @@ def test_numbers_of_objects(subject, cudnn, refuses):
 
 
 def saved(cudnn, handle, descriptor):
-    """The bytes that are written, between others that must stay."""
+    """Return the bytes that are written, between others that must stay."""
     size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
     space = bytearray(b"\xa5" * (size + 16))
     cudnn.cudnnSaveAlgorithm(handle, descriptor, space, size)
@@ -177,7 +177,8 @@ def saved(cudnn, handle, descriptor):
        "cudnnSaveAlgorithm/c04", "cudnnSaveAlgorithm/c06", "cudnnRestoreAlgorithm/c02", "cudnnRestoreAlgorithm/c03",
        "cudnnRestoreAlgorithm/c04", "cudnnRestoreAlgorithm/c06")  # fmt: skip
 def test_saved_and_restored(subject, cudnn, handle, fresh):
-    """Every algorithm, by another handle, from memory with more behind it; the other descriptor may be fresh or set."""
+    """Another handle restores every algorithm, from memory with more behind it. The other descriptor may be fresh or
+    set."""
     for algorithm in (*EVERY, 2):
         space = saved(cudnn, handle, described(cudnn, algorithm))
         other = subject.new_handle()
@@ -204,7 +205,7 @@ def test_null_and_too_small(subject, cudnn, handle, refuses):
     for few in (0, 1, size - 1):
         refuses(BAD_PARAM, "cudnnSaveAlgorithm/c08", save, handle, descriptor, space, few)
     assert space == b"\xa5" * size
-    save(handle, descriptor, bytearray(size), size)  # as many as are asked for suffice
+    save(handle, descriptor, bytearray(size), size)  # Memory of exactly the reported size suffices.
     for place, clause in ((0, "c08"), (1, "c08"), (2, "c08")):
         values = [handle, space, descriptor]
         values[place] = None
@@ -218,7 +219,7 @@ def test_null_and_too_small(subject, cudnn, handle, refuses):
 
 @shows("cudnnRestoreAlgorithm/c09")
 def test_damaged_metadata(subject, cudnn, handle, refuses):
-    """Any bit that is not as it was written, and any byte that is missing; the descriptor stays as it was."""
+    """Any changed bit and any missing byte is refused, and the descriptor stays as it was."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library notices is its own affair")
     space, descriptor = saved(cudnn, handle, described(cudnn)), described(cudnn, EVERY[1])
@@ -235,19 +236,19 @@ def test_damaged_metadata(subject, cudnn, handle, refuses):
 
 
 def written(version, form, kind, number, more=b""):
-    """Metadata with a checksum that is right, by the documented form (docs/errata.md, D099)."""
+    """Return metadata with a right checksum, by the documented form (docs/errata.md, D099)."""
     return sealed(struct.pack("<IIIi", version, form, kind, number) + more)
 
 
 def sealed(body):
-    """Metadata of any length with a checksum that is right."""
+    """Return metadata of any length with a right checksum."""
     checked = struct.pack("<I", len(body)) + body
     return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
 
 
 @shows("cudnnRestoreAlgorithm/c07", "cudnnRestoreAlgorithm/c09")
 def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
-    """Another version of cuDNN, or of the form, whatever else it writes; algorithms that do not exist."""
+    """Metadata of another version of cuDNN, or of the form, is refused, and so are algorithms that do not exist."""
     if not subject.cites_clauses:
         pytest.skip("the form is ours")
     restore = cudnn.cudnnRestoreAlgorithm
@@ -256,7 +257,7 @@ def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
         written(7605, 1, 4, 2),
         written(8003, 2, 4, 2),
         written(8003, 2, 9, -7, b"longer metadata"),
-        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # which has no room for a form
+        sealed(struct.pack("<I", 8003) + b"cut") + bytes(16),  # This metadata has no room for a form.
         sealed(struct.pack("<II", 8003, 2)) + bytes(16),
     ):
         refuses(NOT_SUPPORTED, "cudnnRestoreAlgorithm/c07", restore, handle, other, len(other), fresh)

@@ -1,12 +1,13 @@
-"""Operations that give the arguments of kernels other values than the rest of the suite does.
+"""Runs operations that give the arguments of kernels other values than the rest of the suite does.
 
-drawn_operations.json: family -> operations. Of some thousands at random those were kept, the most telling first, whose launches (by each
-solver that serves them) have an extent, a stride, a step or a factor that was one and the same number in every other launch of the
-kernel: a kernel that takes that argument for a constant, or another one for it, is right in all other cases. In "several_tiles" are operations
-of which kernels have a second tile, part or group where all others have one; in "conditions" are those for which a condition of a
-planner is true, or false, as for no other case; in "kernels" those of which an operator of a kernel sees what it sees in no other case, some
-of them with operands that begin so many bytes behind an aligned address; in "chains" are the calls of training steps; those in
-"multiprocessors" have that only where planners divide the work among so many.
+drawn_operations.json maps families to operations. They were chosen among some thousands at random, the most telling
+first. In their launches, an extent, stride, step or factor has a value of its own; in every other case it is one and
+the same number. A kernel that takes that argument for a constant, or another one for it, is right in all other cases.
+
+"several_tiles": kernels have a second tile, part or group, where all others have one. "conditions": a condition of a
+planner is true, or false, as in no other case. "kernels": an operator of a kernel sees values that it sees in no other
+case; some operands begin behind an aligned address. "chains": calls of training steps. "multiprocessors": the effect
+shows only where planners divide the work among so many.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ OPERATIONS = {f"{family}-{i}": entry for family, entries in FAMILIES.items() for
 
 
 def inputs_of(operation: Any) -> str | dict[str, str]:
-    """The kinds of numbers that the operation says something about: NaN in the bias before a ReLU that propagates it."""
+    """Return the kinds of numbers that say something about the operation: NaN in the bias before a ReLU that
+    propagates it."""
     activation = getattr(operation, "activation", None)
     bias = next((name for name in ("eqBias", "zEqBias") if name in operation.operands), None)
     if bias and activation and activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN:
@@ -41,7 +43,7 @@ def inputs_of(operation: Any) -> str | dict[str, str]:
 
 
 def attempted(trial: Any, caller: Any, entry: Any) -> None:
-    """Run an operation that is given as a text, or as one and the offsets of operands."""
+    """Run an operation that is given as a text, or as a text and the offsets of operands."""
     text, offsets = (entry, None) if isinstance(entry, str) else entry
     operation = sized(caller, parse(text))
     before = pooled(operation) if isinstance(operation, PoolingBackward) else None
@@ -51,7 +53,7 @@ def attempted(trial: Any, caller: Any, entry: Any) -> None:
 @pytest.mark.ours
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_arguments_that_differ(trial, caller, name):
-    with divided_among(caller.handle, 1):  # as the device for which they were drawn
+    with divided_among(caller.handle, 1):  # The chain was drawn for a device of one multiprocessor.
         attempted(trial, caller, OPERATIONS[name])
 
 

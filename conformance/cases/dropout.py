@@ -1,4 +1,4 @@
-"""Cases of dropout: the descriptors, and what every library can be asked of the masks; the random numbers of ours."""
+"""Holds cases of dropout: descriptors, properties of masks that every library has, and the random numbers of ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dualdnn.reference.view import NUMPY_TYPES
 TYPES = (FLOAT, DOUBLE, HALF)
 DIMS = (2, 3, 5, 7)
 SEED = 2**63 + 2**35 + 77
-DEVIATIONS = 5  # of a binomial count from its mean, at most: once in two million
+DEVIATIONS = 5  # standard deviations; bounds a binomial count's distance from its mean: once in two million
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 
 
@@ -39,12 +39,12 @@ def backward(probability: float = 0.3, dy: TensorSpec | None = None, dx: TensorS
 
 
 def states(seed: int = SEED, calls: int = 0) -> dict[str, Any]:
-    """The memory of a generator after some calls."""
+    """Return the memory of a generator after some calls."""
     return {"states": np.array([seed, calls], "<u8").view(np.uint8)}
 
 
 class Layer:
-    """Dropout with states of its own on one subject, through the documented calls alone."""
+    """Runs dropout with states of its own on one subject, through the documented calls alone."""
 
     def __init__(self, cudnn: Any, handle: Any, probability: float, seed: int = SEED, memory: Any = None) -> None:
         self.cudnn, self.handle = cudnn, handle
@@ -61,7 +61,7 @@ class Layer:
         return self.handle.to_device(self.states.to_host(np.uint8, self.size))
 
     def __call__(self, x: Any, descriptor: Any = None) -> tuple[Any, Any, Any]:
-        """(y, the reserve space, the descriptor of both tensors) of an array of float."""
+        """Return (y, the reserve space, the descriptor of both tensors) of an array of float."""
         descriptor = descriptor or described(self.cudnn, x)
         reserve = self.handle.allocate(self.cudnn.cudnnDropoutGetReserveSpaceSize(descriptor))
         source, y = self.handle.to_device(x), self.handle.to_device(np.full_like(x, np.nan))
@@ -76,7 +76,7 @@ class Layer:
         return dx.to_host(dy.dtype, dy.shape)
 
     def mask(self, count: int = 3000) -> Any:
-        """Which elements the next call keeps."""
+        """Return the elements that the next call keeps."""
         return self(np.ones((1, 1, 1, count), np.float32))[0] != 0
 
 
@@ -90,7 +90,7 @@ def described(cudnn: Any, array: Any) -> Any:
 
 @pytest.fixture
 def fresh(cudnn):
-    """A dropout descriptor that no setter has touched."""
+    """Return a dropout descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateDropoutDescriptor()
     yield descriptor
     cudnn.cudnnDestroyDropoutDescriptor(descriptor)
@@ -105,7 +105,7 @@ def fresh(cudnn):
        "cudnnSetDropoutDescriptor/c06", "cudnnSetDropoutDescriptor/c10", "cudnnGetDropoutDescriptor/c01",
        "cudnnGetDropoutDescriptor/c03", "cudnnGetDropoutDescriptor/c05")  # fmt: skip
 def test_descriptors_without_states(cudnn, handle):
-    """Descriptors are independent of each other; without states the size is not looked at."""
+    """Descriptors are independent of each other. Without states, the size is ignored."""
     first, second = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateDropoutDescriptor()
     assert tuple(cudnn.cudnnGetDropoutDescriptor(first, handle)) == (0.0, None, 0)
     cudnn.cudnnSetDropoutDescriptor(first, handle, 0.25, None, 0, 2**64 - 1)
@@ -120,7 +120,7 @@ def test_descriptors_without_states(cudnn, handle):
 @shows("cudnnDropoutGetReserveSpaceSize/c01", "cudnnDropoutGetReserveSpaceSize/c05")
 @pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 3, 5), (2, 4, 5, 6), (2, 3, 5, 7, 11)], ids=str)
 def test_reserve_space(cudnn, dims):
-    """It has room for the mask, a bit for each element, and depends on the dimensions alone."""
+    """The reserve space has room for the mask, a bit for each element, and depends on the dimensions alone."""
     sizes = {
         cudnn.cudnnDropoutGetReserveSpaceSize(made(cudnn, laid_out(data_type, dims, layout)))
         for data_type in (FLOAT, HALF, DOUBLE, INT32)
@@ -135,7 +135,7 @@ def test_reserve_space(cudnn, dims):
        "cudnnRestoreDropoutDescriptor/c09", "cudnnGetDropoutDescriptor/c02")  # fmt: skip
 @pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
 def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
-    """They are refused, and neither the descriptor nor the memory changes; more than needed is accepted."""
+    """Too small states are refused, and neither the descriptor nor the memory changes; more than needed is accepted."""
     needed = cudnn.cudnnDropoutGetStatesSize(handle)
     memory = handle.to_device(np.arange(needed + 4) % 251 * np.ones(1, np.uint8))
     clause = f"{call}/{'c11' if call.startswith('cudnnSet') else 'c09'}"
@@ -148,7 +148,7 @@ def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
     assert (probability, seed, held.address) == (0.5, 4, memory.address)
 
 
-# --- what every library can be asked ---
+# --- properties of every library ---
 
 
 @shows("cudnnDropoutGetReserveSpaceSize/c03", "cudnnDropoutForward/c01", "cudnnDropoutForward/c02", "cudnnDropoutForward/c09", "cudnnDropoutBackward/c01",
@@ -189,7 +189,8 @@ def test_masks_of_calls_seeds_and_generators(cudnn, handle):
 
 @shows("cudnnSetDropoutDescriptor/c09", "cudnnSetDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c06")
 def test_setting_again(cudnn, handle):
-    """With states they begin anew; without, only the probability changes, and the states go on (D111)."""
+    """With new states the random numbers begin anew. Without, only the probability changes, and the states go on
+    (D111)."""
     layer = Layer(cudnn, handle, 0.5)
     first, second = layer.mask(), layer.mask()
     set_again = cudnn.cudnnSetDropoutDescriptor
@@ -198,7 +199,7 @@ def test_setting_again(cudnn, handle):
     set_again(layer.descriptor, handle, 0.25, None, 0, SEED + 1)
     assert cudnn.cudnnGetDropoutDescriptor(layer.descriptor, handle)[0] == 0.25
     kept = layer.mask()
-    assert np.all(kept[second]) and kept.mean() > 0.65  # the random numbers of the second call, a lower probability
+    assert np.all(kept[second]) and kept.mean() > 0.65  # The second call's random numbers meet a lower probability.
     set_again(layer.descriptor, handle, 0.5, layer.states, layer.size, SEED + 1)
     other = layer.mask()
     assert not np.array_equal(other, first)
@@ -224,8 +225,10 @@ def test_restored_states(cudnn, handle):
 @shows("cudnnDropoutForward/c08", "cudnnDropoutBackward/c04", "cudnnDropoutGetReserveSpaceSize/c02",
        "cudnnDropoutForward/c07")  # fmt: skip
 def test_states_are_not_what_a_gradient_needs(cudnn, handle):
-    """Between a forward call and its gradient the states go on, are overwritten and serve another descriptor; the reserve space
-    alone holds the mask, that of the first call that of the first."""
+    """The gradient needs the reserve space alone, which holds the mask of its forward call.
+
+    Between a forward call and its gradient the states go on, are overwritten and serve another descriptor.
+    """
     layer = Layer(cudnn, handle, 0.5)
     x = np.random.default_rng(2).uniform(1, 2, (2, 3, 5, 7)).astype(np.float32)
     first, second = layer(x), layer(x)
@@ -251,7 +254,7 @@ def test_descriptors_that_share_states(cudnn, handle):
 @shows("cudnnDropoutForward/c01")
 @pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
 def test_special_values(cudnn, handle, probability):
-    """What is dropped becomes 0, NaN and infinities too; what is kept stays what it is."""
+    """Dropped elements become 0, also NaN and infinities; kept elements keep their value."""
     x = np.tile(np.array([np.nan, np.inf, -np.inf, -0.0, 1.0], np.float32), 40).reshape(1, 1, 10, 20)
     layer = Layer(cudnn, handle, probability)
     plain = Layer(cudnn, handle, probability)
@@ -289,7 +292,7 @@ def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, c
     attempt(states_clause, None)
     cudnn.cudnnSetDropoutDescriptor(fresh, handle, 0.5, None, 0, 1)
     attempt(states_clause, fresh)
-    if subject.knows_sizes:  # C does not know how large memory is
+    if subject.knows_sizes:  # C does not know how large memory is.
         attempt(reserve_clause, layer.descriptor, needed, reserve.slice(0, needed - 1))
 
 
@@ -307,7 +310,8 @@ def test_states_that_were_freed(cudnn, handle, refuses):
 
 @shows("cudnnSetAttnDescriptor/c39", "cudnnSetAttnDescriptor/c29")
 def test_attention_takes_no_dropout(cudnn, handle, refuses):
-    """A probability of 0 asks for none; the descriptor is kept by its address, so that training refuses what is set later."""
+    """A probability of 0 drops nothing. Attention keeps the descriptor by its address, so training refuses what is
+    set later."""
     descriptor, call = cudnn.cudnnCreateAttnDescriptor(), cudnn.cudnnSetAttnDescriptor
     names = "attnDropoutDesc", "postDropoutDesc"
     layer, none = Layer(cudnn, handle, 0.25), Layer(cudnn, handle, 0)
@@ -323,9 +327,9 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
     training()
     cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
     refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
-    training(reserveSpace=None, reserveSpaceSizeInBytes=0)  # inference drops nothing
+    training(reserveSpace=None, reserveSpaceSizeInBytes=0)  # Inference drops nothing.
     still_none = Layer(cudnn, handle, 0)
-    for pair in ((none, still_none), (still_none, none)):  # one of two descriptors
+    for pair in ((none, still_none), (still_none, none)):  # Either of the two descriptors may be missing.
         cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.0, none.states, none.size, SEED)
         values[6:8] = (one.descriptor for one in pair)
         call(training.arguments["attnDesc"], *values)
@@ -334,10 +338,10 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
         refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
 
 
-# --- the random numbers of ours: element by element what docs/dropout.md says ---
+# --- the random numbers of ours, element by element as docs/dropout.md says ---
 
-# Channels side by side: planes that are octets or begin within one; pixels of several tiles, or fewer of many images; channels of several, which
-# packs of 16 bytes divide or do not. As many dimensions as there can be, no two of which are one.
+# Planes are octets or begin within one. Channels may lie side by side: pixels of several tiles, or fewer of many
+# images, with and without packs of 16 bytes. Other shapes have as many dimensions as possible, no two of the same size.
 LAID_OUT = [
     *((layout, DIMS) for layout in LAYOUTS),
     ("nhwc", (3, 4, 4, 6)),
@@ -363,7 +367,10 @@ LAID_OUT = [
 @by_type
 @pytest.mark.parametrize("layout, dims", LAID_OUT, ids=str)
 def test_every_layout(chain, data_type, layout, dims):
-    """New states, a call in the layout, one that changes it, and the gradient of the second: elements correspond in row-major order."""
+    """Elements correspond in row-major order in every layout.
+
+    The case has new states, a call in the layout, one that changes it, and the gradient of the second.
+    """
     plain, other = TensorSpec.packed(data_type, dims), laid_out(data_type, dims, layout)
     chain(
         SetDropoutStates(SEED),
@@ -379,13 +386,15 @@ def test_every_layout(chain, data_type, layout, dims):
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
 def test_parts_of_octets(chain, data_type, count):
-    """Last bytes of the mask with bits to spare; other dimensions of as many elements; more than one block."""
+    """The last bytes of the mask have bits to spare; dimensions may differ with as many elements; there are several
+    blocks."""
     x, y = TensorSpec.packed(data_type, (count, 1, 1)), TensorSpec.packed(data_type, (1, 1, count, 1))
     chain(forward(0.2, x, y), backward(0.2, y, x), before=states(), seed=3)
     chain(forward(0.2, x), before=states(2**64 - 1, 2**32 - 2))
 
 
-# Channels of x side by side and an image of y a channel each, by tiles or by warps; strides that are equal, and elements elsewhere.
+# x has channels side by side, y an image for each channel, by tiles or by warps. Strides are equal, and elements lie
+# elsewhere.
 RESHAPED = {
     "channels": (TensorSpec.packed(FLOAT, (3, 16, 9), NHWC), TensorSpec.packed(FLOAT, (1, 432, 1, 1))),
     "pixels": (TensorSpec.packed(FLOAT, (1, 32, 64, 2), NHWC), TensorSpec.packed(FLOAT, (1, 64, 64, 1), NHWC)),
@@ -397,7 +406,7 @@ RESHAPED = {
 @pytest.mark.ours
 @pytest.mark.parametrize("which", RESHAPED)
 def test_other_dimensions_of_as_many_elements(chain, which):
-    """Whatever layouts the two tensors have, elements correspond in row-major order, there and back."""
+    """Elements correspond in row-major order in both directions, whatever layouts the two tensors have."""
     x, y = RESHAPED[which]
     chain(forward(0.4, x, y), backward(0.4, y, x), before=states())
     chain(forward(0.4, y, x), backward(0.4, x, y), before=states())
@@ -442,12 +451,14 @@ def test_extreme_probabilities(chain, data_type, probability):
     "probability, calls, element, beyond", [(0.3, 24265710, 206, 0), (0.3, 1239528, 50, -1), (1.0, 3427424, 150, -1)]
 )
 def test_words_at_the_threshold(caller, probability, calls, element, beyond, layout, dims):
-    """A number that is the threshold keeps its element, and one below it drops it, which the lower halves decide; a
-    probability of 1 drops that of the largest number, too."""
+    """A number at the threshold keeps its element, and one below drops it; the lower halves decide.
+
+    A probability of 1 also drops the element of the largest number.
+    """
     spec = laid_out(FLOAT, dims, layout)
     operation = forward(probability, spec)
     assert int(words(SEED, calls, spec.count)[element]) == operation.threshold + beyond
-    infinite = np.full(spec.span, np.inf, np.float32).view(np.uint8)  # of which only what is dropped becomes 0
+    infinite = np.full(spec.span, np.inf, np.float32).view(np.uint8)  # Only dropped elements become 0.
     before = states(SEED, calls) | {"x": infinite, "dy": infinite}
     after = attempt_chain(caller, [Step(operation), Step(backward(probability, spec))], before=before)
     assert after.passed, after.explanation()

@@ -1,4 +1,5 @@
-"""What holds for every documented call, whatever it does: what the log says of it, its keywords, and what it answers where the device fails."""
+"""Holds cases of every documented call: what the log says of it, its keywords, and its answer where the device
+fails."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ CALLED = [function for function in functions().values() if function.arguments]
 
 @pytest.fixture
 def messages(cudnn) -> Iterator[list[Any]]:
-    """What is logged, until the end of the case."""
+    """Collect the messages that are logged until the end of the case."""
     found: list[Any] = []
     cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, lambda *message: found.append(message))
     yield found
@@ -57,7 +58,7 @@ def messages(cudnn) -> Iterator[list[Any]]:
 
 
 def logged(parameter: Parameter, value: Any) -> str:
-    """What the log says of an argument."""
+    """Return the text of the log for an argument."""
     base = parameter.base_type
     if value is None:
         return f"{parameter.name}: location={parameter.memory}; addr=NULL;"
@@ -72,7 +73,7 @@ def logged(parameter: Parameter, value: Any) -> str:
 
 
 def refused_first(function: Function, handle: Any, memory: Any) -> list[Any]:
-    """Arguments of which the first is NULL; the others are right in themselves."""
+    """Return arguments of which the first is NULL; the others are right in themselves."""
     return [None, *(right(parameter, handle, memory) for parameter in function.arguments[1:])]
 
 
@@ -80,10 +81,10 @@ def refused_first(function: Function, handle: Any, memory: Any) -> list[Any]:
 def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
     memory = handle.allocate(64)
     for function in CALLED:
-        if function.name == "cudnnSetCallback":  # which ends the log
+        if function.name == "cudnnSetCallback":  # This call ends the log.
             continue
         values, told = refused_first(function, handle, memory), len(messages)
-        with contextlib.suppress(CudnnError):  # a few take NULL
+        with contextlib.suppress(CudnnError):  # A few calls accept NULL.
             getattr(cudnn, function.name)(*values)
         severity, _, metadata, text = messages[told]
         first, *lines = text.split("\0")[: len(values) + 1]
@@ -96,7 +97,8 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
 
 @shows("cudnnSetCallback/c05", "cudnnSetCallback/c16", "cudnnSetCallback/c17")
 def test_the_log_has_the_time(cudnn, messages, monkeypatch):
-    """That of the clock, and since the start in days, hours, minutes and seconds, behind the arguments."""
+    """The log has the time of the clock, and the time since the start in days, hours, minutes and seconds, behind
+    the arguments."""
     monkeypatch.setattr("dualdnn.api.api_log._STARTED", time.monotonic() - (((2 * 24 + 3) * 60 + 4) * 60 + 5.2))
     before = datetime.datetime.now()
     cudnn.cudnnCreateTensorDescriptor()
@@ -116,7 +118,7 @@ def test_the_log_has_the_time(cudnn, messages, monkeypatch):
     "sample", ["ActivationForward", "OperationGraph", "ScaleBiasActivationConvBnstats", "MultiHeadAttnTraining"]
 )
 def test_the_log_has_calls_that_compute(caller, messages, sample):
-    """One message, again where the call is remembered; it names the handle."""
+    """A call that computes logs one message, also where the call is remembered; the message names the handle."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     for _ in range(2):
@@ -130,7 +132,7 @@ def test_the_log_has_calls_that_compute(caller, messages, sample):
 @shows("cudnnSetCallback/c05")
 @pytest.mark.parametrize("value", [7, -1, True, "7", cudnnStatus_t.CUDNN_STATUS_SUCCESS, None, 1.0], ids=repr)
 def test_the_log_has_what_is_no_enumerator(cudnn, messages, value):
-    """As it was given; an enumerator given by its number has its name."""
+    """A value without an enumerator is logged as it was given. A number of an enumerator is logged by name."""
     with pytest.raises(CudnnError):
         cudnn.cudnnSetActivationDescriptor(None, value, 1, 1.0)
     if value is True:
@@ -143,7 +145,7 @@ def test_the_log_has_what_is_no_enumerator(cudnn, messages, value):
 
 @shows("cudnnSetCallback/c05")
 def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
-    """Whatever holds them, where they are no more than 64."""
+    """The log has up to 64 numbers of an array, whatever object holds them."""
     for dims, shown in (
         (np.array([2, 3]), [2, 3]), ((np.int64(2), 3), [2, 3]), (np.arange(64), [*range(64)]), ([*range(64)], [*range(64)]),
         ([*range(65)], [*range(65)]), (np.arange(65), np.arange(65)), (np.int32(5), 5), ("23", "23"),
@@ -155,7 +157,7 @@ def test_the_log_has_the_numbers_of_arrays(cudnn, messages):
 
 @shows("cudnnSetCallback/c05")
 def test_what_a_callback_calls_is_not_logged(cudnn):
-    """It would be called for ever. A callback that fails does not disturb the call."""
+    """A logged call inside a callback would call it for ever. A callback that fails does not disturb the call."""
     calls: list[str] = []
 
     def callback(_severity: Any, _udata: Any, _metadata: Any, text: str) -> None:
@@ -168,12 +170,12 @@ def test_what_a_callback_calls_is_not_logged(cudnn):
         made = [cudnn.cudnnCreateTensorDescriptor() for _ in range(3)]
     finally:
         cudnn.cudnnSetCallback(0, None, None)
-    assert len(calls) == 3 + 1 and all(one is not None for one in made)  # the last is that which ends the log
+    assert len(calls) == 3 + 1 and all(one is not None for one in made)  # The last call ends the log.
 
 
 @shows("cudnnSetCallback/c05")
 def test_a_callback_that_fails_is_told_once(cudnn, capsys):
-    """On stderr, with its error, until it fails otherwise."""
+    """A failing callback is reported on stderr once, with its error, until it fails otherwise."""
     errors = iter(["first", "first", "second", "second", "first", "first"])
 
     def callback(*_message: Any) -> None:
@@ -194,7 +196,7 @@ def test_a_callback_that_fails_is_told_once(cudnn, capsys):
 
 @shows("cudnnStatus_t/c05")
 def test_arguments_by_their_names(cudnn, handle):
-    """In any order, they are what they are by their places: the refusal is the same."""
+    """Keywords in any order mean the same as arguments by position: the refusal is the same."""
     memory = handle.allocate(64)
     for function in CALLED:
         for wrong in range(len(function.arguments)):
@@ -208,7 +210,7 @@ def test_arguments_by_their_names(cudnn, handle):
                     refusals.append(None)
                 except CudnnError as error:
                     refusals.append((error.status, error.clause, error.function))
-                except Exception as error:  # what no call gets to look at, where nothing refuses it
+                except Exception as error:  # A call that ignores the argument raises no refusal.
                     refusals.append(type(error))
             assert refusals[1:] == refusals[:1] * 2, (function.name, wrong)
 
@@ -219,7 +221,7 @@ DESTROYING = [function for function in CALLED if "Destroy" in function.name and 
 @shows("cudnnStatus_t/c05")
 @pytest.mark.parametrize("function", DESTROYING, ids=lambda function: function.name)
 def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
-    """By the call that destroyed it, and it holds nothing any more; what was created beside it is as it was."""
+    """The call that destroyed a descriptor refuses it, and it holds nothing. Its neighbours stay as they were."""
     (first,), (second,) = ([right(p, handle, None) for p in function.arguments[:1]] for _ in range(2))
     count = [1] * (len(function.arguments) - 1)
     call = getattr(cudnn, function.name)
@@ -232,7 +234,7 @@ def test_what_was_destroyed_is_refused(cudnn, handle, refuses, function):
 
 
 def clauses_of_failure(name: str) -> set[str]:
-    """The clauses that a failed kernel of a call violates."""
+    """Return the clauses that a failed kernel of a call violates."""
     found = {
         one.id for one in clauses().values() if one.function == name and one.status == "CUDNN_STATUS_EXECUTION_FAILED"
     }
@@ -248,7 +250,8 @@ FAILURES = {
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_kernels_that_fail(caller, monkeypatch, evidence, sample):
-    """A kernel fails, or the host has no memory. The clause is that of the call's section, where it lists the status."""
+    """A kernel fails, or the host has no memory. The clause is one of the call's section, where the section lists
+    the status."""
     operation = ready(caller, sample)
     memory = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     prepare_call = caller.handle.backend.prepare
@@ -306,7 +309,8 @@ def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch,
 @shows("cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c18", "cudnnQueryRuntimeError/c22")
 @pytest.mark.parametrize("mode", list(cudnnErrQueryMode_t), ids=lambda mode: mode.name)
 def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatch, mode):
-    """Only one mode waits, and can fail in it; only one says that there is work left; the others read what there is."""
+    """Only one mode waits, and can fail while it waits. One says whether work is left; the others read what is
+    there."""
     waits = mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING
     error = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
     stream = handle.new_stream()
@@ -338,7 +342,7 @@ def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatc
 
 @shows("cudnnDestroy/c01", "cudnnDestroy/c04")
 def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
-    """For that of the device, before anything is closed."""
+    """Destroying a handle waits for the device's stream before anything is closed."""
     handle = subject.new_handle()
     cudnn.cudnnSetStream(handle, handle.new_stream())
     handle.stream, happened = object(), []
@@ -355,14 +359,17 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
         assert cudnn.cudnnGetStream(handle) is None
     refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", cudnn.cudnnGetStream, handle)
     with subject.new_handle() as handle:
-        cudnn.cudnnDestroy(handle)  # once is enough
+        cudnn.cudnnDestroy(handle)  # Once is enough.
     assert not handle.alive and repr(handle).endswith(", destroyed>")
 
 
 @shows("cudnnPoolingForward/c01")
 def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
-    """The environment puts them before the order of their room, where they serve, and names none that does not exist; a
-    plan by one alone is made where it serves."""
+    """The environment puts named solvers before the order of their room, where they serve. It cannot name a solver that
+    does not exist.
+
+    A plan by one solver alone is made where it serves.
+    """
     if not subject.name.startswith("accelerated"):
         pytest.skip("it has no solvers")
     backend = caller.handle.backend
@@ -376,7 +383,7 @@ def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
     assert backend.solvers(rare) == (other,)
 
     def solver_of(operation: Any) -> str:
-        with divided_among(caller.handle, 1):  # without the plans that there are
+        with divided_among(caller.handle, 1):  # A new device has no earlier plans.
             return str(backend.plan(operation).solver)
 
     assert (solver_of(usual), solver_of(rare)) == (preferred, other)
@@ -400,7 +407,7 @@ def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
 
 @shows("cudnnCreate/c01", "cudnnCreate/c12")
 def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
-    """The argument, else the variable of the environment, else the device that there is."""
+    """The backend is the argument, else the variable of the environment, else the device that exists."""
     if subject.name != "reference":
         pytest.skip("what it says has nothing to do with the subject")
     created = cudnn.cudnnCreate
@@ -413,7 +420,7 @@ def test_the_backend_of_a_handle(subject, cudnn, refuses, monkeypatch):
     assert opened() == opened(backend="reference") == "reference"
     assert opened(backend="accelerated", device="emulated") == "accelerated"
     assert opened(backend="crosscheck", device="emulated") == "crosscheck"
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", created, device="emulated")  # which the reference has not
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", created, device="emulated")  # The reference has no device.
     refuses(BAD_PARAM, "cudnnStatus_t/c05", created, backend="reference", device="gpu")
     for backend in ("", "Reference", 1, b"reference"):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", created, backend=backend)
@@ -448,7 +455,7 @@ def no_device(device: str, _reproducible: str) -> None:
 @shows("cudnnStatus_t/c01")
 @pytest.mark.parametrize("module", [api, miopen], ids=["cudnn", "miopen"])
 def test_names_that_are_none(module):
-    """They are no attributes; the calls and the enumerators are, and name themselves."""
+    """Unknown names are no attributes; calls and enumerators are attributes and name themselves."""
     for name in ("cudnnNothing", "CUDNN_NOTHING", "miopenNothing"):
         assert not hasattr(module, name)
         with pytest.raises(AttributeError, match=name):
@@ -464,7 +471,7 @@ def test_names_that_are_none(module):
 @shows("cudnnSetCallback/c05")
 @pytest.mark.parametrize("value", [None, "", "0", "1", "2"])
 def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
-    """CUDNN_LOGINFO_DBG=1 switches the info channel on, nothing else does."""
+    """CUDNN_LOGINFO_DBG=1 switches the info channel on, and nothing else does."""
     if subject.name != "reference":
         pytest.skip("the log has nothing to do with the subject")
     monkeypatch.setenv("CUDNN_LOGINFO_DBG", value or "")
@@ -479,7 +486,7 @@ def test_the_log_when_the_library_is_loaded(subject, monkeypatch, value):
 
 @shows("cudnnCreate/c09")
 def test_a_child_of_the_process(cudnn, handle):
-    """A handle that a thread of the parent is just using is free in a child that the process forks."""
+    """A handle that a thread of the parent is using is free in a forked child."""
     held, done = threading.Event(), threading.Event()
 
     def use() -> None:
@@ -512,7 +519,7 @@ def test_a_child_of_the_process(cudnn, handle):
 
 @shows("cudnnConvolutionFwdAlgoPerf_t/c05")
 def test_times_of_algorithms(subject, handle, monkeypatch):
-    """In milliseconds, of the run alone: what is prepared before is not counted."""
+    """Times are in milliseconds of the run alone: preparation before it is not counted."""
     if subject.name != "reference":
         pytest.skip("a device has a clock of its own")
 

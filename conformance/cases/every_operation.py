@@ -1,4 +1,4 @@
-"""What holds for the memory and the factors of every operation: one small sample of each, by the documented call."""
+"""Holds cases of the memory and the factors of every operation: one small sample of each, by the documented call."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ SAMPLES: dict[str, Operation] = {
 ATTENTION_OPERANDS = (
     "devSeqLengthsQO", "devSeqLengthsKV", "queries", "residuals", "keys", "values", "out", "weights", "workSpace",
 )  # fmt: skip
-# call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
+# Each operand of a call has the clause that memory which is wrong in itself violates, where the section names one.
 WRONG_MEMORY = {
     "MultiHeadAttnTraining": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "MultiHeadAttnBackwardData": {"*": "cudnnMultiHeadAttnBackwardData/c23"},
@@ -205,9 +205,10 @@ WRONG_MEMORY = {
         **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationBackward/c15"),
     },
 }
-# Calls whose results follow from what an earlier call left in the reserve space: here that is noise, and only memory is looked at.
+# The results of these calls follow from what an earlier call left in the reserve space. Here it holds noise, so that
+# only memory is compared.
 CONTINUED = ("RNNBackwardData", "RNNBackwardWeights")
-# call -> (two operands, the clause that they violate when they share memory otherwise than the section allows)
+# Each call has two operands, and the clause that they violate when they share memory otherwise than the section allows.
 SHARED_MEMORY = {
     "ActivationForward": ({"x", "y"}, "cudnnActivationForward/c16"),
     "ActivationBackward": ({"dy", "dx"}, "cudnnActivationBackward/c11"),
@@ -228,10 +229,11 @@ RAW_STEPS = {
     "states": 4,
 }  # bytes of an element, where memory without a description has elements
 ATTENTION_STEP = 16  # bytes, of work and reserve space (7.2.15)
-STEP = 8  # bytes: a multiple of every element's
-# Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
+STEP = 8  # bytes; a multiple of every element's size
+# Padding takes only the factors 1 and 0. The error of a sum of so many terms may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
-# Infinities leave most of the output open, or too little of it is no zero; what an earlier call makes is read; attention has cases of its own.
+# Infinities leave most of these outputs open, or few of their elements are nonzero. Results of an earlier call are
+# read; attention has its own cases.
 MOSTLY_OPEN = (
     "ConvolutionForward-FFT", "ConvolutionForward-WINOGRAD", "ScaleBiasActivationConvBnstats", "RNN", "MultiHeadAttn", "Dropout", "CTC",
 )  # fmt: skip
@@ -239,7 +241,7 @@ samples = pytest.mark.parametrize("sample", SAMPLES)
 
 
 class ReadOnly:
-    """Device memory that its owner lets nobody write, as the CUDA array interface describes it."""
+    """Offers device memory that its owner lets nobody write, as the CUDA array interface describes it."""
 
     def __init__(self, part: Any, nbytes: int) -> None:
         self.part = part
@@ -249,7 +251,7 @@ class ReadOnly:
 
 
 def read_only(part: Any, nbytes: int) -> Any:
-    """The same memory, not to be written."""
+    """Return the same memory, read-only."""
     if not isinstance(getattr(part, "array", None), np.ndarray):
         return ReadOnly(part, nbytes)
     view = part.array.view()
@@ -258,18 +260,19 @@ def read_only(part: Any, nbytes: int) -> Any:
 
 
 def ready(caller: Any, sample: str) -> Operation:
-    """The sample with the workspace that the subject asks for."""
+    """Return the sample with the workspace that the subject asks for."""
     return sized(caller, SAMPLES[sample])
 
 
 def clause_of(sample: str, operand: str) -> str:
-    """The clause that wrong memory of this operand violates."""
+    """Return the clause that wrong memory of this operand violates."""
     declared = WRONG_MEMORY.get(sample.split("-")[0], {})
     return declared.get(operand, declared.get("*", "cudnnStatus_t/c05"))
 
 
 def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(buffers, operands): each operand at its offset from the start of a buffer of its own, an aligned address."""
+    """Return (buffers, operands): each operand lies at its offset in a buffer of its own, which begins at an aligned
+    address."""
     buffers = {
         name: caller.handle.to_device(np.append(np.full(offsets.get(name, 0), POISON, np.uint8), content))
         for name, content in memory.items()
@@ -278,13 +281,13 @@ def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -
 
 
 def present(operation: Operation) -> tuple[dict[str, Any], dict[str, None]]:
-    """(memory, absent): the operands that have memory, with seeded contents, and those that have none, as NULL."""
+    """Return (memory, absent): operands with memory and seeded contents, and operands without, as NULL."""
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     return memory, dict.fromkeys(set(operation.operands) - set(memory))
 
 
 def element_bytes(operation: Operation, name: str) -> int:
-    """Bytes of which the document lets an address be any multiple: those of an element; workspaces have none."""
+    """Return the bytes whose multiples the document allows as addresses: those of an element; workspaces have none."""
     if name in RAW_STEPS:
         return RAW_STEPS[name]
     if hasattr(operation, "attn") and name in ("workSpace", "reserveSpace"):
@@ -300,7 +303,7 @@ def test_there_is_a_sample_of_every_operation():
 @shows("cudnnStatus_t/c05")
 @samples
 def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
-    """Outputs, indices and workspaces are refused; the same memory serves the inputs."""
+    """Read-only outputs, indices and workspaces are refused; the same memory serves the inputs."""
     if not subject.is_python:
         pytest.skip("C has no memory that is known to be read-only")
     operation = ready(caller, sample)
@@ -321,7 +324,8 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 def test_operands_begin_at_elements(subject, caller, refuses, sample):
-    """Any multiple of an element's bytes is enough, anything else is refused; workspaces begin anywhere."""
+    """Any multiple of an element's bytes is accepted as address, and anything else refused; workspaces begin
+    anywhere."""
     if not subject.cites_clauses:
         pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
     operation = ready(caller, sample)
@@ -346,7 +350,8 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
 @shows("cudnnStatus_t/c05")
 @samples
 def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
-    """Not even where the two may be the same memory; all side by side in one buffer they are computed."""
+    """Outputs overlap no part of another operand, even where the two may be the same memory. All side by side in one
+    buffer are right."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library makes of shared memory is not determined")
     operation = ready(caller, sample)
@@ -355,12 +360,12 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
     for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
             if operation.least_bytes(other) < memory[other].size:
-                continue  # its contents say how much of it is read, and the host does not look at them
+                continue  # Its contents decide how much of it is read, and the host does not look at them.
             first, last = memory[other].size, memory[output].size
             step = max(STEP, operation.alignment(output))
             for start in {step, (first - 1) // step * step}:
                 if start >= first:
-                    continue  # they do not meet
+                    continue  # These two do not overlap.
                 joint = caller.handle.to_device(np.resize(memory[other], first + last))
                 _, operands = placed(caller, memory, {})
                 operands[other], operands[output] = joint.slice(0, first), joint.slice(start, last)
@@ -412,14 +417,15 @@ def test_infinite_factors(trial, caller, sample, inputs):
 
 @pytest.mark.parametrize("sample", [name for name in SAMPLES if not name.startswith(MOSTLY_OPEN)])
 def test_infinite_operands(trial, caller, sample):
-    """Infinities in one operand after the other: what the formula says wherever the document leaves no order of its products open."""
+    """An operand with infinities gives the formula's result, wherever the document leaves no order of its products
+    open."""
     operation = ready(caller, sample)
     for name in operation.inputs:
         if operation.has(name) and name not in operation.raw and operation.tensor(name).scalar_type in PRECISION:
             trial(operation, {**dict.fromkeys(operation.operands, "positive"), name: "infinite"})
 
 
-# call -> operand -> the clause of memory that is too small, where the section has one
+# Each operand of a call has the clause of memory that is too small, where the section has one.
 SHORT = {
     "ReduceTensor": {"workspace": "cudnnReduceTensor/c31", "indices": "cudnnReduceTensor/c30"},
     "RNNForward": dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), "cudnnRNNForward/c46"),
@@ -441,7 +447,7 @@ SHORT = {
 @shows("cudnnStatus_t/c05", *(clause for clauses in SHORT.values() for clause in clauses.values()))
 @samples
 def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
-    """Of each operand; all memory stays as it was."""
+    """Memory of an operand that is a byte too short is refused, and all memory stays as it was."""
     if not subject.knows_sizes:
         pytest.skip("a foreign library cannot know the sizes of buffers")
     operation = ready(caller, sample)
@@ -454,9 +460,9 @@ def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
         refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))
 
 
-ODD = 1 + 2.0**-12  # a number that TF32 rounds to 1
+ODD = 1 + 2.0**-12  # TF32 rounds this number to 1.
 SIZES: dict[str, Any] = {"padding": (0, 0), "formats": NHWC}
-# name -> (operation, products of a sum): on tensor cores where the math type lets them round
+# Each name has (operation, products of a sum), on tensor cores where the math type lets them round.
 PRODUCTS: dict[str, tuple[Any, int]] = {
     "forward": (convolution.convolution((2, 32, 8, 8), (64, 32, 1, 1), algo=convolution.PRECOMP, **SIZES), 32),
     "data": (convolution_backward_data.gradient((2, 64, 8, 8), (32, 64, 1, 1), **SIZES), 32),
@@ -468,7 +474,10 @@ PRODUCTS: dict[str, tuple[Any, int]] = {
 @pytest.mark.parametrize("override", [False, True], ids=["FMA", "override"])
 @pytest.mark.parametrize("which", PRODUCTS)
 def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):
-    """CUDNN_FMA_MATH rounds no factor to TF32, no math type does under NVIDIA_TF32_OVERRIDE=0: sums of few numbers are exact."""
+    """CUDNN_FMA_MATH rounds no factor to TF32, and NVIDIA_TF32_OVERRIDE=0 forbids it for all math types.
+
+    Sums of few numbers are exact.
+    """
     operation, count = PRODUCTS[which]
     if override:
         if not subject.is_python:

@@ -1,4 +1,4 @@
-"""Cases of the filter descriptors."""
+"""Holds cases of the filter descriptors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES = (5, 3, 2, 7)
 
 @pytest.fixture
 def fresh(cudnn):
-    """A filter descriptor that no setter has touched."""
+    """Return a filter descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateFilterDescriptor()
     yield descriptor
     cudnn.cudnnDestroyFilterDescriptor(descriptor)
@@ -86,7 +86,7 @@ def test_4d(cudnn, fresh, data_type, tensor_format):
 @pytest.mark.parametrize("rank", range(3, 9))
 @pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
 def test_nd(cudnn, fresh, tensor_format, rank):
-    """The dimensions come back as set, K and C first in both formats; as many as are asked for and there are."""
+    """The dimensions come back as set, K and C first in both formats, as many as were requested and exist."""
     dims = (4, 3, 2, 5, 1, 3, 2, 2)[:rank]
     cudnn.cudnnSetFilterNdDescriptor(fresh, HALF, tensor_format, rank, dims)
     assert cudnn.cudnnGetFilterNdDescriptor(fresh, rank) == (HALF, tensor_format, rank, dims)
@@ -97,7 +97,7 @@ def test_nd(cudnn, fresh, tensor_format, rank):
 
 @shows("cudnnGetFilter4dDescriptor/c08")
 def test_4d_getter_of_other_ranks(cudnn, fresh):
-    """The first four dimensions, zeros where there are fewer."""
+    """The getter gives the first four dimensions, and zeros where there are fewer."""
     cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 3, (4, 3, 2))
     assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 0)
     cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 5, (4, 3, 2, 5, 6))
@@ -123,7 +123,7 @@ def test_vectors_4d_getter(cudnn, fresh, data_type):
 @shows("cudnnGetFilterSizeInBytes/c03")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=lambda t: t.name)
 def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
-    """The bytes of a filter have no limit of their own: those beyond a size_t are refused, not wrapped (D069)."""
+    """A filter has no limit of bytes but size_t: larger sizes are refused, not wrapped (D069)."""
     nbytes = BYTES[data_type]
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)
     if nbytes == 1:
@@ -138,7 +138,7 @@ def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
 @pytest.mark.parametrize("size", [0, -1])
 @pytest.mark.parametrize("position", range(4))
 def test_sizes_must_be_positive(subject, cudnn, fresh, refuses, position, size):
-    """And our refused calls leave the descriptor as it was."""
+    """Sizes below 1 are refused, and our refused calls leave the descriptor as it was."""
     cudnn.cudnnSetFilter4dDescriptor(fresh, HALF, NHWC, *SIZES)
     dims = [2, 3, 4, 5]
     dims[position] = size
@@ -157,7 +157,7 @@ def test_requested_ranks(cudnn, fresh, refuses):
 
 
 def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:
-    """The memory of a filter of 0, 1, 2 ... once it is brought into another format."""
+    """Return the memory of a filter of 0, 1, 2 ... after its conversion into another format."""
     rank = len(source.dims)
     transform = TransformSpec(
         destination.format, (0,) * rank, (0,) * rank, (0,) * (rank - 2), cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
@@ -184,7 +184,7 @@ class FourDimensional(Caller):
        "cudnnSetFilter4dDescriptor/c02", "cudnnSetFilterNdDescriptor/c02")  # fmt: skip
 @pytest.mark.parametrize("kind", [Caller, FourDimensional], ids=["nd", "4d"])
 def test_memory_order(caller, kind):
-    """NCHW is KCRS, NHWC is KRSC: the offsets of the document, element by element."""
+    """NCHW is KCRS, and NHWC is KRSC: the offsets of the document hold, element by element."""
     caller = kind(caller.cudnn, caller.handle)
     _, c_, r_, s_ = dims = (3, 5, 2, 4)
     got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))

@@ -1,4 +1,4 @@
-"""Cases of the memory that a handle gives: what a program reads from it, its parts, its end."""
+"""Holds cases of a handle's memory: what a program reads from it, its parts, its end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory(handle):
 
 @shows("cudnnHandle_t/c01")
 def test_what_is_read(memory):
-    """The first elements, as many as the shape has; one size may follow from the others; the copy is the reader's."""
+    """Reading gives the first elements, as many as the shape has, in a copy. One size may follow from the others."""
     for shape in (48, (6, 8), (4, 3, 2), 0, (0, 3), (), [2, 2], np.int64(5)):
         wanted = tuple(np.ravel(shape).tolist()) if np.ndim(shape) else () if np.shape(shape) == (0,) else (int(shape),)
         read = memory.to_host(np.float32, shape)
@@ -60,7 +60,8 @@ def test_what_cannot_be_read(memory):
 
 @shows("cudnnHandle_t/c01")
 def test_what_descriptors_read(cudnn, handle, memory):
-    """In (N, C, spatial ...), whatever the layout; vectors are joined; what a descriptor spans must be there."""
+    """Reading by a descriptor gives (N, C, spatial ...), whatever the layout. Vectors are joined; the memory must
+    span the descriptor."""
     make = Caller(cudnn, handle)
     nhwc = TensorSpec.packed(FLOAT, (2, 3, 4, 2), NHWC)
     assert np.array_equal(memory.to_host(make.tensor(nhwc)), NUMBERS.reshape(2, 4, 2, 3).transpose(0, 3, 1, 2))
@@ -85,7 +86,7 @@ def test_what_descriptors_read(cudnn, handle, memory):
 
 @shows("cudnnHandle_t/c01")
 def test_parts_of_memory(memory):
-    """They share the bytes, and end with the whole."""
+    """Parts share the bytes of the whole, and end with it."""
     for start, size in ((0, 192), (4, 8), (191, 1), (0, 0), (192, 0)):
         part = memory.slice(start, size)
         assert (part.address, part.nbytes) == (memory.address + start, size) and part.writable
@@ -108,7 +109,7 @@ def test_parts_of_memory(memory):
 
 @shows("cudnnHandle_t/c01")
 def test_the_end_of_memory(handle, memory):
-    """Once, by free or by its statement; nothing is done with it afterwards."""
+    """Memory ends once, by free or by its statement; every later use is refused."""
     with memory as same:
         assert same is memory and "freed" not in repr(memory) and "192 bytes" in repr(memory)
         copied = copy.deepcopy(memory)
@@ -126,7 +127,7 @@ def test_the_end_of_memory(handle, memory):
 
 
 def described_to_others(memory):
-    """What other libraries are told of memory, or the types of the errors that say why they are told nothing."""
+    """Return what memory tells other libraries, or the types of the errors that say why it tells nothing."""
     found = []
     for ask in (
         memory.__dlpack_device__,
@@ -143,8 +144,8 @@ def described_to_others(memory):
 
 @shows("cudnnHandle_t/c01")
 def test_memory_as_other_libraries_see_it(subject, handle, memory):
-    """Host memory is theirs as it lies, and so is that of a GPU; the emulated device's is not. Nothing is, once it is
-    freed."""
+    """Other libraries see host memory, and that of a GPU, in place. They see nothing of the emulated device, or of
+    freed memory."""
     on_host = subject.name == "reference"
     device, capsule, array, interface = described_to_others(memory)
     if on_host:
@@ -164,14 +165,16 @@ def test_memory_as_other_libraries_see_it(subject, handle, memory):
 
 @shows("cudnnStatus_t/c05")
 def test_memory_of_the_program(subject, cudnn, handle, refuses):
-    """The reference takes arrays as they are: one that has gaps, holds objects, or is too small, is refused, and what holds the bytes is
-    written."""
+    """The reference uses arrays of the program in place, and writes to what holds the bytes.
+
+    An array with gaps, with objects, or too small is refused.
+    """
     if subject.name != "reference":
         pytest.skip("memory of the host is no memory of a device")
     make = Caller(cudnn, handle)
     tensor = make.tensor(TensorSpec.packed(FLOAT, (1, 1, 2, 3)))
     good = np.ones(6, np.float32)
-    fields = memoryview(np.zeros(3, [("O", "f4"), ("I", "f4")]))  # "O" alone would be objects
+    fields = memoryview(np.zeros(3, [("O", "f4"), ("I", "f4")]))  # "O" alone would be objects.
     pointers = (ctypes.c_void_p * 3)()
     for held in (good, good.reshape(2, 3), memoryview(good), bytearray(24), good.view(np.uint8), fields, pointers):
         cudnn.cudnnSetTensor(handle, tensor, held, 2.5)
@@ -189,7 +192,7 @@ def test_memory_of_the_program(subject, cudnn, handle, refuses):
 
 
 class Interface:
-    """Memory as the CUDA array interface describes it."""
+    """Presents memory as the CUDA array interface describes it."""
 
     def __init__(self, address, shape=(6,), typestr="<f4", read_only=False, **entries):
         self.__cuda_array_interface__ = {
@@ -199,7 +202,7 @@ class Interface:
 
 @shows("cudnnStatus_t/c05")
 def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
-    """A device takes addresses, and what has the CUDA array interface: as much of it as that says."""
+    """A device takes addresses and objects with the CUDA array interface, and uses as much memory as that reports."""
     if subject.name == "reference":
         pytest.skip("it has memory of the host")
     make, at, strides = Caller(cudnn, handle), memory.address, {"strides": (8,)}
@@ -224,7 +227,7 @@ def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
     for held in strangers:
         refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, six, held, 3.0)
     too_little = [Interface(at, (5,)), Interface(at, (11,), "<f2"), Interface(at, (0,)), Interface(0, (0,))]
-    if subject.name.endswith("emulated"):  # which knows what lies at an address
+    if subject.name.endswith("emulated"):  # This device knows what lies at an address.
         too_little.append(at + 172)
         for held in (Interface(at + 172), Interface(at + 4, (48,)), at + 2**20):
             refuses(BAD_PARAM, "cudnnSetTensor/c07", cudnn.cudnnSetTensor, handle, one, held, 3.0)

@@ -1,4 +1,4 @@
-"""Cases of the library, its handle, its streams and its log."""
+"""Holds cases of the library, its handle, its streams and its log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dualdnn.api.status import (
 )
 from dualdnn.conformance.marks import shows
 
-# enumeration -> name -> the number that the public headers give it
+# Each name of an enumeration has the number that the public headers give it.
 ENUMERATORS = json.loads(
     resources.files("dualdnn.conformance").joinpath("enumerators.json").read_text(encoding="utf-8")
 )
@@ -51,7 +51,7 @@ OPERATION = ActivationForward(
 
 @pytest.fixture
 def logged(cudnn, request):
-    """Messages of a user callback, which is removed again."""
+    """Yield the messages of a user callback, which is removed again."""
 
     def log(mask, udata=None):
         messages: list[tuple] = []
@@ -97,7 +97,7 @@ def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
     handle, x = subject.new_handle(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(x, 0, 0, 1, 1, 1, 1)
     memory = handle.to_device(np.ones(1, np.float32))
-    for _ in range(2):  # which the handle remembers
+    for _ in range(2):  # The handle remembers the first call.
         cudnn.cudnnScaleTensor(handle, x, memory, 2.0)
     cudnn.cudnnDestroy(handle)
     for call in (cudnn.cudnnGetStream, cudnn.cudnnDestroy):
@@ -121,7 +121,7 @@ def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
 @pytest.mark.ours
 @shows("cudnnGetStream/c01")
 def test_the_stream_that_was_set_comes_back(cudnn, handle, monkeypatch):
-    """A number of a cudaStream_t say, not what the backend makes of it."""
+    """The number of a cudaStream_t, say, comes back, and not the backend's own object."""
     number, adopted = 12345, handle.new_stream()
     monkeypatch.setattr(handle.backend, "stream", lambda value: value and adopted)
     cudnn.cudnnSetStream(handle, number)
@@ -177,7 +177,7 @@ def test_property(subject, cudnn):
 
 @shows("cudnnGetCudartVersion/c01")
 def test_cudart_version(cudnn):
-    """A toolkit's number is major * 1000 + minor * 10; a build without CUDA says 0."""
+    """A toolkit's number is major * 1000 + minor * 10; a build without CUDA returns 0."""
     version = cudnn.cudnnGetCudartVersion()
     assert version == 0 or (version >= 9000 and version % 10 == 0)
 
@@ -199,14 +199,14 @@ def test_error_strings(cudnn):
 
 @shows("cudnnStatus_t/c01", "cudnnGetErrorString/c01")
 def test_error_strings_by_number(cudnn):
-    """The numbers that a C program has in its binary."""
+    """The texts belong to the numbers that a C program has in its binary."""
     for name, number in ENUMERATORS["cudnnStatus_t"].items():
         assert cudnn.cudnnGetErrorString(number) == name
 
 
 @pytest.mark.parametrize("enumeration", ENUMERATORS)
 def test_enumerators_have_the_numbers_of_the_headers(subject, cudnn, enumeration):
-    """As types and as constants (docs/errata.md, D016)."""
+    """The enumerators have these numbers as types and as constants (docs/errata.md, D016)."""
     if not subject.is_python:
         pytest.skip(
             "the numbers of a C library are in its header; its descriptors show them by the cases of each family"
@@ -347,8 +347,11 @@ def test_work_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, l
 
 @shows("cudnnStatus_t/c08", "cudnnActivationForward/c17", "cudnnSetCallback/c09", "cudnnQueryRuntimeError/c02")
 def test_a_kernel_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, logged, monkeypatch):
-    """A call that passed all checks and fails while it runs. A GPU's context would not survive a kernel that really fails, and the
-    emulated device refuses what would make one fail: the failure is put between the call and the backend."""
+    """A call that passes all checks and fails while it runs returns a fatal status.
+
+    A GPU's context would not survive a failing kernel, and the emulated device refuses what would make one fail. So the
+    case injects the failure between the call and the backend.
+    """
     if not subject.is_python:
         pytest.skip("only our backends can be made to fail")
 
@@ -436,7 +439,7 @@ def test_info_channel_reports_calls(cudnn, logged):
 @pytest.mark.ours
 @shows("cudnnSetCallback/c03")
 def test_what_a_callback_calls_is_not_reported(cudnn, logged):
-    """It would be called for ever; calls after it are reported again."""
+    """A reported call inside a callback would call it for ever; later calls are reported again."""
     messages = logged(0)
 
     def callback(*message):
@@ -457,7 +460,7 @@ def test_what_a_callback_calls_is_not_reported(cudnn, logged):
 
 @shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
 def test_messages_name_process_and_thread(subject, cudnn, logged):
-    """Of the caller: in a second thread the two numbers differ."""
+    """Messages name the caller's process and thread: a second thread has two other numbers."""
     messages = logged(CUDNN_SEV_INFO_EN)
     native = []
 
@@ -480,7 +483,7 @@ def test_messages_name_process_and_thread(subject, cudnn, logged):
 
 @shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
 def test_times_of_messages(cudnn, logged):
-    """The absolute time is the clock's, in seconds and microseconds; that since the start is in seconds."""
+    """The absolute time is the clock's, in seconds and microseconds; the time since the start is in seconds."""
     messages, before = logged(CUDNN_SEV_INFO_EN), time.time()
     for _ in range(2):
         cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
@@ -495,7 +498,7 @@ def test_times_of_messages(cudnn, logged):
 @shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
 @pytest.mark.ours
 def test_messages_name_handle_and_stream(cudnn, handle, logged):
-    """Of a call with a handle; there is none in others, and no stream before one is set."""
+    """A message of a call with a handle names it and its stream, if one is set; other messages name none."""
     messages, stream = logged(CUDNN_SEV_INFO_EN), handle.new_stream()
     for wanted in (None, stream):
         cudnn.cudnnSetStream(handle, wanted)

@@ -1,4 +1,4 @@
-"""Operations that a fuzzer found and somebody pinned (conformance/corpus)."""
+"""Runs operations that a fuzzer found and somebody pinned (conformance/corpus)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Recorded calls of NVIDIA's library, made again: our backends must answer and compute as it did, and its own answers
-and outputs are judged by the reference. Declared differences (differences/) are cases of their own."""
+"""Repeats recorded calls of NVIDIA's library: our backends must answer and compute as it did.
+
+The reference judges the library's own answers and outputs. Declared differences (differences/) are cases of their own.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ RECORDS_PER_CASE = 25
 PACKAGED = "recorded-cudnn-9.19"
 Call = tuple[Recording, Record]
 _REPLAYERS: dict[str, Replayer] = {}
-_FOUND: dict[tuple[str, str, str], Finding] = {}  # (subject, recording, record) -> what became of it
+_FOUND: dict[tuple[str, str, str], Finding] = {}  # The key is (subject, recording, record).
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some recorded calls of one function; ``reason`` says why they cannot be made again, where they cannot."""
+    """Holds some recorded calls of one function; ``reason`` says why they cannot be repeated, if they cannot."""
 
     function: str
     calls: tuple[Call, ...]
@@ -38,7 +40,7 @@ class Group:
 
 
 def obstacle(record: Record) -> str:
-    """Why a record cannot be made again; empty where it can."""
+    """Return why a record cannot be repeated, or an empty text if it can."""
     if record.arguments is None:
         return "records are probes: not one documented call with all its arguments"
     missing = [name for name in record.functions if not hasattr(api, name)]
@@ -48,7 +50,7 @@ def obstacle(record: Record) -> str:
 
 
 def applies(subject: str) -> bool:
-    """NVIDIA's libraries are recorded, not held to what another release answered; what ours answer as a release is held elsewhere."""
+    """Return whether the recorded calls bind a subject. Another release's answers do not bind NVIDIA's libraries."""
     kind, _, rest = subject.partition(":")
     library = kind == "library" and not is_vendor_library(Path(rest))
     ours = kind in ("reference", "accelerated", "crosscheck") and "@" not in subject
@@ -63,7 +65,7 @@ def held(subject) -> None:
 
 @cache
 def sorted_calls(subject: str) -> dict[tuple[str, str], list[Call]]:
-    """(function, obstacle) -> calls, in the order of the recordings."""
+    """Return (function, obstacle) -> calls, in the order of the recordings."""
     found: dict[tuple[str, str], list[Call]] = {}
     for recording in recordings_of(subject):
         for record in recording.records:
@@ -72,7 +74,7 @@ def sorted_calls(subject: str) -> dict[tuple[str, str], list[Call]]:
 
 
 def groups(subject: str) -> Iterator[tuple[str, Group]]:
-    """Groups of calls of one function, with their ids."""
+    """Return groups of calls of one function, with their ids."""
     if not applies(subject):
         return
     numbers: Counter[str] = Counter()
@@ -84,7 +86,7 @@ def groups(subject: str) -> Iterator[tuple[str, Group]]:
 
 
 def differences(subject: str) -> Iterator[tuple[str, Difference]]:
-    """The differences that recorded calls show: packaged ones those that they are named for."""
+    """Return the differences that recorded calls show; packaged recordings show those that name them."""
     shown = {name for name, _ in named().failures.values()}
     packaged = not is_recorded(subject) or subject == "recorded"
     return (
@@ -95,7 +97,7 @@ def differences(subject: str) -> Iterator[tuple[str, Difference]]:
 
 
 def contradiction(difference: Difference, here: dict[str, str], due: dict[str, str]) -> str:
-    """How what a difference names and what is there differ."""
+    """Return how the records that a difference names differ from those that show it."""
     lines = [f"difference {difference.id} is not what the recorded calls show"]
     lines += [f"  {key}: {seen}, which is not named" for key, seen in here.items() if key not in due]
     lines += [f"  {key}: {seen} no longer occurs" for key, seen in due.items() if key not in here]
@@ -104,7 +106,7 @@ def contradiction(difference: Difference, here: dict[str, str], due: dict[str, s
 
 
 def replayer_of(subject) -> Replayer:
-    """One for all cases of a subject: a handle remembers what it has prepared."""
+    """Return one replayer for all cases of a subject: a handle remembers what it has prepared."""
     if subject.name not in _REPLAYERS:
         if subject.ours:
             _REPLAYERS[subject.name] = Replayer(subject.cudnn, subject.new_handle())
@@ -119,7 +121,10 @@ def replayer_of(subject) -> Replayer:
 
 
 def findings(subject, calls: list[Call]) -> list[Finding]:
-    """What became of the calls: on our backends computed and compared, for a recorded subject judged. Each is made once."""
+    """Return the findings about the calls, each made once.
+
+    Our backends compute and are compared; a recorded subject is judged.
+    """
     for recording, record in calls:
         key = (subject.name, recording.name, record.id)
         if key not in _FOUND:
@@ -135,7 +140,8 @@ def clauses_of(function: str, kind: str) -> frozenset[str]:
 
 
 def shown(finding: Finding) -> frozenset[str]:
-    """The clauses that an agreeing record bears on: the one a refusal cites, else what the function computes or returns."""
+    """Return the clauses that an agreeing record shows: the one a refusal cites, else those on what the function
+    computes or returns."""
     if finding.clause is not None:
         return frozenset([finding.clause])
     told = finding.operation is not None or finding.record.result is not None
@@ -148,12 +154,12 @@ def rerun(finding: Finding, calls: list[Call], subject) -> str:
 
 
 def key_of(finding: Finding, calls: list[Call]) -> str:
-    """Recording and record, as lists of occurrences name them."""
+    """Return recording and record, as lists of occurrences name them."""
     return f"{next(recording.name for recording, record in calls if record is finding.record)} {finding.record.id}"
 
 
 def seen_in(finding: Finding) -> str:
-    """What exactly a record differs in: statuses, the result, or how many elements."""
+    """Return how a record differs: in statuses, in the result, or in how many elements."""
     if finding.kind == STATUS:
         return f"{finding.theirs}, ours {finding.ours}" + (f" [{finding.clause}]" if finding.clause else "")
     if finding.kind == RESULT:
@@ -163,14 +169,14 @@ def seen_in(finding: Finding) -> str:
 
 @cache
 def named() -> Named:
-    """What the differences name of the packaged recordings."""
+    """Return the records of packaged recordings that the differences name."""
     found = named_for(PACKAGED)
     assert found is not None
     return found
 
 
 def explained(finding: Finding, calls: list[Call]) -> Difference | None:
-    """The difference that covers the finding and, in a packaged recording, names it."""
+    """Return the difference that covers the finding and, in a packaged recording, names it."""
     difference, key = explanation_of(finding), key_of(finding, calls)
     if difference is None or key.partition(" ")[0] not in named().families:
         return difference
@@ -178,7 +184,7 @@ def explained(finding: Finding, calls: list[Call]) -> Difference | None:
 
 
 def write_occurrences() -> str:
-    """Write which packaged records each difference names; read it before it is committed."""
+    """Write which packaged records each difference names. Read the list before you commit it."""
     subject = open_subject("recorded")
     failures = []
     for (_, reason), calls in sorted_calls("recorded").items():
@@ -200,7 +206,7 @@ def test_calls(subject, calls, evidence):
             evidence.clauses |= shown(finding)
             evidence.error_ratio = max(evidence.error_ratio or 0.0, finding.error_ratio)
     blind = subject.cites_clauses and not subject.knows_sizes
-    unseen = [f for f in found if blind and f.kind == SKIPPED]  # memory that is too small
+    unseen = [f for f in found if blind and f.kind == SKIPPED]  # The memory is too small.
     wrong = [
         f
         for f in found
@@ -213,8 +219,10 @@ def test_calls(subject, calls, evidence):
 
 @pytest.mark.per_subject("difference", differences)
 def test_difference(subject, difference, evidence):
-    """Our backends still differ from the recorded library as declared; for the recorded library it is a failure, in exactly
-    the records that the difference names, and as they are named."""
+    """Our backends still differ from the recorded library as declared.
+
+    The recorded library fails, in exactly the records that the difference names, and as they are named.
+    """
     held(subject)
     calls = [
         call
@@ -224,7 +232,7 @@ def test_difference(subject, difference, evidence):
         if not reason and any(rule.may_concern(function) for rule in difference.recorded)
         for call in listed
     ]
-    if subject.cites_clauses:  # one call shows it, of the function itself most likely
+    if subject.cites_clauses:  # One call shows it, most likely of the function itself.
         calls.sort(key=lambda call: call[1].function != difference.function)
         shows = (explained(finding, [call]) is difference for call in calls for finding in findings(subject, [call]))
         assert any(shows), f"no recorded call shows difference {difference.id} any more"

@@ -1,4 +1,4 @@
-"""Cases of the reduction family."""
+"""Holds cases of the reduction family."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dualdnn.reference.view import write
 ADD, MUL, MIN, MAX, AMAX, AVG, NORM1, NORM2, MUL_NO_ZEROS = OPERATIONS = tuple(cudnnReduceTensorOp_t)
 WIDE = Width.CUDNN_32BIT_INDICES
 IGNORE, PROPAGATE = Nan.CUDNN_NOT_PROPAGATE_NAN, Nan.CUDNN_PROPAGATE_NAN
-# (A, C, what is computed in): DOUBLE alone, HALF and INT8 with themselves and with FLOAT
+# Each is (A, C, compute type): DOUBLE alone, HALF and INT8 with themselves and with FLOAT.
 TYPES = [(FLOAT, FLOAT), (HALF, HALF), (INT8, INT8), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (DOUBLE, DOUBLE)]  # fmt: skip
 DIMS, OVER_CHANNELS = (2, 3, 4, 5), (1, 3, 1, 1)
 
@@ -68,7 +68,7 @@ def trial(trial, caller):
 
 
 def kind(op: Any) -> str:
-    """Inputs whose product stays in range, else normal ones."""
+    """Return inputs whose product stays in range, else normal ones."""
     return "near_one" if op in (MUL, MUL_NO_ZEROS) else "normal"
 
 
@@ -82,14 +82,14 @@ def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
     dims = (2, 3, 1, 2, 3, 2, 1, 2)
     for mask in [(1, 0) * 4, (0, 1) * 4, (1, 1, 0, 0) * 2, (1,) * 8, (0, 0, 0, 0, 1, 0, 0, 0)]:
         trial(reduction(MAX, laid_out(FLOAT, dims, layout), laid_out(FLOAT, masked(dims, mask), layout), indices=True))
-    # Nine dimensions get no further than the descriptor.
+    # Only the descriptor takes nine dimensions.
     descriptor = caller.cudnn.cudnnCreateTensorDescriptor()
     refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptor/c12",
             caller.cudnn.cudnnSetTensorNdDescriptor, descriptor, FLOAT, 9, (1,) * 9, (1,) * 9)  # fmt: skip
 
 
-# NCHW and NHWC, so that long reductions run along rows and across columns; aligned, unaligned, short and single rows; rows that are
-# divided each for itself.
+# In NCHW and NHWC, long reductions run along rows and across columns. Rows are aligned, unaligned, short or single, and
+# some are divided each for itself.
 LONG = [((3, 16, 28, 28), (1, 16, 1, 1)), ((5, 7, 31, 33), (1, 7, 1, 1)), ((2, 8, 60, 64), (1, 1, 1, 1)), ((3, 130, 7, 7), (1, 130, 1, 1)),
         ((2, 3, 61, 67), (2, 1, 1, 1)), ((9, 3, 37, 7), (1, 3, 37, 7)), ((2, 96, 14, 14), (2, 1, 14, 14)), ((1, 1, 50, 300), (1, 1, 50, 1)),
         ((1, 1, 3, 9001), (1, 1, 3, 1)), ((2, 2, 64, 128), (1, 2, 1, 1))]  # fmt: skip
@@ -113,7 +113,7 @@ def test_long_reductions(trial, dims, to, tensor_format, data_type):
 
 
 def with_few_factors(operation: ReduceTensor) -> dict[str, Any]:
-    """Memory where A is 1 but for some thirty factors of each product, which stays in range."""
+    """Return memory where A is 1 but for some thirty factors of each product, which stays in range."""
     memory = prepare(operation, "normal", 0)
     random = np.random.default_rng(0)
     factors = [-1, 2] if operation.A.data_type == INT8 else [-1, 2, 0.5]
@@ -158,7 +158,7 @@ def test_memory_starts_anywhere(caller, data_type, dims, to):
 
 
 def rows_of(rows: list[list[float]], op: Any, nan: Nan) -> tuple[ReduceTensor, dict[str, Any]]:
-    """The reduction of each row of floats, and the memory that it starts from."""
+    """Return the reduction of each row of floats, and the memory that it starts from."""
     A, C = (TensorSpec.packed(FLOAT, (len(rows), 1, 1, length)) for length in (len(rows[0]), 1))
     operation = reduction(op, A, C, nan=nan, indices=op in INDEXED)
     memory = prepare(operation, "normal", 0)
@@ -198,7 +198,7 @@ def test_extrema_among_nan(trial, op, nan, values, indices):
 
 @pytest.mark.parametrize("op, nothing", [(MIN, INF), (MAX, -INF), (AMAX, 0.0)], ids=by_name)
 def test_extremum_of_nothing_but_nan(trial, op, nothing):
-    """NaN that does not propagate is passed over: what is left is the extremum of nothing, at position 0."""
+    """Without propagation, NaN is passed over. A row of NaN alone has the extremum of nothing, at position 0."""
     values, indices = reduced_rows(trial, [[NAN] * 4, [NAN, 7, 7, NAN]], op, IGNORE)
     assert values == [nothing, 7]
     assert indices == ([0, 1] if op in INDEXED else [])
@@ -226,7 +226,7 @@ def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
 
 @pytest.mark.parametrize("op", [ADD, AVG, NORM1, NORM2], ids=by_name)
 def test_numbers_whose_squares_are_no_normal_numbers(trial, op):
-    """Float holds them in a few bits, or not at all."""
+    """Float holds these numbers in a few bits, or not at all."""
     reduced_rows(trial, [[4e-23, -4e-23, 3e-23], [1e-21, 2e-21, 3e-21], [1e-20, 0, 1e-30]], op, PROPAGATE)
 
 
@@ -242,8 +242,10 @@ EXACT = {
     (MIN, 1, 1), (MAX, 1, 1), (AMAX, 1, 1),
 ], ids=by_name)  # fmt: skip
 def test_how_far_off_results_may_be(trial, op, roundings, of_integers):
-    """Of twelve numbers as many roundings as they go through, of integers whose sums are exact fewer; what is further
-    off is measured by them."""
+    """Twelve numbers go through as many roundings, and integers with exact sums through fewer.
+
+    The sharper rules measure errors by these.
+    """
     for row, most in (([1 + i * i % 13 / 7 for i in range(12)], roundings), ([*range(1, 13)], of_integers)):
         operation, memory = rows_of([row], op, PROPAGATE)
         after = trial(operation, before=memory).after
@@ -296,24 +298,24 @@ def test_indices_beyond_their_width(trial, refused, width, length):
     assert trial(operation, before=counting(operation)).after["indices"].tolist() == [255] * INDEX_BYTES[width]
     operation = reduction(MAX, TensorSpec.packed(FLOAT, (1, 1, 1, length + 1)), C, indices=True, width=width)
     refused(operation, NOT_SUPPORTED, "cudnnReduceTensor/c08")
-    trial(reduction(MAX, operation.A, C, width=width))  # without indices their width does not matter
+    trial(reduction(MAX, operation.A, C, width=width))  # Without indices their width does not matter.
 
 
 def counting(operation: ReduceTensor) -> dict[str, Any]:
-    """Memory where the elements of A (packed floats) grow: the last is the largest."""
+    """Return memory where the elements of A (packed floats) grow: the last is the largest."""
     memory = prepare(operation, "normal", 0)
     memory["A"][:] = np.frombuffer(np.arange(operation.A.count, dtype=np.float32).tobytes(), np.uint8)
     return memory
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 ALL_TYPES = [FLOAT, DOUBLE, HALF, INT8, BFLOAT16, INT32, UINT8]
 
 
 def refusal_of(types: tuple[Any, ...]) -> tuple[Any, str] | None:
-    """The status of A's and C's types, by the document; None where they work."""
+    """Return the status that the document gives the types of A and C; None where they work."""
     if not set(types) <= {FLOAT, DOUBLE, HALF, INT8}:
         return NOT_SUPPORTED, "cudnnReduceTensor/c25"
     if DOUBLE in types and set(types) != {DOUBLE}:
@@ -356,7 +358,7 @@ def test_type_of_the_computation(trial, refused, types, compute):
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["one_byte_short", "none"])
 def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
     arguments = arguments_of(caller, reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to)))
-    cudnn.cudnnReduceTensor(*arguments.values())  # as many as are asked for suffice
+    cudnn.cudnnReduceTensor(*arguments.values())  # Memory of exactly the reported size suffices.
     arguments["workspaceSizeInBytes"] = 0 if all_of_it else arguments["workspaceSizeInBytes"] - 1
     unchanged = (arguments["A"], arguments["C"], arguments["workspace"])
     refuses(INVALID_VALUE, "cudnnReduceTensor/c31", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
@@ -365,7 +367,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
 @shows("cudnnReduceTensor/c17", "cudnnReduceTensor/c31")
 @pytest.mark.parametrize("size", [2**31 + 4, 2**32 + 4], ids=str)
 def test_size_that_no_int_holds(subject, cudnn, caller, size):
-    """In C: what is left of it in 31 or 32 bits is too small. Nothing but the size is that large."""
+    """The size is too small in 31 or 32 bits, if C cuts it. Nothing but the size is that large."""
     if subject.is_python or subject.knows_sizes:
         pytest.skip("numbers of Python have any size, and memory of that size would be needed")
     dims, to = LONG[0]
@@ -376,7 +378,7 @@ def test_size_that_no_int_holds(subject, cudnn, caller, size):
 
 
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
-    """The arguments of the documented call, by name; the workspace is as large as the subject asks for."""
+    """Return the arguments of the documented call, by name; the workspace is as large as the subject asks for."""
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
     A, C = caller.tensor(operation.A), caller.tensor(operation.C)
     descriptor = caller.descriptor(operation.reduction)
@@ -415,7 +417,7 @@ def test_null_indices_where_none_are_wanted(cudnn, caller, nbytes):
 
 
 def described(arguments: dict[str, Any]) -> list[Any]:
-    """The arguments of a query for a size."""
+    """Return the arguments of a query for a size."""
     return [arguments[name] for name in ("handle", "reduceTensorDesc", "aDesc", "cDesc")]
 
 
@@ -423,7 +425,7 @@ def described(arguments: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("op", INDEXED, ids=by_name)
 @pytest.mark.parametrize("wanted", [False, True], ids=["no_indices", "indices"])
 def test_size_of_the_indices(cudnn, caller, wanted, op):
-    """One unsigned int per element of C, nothing where no indices are wanted; that much is enough, less is not."""
+    """The size is one unsigned int per element of C, and 0 without indices. Less memory is refused."""
     operation = reduction(op, C=TensorSpec.packed(FLOAT, (2, 3, 1, 5)), indices=wanted)
     arguments = arguments_of(caller, operation)
     size = cudnn.cudnnGetReductionIndicesSize(*described(arguments))

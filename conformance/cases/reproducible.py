@@ -1,4 +1,4 @@
-"""Cases of this edition's levels of reproducibility (docs/reproducibility.md).
+"""Holds cases of this edition's levels of reproducibility (docs/reproducibility.md).
 
 They judge the accelerated backend at each level. With --reproducible they judge any subject, as it computes anyway.
 """

@@ -1,4 +1,4 @@
-"""Cases of the sequence data descriptors."""
+"""Holds cases of the sequence data descriptors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SET = "cudnnSetSeqDataDescriptor"
 
 @pytest.fixture
 def fresh(cudnn):
-    """A sequence data descriptor that no setter has touched."""
+    """Return a sequence data descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateSeqDataDescriptor()
     yield descriptor
     cudnn.cudnnDestroySeqDataDescriptor(descriptor)
@@ -35,13 +35,13 @@ def fill(cudnn, descriptor, **changed):
 
 
 def read(cudnn, descriptor, dims=CUDNN_SEQDATA_DIM_COUNT, lengths=6):
-    """What the getter gives, the fill left out."""
+    """Return the values of the getter, without the fill."""
     return tuple(cudnn.cudnnGetSeqDataDescriptor(descriptor, dims, lengths))[:6]
 
 
 @pytest.fixture
 def refused(subject, cudnn, fresh, refuses):
-    """A setting with some arguments changed is refused, and our refused calls leave the descriptor as it was."""
+    """Check that a setting with some arguments changed is refused, and leaves our descriptor as it was."""
 
     def check(status, clause, **changed):
         fill(cudnn, fresh)
@@ -93,7 +93,7 @@ def test_fresh_reads_as_zeros(cudnn, fresh):
 @pytest.mark.parametrize("axes", ORDERS, ids=lambda axes: "".join(axis.name[14:16] for axis in axes))
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_what_was_set(cudnn, fresh, data_type, axes):
-    """All comes back, and the strides that the document's sample makes of it are those of packed vectors."""
+    """All values come back, and the strides that the document's sample makes of them are those of packed vectors."""
     fill(cudnn, fresh, dataType=data_type, axes=axes)
     got = read(cudnn, fresh)
     assert got == (data_type, CUDNN_SEQDATA_DIM_COUNT, DIMS, axes, len(LENGTHS), LENGTHS)
@@ -116,7 +116,7 @@ def test_no_fill(subject, cudnn, fresh):
 
 @shows(f"{SET}/c13")
 def test_lengths_are_batch_major(cudnn, fresh):
-    """Whatever the axes, the lengths come back in the order in which they were set."""
+    """The lengths come back in the order in which they were set, whatever the axes."""
     for axes in ORDERS:
         fill(cudnn, fresh, axes=axes, seqLengthArray=(1, 2, 3, 4, 3, 2))
         assert read(cudnn, fresh)[5] == (1, 2, 3, 4, 3, 2)
@@ -146,7 +146,7 @@ def test_as_many_as_are_asked_for(cudnn, fresh, dims, lengths):
 @shows(f"{SET}/c16", f"{SET}/c17")
 @pytest.mark.parametrize("axes", list(permutations(range(4))), ids=str)
 def test_the_vector_is_innermost(cudnn, fresh, refused, axes):
-    """18 of the 24 orders are refused."""
+    """The vector must be innermost: 18 of the 24 orders are refused."""
     if axes[-1] == VECT:
         fill(cudnn, fresh, axes=axes)
     else:

@@ -1,4 +1,4 @@
-"""Cases of the softmax family."""
+"""Holds cases of the softmax family."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ FAST, ACCURATE, LOG = Algorithm.CUDNN_SOFTMAX_FAST, Algorithm.CUDNN_SOFTMAX_ACCU
 INSTANCE, CHANNEL = Mode.CUDNN_SOFTMAX_MODE_INSTANCE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL
 ALGORITHMS, MODES = list(Algorithm), list(Mode)
 DIMS = (2, 3, 5, 7)
-# Lengths of what one softmax runs over, from one element to more than a block of threads keeps; odd ones among them.
+# These are the lengths that one softmax runs over, from one element to more than a block of threads keeps; some are
+# odd.
 SIZES = [
     (1, 1, 1, 1), (3, 1, 1, 1), (5, 1, 3, 3), (70, 3, 1, 1), (2, 31, 1, 1), (3, 127, 1, 2), (2, 21, 9, 9), (2, 130, 4, 8), (3, 70, 2, 6),
     (1, 257, 3, 1), (2, 1001, 1, 1), (1, 1100, 3, 3), (2, 5, 35, 35), (1, 3, 83, 83),
@@ -41,13 +42,13 @@ def backward(algorithm: Algorithm = ACCURATE, mode: Mode = CHANNEL, spec: Tensor
 
 
 def holding(operation: Any, values: Any) -> dict[str, Any]:
-    """Memory of a forward call on packed tensors whose x holds these values."""
+    """Return memory of a forward call on packed tensors whose x holds these values."""
     x = rounded(np.asarray(values, np.float64).reshape(operation.x.dims), operation.x.data_type)
     return {"x": np.frombuffer(x.tobytes(), np.uint8), "y": np.full(operation.y.nbytes, 0xFF, np.uint8)}
 
 
 def by_shape(value: object) -> str:
-    """The name of a parameter in a case's id."""
+    """Return the name of a parameter in a case's id."""
     return "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "name", str(value))
 
 
@@ -65,7 +66,7 @@ def test_results_sum_to_one(trial, algorithm, mode, axes):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_large_numbers(trial, dims, mode, data_type):
-    """Powers of them are infinite but for the maximum that is taken off, in every kernel."""
+    """Their powers are infinite unless the maximum is subtracted, in every kernel."""
     for algorithm in (ACCURATE, LOG):
         operation = forward(algorithm, mode, TensorSpec.packed(data_type, dims))
         trial(operation, before=holding(operation, np.resize(np.linspace(-300, 300, 41), operation.x.count)))
@@ -75,7 +76,7 @@ def test_large_numbers(trial, dims, mode, data_type):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("dims", [(3, 127, 1, 2), (5, 6, 1, 1), (3, 70, 2, 6), (1, 1201, 2, 1)], ids=by_shape)
 def test_logarithms_beside_large_numbers(trial, dims, mode):
-    """Near zero, where an error of the size of what the largest numbers are rounded to would show."""
+    """Logarithms near zero would show an error as large as the rounding of the largest numbers."""
     operation = forward(LOG, mode, TensorSpec.packed(HALF, dims))
     for largest in (59968, 1003):
         x = np.full(operation.x.count, -largest, np.float32)
@@ -86,7 +87,8 @@ def test_logarithms_beside_large_numbers(trial, dims, mode):
 @pytest.mark.ours
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_how_far_off_results_may_be(trial, algorithm):
-    """Of four numbers: roundings of exponentials, sums and quotients; what is further off is measured by them."""
+    """Four numbers go through roundings of exponentials, sums and quotients; the sharper rules measure errors by
+    these."""
     x, dy = np.array([0.5, -1, 0.25, -2.5]), np.array([1.5, -0.5, 2, 0.75])
     shifted = x - (0 if algorithm == FAST else x.max())
     logarithm, of_exp = np.log(np.exp(shifted).sum()), 4 + 3 * np.abs(shifted)
@@ -121,14 +123,15 @@ def test_how_far_off_results_may_be(trial, algorithm):
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_more_than_threads_can_keep(trial, mode):
-    """130000 elements exceed registers and shared memory of a block; of several, rises and falls of the maximum."""
+    """130000 elements exceed the registers and shared memory of one block or of several, with rises and falls of the
+    maximum."""
     dims = (1, 2, 250, 260) if mode == INSTANCE else (1, 65000, 1, 2)
     trial(forward(LOG, mode, TensorSpec.packed(FLOAT, dims)))
     operation = forward(ACCURATE, mode, TensorSpec.packed(HALF, dims), alpha=1024.0)
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
-    # The same in other accesses: single elements along a row, packs across rows.
+    # The same sizes occur in other accesses: single elements along a row, packs across rows.
     spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
     trial(forward(ACCURATE, mode, spec))
     trial(backward(ACCURATE, mode, spec))
@@ -136,7 +139,7 @@ def test_more_than_threads_can_keep(trial, mode):
 
 @pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
 def test_rows_at_any_address(caller, dims):
-    """Operands need only the alignment of an element; packs before, and after, are none of those."""
+    """Operands need only the alignment of an element, also for the kernels that access packs."""
     spec = TensorSpec.packed(HALF, dims)
     for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
         before = prepare(operation, "normal", 0)
@@ -156,7 +159,7 @@ def test_rows_at_any_address(caller, dims):
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
 @pytest.mark.parametrize("dims", [*SIZES[2:8], (3, 9, 5, 7), (2, 45, 4, 4)], ids=by_shape)
 def test_the_lowest_integers(trial, dims, tensor_format):
-    """No integer is below all others: what rows are filled up with must not count beside them."""
+    """No integer is below all others: the filling of rows must not count beside the lowest."""
     x = TensorSpec.packed(INT8, dims, tensor_format)
     values = np.random.default_rng(5).integers(-128, -125, x.count).astype(np.int8)
     algorithm, alpha = (ACCURATE, 100.0) if dims[1] < 32 else (LOG, 10.0)
@@ -164,7 +167,7 @@ def test_the_lowest_integers(trial, dims, tensor_format):
 
 
 def test_results_may_not_overlap_themselves(trial, refused):
-    """Results that share a place are refused, arguments that do are read."""
+    """Results that share a place are refused; arguments that do are read."""
     packed, mode = TensorSpec.packed(FLOAT, (2, 3, 4, 5)), Mode.CUDNN_SOFTMAX_MODE_CHANNEL
     overlapping = TensorSpec(FLOAT, packed.dims, (24, 8, 1, 1))
     refused(forward(ACCURATE, mode, packed, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
@@ -190,7 +193,7 @@ def test_beyond_five_dimensions(trial, refused, mode):
             )
 
 
-# What the library does with rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
+# These are the library's results for rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
 INF = float("inf")
 ROWS = {
     "all -inf": ([-INF, -INF, -INF, -INF], [None] * 4, [None] * 4),
@@ -217,7 +220,7 @@ def test_infinities(trial, name, mode):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=lambda a: a.name)
 def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset):
-    """exp(offset) is beyond every floating-point type, or zero in it; the result is finite nevertheless."""
+    """exp(offset) is beyond every floating-point type, or zero in it. The result is finite nevertheless."""
     operation = forward(algorithm, mode)
     before = holding(operation, offset + np.random.default_rng(1).standard_normal(DIMS))
     assert np.isfinite(stored(operation.y, trial(operation, before=before).after["y"])).all()
@@ -237,7 +240,7 @@ def test_exponentials_around_the_smallest_normal_number(trial, mode, alpha):
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_fast_overflows(trial, mode):
-    """The straightforward softmax: inf / inf is NaN, finite / inf is 0, 0 / 0 is NaN."""
+    """FAST is the straightforward softmax: inf / inf is NaN, finite / inf is 0, 0 / 0 is NaN."""
     operation = forward(FAST, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
     for x, expected in [
         ([1e4, 1e4, 0, -1e4], [None, None, 0, 0]),
@@ -252,7 +255,7 @@ def test_fast_overflows(trial, mode):
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_fast_sums_that_are_no_normal_numbers(trial, mode):
-    """Their reciprocal, or alpha times it, may be infinite: such lines are not determined."""
+    """Reciprocals of such sums, or alpha times them, may be infinite: such lines are not determined."""
     x = np.array([[-93, -89, -102, -117], [-84, -85, -110, -84], [-1, 0, 1, 2], [80, 85, 86, 80]])
     for alpha, beta in ((1.0, 0.0), (100.0, 0.0), (0.0, 1.0)):
         operation = forward(FAST, mode, TensorSpec.packed(INT8, (4, 4, 1, 1)), alpha=alpha, beta=beta)
@@ -260,7 +263,7 @@ def test_fast_sums_that_are_no_normal_numbers(trial, mode):
 
 
 def arguments(caller: Any, call: str) -> dict[str, Any]:
-    """Arguments of a call that works."""
+    """Return arguments of a call that works."""
     spec = TensorSpec.packed(FLOAT, DIMS)
     names = {"forward": ("x", "y"), "backward": ("y", "dy", "dx")}[call]
     made: dict[str, Any] = {"handle": caller.handle, "algorithm": ACCURATE, "mode": CHANNEL, "alpha": 1.0}

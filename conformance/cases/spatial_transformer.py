@@ -1,4 +1,4 @@
-"""Cases of the spatial transformer."""
+"""Holds cases of the spatial transformer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dualdnn.reference.view import NUMPY_TYPES
 
 BILINEAR = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
 TYPES = (FLOAT, DOUBLE, HALF)
-INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # another height and width
+INPUT, OUTPUT = (2, 3, 6, 7), (2, 3, 4, 5)  # The output has another height and width.
 BAD = "cudnnStatus_t/c05"
 by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 
@@ -51,7 +51,7 @@ def backward(data_type=FLOAT, dims=OUTPUT, source=INPUT, x=None, dx=None, dy=Non
 
 
 def with_grid(operation, coordinates, inputs="normal"):
-    """The memory of an operation's inputs, with these coordinates (..., 2), again and again."""
+    """Return the memory of an operation's inputs, with these coordinates (..., 2), again and again."""
     memory = {name: prepare(operation, inputs, 5)[name] for name in operation.reads}
     kind = NUMPY_TYPES[operation.transformer.data_type]
     memory["grid"] = np.resize(np.asarray(coordinates, kind), operation.grid.dims).view(np.uint8).reshape(-1)
@@ -67,7 +67,7 @@ def with_grid(operation, coordinates, inputs="normal"):
        "cudnnSetSpatialTransformerNdDescriptor/c01", "cudnnSetSpatialTransformerNdDescriptor/c03",
        "cudnnSetSpatialTransformerNdDescriptor/c04", "cudnnSetSpatialTransformerNdDescriptor/c05")  # fmt: skip
 def test_descriptors(cudnn):
-    """Every type, every rank; set again; entries of dimA behind nbDims do not count."""
+    """Every type and rank is accepted, also when set again; entries of dimA behind nbDims do not count."""
     first, second = (cudnn.cudnnCreateSpatialTransformerDescriptor() for _ in range(2))
     for data_type in TYPES:
         for rank in (3, 4, 5, 8):
@@ -90,8 +90,10 @@ STRAY = [np.nan, np.inf, -np.inf, 1e4, -1e4, 6e4]
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_at_and_beyond_the_borders(trial, data_type):
-    """At pixels, between them, up to a pixel outside and further: what is outside is 0. The gradient of a coordinate at a pixel is that
-    towards the next one."""
+    """Samples lie at pixels, between them, up to a pixel outside, and further: outside is 0.
+
+    At a pixel, the gradient of a coordinate is that towards the next one.
+    """
     x, dims = (1, 2, 3, 5), (1, 2, 16, 16)
     pairs = [(a, b) for a in POINTS for b in POINTS]
     for operation in (forward(data_type, dims, x), backward(data_type, dims, x)):
@@ -101,7 +103,8 @@ def test_at_and_beyond_the_borders(trial, data_type):
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.parametrize("data_type, layout", [(FLOAT, "nchw"), (HALF, "nhwc")], ids=str)
 def test_many_samples(trial, data_type, layout):
-    """More samples of an image than one tile holds, of several tiles, all over the input and beyond, and close together."""
+    """An image has more samples than one tile, than several tiles, all over the input and beyond, and close
+    together."""
     x, dims = laid_out(data_type, (2, 9, 20, 37), layout), (2, 9, 41, 53)
     operation = backward(data_type, dims, x=x, dy=laid_out(data_type, dims, layout), betas=(0.5, 0.5))
     rng = np.random.default_rng(5)
@@ -114,8 +117,11 @@ def test_many_samples(trial, data_type, layout):
 @pytest.mark.parametrize("layout, of_y", [("nchw", "nchw"), ("nhwc", "nhwc"), ("gaps", "gaps"), ("nchw", "gaps")])
 @by_type
 def test_rotated_images(trial, data_type, layout, of_y):
-    """Neighbouring pixels sample neighbours, as they do with affine transforms: small, large, far outside, and with coordinates that are
-    no numbers. Of the last image they lie apart, and in one corner of another."""
+    """Neighbouring pixels sample neighbours, as affine transforms do: small, large, far outside, and with NaN as
+    coordinates.
+
+    The samples of the last image lie apart, and those of another in one corner.
+    """
     images, channels, height, width = dims = (5, 3, 110, 160)
     source = (images, channels, 104, 160)
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
@@ -136,7 +142,8 @@ def test_rotated_images(trial, data_type, layout, of_y):
     ids=str,
 )
 def test_many_channels_side_by_side(trial, data_type, channels, layout):
-    """Whole packs, smaller ones and single channels, in two tiles; many samples of some pixels, few of others."""
+    """Channels fill whole packs, smaller ones and single places, in two tiles; some pixels have many samples, others
+    few."""
     source, dims = (2, channels, 17, 3), (2, channels, 11, 13)
     x, dy = laid_out(data_type, source, layout), laid_out(data_type, dims, layout)
     spots = np.random.default_rng(7).uniform(-1.1, 1.1, (11 * 13, 2))
@@ -147,7 +154,7 @@ def test_many_channels_side_by_side(trial, data_type, channels, layout):
 
 @shows("cudnnSpatialTfSamplerBackward/c01")
 def test_samples_behind_the_last_tile(trial):
-    """Of an input that tiles divide, between its last pixels and those that there are not."""
+    """Samples lie behind the last pixels of an input that tiles divide."""
     operation = backward(HALF, (1, 3, 41, 53), (1, 3, 16, 32), betas=(0.5, 0.5))
     near = np.random.default_rng(6).normal(1.0, 0.04, (41 * 53, 2))
     trial(operation, before=with_grid(operation, near))
@@ -156,7 +163,7 @@ def test_samples_behind_the_last_tile(trial):
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_coordinates_that_are_no_numbers(trial, data_type):
-    """NaN and infinities, of one coordinate or both; far away is outside (docs/errata.md, D522)."""
+    """NaN and infinities may be in one coordinate or both; far away is outside (docs/errata.md, D522)."""
     x, dims = (1, 2, 3, 5), (1, 2, 12, 12)
     values = [*STRAY, -0.9, -0.3, 0.1, 0.6, 0.8, 0.95]
     pairs = [(a, b) for a in values for b in values]
@@ -167,7 +174,7 @@ def test_coordinates_that_are_no_numbers(trial, data_type):
 @shows("cudnnSpatialTfSamplerForward/c01", "cudnnSpatialTfSamplerBackward/c01")
 @by_type
 def test_the_largest_coordinates(trial, data_type):
-    """They are finite and far outside, though the column that they name is no finite number (D522)."""
+    """The largest coordinates are finite and far outside, though their column is no finite number (D522)."""
     x, dims, largest = (1, 2, 9, 11), (1, 2, 12, 12), np.finfo(NUMPY_TYPES[data_type]).max
     values = [largest, -largest, 0.6 * largest, -0.9, -0.6, -0.35, -0.1, 0.15, 0.4, 0.6, 0.85]
     pairs = [(a, b) for a in values for b in values]
@@ -179,8 +186,10 @@ def test_the_largest_coordinates(trial, data_type):
 @pytest.mark.parametrize("beside", [(0.0, 0.4), (0.4, 0.0)], ids=str)
 @by_type
 def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
-    """Samples at a row and between columns, or the reverse: of nine pixels exactly, of seven as nearly as can be. A NaN
-    or infinity that has no weight, or hardly any, counts or not; it does not reach further."""
+    """A NaN or infinity with no weight, or hardly any, counts or not; it does not reach further.
+
+    Samples lie at a row and between columns, or the reverse: exactly for nine pixels, as nearly as possible for seven.
+    """
     for size in ((9, 7), (7, 9)):
         rows, columns = (np.linspace(-1, 1, n) + 2 * b / n for n, b in zip(size, beside, strict=True))
         grid = np.stack(np.meshgrid(columns, rows), axis=-1)
@@ -189,7 +198,7 @@ def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
             backward(data_type, (1, 2, *size), (1, 2, *size)),
         ):
             memory = with_grid(operation, grid)
-            values = memory[operation.inputs[-2]].view(NUMPY_TYPES[data_type])  # of x, or of dy
+            values = memory[operation.inputs[-2]].view(NUMPY_TYPES[data_type])  # These are the values of x, or of dy.
             values[3::13], values[8::31] = np.nan, -np.inf
             trial(operation, before=memory)
 
@@ -197,7 +206,7 @@ def test_no_numbers_beside_samples_at_pixels(trial, data_type, beside):
 @shows("cudnnSpatialTfSamplerBackward/c01")
 @pytest.mark.ours
 def test_the_same_bits_each_time(trial):
-    """All samples in one cell, and many all over: sums of many terms, in one order."""
+    """All samples lie in one cell, or many all over: sums of many terms keep one order."""
     scattered = np.random.default_rng(7).normal(0, 0.4, (73 * 71, 2))
     for dims, source, points in (
         ((2, 3, 17, 19), (2, 3, 4, 4), [(0.21, -0.4), (0.1, -0.1)]),

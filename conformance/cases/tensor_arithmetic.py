@@ -1,4 +1,4 @@
-"""Cases of the tensor arithmetic family: adding, pointwise operations, scaling, setting."""
+"""Holds cases of the tensor arithmetic family: adding, pointwise operations, scaling, setting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNARY = (Op.CUDNN_OP_TENSOR_SQRT, Op.CUDNN_OP_TENSOR_NOT)
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 PROPAGATE, NOT_PROPAGATE = Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN
 
-# Table 7: clause -> opTensorCompType, A, B, C
+# Each clause of table 7 has opTensorCompType, A, B, C.
 TABLE_7 = {
     "c08": (FLOAT, FLOAT, FLOAT, FLOAT),
     "c09": (FLOAT, INT8, INT8, FLOAT),
@@ -92,7 +92,7 @@ def op_tensor(op: Op = Op.CUDNN_OP_TENSOR_ADD, *, compute_type: cudnnDataType_t 
     ids=str,
 )  # fmt: skip
 def test_several_elements_of_a_thread(trial, caller, dims, layout, data_type, beta):
-    """Packs or single elements, of which the last threads have fewer, as many as on a device of few multiprocessors."""
+    """Threads take packs or single elements, the last threads fewer, on a device of few multiprocessors."""
     C = laid_out(data_type, dims, layout)
     with divided_among(caller.handle, 1):
         trial(add(C, C, 1.5, beta))
@@ -134,7 +134,7 @@ def test_op_dimensions_of_b_must_fit(refused, op):
 
 
 def neighbours(row: tuple[cudnnDataType_t, ...]) -> list[tuple[cudnnDataType_t, ...]]:
-    """The types of A, B and C that differ from the row in one place or in the inputs and are in no row."""
+    """Return the types of A, B and C that differ from the row in one place or in the inputs and are in no row."""
     kinds = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32)
     changed = [(*row[:i], kind, *row[i + 1 :]) for i in range(3) for kind in kinds]
     changed += [(kind, kind, row[2]) for kind in kinds]
@@ -186,7 +186,7 @@ def op_arguments(caller: Any, op: Op) -> dict[str, Any]:
 @pytest.mark.parametrize("op", list(Op), ids=by_name)
 @pytest.mark.parametrize("missing", OP_ARGUMENTS)
 def test_op_null(cudnn, caller, refuses, missing, op):
-    """The operations on A alone need B and its descriptor too."""
+    """The operations on A alone also need B and its descriptor."""
     arguments = op_arguments(caller, op)
     memory = arguments["C"]
     arguments[missing] = None
@@ -218,7 +218,7 @@ def test_scale_by_zero(caller):
 
 
 def test_set_to_zero(caller):
-    """Of either sign, whatever the call before was given."""
+    """Zero has either sign, whatever the call before wrote."""
     for value in (0.0, -0.0, 0.0):
         result = attempt(caller, SetTensor(value, TensorSpec.packed(HALF, DIMS)))
         assert result.passed, result.explanation()

@@ -1,4 +1,4 @@
-"""Cases of the tensor descriptors, data types and formats."""
+"""Holds cases of the tensor descriptors, data types and formats."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_4d_two_giga_elements(subject, cudnn, tensor, refuses, dims):
     refuses(
         NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, INT8, *dims
     )
-    if subject.cites_clauses:  # a refused call changes nothing
+    if subject.cites_clauses:  # A refused call changes nothing.
         assert cudnn.cudnnGetTensor4dDescriptor(tensor)[1:5] == DIMS
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, INT8, 2**31 - 1, 1, 1, 1)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**31 - 1
@@ -134,7 +134,7 @@ def test_explicit_strides(cudnn, tensor, strides):
 @shows("cudnnGetTensor4dDescriptor/c01")
 @pytest.mark.parametrize("dims, strides", [((2, 3, 5), (31, 7, 1)), ((2, 3, 4, 5, 6), (720, 240, 60, 12, 2))], ids=str)
 def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
-    """The first four; zeros where there are three (docs/errata.md, D074)."""
+    """The getter gives the first four, and zeros where there are three (docs/errata.md, D074)."""
     cudnn.cudnnSetTensorNdDescriptor(tensor, HALF, len(dims), dims, strides)
     found = cudnn.cudnnGetTensor4dDescriptor(tensor)
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
@@ -168,7 +168,7 @@ def test_overlapping_strides_are_described_but_not_written(cudnn, caller, refuse
     trial(TransformTensor(1.0, 0.0, TensorSpec(FLOAT, DIMS, (7, 1, 31, 2)), packed))
     square = TensorSpec(
         FLOAT, (1, 1, 2, 2), (2, 2, 1, 1)
-    )  # the first element that two positions share is the last of a row
+    )  # The first element that two positions share is the last of a row.
     refused(
         TransformTensor(1.0, 0.0, TensorSpec.packed(FLOAT, square.dims), square),
         NOT_SUPPORTED,
@@ -276,7 +276,7 @@ def test_enumerators_have_their_numbers(cudnn):
     assert len(cudnnDataType_t) == 10 and len(cudnnTensorFormat_t) == 3
 
 
-# What is created, and the call with an array that has an element fewer than it says.
+# Each created object has the call with an array that has one element too few.
 SHORT = {
     "cudnnSetTensorNdDescriptorEx/c03": ("Tensor", "cudnnSetTensorNdDescriptorEx", (api.cudnnTensorFormat_t(0), FLOAT, 4, (2, 3, 4))),
     "cudnnSetRNNDataDescriptor/c08": (

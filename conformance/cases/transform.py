@@ -1,4 +1,4 @@
-"""Cases of the transform family."""
+"""Holds cases of the transform family."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def changing(rank: int = 4, before: tuple[int, ...] = (), after: tuple[int, ...]
 
 def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FLOAT, source_format: Any = NCHW, *, filters: bool = False,
             into: Any = None, alpha: float = 1.0, beta: float = 0.0) -> TransformTensorEx | TransformFilter:  # fmt: skip
-    """The transform of a packed tensor or filter into the one that it makes."""
+    """Return the transform of a packed tensor or filter into its result."""
     results = destination_dims(transform, dims)
     into = into if into is not None else data_type
     if filters:
@@ -69,7 +69,7 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("values", [(2**24 + 1, -(2**31), 2**31 - 1, -(2**30) - 1)], ids=["integers_beyond_float"])
 def test_data_is_moved_unchanged(caller, values):
-    """Integers that no float holds arrive as they were."""
+    """Integers that no float holds arrive unchanged."""
     x, y = TensorSpec.packed(INT32, (1, 4, 2, 2), NCHW), TensorSpec.packed(INT32, (1, 4, 2, 2), NHWC)
     data = np.repeat(np.array(values, np.int32), 4).reshape(1, 4, 2, 2)
     source, result = caller.handle.to_device(data), caller.handle.allocate(data.nbytes)
@@ -83,7 +83,7 @@ def test_data_is_moved_unchanged(caller, values):
     "vectors, plain", [(INT8x4, INT8), (INT8x32, INT8), (UINT8x4, UINT8)], ids=["INT8x4", "INT8x32", "UINT8x4"]
 )
 def test_vectorised_layout(caller, vectors, plain, plain_format):
-    """To N x (C/v) x H x W x v and back, element by element."""
+    """The transform to N x (C/v) x H x W x v and back is right, element by element."""
     length = 32 if vectors == INT8x32 else 4
     dims = n, c, h, w = (2, 64, 3, 5)
     dtype = np.uint8 if plain == UINT8 else np.int8
@@ -109,7 +109,8 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
 )
 def test_addresses(caller, offsets, formats, dims, data_type):
-    """Tensors may begin at any element of an allocation: rows of packs, of a narrow dimension, and of packs of half the size."""
+    """Tensors may begin at any element of an allocation: rows of packs, of a narrow dimension, and of packs of half
+    the size."""
     dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
     memory = np.random.default_rng(x.count).permutation(x.count + 4).astype(np.int16).view(np.float16).astype(dtype)
@@ -135,7 +136,7 @@ def test_partial_overlap_is_refused(caller, refuses):
     caller(moved(x, y), {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes, y.nbytes)})
 
 
-# cudnnTransformTensorEx and cudnnTransformFilter: their clauses have the same numbers
+# --- cudnnTransformTensorEx and cudnnTransformFilter, whose clauses have the same numbers ---
 
 BOTH = pytest.mark.parametrize("filters", [False, True], ids=["tensor", "filter"])
 
@@ -163,7 +164,7 @@ def named(filters: bool, number: str) -> str:
     ids=str,
 )
 def test_nothing_is_left_of_the_source(caller, dims, before, after, fold, filters):
-    """All of it is cropped, or more behind it than it has."""
+    """All of the source is cropped, or more behind it than it has."""
     makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), dims, filters=filters))
 
 
@@ -184,7 +185,7 @@ LARGEST = 2**31 - 1
 @pytest.mark.parametrize("d, fold", [(0, ()), (1, ()), (3, ()), (1, (2, 3)), (3, (2, 3))], ids=str)
 @pytest.mark.parametrize("first, last", [(LARGEST, 5 - LARGEST), (5 - LARGEST, LARGEST)], ids=["padded", "cropped"])
 def test_the_largest_padding(caller, first, last, d, fold, filters):
-    """It is cropped from the other end, so that little is left of it, and nothing of the source."""
+    """The largest padding is cropped at the other end, so that little of it is left, and nothing of the source."""
     before, after = (tuple(amount if axis == d else 0 for axis in range(4)) for amount in (first, last))
     makes_zeros(caller, applied(changing(before=before, after=after, fold=fold), DIMS, filters=filters))
 
@@ -194,7 +195,7 @@ def test_the_largest_padding(caller, first, last, d, fold, filters):
 @BOTH
 @pytest.mark.parametrize("source, into", [(FLOAT, DOUBLE), (HALF, FLOAT)], ids=lambda t: t.name)
 def test_factors_beside_other_types(caller, source, into, filters):
-    """Read and multiplied as double beside a DOUBLE destination, else as float: by numbers that are no floats."""
+    """Factors are read and multiplied as double beside a DOUBLE destination, else as float. No float holds them."""
     operation = applied(changing(tensor_format=NHWC), DIMS, source, into=into, filters=filters, alpha=0.1, beta=0.3)
     first, second = (NUMPY_TYPES[kind].type for kind in (source, into))
     count = int(np.prod(DIMS))
@@ -216,7 +217,7 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
     right = applied(transform, DIMS, filters=filters)
     n, c, h, w = dims = right.destData.dims
     others = [tuple(size + (i == d) for i, size in enumerate(dims)) for d in range(4)]
-    for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # the last two of as many elements
+    for wrong in (*others, (n, c, w, h), (c, n, h, w)):  # The last two have as many elements.
         spec = FilterSpec(FLOAT, NCHW, wrong) if filters else TensorSpec.packed(FLOAT, wrong)
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
 
@@ -226,7 +227,7 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
 
 @pytest.fixture
 def fresh(cudnn):
-    """A transform descriptor that no setter has touched."""
+    """Return a transform descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateTensorTransformDescriptor()
     yield descriptor
     cudnn.cudnnDestroyTensorTransformDescriptor(descriptor)
@@ -250,7 +251,7 @@ def test_create_and_destroy(subject, cudnn, refuses):
     cudnn.cudnnSetTensorTransformDescriptor(second, 3, NCHW, None, None, (2,), FOLD)
     cudnn.cudnnDestroyTensorTransformDescriptor(first)
     assert cudnn.cudnnGetTensorTransformDescriptor(second, 3) == (NCHW, (0, 0, 0), (0, 0, 0), (2,), FOLD)
-    if subject.survives_stray_pointers:  # elsewhere it is freed memory
+    if subject.survives_stray_pointers:  # In other subjects the memory is freed.
         refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, first, 4)
     cudnn.cudnnDestroyTensorTransformDescriptor(second)
 
@@ -309,7 +310,7 @@ def test_direction_values(cudnn, fresh):
 
 
 def test_refused_settings(subject, cudnn, fresh, refuses):
-    """None of them changes the descriptor."""
+    """No refused setting changes the descriptor."""
     zeros = (0,) * 10
     cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, (1, 2, 3, 4), None, (5, 6), UNFOLD)
     call = cudnn.cudnnSetTensorTransformDescriptor
@@ -319,14 +320,14 @@ def test_refused_settings(subject, cudnn, fresh, refuses):
             NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD
         )
     refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", call, fresh, 4, 3, None, None, None, FOLD)
-    if subject.is_python:  # a C array has no length to check
+    if subject.is_python:  # A C array has no length to check.
         for clause, arrays in (
             ("c04", ((1, 1), None, None)),
             ("c06", (None, (1, 1, 1), None)),
             ("c08", (None, None, (2,))),
         ):
             refuses(BAD_PARAM, f"cudnnSetTensorTransformDescriptor/{clause}", call, fresh, 4, NCHW, *arrays, FOLD)
-    if subject.cites_clauses:  # a foreign library may keep a part of what it refused
+    if subject.cites_clauses:  # A foreign library may keep a part of what it refused.
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
@@ -356,7 +357,7 @@ DESTINATIONS = [
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
 @pytest.mark.parametrize("before, after, fold, direction, dims, expected", DESTINATIONS, ids=str)
 def test_destination(cudnn, fresh, before, after, fold, direction, dims, expected, tensor_format, data_type, nbytes):
-    """The dimensions, packed in the format, whatever the layout of the source."""
+    """The destination has the dimensions, packed in the format, whatever the layout of the source."""
     source, destination = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensorNdDescriptor(source, data_type, 4, dims, (1000, 1, 200, 20))
     cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, tensor_format, before, after, fold, direction)
@@ -369,7 +370,7 @@ def test_destination(cudnn, fresh, before, after, fold, direction, dims, expecte
 
 @pytest.fixture
 def tensors(cudnn):
-    """A source of 2 x 3 x 4 x 6 and a destination that was set to 1 x 1 x 1 x 1."""
+    """Return a source of 2 x 3 x 4 x 6 and a destination that was set to 1 x 1 x 1 x 1."""
     source, destination = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(source, NCHW, FLOAT, 2, 3, 4, 6)
     cudnn.cudnnSetTensor4dDescriptor(destination, NCHW, FLOAT, 1, 1, 1, 1)
@@ -377,6 +378,7 @@ def tensors(cudnn):
 
 
 def unchanged(subject, destination):
-    """Our refused calls leave a descriptor as it was; a foreign library may keep a part of what it refused."""
+    """Check that our refused calls leave a descriptor as it was; a foreign library may keep a part of what it
+    refused."""
     if subject.cites_clauses:
         assert subject.cudnn.cudnnGetTensorNdDescriptor(destination, 4).dimA == (1, 1, 1, 1)

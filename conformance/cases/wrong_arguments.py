@@ -1,7 +1,9 @@
-"""Cases for arguments that are wrong in themselves: of every function, every parameter, with the clause that each violates.
+"""Holds cases for arguments that are wrong in themselves, of every function and parameter, with the clause that each
+violates.
 
-wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status where that is not BAD_PARAM, and "fresh"
-where descriptors need not be initialised. What an argument is beside others, the cases of the families show.
+wrong_arguments.json: function -> parameter -> the clause (of another section with its name), its status if not
+BAD_PARAM, and "fresh" where descriptors need not be initialised. The families show which combinations of arguments are
+wrong.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ NUMBERS = ("double", "float", "void")
 
 
 class Anything:
-    """The specification of a descriptor that no call gets to look at."""
+    """Stands for the specification of a descriptor that no call gets to look at."""
 
     dropout = probability = 0.0
 
 
 def described(parameter: Parameter, initialised: bool = True) -> Any:
-    """A descriptor of the parameter's type."""
+    """Return a descriptor of the parameter's type."""
     if parameter.base_type in MIOPEN_DESCRIPTORS:
         made: Any = MIOPEN_DESCRIPTORS[parameter.base_type]()
         made.cudnn = object() if initialised else None
@@ -60,7 +62,7 @@ def described(parameter: Parameter, initialised: bool = True) -> Any:
 
 
 def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
-    """An argument that is right in itself."""
+    """Return an argument that is right in itself."""
     base = parameter.base_type
     if base in HANDLES:
         return handle
@@ -77,13 +79,13 @@ def right(parameter: Parameter, handle: Any, memory: Any) -> Any:
 
 
 def wrong(parameter: Parameter, may_be_fresh: bool) -> list[Any]:
-    """Arguments that are wrong in themselves."""
+    """Return arguments that are wrong in themselves."""
     base, array = parameter.base_type, parameter.is_pointer
     found: list[Any] = []
     if base in HANDLES:
         return [None, object(), "handle"]
     if parameter.memory == "device":
-        return [None]  # what else is wrong with memory is known on its device: every_operation.py
+        return [None]  # The device decides what else is wrong with memory: every_operation.py.
     if base in DESCRIPTORS or base in MIOPEN_DESCRIPTORS:
         gone = described(parameter)
         gone.destroy()
@@ -108,7 +110,7 @@ def listed(function: Function) -> dict[str, str]:
     return TABLE.get(function.name, {})
 
 
-# Sentences that demand an initialised descriptor of a parameter, whose refusal cites another clause.
+# These sentences demand an initialised descriptor of a parameter; its refusal cites another clause.
 INITIALISED = (
     "cudnnBatchNormalizationForwardInference/c15", "cudnnRNNBackwardData/c27", "cudnnRNNBackwardDataEx/c25",
     "cudnnRNNBackwardWeights/c21", "cudnnRNNBackwardWeightsEx/c14", "cudnnRNNForwardTraining/c26",

@@ -1,1 +1,1 @@
-"""Cases of attention."""
+"""Holds cases of attention."""

@@ -1,4 +1,4 @@
-"""Cases of the gradients of multi-head attention: chains of a training call, BackwardData and BackwardWeights."""
+"""Holds cases of the gradients of multi-head attention: chains of a training call, BackwardData and BackwardWeights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plain(**others: Any) -> Any:
 
 
 def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
-    """The three calls of a training step."""
+    """Return the three calls of a training step."""
     training = forward(others.pop("attn", None) or plain(), trains=True, **others)
     assert isinstance(training, MultiHeadAttnForward)
     return training, backward_data(training), backward_weights(training, mode)
@@ -57,7 +57,8 @@ def steps(mode: cudnnWgradMode_t = SET, **others: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("q, k, v, o", list(product((0, 1), repeat=4)))
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_projections(chain, q, k, v, o):
-    """Any of the four projections, each head with weights of its own; the two gradients in one chain, and data alone."""
+    """Any of the four projections may be on, each head with weights of its own. Both gradients run in one chain, and
+    the data gradient alone."""
     attn = with_projections(q, k, v, o, mode=0)
     training, data, weights = steps(attn=attn, key_lengths=(5, 3), low=(0, 1, 0, 2), high=(5, 4, 2, 5))
     if q or k or v or o:
@@ -68,8 +69,10 @@ def test_projections(chain, q, k, v, o):
 
 @shows(f"{WEIGHTS}/c05", "cudnnWgradMode_t/c01")
 def test_weights_add_up(chain):
-    """Added to what dweights has; then written over it. The sums are compared with each other, too: judge and backend read the mode
-    from the same record."""
+    """The gradient is added to the contents of dweights, then written over them.
+
+    The case also compares the sums with each other, because judge and backend read the mode from the same record.
+    """
     training, data, added = steps(ADD)
     found = chain(training, data, added, added, backward_weights(training, SET), added)
     once, twice, written, again = (call.after["dweights"].view(np.float32) for call in found.whole[2:])
@@ -82,7 +85,7 @@ def test_weights_add_up(chain):
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_padding_is_not_read(chain, on):
-    """Numbers in the padding of inputs and incoming gradients that are none change nothing."""
+    """NaN in the padding of inputs and incoming gradients changes nothing."""
     attn = with_projections(*on, mode=0)
     training, data, weights = steps(
         attn=attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2)
@@ -101,7 +104,7 @@ def test_padding_is_not_read(chain, on):
 @shows("cudnnSetSeqDataDescriptor/c06", f"{DATA}/c02")
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
 def test_empty_sequences(subject, chain, on):
-    """Sequences of queries, and of keys, without any vector."""
+    """Sequences of queries, and of keys, may have no vector."""
     if not subject.cites_clauses:
         pytest.skip("NVIDIA's library refuses lengths of 0")
     attn = with_projections(*on, mode=ONE_TO_ONE)
@@ -114,7 +117,7 @@ def test_empty_sequences(subject, chain, on):
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
-    """Beyond the time-steps all of them count, below zero none."""
+    """Lengths beyond the time-steps count as all steps, and lengths below zero as none."""
     training, data, _ = steps(attn=with_projections(0, 0, 0, 0, mode=ONE_TO_ONE, data_type=data_type), lengths=None)
     lengths = {"QO": (9, -1, 4, 5), "KV": (6, 5, 7, -2)}
     memory = {name: np.array(given, np.int32).view(np.uint8) for name, given in lengths.items()}
@@ -126,7 +129,7 @@ def test_lengths_in_memory_that_no_sequence_has(chain, data_type):
 @shows(f"{DATA}/c01", f"{DATA}/c11")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(chain, name):
-    """Numbers that are none, outside of the windows of some keys and queries, and in padding, too."""
+    """NaN outside of the windows of some keys and queries, and in padding, changes nothing else."""
     training = of_tensor_cores(name, trains=True)
     data = backward_data(training)
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
@@ -141,7 +144,7 @@ def test_tiles_of_tensor_cores(chain, name):
 @shows(f"{DATA}/c01", f"{DATA}/c03", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
 def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
-    """The layouts and maps of queries again, of sequences that are longer than tiles."""
+    """The layouts and maps of queries also work for sequences that are longer than tiles."""
     training = layout_of_tensor_cores(order, mode, projected, data_type, trains=True)
     assert isinstance(training, MultiHeadAttnForward)
     data, weights = backward_data(training), backward_weights(training)
@@ -153,7 +156,8 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
 
 @shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
 def test_more_tiles_than_multiprocessors(chain, caller):
-    """Of several heads, batches and beams, of which blocks take one after another."""
+    """Blocks take several tiles in turn where heads, batches and beams have more tiles than the device has
+    multiprocessors."""
     attn = attention((0, 0, 0, 0), (8, 8, 8), 2, ONE_TO_ONE, 0.3, HALF, longest=(66, 70), batches=2, beams=2)
     with divided_among(caller.handle, 3):
         chain(*steps(attn=attn, steps=(66, 70), lengths=(66, 65, 3, 66), key_lengths=(70, 69, 66, 2))[:2])
@@ -161,7 +165,7 @@ def test_more_tiles_than_multiprocessors(chain, caller):
 
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
 def test_padding_beside_full_tiles(chain):
-    """Queries that are padding, in a tile whose others have all keys of another: what is made of them goes into no sum."""
+    """Results of padded queries enter no sum, in a tile whose other queries have all keys of another."""
     attn = attention((8, 8, 8, 16), (16, 16, 16), 1, 0, 0.2, HALF, longest=(70, 130), batches=1, beams=1)
     training, data, weights = steps(attn=attn, steps=(70, 130), batches=1, beams=1, lengths=(66,))
     before = prepare(training, "normal", 1) | prepare(data, "normal", 1)
@@ -191,7 +195,7 @@ def test_no_weights(cudnn, handle):
 
 
 class Call:
-    """The three calls with good arguments, of which some can be changed."""
+    """Holds the three calls with good arguments, of which some can be changed."""
 
     def __init__(self, cudnn: Any, handle: Any, operations: Any) -> None:
         self.cudnn = cudnn
@@ -262,7 +266,7 @@ def test_what_does_not_fit(cudnn, handle, refuses, name):
     ids=str,
 )
 def test_weights_of_many_vectors(chain, caller, multiprocessors, data_type, math, size, projected, batches):
-    """Gradients that are added to others, in tiles of every size, that take turns or whose sums blocks share."""
+    """Weight gradients are added to others, in tiles of every size that take turns or whose sums blocks share."""
     attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, data_type, math, (65, 65), batches, 1)
     with divided_among(caller.handle, multiprocessors):
         chain(*steps(ADD, attn=attn, steps=(65, 65), batches=batches, beams=1, lengths=None))
@@ -274,8 +278,11 @@ def test_weights_of_many_vectors(chain, caller, multiprocessors, data_type, math
     [(117, 125, 1, 130), (712, 256, 65, 65), (712, 120, 65, 65), (120, 256, 1, 712), (248, 120, 1, 712)],
 )
 def test_large_tiles_of_half(chain, caller, size, projected, queries, keys):
-    """Sums so long that the largest tiles serve, whichever way their matrices lie: of projections, of gradients of what is
-    projected, and of those of weights; the first in rows that TMA does not read."""
+    """The largest tiles serve long sums in half, however their matrices lie.
+
+    There are projections, gradients of projected vectors, and gradients of weights. The first lie in rows that TMA does
+    not read.
+    """
     attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, HALF, TENSOR, (queries, keys), 1, 1)
     with divided_among(caller.handle, 1):
         chain(*steps(ADD, attn=attn, steps=(queries, keys), batches=1, beams=1, lengths=None))
@@ -283,13 +290,13 @@ def test_large_tiles_of_half(chain, caller, size, projected, queries, keys):
 
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14", f"{BUFFERS}/c13", f"{BUFFERS}/c14")
 def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
-    """The calls work in spaces of the sizes that were asked for, and in none that is a byte smaller."""
+    """The calls work in spaces of the reported sizes, and refuse spaces that are a byte smaller."""
     call = Call(cudnn, handle, steps())
     call.forward()
     call.data()
     call.weights()
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
-        if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # another library may need none
+        if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # Another library may need no work space.
             size = call.of_data[name] - 1
             refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: size})
             refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: size})

@@ -1,4 +1,4 @@
-"""Cases of the attention descriptors."""
+"""Holds cases of the attention descriptors."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SET = "cudnnSetAttnDescriptor"
 
 @pytest.fixture
 def fresh(cudnn):
-    """An attention descriptor that no setter has touched."""
+    """Return an attention descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateAttnDescriptor()
     yield descriptor
     cudnn.cudnnDestroyAttnDescriptor(descriptor)
 
 
 def fill(cudnn, descriptor, **changed):
-    """Set the descriptor; the values that it must then have."""
+    """Set the descriptor, and return the values that it must then have."""
     values = tuple((GOOD | changed).values())
     cudnn.cudnnSetAttnDescriptor(descriptor, *values)
     return values
@@ -48,7 +48,7 @@ def fill(cudnn, descriptor, **changed):
 
 @pytest.fixture
 def accepted(cudnn, fresh):
-    """A setting with some arguments changed reads back as it was set."""
+    """Check that a setting with some arguments changed reads back as it was set."""
 
     def check(**changed):
         values = fill(cudnn, fresh, **changed)
@@ -59,7 +59,7 @@ def accepted(cudnn, fresh):
 
 @pytest.fixture
 def refused(subject, cudnn, fresh, refuses):
-    """A setting with some arguments changed is refused, and our refused calls leave the descriptor as it was."""
+    """Check that a setting with some arguments changed is refused, and leaves our descriptor as it was."""
 
     def check(status, clause, **changed):
         before = fill(cudnn, fresh)
@@ -127,7 +127,8 @@ def test_scalers(accepted, scaler):
 @shows(f"{SET}/c09", f"{SET}/c43")
 @pytest.mark.parametrize("q_projected, k_projected", list(product((0, 3, 4, 5), repeat=2)))
 def test_queries_and_keys_must_meet(accepted, refused, q_projected, k_projected):
-    """Lengths after projection, those of the vectors themselves where there is none."""
+    """The lengths of queries and keys after projection must agree; without projections, the lengths of the vectors
+    themselves."""
     if (q_projected or GOOD["qSize"]) == (k_projected or GOOD["kSize"]):
         accepted(qProjSize=q_projected, kProjSize=k_projected)
     else:

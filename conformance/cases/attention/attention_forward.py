@@ -1,4 +1,4 @@
-"""Cases of multi-head attention forward: all time-steps, and one of them."""
+"""Holds cases of multi-head attention forward: all time-steps, and one of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def attention(
 def data(
     attn: AttnSpec, size: int, steps: int, batches: int, beams: int, lengths: Any = None, axes: Any = AXES
 ) -> SeqDataSpec:
-    """Sequences, of all time-steps where no lengths are given."""
+    """Return sequences, which have all time-steps where no lengths are given."""
     lengths = lengths or (steps,) * (batches * beams)
     return SeqDataSpec(attn.data_type, (steps, batches, beams, size), tuple(axes), tuple(lengths))
 
@@ -45,7 +45,7 @@ def forward(
     key_lengths: Any = None, low: Any = None, high: Any = None, axes: Any = AXES, residuals: bool = False, trains: bool = False,
     current: int | None = None,
 ) -> MultiHeadAttnForward | MultiHeadAttnStep:  # fmt: skip
-    """A call on small sequences; windows are all keys where none are given."""
+    """Return a call on small sequences; windows are all keys where none are given."""
     attn = attn or attention()
     key_beams = beams if attn.mode & ONE_TO_ONE else 1
     queries = data(attn, attn.q_size, steps[0], batches, beams, lengths, axes)
@@ -62,7 +62,7 @@ def forward(
 
 
 def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
-    """An attention whose sizes fit whatever projections are on: 0 is off."""
+    """Return an attention whose sizes fit its projections: a size of 0 switches one off."""
     met, sizes = 4, (5 if q else 4, 6 if k else 4, 9)
     return attention((met * q, met * k, 3 * v, 5 * o), sizes, **others)
 
@@ -73,14 +73,14 @@ def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
 @pytest.mark.parametrize("data_type, math", TYPES, ids=lambda v: v.name)
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
 def test_types(trial, data_type, math, trains):
-    """Every row of table 40, in both modes."""
+    """Every row of table 40 works in both modes."""
     trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
 
 
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c32")
 @pytest.mark.parametrize("data_type, math", [(DOUBLE, DEFAULT), (FLOAT, DEFAULT), (HALF, TENSOR)], ids=lambda v: v.name)
 def test_long_sums_of_projections(trial, caller, data_type, math):
-    """Of one step, whose vectors lie in several pieces, in parts that multiprocessors share."""
+    """Multiprocessors share the sums of one step, whose vectors lie in several pieces."""
     attn = attention((8, 8, 8, 8), (1024, 1024, 1024), 2, scaler=2**-12, data_type=data_type, math=math)
     axes = (AXES[1], AXES[0], *AXES[2:])
     with divided_among(caller.handle, 132):
@@ -100,7 +100,7 @@ def test_training_and_inference_have_one_result(trial):
        "cudnnSetAttnDescriptor/c41")  # fmt: skip
 @pytest.mark.parametrize("o", [0, 1], ids=["joined", "projected"])
 def test_padding_is_not_read(trial, o):
-    """Numbers in the padding of inputs that are none, and lengths of 0, change nothing."""
+    """NaN in the padding of inputs, and lengths of 0, change nothing."""
     attn = with_projections(1, 1, 0, o)
     operation = forward(attn, lengths=(4, 3, 4, 2), key_lengths=(5, 3), low=(0, 0, 1, 1), high=(5, 1, 4, 2))
     before = prepare(operation, "normal", 0)
@@ -115,7 +115,7 @@ def test_padding_is_not_read(trial, o):
 
 @shows(f"{FORWARD}/c11", "cudnnSetAttnDescriptor/c16")
 def test_numbers_outside_of_windows_are_not_read(trial):
-    """A key or value that is no number makes those queries no numbers that attend to it."""
+    """A NaN in a key or value reaches only the queries that attend to it."""
     attn = with_projections(0, 0, 0, 0)
     operation = forward(attn, lengths=None, low=(0, 1, 3, 2), high=(2, 3, 5, 4))
     for name, value in product(("keys", "values"), (np.nan, np.inf)):
@@ -129,14 +129,15 @@ OF_TENSOR_CORES = ["half 64", "half 128", "float"]
 
 
 def of_tensor_cores(name: str, **others: Any) -> Any:
-    """A call with more queries and keys than the tiles of tensor cores have: full tiles, tiles cut by windows and by lengths."""
+    """Return a call with more queries and keys than tensor cores' tiles have: full tiles, and tiles cut by windows
+    and by lengths."""
     data_type, heads, sizes, steps, key_steps = {
         "half 64": (HALF, 1, (40, 40, 24), 200, 290),
         "half 128": (HALF, 1, (72, 72, 128), 70, 150),
         "float": (FLOAT, 1, (40, 40, 24), 70, 150),
     }[name]
     attn = attention((0, 0, 0, 0), sizes, heads, 0, 0.2, data_type, longest=(steps, key_steps), batches=1, beams=1)
-    edge = 128 if steps > 128 else 64  # of a tile of queries, all of whose windows begin behind a tile of keys
+    edge = 128 if steps > 128 else 64  # In this tile of queries, all windows begin behind a tile of keys.
     low = [2 * t - edge + 8 if t >= edge else t - 90 if t >= 100 else 0 for t in range(steps)]
     high = [INT_MAX if t < 64 else 2 * t - 40 for t in range(steps)]
     low[5], high[5] = 80, 70
@@ -144,7 +145,7 @@ def of_tensor_cores(name: str, **others: Any) -> Any:
 
 
 def vectors_in(memory: Any, operation: Any, name: str) -> Any:
-    """The vectors (time, element) of the first sequence of an operand."""
+    """Return the vectors (time, element) of the first sequence of an operand."""
     spec = getattr(operation, name)
     return memory[name].view(np.float16 if spec.data_type == HALF else np.float32).reshape(spec.dims)[:, 0, 0]
 
@@ -152,7 +153,7 @@ def vectors_in(memory: Any, operation: Any, name: str) -> Any:
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_scores_that_are_infinite(trial, data_type):
-    """A key whose score is minus infinity has no weight; one whose score is infinite makes the query no number."""
+    """A key whose score is minus infinity has no weight. One whose score is infinite makes the query NaN."""
     operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
     before = prepare(operation, "normal", 0)
     keys, queries = (vectors_in(before, operation, name) for name in ("keys", "queries"))
@@ -164,8 +165,11 @@ def test_scores_that_are_infinite(trial, data_type):
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_infinite_values_that_have_no_weight(trial, data_type):
-    """A value is infinite whose weight is too small for any arithmetic, or zero since its score is minus infinity: infinite or NaN. Queries whose
-    scores all are minus infinity have no softmax: NaN."""
+    """An infinite value gives infinity or NaN, where its weight is zero or too small for any arithmetic.
+
+    The weight is zero where the score is minus infinity. Queries whose scores are all minus infinity have no softmax:
+    their results are NaN.
+    """
     operation = forward(with_projections(0, 0, 0, 0, data_type=data_type), lengths=None)
     for low in (-300.0, -np.inf):
         before = prepare(operation, "normal", 0)
@@ -180,7 +184,7 @@ def test_infinite_values_that_have_no_weight(trial, data_type):
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c11", f"{FORWARD}/c16")
 @pytest.mark.parametrize("name", OF_TENSOR_CORES)
 def test_tiles_of_tensor_cores(trial, name):
-    """Numbers that are none, outside of the windows of some queries, in padding and in a full tile, too."""
+    """NaN outside of the windows of some queries, in padding and in a full tile, changes no other query."""
     operation = of_tensor_cores(name)
     before = prepare(operation, "normal", 1)
     keys, values = (vectors_in(before, operation, n) for n in ("keys", "values"))
@@ -201,7 +205,8 @@ LAYOUTS_OF_TENSOR_CORES = [
 def layout_of_tensor_cores(
     order: tuple[int, ...], mode: int, projected: int, data_type: cudnnDataType_t, **others: Any
 ) -> Any:
-    """Vectors of whole packs of 16 bytes, in beams and heads, with more queries than few; sequences of all lengths, of none too."""
+    """Return vectors of whole packs of 16 bytes, in beams and heads, with many queries. Sequences have all lengths,
+    also zero."""
     attn = attention(
         (projected * 8, projected * 8, projected * 24, projected * 16), (16, 16, 8), 2, mode, 0.2, data_type, longest=(70, 80), beams=2
     )  # fmt: skip
@@ -214,7 +219,7 @@ def layout_of_tensor_cores(
 @shows(f"{FORWARD}/c01", f"{FORWARD}/c23", "cudnnSetAttnDescriptor/c32", "cudnnSetAttnDescriptor/c33")
 @pytest.mark.parametrize("order, mode, projected, data_type", LAYOUTS_OF_TENSOR_CORES)
 def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
-    """The layouts and maps of queries again, of sequences that are longer than tiles."""
+    """The layouts and maps of queries also work for sequences that are longer than tiles."""
     operation = layout_of_tensor_cores(order, mode, projected, data_type)
     before = prepare(operation, "normal", 0)
     for name in ("queries", "keys", "values"):
@@ -223,7 +228,7 @@ def test_layouts_of_tensor_cores(trial, order, mode, projected, data_type):
 
 
 def fill_padding(memory: Any, operation: Any, name: str) -> None:
-    """Numbers that are none in the padding of an operand, and in keys and values that no query has."""
+    """Write NaN into the padding of an operand, and into keys and values that no query has."""
     spec = getattr(operation, name)
     stored = (
         memory[name]
@@ -242,14 +247,14 @@ LONG_OF_TENSOR_CORES = [(2050, 70), (70, 2050), (190, 130)]
 
 
 def long_of_tensor_cores(steps: tuple[int, int], **others: Any) -> Any:
-    """As many queries, or keys, as three warpgroups share."""
+    """Return as many queries, or keys, as three warpgroups share."""
     attn = attention((0, 0, 0, 0), (16, 16, 8), 1, 0, 0.3, HALF, longest=steps, batches=1, beams=1)
     return forward(attn, steps, 1, 1, None, None, **others)
 
 
 @shows("cudnnMathType_t/c03", f"{FORWARD}/c01")
 def test_factors_keep_eleven_bits(trial):
-    """The mean of equal values, whose last bits a shorter factor would lose: no errors cancel."""
+    """The mean of equal values keeps its last bits, which a shorter factor would lose: no errors cancel."""
     attn = attention((0, 0, 0, 0), (4, 4, 5), 1, 0, scaler=0.0)
     operation = forward(attn, lengths=None)
     before = prepare(operation, "normal", 0)
@@ -261,7 +266,7 @@ def test_factors_keep_eleven_bits(trial):
 
 
 class Call:
-    """A call with good arguments, of which some can be changed."""
+    """Holds a call with good arguments, of which some can be changed."""
 
     def __init__(self, cudnn: Any, handle: Any, operation: Any) -> None:
         self.cudnn, self.handle, self.operation = cudnn, handle, operation
@@ -295,7 +300,7 @@ class Call:
 
 @shows(f"{FORWARD}/c05", f"{FORWARD}/c06", f"{FORWARD}/c36")
 def test_spaces(subject, cudnn, handle, refuses):
-    """Half a reserve space, and spaces that are a byte too small."""
+    """Half a reserve space, and spaces that are a byte too small, are refused."""
     call, training = Call(cudnn, handle, forward()), Call(cudnn, handle, forward(trains=True))
     given = training.arguments
     for size in (1, given["reserveSpaceSizeInBytes"]):

@@ -1,4 +1,4 @@
-"""Cases of the buffers of multi-head attention: their sizes, and where each weight lies."""
+"""Holds cases of the buffers of multi-head attention: their sizes, and where each weight lies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["fresh"]
 BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
 KINDS = list(cudnnMultiHeadAttnWeightKind_t)
 Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = KINDS  # noqa: E741
-BIASES = 2  # CUDNN_ATTN_ENABLE_PROJ_BIASES
+BIASES = 2  # value of CUDNN_ATTN_ENABLE_PROJ_BIASES
 CASES = 12
 
 
 def configuration(number):
-    """A configuration for each number, the first ones with all projections, none, and each of them alone."""
+    """Return a configuration for each number. The first ones have all projections, none, and each of them alone."""
     random = np.random.default_rng(number)
     size = {
         name: int(random.integers(1, 9)) for name in ("qSize", "kSize", "vSize", "qProjSize", "vProjSize", "oProjSize")
@@ -43,7 +43,7 @@ def configuration(number):
 
 
 def tensors(values):
-    """Kind -> (dimensions, strides) of what this attention has, by the formulas of 7.2.43."""
+    """Return kind -> (dimensions, strides) of the tensors of this attention, by the formulas of 7.2.43."""
     heads, after = values["nHeads"], values["vProjSize"] or values["vSize"]
     q, k, v, o = (values[f"{name}ProjSize"] for name in "qkvo")
     found = {
@@ -57,12 +57,12 @@ def tensors(values):
 
 
 def weight_bytes(values):
-    """Bytes of all tensors of this attention."""
+    """Return the bytes of all tensors of this attention."""
     return sum(int(np.prod(dims)) for dims, _ in tensors(values).values()) * SCALAR_BYTES[values["dataType"]]
 
 
 def described(cudnn, descriptor):
-    """(data type, dimensions, strides); None where the descriptor reads as zeros."""
+    """Return (data type, dimensions, strides); None where the descriptor reads as zeros."""
     kind, rank, dims, strides = cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)
     return (kind, tuple(dims), tuple(strides)) if rank else None
 
@@ -90,7 +90,7 @@ def test_where_the_weights_are(cudnn, handle, fresh, number):
         dims, strides = due[kind]
         assert described(cudnn, descriptor) == (values["dataType"], dims, strides)
         first = (part.address - memory.address) // element
-        assert first > last  # Q, K, V, O, then the biases in this order
+        assert first > last  # The order is Q, K, V, O, then the biases.
         last = first
         for index in product(*map(range, dims)):
             taken[first + sum(i * stride for i, stride in zip(index, strides, strict=True))] += 1
@@ -143,7 +143,8 @@ def test_larger_maxima_take_more_memory(cudnn, handle, fresh, name):
 @pytest.mark.ours
 @shows(f"{WEIGHTS}/c05", f"{WEIGHTS}/c14")
 def test_weights_elsewhere(cudnn, handle, fresh, refuses):
-    """An address of other memory, that of the host included: the parts lie as in a buffer. What is none is refused."""
+    """An address of other memory, also on the host, gives parts that lie as in a buffer. An invalid address is
+    refused."""
     fill(cudnn, fresh)
     size = cudnn.cudnnGetMultiHeadAttnBuffers(handle, fresh)[0]
     memory, descriptor = handle.to_device(np.zeros(size, np.uint8)), cudnn.cudnnCreateTensorDescriptor()

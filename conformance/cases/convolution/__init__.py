@@ -1,1 +1,1 @@
-"""Cases of convolution."""
+"""Holds cases of convolution."""

@@ -1,4 +1,4 @@
-"""What cases of convolutions and of their gradients check alike."""
+"""Checks what convolutions and their gradients have in common."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.trial import prepare
 
-GUARD, PATTERN = 256, 0xA5  # bytes on both sides of a workspace, and what they hold
+GUARD, PATTERN = 256, 0xA5  # These are the bytes on both sides of a workspace, and their contents.
 
 
 def tensors_of(operation: Any) -> tuple[str, ...]:
-    """The operands that are tensors, the result last."""
+    """Return the operands that are tensors, the result last."""
     return (*operation.inputs, *operation.outputs)
 
 
 def refuses_a_small_workspace(
     subject: Any, caller: Any, refuses: Callable[..., None], operation: Any, *, missing: str, small: str
 ) -> None:
-    """The workspace of the operation is enough; less, or NULL, is refused before anything is written. missing, small: the clauses."""
+    """Check that the workspace of the operation is enough, and that less, or NULL, is refused before anything is
+    written.
+
+    missing, small: the clauses.
+    """
     handle, needed = caller.handle, operation.workspace_bytes
     memory = {
         name: handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in tensors_of(operation)
@@ -46,8 +50,10 @@ def refuses_a_small_workspace(
 
 
 def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start: int) -> None:
-    """The workspace is enough at any address, and nothing beside it is written: the result is the same, bit by bit. start: bytes
-    from an aligned address to it."""
+    """Check that the workspace is enough at any address, and that nothing beside it is written.
+
+    The result is the same, bit by bit. start: bytes from an aligned address to it.
+    """
     # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
     start = start if subject.cites_clauses else start * GUARD
     needed, result, results = operation.workspace_bytes, operation.outputs[0], []
@@ -63,7 +69,7 @@ def takes_a_workspace_anywhere(subject: Any, caller: Any, operation: Any, start:
 
 
 def is_the_adjoint(caller: Any, gradient: Any, algorithms: Sequence[Any]) -> None:
-    """<conv(x, w), dy> = <x, dx> or <w, dw>, by two calls of the subject, exactly in small whole numbers."""
+    """Check <conv(x, w), dy> = <x, dx> or <w, dw>, by two calls of the subject, exactly in small whole numbers."""
     random, handle, result = np.random.default_rng(9), caller.handle, gradient.outputs[0]
     operands = {name: f"d{name}" if result == f"d{name}" else name for name in ("x", "w")} | {"dy": "dy"}
     values = {
@@ -90,8 +96,10 @@ def is_the_adjoint(caller: Any, gradient: Any, algorithms: Sequence[Any]) -> Non
 
 
 def beside_direct_sums(caller: Any, operation: Any, direct: Any) -> None:
-    """What an algorithm makes of whole numbers is close to what the algorithm ``direct`` does, much closer than what rounding in the
-    transforms could explain at worst."""
+    """Check that an algorithm's results for whole numbers are close to those of the algorithm ``direct``.
+
+    They are much closer than what rounding in the transforms could explain at worst.
+    """
     random, handle, found = np.random.default_rng(7), caller.handle, []
     names = tensors_of(operation)
     given = {name: random.integers(-2, 3, operation.tensor(name).count).astype(np.float32) for name in names}

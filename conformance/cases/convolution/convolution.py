@@ -1,4 +1,4 @@
-"""Cases of the forward convolution: formula, layouts, groups, blending, workspace, statuses."""
+"""Holds cases of the forward convolution: formula, layouts, groups, blending, workspace, statuses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
 IMPLICIT, PRECOMP, GEMM, DIRECT, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
 PLAIN = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
-# (x and w, compute, y) of the configurations of table 17
+# Each configuration of table 17 has (x and w, compute, y).
 FLOATING = {"TRUE_HALF": (HALF, HALF, HALF, HALF), "PSEUDO_HALF": (HALF, HALF, FLOAT, HALF),
             "PSEUDO_BFLOAT16": (BFLOAT16, BFLOAT16, FLOAT, BFLOAT16), "FLOAT": (FLOAT, FLOAT, FLOAT, FLOAT),
             "DOUBLE": (DOUBLE, DOUBLE, DOUBLE, DOUBLE)}  # fmt: skip
@@ -69,7 +69,7 @@ def convolution_spec(
     math_type: cudnnMathType_t = FMA,
     reorder_type: cudnnReorderType_t = PLAIN,
 ) -> ConvolutionSpec:
-    """A convolution of ``rank`` dimensions, of ones where nothing else is said."""
+    """Return a convolution of ``rank`` dimensions; unnamed settings are ones."""
     ones = (1,) * rank
     return ConvolutionSpec(
         mode, compute_type, padding or ones, stride or ones, dilation or ones, groups, math_type, reorder_type
@@ -77,7 +77,7 @@ def convolution_spec(
 
 
 def formats_of(formats: Any) -> tuple[Any, Any, Any]:
-    """One format thrice, or three formats."""
+    """Return one format thrice, or three formats."""
     return formats if isinstance(formats, tuple) else (formats,) * 3
 
 
@@ -95,8 +95,10 @@ def convolution(
     y: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionForward:
-    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y. options: of
-    ``convolution_spec``."""
+    """Return a convolution whose output has the right size.
+
+    formats: one format, or those of x, w and y. options: those of ``convolution_spec``.
+    """
     x_type, w_type, compute_type, y_type = CONFIGURATIONS[configuration]
     spec = convolution_spec(len(x) - 2, compute_type, **options)
     x_format, w_format, y_format = formats_of(formats)
@@ -121,7 +123,7 @@ def test_formula(run, refused, algo, configuration, alpha, beta):
 
 @shows("cudnnConvolutionMode_t/c02")
 def test_convolution_is_correlation_with_the_filter_turned(caller):
-    """By two calls of the subject: no reference is asked."""
+    """Two calls of the subject show it: no reference is asked."""
     x, w = (np.random.default_rng(3).integers(-4, 5, dims).astype(np.float32) for dims in ((1, 2, 5, 4), (3, 2, 2, 3)))
     results = []
     for mode, values in ((Mode.CUDNN_CONVOLUTION, w), (Mode.CUDNN_CROSS_CORRELATION, w[:, :, ::-1, ::-1])):
@@ -132,7 +134,7 @@ def test_convolution_is_correlation_with_the_filter_turned(caller):
 
 
 def called(caller, operation, x, w, y=None):
-    """The output of one call on these values."""
+    """Return the output of one call on these values."""
     handle, operation = caller.handle, sized(caller, operation)
     memory = {
         "x": handle.to_device(x), "w": handle.to_device(np.ascontiguousarray(w)),
@@ -143,7 +145,7 @@ def called(caller, operation, x, w, y=None):
     return memory["y"].to_host(np.float32, operation.y.dims)
 
 
-# Windows of depthwise convolutions: 11 x 9 inputs, a filter for each channel or several of them
+# Windows of depthwise convolutions see 11 x 9 inputs, and each channel has one filter or several.
 DEPTHWISE: dict[str, dict[str, Any]] = {
     "5x3, stride 2": {"taps": (5, 3), "padding": (2, 0), "stride": (2, 2)},
     "even": {"taps": (2, 4), "padding": (1, 2), "stride": (2, 1)},
@@ -156,7 +158,7 @@ DEPTHWISE: dict[str, dict[str, Any]] = {
 
 
 def depthwise(window: str) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
-    """Depthwise convolutions: the dimensions of the input and of the filter, and the other options."""
+    """Return depthwise convolutions: the dimensions of the input and of the filter, and the other options."""
     for formats, mode, channels, multiple in zip(
         (NHWC, NCHW, NHWC), (*Mode, Mode.CUDNN_CONVOLUTION), (8, 5, 3), (1, 1, 2), strict=True
     ):
@@ -180,7 +182,7 @@ def test_3d(run, refused, algo, configuration):
         refused(channels_last, NOT_SUPPORTED, f"{F}/c58")
 
 
-# One for each way to make the sums: few products, few channels, one filter a channel, matrices of each layout
+# Each way to make the sums has one: few products, few channels, one filter a channel, matrices of each layout.
 PADDED = {
     "few products": {"x": (1, 1, 4, 4), "w": (1, 1, 3, 3)},
     "few channels": {"x": (1, 3, 9, 8), "w": (40, 3, 3, 3)},
@@ -210,7 +212,8 @@ def test_padding_meets_filters_that_are_not_finite(run, geometry, configuration,
 
 
 def test_an_infinity_over_the_padding(caller):
-    """By hand: one infinite weight in a corner of the filter, which lies in the padding for the first row and column."""
+    """One infinite weight lies in the padding for the first row and column; the expected values are computed by
+    hand."""
     x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
     for algo in GEMM_ALGORITHMS:
@@ -223,7 +226,7 @@ def test_an_infinity_over_the_padding(caller):
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("w", [(8, 1, 3, 3), (8, 1, 2, 3)], ids=str)
 def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout):
-    """Of one filter for each channel; gaps behind each image of x and y, which no pack of elements divides."""
+    """No pack of elements divides the gaps behind each image of x and y, with one filter for each channel."""
     plain = convolution((3, 8, 5, 7), w, configuration=configuration, groups=8, x_layout=x_layout, y_layout=y_layout)
 
     def apart(tensor: TensorSpec) -> TensorSpec:
@@ -238,7 +241,8 @@ def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout)
 @shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
 @pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(run, caller, algo):
-    """More of them than a device of one multiprocessor keeps in its workspace at a time, of which the last are fewer."""
+    """There are more images than a device of one multiprocessor keeps in its workspace at a time; the last slice has
+    fewer."""
     x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
     with divided_among(caller.handle, 1):
         run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
@@ -292,7 +296,7 @@ def test_transformed_tensors(caller):
     x = np.random.default_rng(5).integers(-9, 10, (1, 8, 4, 4)).astype(np.int8)
     w = (
         np.random.default_rng(6).integers(-9, 10, (4, 8, 1, 1)).astype(np.int8)
-    )  # one format as another: no spatial extent
+    )  # One format equals another where there is no spatial extent.
     plain = convolution(x.shape, w.shape, configuration="INT8_EXT", formats=(NHWC, NHWC, NHWC), padding=(0, 0))
     expected = called(caller, plain, np.moveaxis(x, 1, -1).copy(), w[:, :, 0, 0])
     operation = convolution(

@@ -1,4 +1,4 @@
-"""Cases of the queries and searches for forward algorithms."""
+"""Holds cases of the queries and searches for forward algorithms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAYER: dict[str, Any] = {"x": (2, 4, 6, 7), "w": (4, 4, 3, 3)}
 
 
 class Searches:
-    """The three ways to ask for algorithms, called alike."""
+    """Offers the three ways to ask for algorithms, called alike."""
 
     def __init__(self, caller: Any) -> None:
         self.caller = caller
@@ -53,7 +53,7 @@ def search(caller):
 
 @shows(f"{COUNT}/c01", f"{COUNT}/c02", f"{COUNT}/c03")
 def test_max_count(cudnn, caller):
-    """Eight algorithms, and those with tensor op math once more: IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
+    """The count is eight algorithms, and two more with tensor op math: IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
     assert cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle) == len(Algo) + 2
 
 
@@ -62,7 +62,10 @@ def test_max_count(cudnn, caller):
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION, FMA], ids=by_name)
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_every_algorithm_is_listed(subject, cudnn, caller, search, name, math_type):
-    """Once, and those with a tensor op variant also with the descriptor's math type; with CUDNN_FMA_MATH all of them with that alone."""
+    """Each algorithm is listed once, and those with a tensor op variant also with the descriptor's math type.
+
+    With CUDNN_FMA_MATH all of them are listed with that math type alone.
+    """
     found = search(name, convolution(**LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
     expected = Counter((algo, FMA if math_type == FMA else DEFAULT) for algo in Algo)
@@ -85,7 +88,8 @@ def test_every_algorithm_is_listed(subject, cudnn, caller, search, name, math_ty
                          ids=["FLOAT", "HALF", "NHWC", "DOUBLE"])  # fmt: skip
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_order_and_entries(caller, search, trial, name, arguments):
-    """Measured successes by time, then failures; each success has the workspace of the query and computes."""
+    """Measured successes are sorted by time and come before failures. Each success has the workspace of the query
+    and computes."""
     operation, started = convolution(**arguments), monotonic()
     results, passed = search(name, operation).perfResults, 1e3 * (monotonic() - started)
     worked = [entry for entry in results if entry.status == SUCCESS]
@@ -153,7 +157,7 @@ def test_the_workspace_decides_what_is_tried(caller, search, room):
     given = {"workspace": room} if room is not None else {"workspace": 2**24, "workSpace": None}
     results, room = search(FIND_EX, operation, **given).perfResults, room or 0
     worked = [entry.status == SUCCESS for entry in results]
-    assert worked == sorted(worked, reverse=True)  # those that failed come last
+    assert worked == sorted(worked, reverse=True)  # The failed algorithms come last.
     assert all(entry.time == -1 for entry in results if entry.status != SUCCESS)
     for entry in results:
         if entry.status != NOT_SUPPORTED:
@@ -164,15 +168,17 @@ def test_the_workspace_decides_what_is_tried(caller, search, room):
 
 
 class Measured:
-    """A backend of which each algorithm takes a time and a workspace that the case knows; one fails, and large workspaces cannot be had.
+    """Stands for a backend whose algorithms take known times and workspaces. One fails, and large workspaces cannot be
+    had.
 
-    room: bytes of the caller's workspace, None where the search has its own."""
+    room: bytes of the caller's workspace, None where the search has its own.
+    """
 
     MOST = 60  # bytes of memory that can be had
 
     def __init__(self, monkeypatch: Any, handle: Any, room: int | None) -> None:
         self.room = room
-        self.ran: list[int | None] = []  # bytes of the workspaces that algorithms ran on
+        self.ran: list[int | None] = []  # Each algorithm ran on a workspace of so many bytes.
         self.freed: list[int] = []
         allocate = handle.allocate
 
@@ -192,7 +198,7 @@ class Measured:
                 raise BackendError("a kernel that fails")
             return 20.0 - operation.algo
 
-        monkeypatch.setattr(handle, "answers", Answers())  # what the true backend answered
+        monkeypatch.setattr(handle, "answers", Answers())  # The handle forgets what the true backend answered.
         monkeypatch.setattr(handle.backend, "workspace_bytes", lambda operation: self.bytes_of(operation.algo))
         monkeypatch.setattr(handle.backend, "algorithm_time", time)
         monkeypatch.setattr(handle.backend, "preferred_algorithms", lambda found: found[::-1])
@@ -201,11 +207,11 @@ class Measured:
 
     @staticmethod
     def bytes_of(algorithm: int) -> int:
-        """Bytes of workspace; the first needs none."""
+        """Return the bytes of workspace; the first algorithm needs none."""
         return 20 * int(algorithm)
 
     def check(self, results: Any, ranked: bool) -> None:
-        """Hold what the search returned, and what it ran on, to what is known."""
+        """Compare the result of the search, and the workspaces that it ran on, with the known values."""
         found = [(e.algo, e.status, e.time, e.memory) for e in results if e.status != NOT_SUPPORTED]
         refused = results[len(found) :]
         assert all((e.status, e.time, e.memory) == (NOT_SUPPORTED, -1.0, 0) for e in refused)
@@ -238,7 +244,7 @@ class Measured:
 )
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, name):
-    """By times, workspaces, failures and memory that the case chooses."""
+    """Times, workspaces, failures and memory decide about each algorithm; the case chooses them."""
     operation = convolution(**LAYER, math_type=DEFAULT)
     measured = Measured(monkeypatch, caller.handle, 80 if name == FIND_EX else None)
     measured.check(search(name, operation, workspace=80).perfResults, name == RANK)

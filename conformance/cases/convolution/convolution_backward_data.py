@@ -1,4 +1,4 @@
-"""Cases of the gradient of a convolution with respect to its input: formula, algorithms, layouts, tables, workspace, statuses."""
+"""Holds cases of the gradient of a convolution with respect to its input: formula, algorithms, layouts, tables, workspace, statuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorksp
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
 DIRECT_SUMS = (ALGO_0, ALGO_1)
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
-# The configurations that each algorithm takes with a 3 x 3 filter in NCHW, table 13
+# These are the configurations of table 13 that each algorithm takes with a 3 x 3 filter in NCHW.
 TAKES = {
     ALGO_0: tuple(FLOATING), ALGO_1: tuple(FLOATING), FFT: ("PSEUDO_HALF", "FLOAT"), FFT_TILING: ("PSEUDO_HALF", "FLOAT"),
     WINOGRAD: ("PSEUDO_HALF", "FLOAT"), NONFUSED: ("TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"),
@@ -50,8 +50,10 @@ def gradient(
     dy: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionBackwardData:
-    """A gradient whose dy has the right size; ``formats`` is one format, or those of dx, w and dy. options: of
-    ``convolution_spec``."""
+    """Return a gradient whose dy has the right size.
+
+    formats: one format, or those of dx, w and dy. options: those of ``convolution_spec``.
+    """
     data_type, _, compute_type, _ = FLOATING[configuration]
     spec = convolution_spec(len(dx) - 2, compute_type, **options)
     dx_format, w_format, dy_format = formats_of(formats)
@@ -71,7 +73,7 @@ def test_formula(run, refused, algo, configuration):
         return
     run(operation)
     run(gradient((2, 5, 6, 5), (3, 5, 3, 3), algo=algo, configuration=configuration, mode=Mode.CUDNN_CONVOLUTION))
-    # One output, whose dy lies as both formats do.
+    # A dy with one output lies as in both formats.
     run(gradient((2, 4, 3, 3), (6, 4, 3, 3), algo=algo, configuration=configuration, padding=(0, 0)))
 
 
@@ -79,7 +81,7 @@ def test_formula(run, refused, algo, configuration):
 @pytest.mark.parametrize("dx_layout", LAYOUTS)
 @pytest.mark.parametrize("algo", list(Algo), ids=by_name)
 def test_layouts(run, refused, algo, dx_layout):
-    """Any but NCHW_VECT_C for dx; the Fourier transforms take packed images. dy has gaps between images."""
+    """dx may have any layout but NCHW_VECT_C; the Fourier transforms take packed images. dy has gaps between images."""
     operation = gradient(algo=algo, dx_layout=dx_layout, beta=0.5)
     strides = operation.dy.strides
     operation = replace(operation, dy=replace(operation.dy, strides=(strides[0] + 5, *strides[1:])))
@@ -117,7 +119,7 @@ def test_3d(run, refused, formats, configuration):
 
 
 OUTSIDE: dict[str, tuple[Algo, dict[str, Any], dict[str, Any]]] = {
-    # name: the algorithm, what it takes, what it does not take
+    # Each name has the algorithm, what it takes, and what it does not take.
     "fft dilation": (FFT, {}, {"dilation": (2, 1)}),
     "fft stride": (FFT, {}, {"stride": (2, 1)}),
     "fft padding": (FFT, {"padding": (2, 2)}, {"padding": (3, 2)}),
@@ -177,7 +179,7 @@ def test_repeated_calls_are_equal_bit_by_bit(subject, run, algo):
 
 @shows(f"{D}/c01")
 def test_it_is_the_adjoint_of_the_forward_convolution(caller):
-    """<conv(x, w), dy> = <x, dx>, by two calls of the subject, exactly in small whole numbers."""
+    """<conv(x, w), dy> equals <x, dx>, by two calls of the subject, exactly in small whole numbers."""
     for options in (
         {},
         {"stride": (2, 3), "dilation": (2, 1), "padding": (2, 0)},

@@ -1,4 +1,4 @@
-"""Cases of the gradient of a convolution with respect to its filter: formula, algorithms, layouts, tables, workspace, statuses."""
+"""Holds cases of the gradient of a convolution with respect to its filter: formula, algorithms, layouts, tables, workspace, statuses."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ F, SIZE, KINDS = (
 ALGO_0, ALGO_1, FFT, ALGO_3, WINOGRAD, NONFUSED, FFT_TILING = Algo
 DIRECT_SUMS = (ALGO_0, ALGO_1, ALGO_3)
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
-# The configurations that each algorithm takes with a filter in NCHW, table 37
+# These are the configurations of table 37 that each algorithm takes with a filter in NCHW.
 TAKES = {
     ALGO_0: ("PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT", "DOUBLE"), ALGO_1: ("PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT", "DOUBLE"),
     FFT: ("PSEUDO_HALF", "FLOAT"), ALGO_3: ("PSEUDO_HALF", "FLOAT", "DOUBLE"), WINOGRAD: (),
     NONFUSED: ("TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"), FFT_TILING: ("PSEUDO_HALF", "FLOAT", "DOUBLE"),
 }  # fmt: skip
 SERVED = tuple(algo for algo in Algo if algo != WINOGRAD)
-# Sums of transformed values that half holds
+# Half holds these sums of transformed values.
 FEW_IN_HALF: dict[str, Any] = {"configuration": "TRUE_HALF", "x": (1, 2, 4, 4), "dw": (3, 2, 3, 3), "padding": (0, 0)}
 
 
@@ -60,8 +60,10 @@ def gradient(
     dy: tuple[int, ...] | None = None,
     **options: Any,
 ) -> ConvolutionBackwardFilter:
-    """A gradient whose dy has the right size; ``formats`` is one format, or those of x, dw and dy. FFT_TILING takes one row.
-    options: of ``convolution_spec``."""
+    """Return a gradient whose dy has the right size. FFT_TILING takes one row.
+
+    formats: one format, or those of x, dw and dy. options: those of ``convolution_spec``.
+    """
     one_row = algo == FFT_TILING and x is None
     x = x or ((2, 4, 1, 9) if one_row else (2, 4, 7, 6))
     dw = dw or ((6, 4, 1, 3) if one_row else (6, 4, 3, 3))
@@ -100,7 +102,7 @@ def test_formula(run, refused, algo, configuration):
 @pytest.mark.parametrize("dy_layout", LAYOUTS)
 @pytest.mark.parametrize("algo", SERVED, ids=by_name)
 def test_layouts(run, refused, algo, dy_layout):
-    """Any but NCHW_VECT_C for dy; the Fourier transforms take packed images. x has gaps between images."""
+    """dy may have any layout but NCHW_VECT_C; the Fourier transforms take packed images. x has gaps between images."""
     operation = gradient(algo=algo, dy_layout=dy_layout, beta=0.5)
     strides = operation.x.strides
     operation = replace(operation, x=replace(operation.x, strides=(strides[0] + 5, *strides[1:])))
@@ -113,7 +115,8 @@ def test_layouts(run, refused, algo, dy_layout):
 
 @shows(f"{F}/c13", f"{F}/c15", f"{F}/c49")
 def test_layouts_of_x_and_dw(run, refused):
-    """Tables 36 and 37: x is CHW-packed, or HWC-packed with a filter in NHWC, beside any dy (docs/errata.md, D274)."""
+    """By tables 36 and 37, x is CHW-packed, or HWC-packed with a filter in NHWC, beside any dy (docs/errata.md,
+    D274)."""
     for algo in (ALGO_0, ALGO_1):
         run(gradient(algo=algo, formats=(NCHW, NCHW, NHWC)))
         run(gradient(algo=algo, formats=(NHWC, NHWC, NCHW)))
@@ -150,7 +153,7 @@ def test_3d(run, refused, formats, configuration):
 
 
 OUTSIDE: dict[str, tuple[Algo, str, dict[str, Any], dict[str, Any]]] = {
-    # name: the algorithm, the clause, what it takes, what it does not take
+    # Each name has the algorithm, the clause, what it takes, and what it does not take.
     "fft dilation": (FFT, "c36", {}, {"dilation": (2, 1)}),
     "fft stride": (FFT, "c33", {}, {"stride": (2, 1)}),
     "fft padding": (FFT, "c34", {"padding": (2, 2)}, {"padding": (3, 2)}),
@@ -211,7 +214,7 @@ def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
 
 @shows(f"{F}/c01")
 def test_it_is_the_adjoint_of_the_forward_convolution(caller):
-    """<conv(x, w), dy> = <w, dw>, by two calls of the subject, exactly in small whole numbers."""
+    """<conv(x, w), dy> equals <w, dw>, by two calls of the subject, exactly in small whole numbers."""
     for options in (
         {},
         {"stride": (2, 3), "padding": (2, 0)},
@@ -242,7 +245,7 @@ def test_transforms_beside_direct_sums(caller, algo, options):
 @shows(f"{F}/c01", f"{SIZE}/c01")
 @pytest.mark.parametrize("algo, x", [(NONFUSED, (3, 40, 98, 97)), (FFT, (12, 10, 40, 33))], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(caller, algo, x):
-    """More of them than a device of one multiprocessor keeps in its workspace at a time."""
+    """There are more images than a device of one multiprocessor keeps in its workspace at a time."""
     with divided_among(caller.handle, 1):
         beside_direct_sums(caller, gradient(x, (4, x[1], 3, 3), algo=algo, beta=1.0), ALGO_0)
 

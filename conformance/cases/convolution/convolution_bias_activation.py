@@ -1,4 +1,4 @@
-"""Cases of cudnnConvolutionBiasActivationForward."""
+"""Holds cases of cudnnConvolutionBiasActivationForward."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMod
 NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
 LAYER: dict[str, Any] = {"x": (2, 4, 6, 5), "w": (12, 4, 3, 3)}
 LAYER_32: dict[str, Any] = {"x": (1, 64, 4, 3), "w": (64, 64, 3, 3)}
-# configuration -> (type of the bias, clause)
+# Each configuration has (type of the bias, clause).
 TABLE = {
     "DOUBLE": (DOUBLE, "c11"), "FLOAT": (FLOAT, "c12"), "PSEUDO_HALF": (HALF, "c13"), "PSEUDO_BFLOAT16": (BFLOAT16, "c14"),
     "INT8": (FLOAT, "c15"), "INT8_EXT": (FLOAT, "c16"), "INT8x4": (FLOAT, "c17"), "INT8x4_EXT": (FLOAT, "c18"),
@@ -77,7 +77,8 @@ def run(trial, caller):
 
 @shows(f"{B}/c01", f"{B}/c30")
 def test_an_infinity_over_the_padding(caller):
-    """By hand: zero times an infinite weight is NaN, which ReLU turns into 0; elsewhere the sum is infinite."""
+    """Zero times an infinite weight is NaN, which ReLU turns into 0; elsewhere the sum is infinite. The values are
+    computed by hand."""
     w = np.ones((1, 1, 3, 3), np.float32)
     w[0, 0, 0, 0] = np.inf
     for algo in (IMPLICIT, PRECOMP):
@@ -111,7 +112,7 @@ def test_bias_type_of_each_configuration(refused, configuration):
 @shows(f"{B}/c08", f"{B}/c09")
 @pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
 def test_workspace(subject, caller, run, refuses, algo):
-    """What cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
+    """The size that cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
     operation = sized(caller, fused(x=(2, 8, 16, 16), w=(8, 8, 3, 3), algo=algo))
     run(operation)
     refuses_a_small_workspace(subject, caller, refuses, operation, missing=f"{B}/c08", small=f"{B}/c09")

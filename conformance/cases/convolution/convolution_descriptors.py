@@ -1,4 +1,4 @@
-"""Cases of the convolution descriptors and of the output dimensions."""
+"""Holds cases of the convolution descriptors and of the output dimensions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def convolution(cudnn):
 
 @pytest.fixture
 def layer(cudnn, convolution):
-    """(convolution, input, filter) of these shapes, as the output dimension calls take them. Groups come first: setting the
-    convolution leaves them."""
+    """Return (convolution, input, filter) of these shapes, as the calls for output dimensions take them.
+
+    Groups come first: setting the convolution leaves them.
+    """
 
     def make(x, w, padding, stride, dilation, groups=1):
         cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
@@ -97,7 +99,7 @@ def test_set_2d_refuses_sizes(subject, cudnn, refuses, convolution, position, va
     refuses(
         BAD_PARAM, f"{SET_2D}/{clause}", cudnn.cudnnSetConvolution2dDescriptor, convolution, *values, CONVOLUTION, HALF
     )
-    if subject.cites_clauses:  # nothing says so, but a failed call leaves our descriptors as they were
+    if subject.cites_clauses:  # The document does not say so, but a failed call leaves our descriptors as they were.
         assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*VALUES_2D, CORRELATION, FLOAT)
 
 
@@ -189,7 +191,7 @@ def test_options_are_checked(cudnn, refuses, convolution, option, value, clause)
 
 
 def steps(size: int, taps: int, padding: int, stride: int, dilation: int) -> int:
-    """How many positions a window can take, counted one by one."""
+    """Count the positions that a window can take, one by one."""
     count, start = 0, -padding
     while start + (taps - 1) * dilation <= size + padding - 1:
         count += 1
@@ -238,7 +240,7 @@ def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
     largest = layer((1, 1, 1, 4), (1, 1, 1, 1), (2**30 - 1, 0), ONE, ONE)
     assert tuple(two(*largest)) == tuple(many(*largest, 4)) == (1, 1, 2**31 - 1, 4)
     if not subject.cites_clauses:
-        return  # the document does not say what becomes of a size that an int cannot hold
+        return  # The document leaves open what happens to a size that an int cannot hold.
     for image, padding in ((1, 2**30), (2**31 - 1, 1), (4, 2**31 - 1)):
         larger = layer((1, 1, image, 1), (1, 1, 1, 1), (padding, 0), ONE, ONE)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", two, *larger)

@@ -1,4 +1,5 @@
-"""Convolutions, their gradients and their matrices, whose padding, stride and dilation are nearly as large as 32 bits count."""
+"""Holds convolutions, gradients and matrices whose padding, stride and dilation are nearly as large as 32 bits can
+count."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from .convolution import convolution
 from .convolution_filters import im2col
 
 DRAWN = 24  # operations; thousands more were right
-LARGE = (2**31 - 2, 2**30 - 1, 2**30 - 3, 2**29, 2**29 + 1, 2**28 + 1, 10**9 + 7)  # and numbers about as large
+LARGE = (2**31 - 2, 2**30 - 1, 2**30 - 3, 2**29, 2**29 + 1, 2**28 + 1, 10**9 + 7)  # Other numbers are about as large.
 MOST_OUTPUTS = 4
 
 
 class Axis(NamedTuple):
-    """One dimension of a convolution."""
+    """Describes one dimension of a convolution."""
 
     extent: int
     taps: int
@@ -43,7 +44,7 @@ class Axis(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Positions that the window covers less than the padded input has."""
+        """Return how many positions of the padded input the window does not cover."""
         return self.extent + 2 * self.padding - (self.taps - 1) * self.dilation - 1
 
     @property
@@ -51,7 +52,7 @@ class Axis(NamedTuple):
         return 1 + self.reach // self.stride
 
 
-# Offsets of rows are powers of 2, also the one that 32 bits just do not count.
+# Offsets of rows are powers of 2, also the smallest that 32 bits cannot count.
 POWERS = Axis(extent=4, taps=2, padding=2**29, stride=2**29, dilation=2**29)
 
 
@@ -116,13 +117,14 @@ def drawn(number: int) -> Operation:
         name: _with_dims(found, (found.dims[0], counts.get(name, found.dims[1]), *sizes[name]))
         for name, found in known.items()
     }
-    blended = {"beta": 0.5} if hasattr(operation, "beta") else {}  # so that results without a product say something
+    # The blend gives results without a product some information.
+    blended = {"beta": 0.5} if hasattr(operation, "beta") else {}
     return replace(operation, convolution=spec, **blended, **resized)
 
 
 @cache
 def _supported() -> tuple[Operation, ...]:
-    """The first drawn operations that the support tables have."""
+    """Return the first drawn operations that the support tables have."""
     return tuple(islice(filter(is_supported, map(drawn, count())), DRAWN))
 
 
@@ -143,7 +145,7 @@ def test_geometries_as_large_as_32_bits_count(run, number):
     run(_supported()[number])
 
 
-FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # 4 columns then have 2**31 positions
+FURTHEST: dict[str, Any] = {"padding": (0, 2**30 - 2), "stride": (1, 2**30)}  # 4 columns then have 2**31 positions.
 BEYOND = {
     "cudnnConvolutionForward/c58": convolution((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),
     "cudnnConvolutionBackwardData/c31": data.gradient((1, 2, 3, 4), (2, 2, 1, 1), **FURTHEST),

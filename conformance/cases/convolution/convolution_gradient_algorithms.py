@@ -1,4 +1,4 @@
-"""Cases of the searches for algorithms of both gradients of a convolution."""
+"""Holds cases of the searches for algorithms of both gradients of a convolution."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ LAYER: tuple[Any, ...] = ((2, 4, 6, 7), (4, 4, 3, 3))
 
 @dataclass(frozen=True)
 class Direction:
-    """The searches of one gradient. rank, find, given: the clauses that each of the three calls cites, by what is wrong; operands: in
-    the order of the calls; unordered: algorithms that their enumerators call non-deterministic; never: algorithms that no table has."""
+    """Describes the searches of one gradient.
+
+    rank, find, given: the clauses that each of the three calls cites, by the mistake. operands: in the order of the
+    calls. unordered: algorithms that their enumerators call non-deterministic. never: algorithms that no table has.
+    """
 
     name: str
     make: Callable[..., Any]
@@ -86,7 +89,7 @@ calls = pytest.mark.parametrize("call", range(3), ids=["Get", "Find", "FindEx"])
 
 
 class Searches:
-    """The three ways to ask for algorithms, called alike."""
+    """Offers the three ways to ask for algorithms, called alike."""
 
     def __init__(self, caller: Any) -> None:
         self.caller = caller
@@ -115,14 +118,14 @@ def search(caller):
 
 
 def both(*clauses: str) -> tuple[str, ...]:
-    """Clauses of both gradients, written with Data."""
+    """Return the clauses of both gradients, written with Data."""
     return (*clauses, *(clause.replace("Data", "Filter") for clause in clauses))
 
 
 @shows(*both(*(f"cudnnGetConvolutionBackwardDataAlgorithmMaxCount/c{n:02}" for n in (1, 2, 3, 4))))
 @directions
 def test_max_count(cudnn, caller, refuses, direction):
-    """All algorithms, and those with tensor op math once more: ALGO_1 and WINOGRAD_NONFUSED."""
+    """The count is all algorithms, and two more with tensor op math: ALGO_1 and WINOGRAD_NONFUSED."""
     function = getattr(cudnn, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount")
     assert function(caller.handle) == len(direction.algorithms) + 2
     refuses(BAD_PARAM, f"cudnnGetConvolutionBackward{direction.name}AlgorithmMaxCount/c04", function, None)
@@ -139,8 +142,11 @@ def test_max_count(cudnn, caller, refuses, direction):
 @calls
 @pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, FMA], ids=by_name)
 def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, call, math_type):
-    """Once, and those with a tensor op variant also with the descriptor's math type; with CUDNN_FMA_MATH all of them with that alone. Each
-    says of its determinism what its enumerator's text says (D213, D275)."""
+    """Each algorithm is listed once, and those with a tensor op variant also with the descriptor's math type.
+
+    With CUDNN_FMA_MATH all are listed with that math type alone. Determinism is as the enumerator's text says (D213,
+    D275).
+    """
     name = direction.calls[call][0]
     found = search(direction, name, direction.make(*LAYER, math_type=math_type))
     assert found.returnedAlgoCount == len(found.perfResults)
@@ -169,7 +175,7 @@ def test_every_algorithm_is_listed(subject, cudnn, caller, search, direction, ca
 @directions
 @calls
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, call):
-    """By times, workspaces, failures and memory that the case chooses."""
+    """Times, workspaces, failures and memory decide about each algorithm; the case chooses them."""
     name = direction.calls[call][0]
     operation = direction.make(*LAYER, math_type=DEFAULT)
     measured = Measured(monkeypatch, caller.handle, 80 if name == direction.finds_on_memory else None)
@@ -188,7 +194,8 @@ def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, direction, 
     ids=["FLOAT", "HALF", "NHWC", "DOUBLE"],
 )  # fmt: skip
 def test_order_and_entries(caller, search, trial, direction, call, options):
-    """Measured successes by time, then failures; each success has the workspace of the query and computes."""
+    """Measured successes are sorted by time and come before failures. Each success has the workspace of the query
+    and computes."""
     name = direction.calls[call][0]
     operation = direction.make(*LAYER, **options)
     results = search(direction, name, operation).perfResults
@@ -211,7 +218,7 @@ def test_order_and_entries(caller, search, trial, direction, call, options):
         with pytest.raises(Exception, match="NOT_SUPPORTED") as refused:
             query(caller.handle, *described(caller, operation), entry.algo)
         clause = getattr(refused.value, "clause", None)
-        assert clause is None or clause in scope.clauses()  # whichever row of the tables it is
+        assert clause is None or clause in scope.clauses()  # Any row of the tables may give the clause.
 
 
 @shows(f"{DATA.ranks}/c05", f"{DATA.finds}/c09", f"{DATA.finds_on_memory}/c08", f"{FILTER.ranks}/c05", f"{FILTER.finds}/c09",
@@ -257,7 +264,7 @@ def test_the_workspace_decides_what_is_tried(caller, search, direction, room):
     given = {"workspace": room} if room is not None else {"workspace": 2**24, "workSpace": None}
     results, room = search(direction, direction.finds_on_memory, operation, **given).perfResults, room or 0
     worked = [entry.status == SUCCESS for entry in results]
-    assert worked == sorted(worked, reverse=True)  # those that failed come last
+    assert worked == sorted(worked, reverse=True)  # The failed algorithms come last.
     assert all(entry.time == -1 for entry in results if entry.status != SUCCESS)
     for entry in results:
         if entry.status != NOT_SUPPORTED:
@@ -290,7 +297,7 @@ def test_ranks_that_no_algorithm_takes(search, direction):
 @shows(*(f"cudnnConvolutionBwdDataAlgo_t/c{n:02}" for n in (3, 5, 7, 9, 11)), *(f"cudnnConvolutionBwdFilterAlgo_t/c{n:02}" for n in (3, 5, 9, 11)))  # fmt: skip
 @directions
 def test_what_is_called_deterministic_is(caller, search, trial, direction):
-    """Twice the same, bit by bit."""
+    """Two calls give the same bits."""
     operation = direction.make(*LAYER)
     output = direction.operands[2]
     for entry in search(direction, direction.ranks, operation).perfResults:

@@ -1,4 +1,4 @@
-"""Cases of the gradient of a convolution's bias."""
+"""Holds cases of the gradient of a convolution's bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of tables 17 to 22: each row works, its nearest neighbours outside the table are refused."""
+"""Holds cases of tables 17 to 22: each row works, and its nearest neighbours outside the table are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL_3D: dict[str, Any] = {"x": (2, 3, 4, 5, 4), "w": (4, 3, 3, 2, 3)}
 BY_4: dict[str, Any] = {"x": (2, 8, 5, 4), "w": (4, 8, 3, 3)}
 BY_32: dict[str, Any] = {"x": (1, 32, 4, 4), "w": (32, 32, 3, 3), "configuration": "INT8x32", "formats": NCHW_VECT_C}
 
-# algorithm -> the data types of its row in table 18
+# Each algorithm has the data types of its row in table 18.
 TYPES_2D = {
     IMPLICIT: tuple(FLOATING),
     PRECOMP: tuple(FLOATING),
@@ -44,7 +44,7 @@ TYPES_2D = {
 }
 
 
-# Neighbours that no row has
+# No row has these neighbours.
 REFUSED = [
     (PRECOMP, "dilation", {**SMALL, "dilation": (2, 1)}),
     (GEMM, "dilation", {**SMALL, "dilation": (1, 2)}),

@@ -1,4 +1,4 @@
-"""Cases of the folding of data gradients: the folded gradient, unfolded, is the gradient."""
+"""Holds cases of the folding of data gradients: the folded gradient, unfolded, is the gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = ("Filter", "Tensor", "Convolution", "Tensor", *("TensorTransform",) * 4)
 
 
 def asked(caller: Any, operation: Any, tensor_format: Any = NHWC, **changed: Any) -> dict[str, Any]:
-    """The descriptors that the call fills, by name."""
+    """Return the descriptors that the call fills, by name."""
     w, dy, convolution, dx = described(caller, operation)
     made = {n: getattr(caller.cudnn, f"cudnnCreate{kind}Descriptor")() for n, kind in zip(NAMES, KINDS, strict=True)}
     given = {"handle": caller.handle, "filterDesc": w, "diffDesc": dy, "convDesc": convolution, "gradDesc": dx,
@@ -54,7 +54,10 @@ SHAPES: dict[str, dict[str, Any]] = {
 )
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
-    """By calls of the subject, exactly in small whole numbers: fold the filter, pad dy, compute, unfold; and fold dx and unfold it."""
+    """The folded gradient, unfolded, equals the gradient exactly in small whole numbers.
+
+    Calls of the subject fold the filter, pad dy, compute and unfold; they also fold dx and unfold it.
+    """
     cudnn, handle = caller.cudnn, caller.handle
     operation = sized(caller, gradient(**SHAPES[shape], formats=formats[0], algo=ALGO_0))
     random = np.random.default_rng(5)
@@ -107,7 +110,7 @@ def test_the_folded_gradient_is_the_gradient(caller, shape, formats):
     assert dx.to_host(np.float32, count).any()
 
 
-# (folded filter, padded diff, folded gradient, padding)
+# Each row has (folded filter, padded diff, folded gradient, padding).
 DESCRIBED = {
     "3x3 by 2": ((8, 12, 2, 2), (2, 8, 5, 5), (2, 12, 4, 4), (1, 1)),
     "7x7 by 2": ((8, 12, 4, 4), (2, 8, 9, 9), (2, 12, 8, 8), (2, 2)),

@@ -1,1 +1,1 @@
-"""Cases of ctc."""
+"""Holds cases of ctc."""

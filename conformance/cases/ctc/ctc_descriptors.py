@@ -1,4 +1,4 @@
-"""Cases of the CTC loss descriptors."""
+"""Holds cases of the CTC loss descriptors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
 SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSetCTCLossDescriptor_v8")
 ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
 REFUSED = {setter: f"{setter}/{clause}" for setter, clause in zip(SETTERS, ("c04", "c07", "c08"), strict=True)}
-GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # none of them what a fresh descriptor has
+GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # A fresh descriptor has none of these values.
 FRESH = (FLOAT, NONE, NOT_PROPAGATE, 0)
 
 
 @pytest.fixture
 def fresh(cudnn):
-    """A CTC loss descriptor that no setter has touched."""
+    """Return a CTC loss descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateCTCLossDescriptor()
     yield descriptor
     cudnn.cudnnDestroyCTCLossDescriptor(descriptor)
@@ -33,7 +33,7 @@ def fill(cudnn, setter, descriptor, *values):
 
 
 def read(cudnn, descriptor):
-    """What the getters agree on."""
+    """Return the values on which the getters agree."""
     known = tuple(cudnn.cudnnGetCTCLossDescriptor_v8(descriptor))
     assert tuple(cudnn.cudnnGetCTCLossDescriptorEx(descriptor)) == known[:3]
     assert cudnn.cudnnGetCTCLossDescriptor(descriptor) == known[0]
@@ -95,7 +95,7 @@ def test_extended_setter(cudnn, fresh):
        "cudnnSetCTCLossDescriptorEx/c02", "cudnnCTCLossDescriptor_t/c02")  # fmt: skip
 @pytest.mark.parametrize("compute_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_short_setter_is_the_extended_one(cudnn, fresh, compute_type):
-    """Nothing of an earlier setting is left, the longest label included."""
+    """The short setter leaves nothing of an earlier setting, not even the longest label."""
     for earlier in ((), GOOD):
         for setter in SETTERS[:2]:
             if earlier:
@@ -105,7 +105,7 @@ def test_short_setter_is_the_extended_one(cudnn, fresh, compute_type):
 
 
 def stays(subject, cudnn, refuses, descriptor, setter, *values):
-    """The setting is refused, and our refused calls leave the descriptor as it was."""
+    """Check that the setting is refused, and that our refused calls leave the descriptor as it was."""
     fill(cudnn, SETTERS[2], descriptor, *GOOD)
     refuses(BAD_PARAM, REFUSED[setter], getattr(cudnn, setter), descriptor, *values[: ARGUMENTS[setter]])
     if subject.cites_clauses:
@@ -117,7 +117,7 @@ def stays(subject, cudnn, refuses, descriptor, setter, *values):
                          ids=lambda v: getattr(v, "name", str(v)))  # fmt: skip
 @pytest.mark.parametrize("setter", SETTERS)
 def test_compute_types(subject, cudnn, fresh, refuses, setter, value):
-    """What is no data type, and types that no arithmetic has."""
+    """Invalid data types, and types without arithmetic, are refused."""
     stays(subject, cudnn, refuses, fresh, setter, value, *GOOD[1:])
 
 

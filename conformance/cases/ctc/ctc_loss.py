@@ -1,4 +1,4 @@
-"""Cases of the CTC loss: labels of the host (cudnnCTCLoss) and of the device (cudnnCTCLoss_v8)."""
+"""Holds cases of the CTC loss with labels in host memory (cudnnCTCLoss) and in device memory (cudnnCTCLoss_v8)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ calls = pytest.mark.parametrize("call", [HOST, DEVICE])
 def host(dims: tuple[int, ...] = DIMS, labels: Sequence[int] = LABELS, label_lengths: Sequence[int] = LABEL_LENGTHS,
          input_lengths: Sequence[int] = INPUT_LENGTHS, *, mode: Any = SOFTMAX, nan: Any = ZERO, algo: Any = DETERMINISTIC,
          layout: str = "nchw", gradients: bool = True) -> CTCLoss:  # fmt: skip
-    """An operation on labels of the host."""
+    """Return an operation on labels in host memory."""
     spec = laid_out(FLOAT, dims, layout)
     costs = TensorSpec(FLOAT, (dims[1],), (1,))
     return CTCLoss(
@@ -45,7 +45,7 @@ def host(dims: tuple[int, ...] = DIMS, labels: Sequence[int] = LABELS, label_len
 
 def device(dims: tuple[int, ...] = DIMS, longest: int = 4, *, mode: Any = SOFTMAX, nan: Any = ZERO, algo: Any = DETERMINISTIC,
            layout: str = "nchw", gradients: bool = True) -> CTCLoss_v8:  # fmt: skip
-    """An operation on labels of the device."""
+    """Return an operation on labels in device memory."""
     spec = laid_out(FLOAT, dims, layout)
     each, lengths = TensorSpec(FLOAT, (dims[1],), (1,)), TensorSpec(INT32, (dims[1],), (1,))
     labels = TensorSpec(INT32, (max(1, longest * dims[1]),), (1,))
@@ -68,20 +68,20 @@ CALLS: dict[str, Callable[..., Any]] = {HOST: host, DEVICE: device}
 def lists(
     labels: Sequence[int], label_lengths: Sequence[int], input_lengths: Sequence[int], room: int = 0
 ) -> dict[str, Any]:
-    """The lists of a call on labels of the device as bytes of its memory."""
+    """Return the lists of a call on labels in device memory as bytes of its memory."""
     listed = [*labels, *[-1] * (room - len(labels))]
     named = {"labels": listed, "labelLengths": label_lengths, "inputLengths": input_lengths}
     return {name: np.array(values, np.int32).view(np.uint8) for name, values in named.items()}
 
 
 def zeros(caller: Any, nbytes: int) -> Any:
-    """Device memory."""
+    """Return zeros in device memory."""
     return caller.handle.to_device(np.zeros(nbytes, np.uint8))
 
 
 @pytest.fixture
 def judged(trial, caller):
-    """A trial with the workspace that the subject asks for; probabilities are positive."""
+    """Run a trial with the workspace that the subject asks for; probabilities are positive."""
 
     def run(operation: Any, inputs: str | None = None, **options: Any) -> Any:
         return trial(sized(caller, operation), inputs or KINDS[operation.ctc_loss.normalization], **options)
@@ -97,7 +97,8 @@ FORMULA = (1, 3, 4, 5, 9, 10, 11, 12, 13)
 @algorithms
 @modes
 def test_labels_of_the_host(judged, mode, algo):
-    """Repeated labels, labels of several sequences, input lengths of fewer time steps; behind the labels that the lengths name, any."""
+    """Labels may repeat, and input lengths may be shorter than the time steps. Labels behind those that the lengths
+    name do not count."""
     judged(host(mode=mode, algo=algo))
     judged(host(labels=(*LABELS, -1), mode=mode, algo=algo))
 
@@ -107,14 +108,14 @@ def test_labels_of_the_host(judged, mode, algo):
 @algorithms
 @modes
 def test_labels_of_the_device(judged, mode, algo):
-    for longest in (4, 9):  # a list is walked by the lengths, not by the longest
+    for longest in (4, 9):  # The lengths bound the walk through a list, not the longest label.
         before = lists(LABELS, LABEL_LENGTHS, INPUT_LENGTHS, 3 * longest)
         judged(device(longest=longest, mode=mode, algo=algo), before=before)
 
 
 @shows(f"{HOST}/c01", f"{HOST}/c05", f"{HOST}/c09")
 def test_all_labels_together_are_certain(caller):
-    """The probabilities of everything that three time steps can stand for add up to one."""
+    """The probabilities of all label sequences of three time steps add up to one."""
     every = [labels for length in range(4) for labels in product((1, 2), repeat=length)]
     possible = [labels for labels in every if len(labels) + sum(a == b for a, b in pairwise(labels)) <= 3]
     count = len(possible)
@@ -128,7 +129,7 @@ def test_all_labels_together_are_certain(caller):
     caller(operation, {**buffers, "workspace": caller.handle.allocate(operation.workspace_bytes)})
     probabilities = np.exp(-buffers["costs"].to_host(np.float32, count).astype(np.float64))
     assert abs(probabilities.sum() - 1) < 1e-5
-    # Weighted by their probabilities, the gradients cancel: shares of all labels are the probabilities themselves.
+    # Weighted by their probabilities, the gradients cancel: the shares of all labels equal the probabilities.
     gradients = buffers["gradients"].to_host(np.float32, (3, count, 3)).astype(np.float64)
     assert np.abs((gradients * probabilities[:, None]).sum(axis=1)).max() < 1e-5
 
@@ -155,7 +156,7 @@ def test_gradients_end_with_the_input(judged, mode):
 @modes
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(judged, layout, mode):
-    """Time, sequence and class in any order, with gaps; costs are packed."""
+    """Time, sequence and class may come in any order, with gaps; costs are packed."""
     judged(host(mode=mode, layout=layout))
     judged(replace(device(mode=mode), gradients=laid_out(FLOAT, DIMS, layout)))
 
@@ -164,14 +165,14 @@ def test_layouts(judged, layout, mode):
 @modes
 @calls
 def test_costs_alone(judged, call, mode):
-    """Without gradients, which may be NULL; before and after calls with them."""
+    """Costs are right without gradients, which may be NULL, before and after calls with them."""
     for gradients in (False, True, False):
         judged(CALLS[call](mode=mode, gradients=gradients))
 
 
 @shows(f"{HOST}/c03", f"{DEVICE}/c05")
 def test_probabilities_of_zero(judged):
-    """Labels that the probabilities exclude; a NaN that no alignment meets, and one that some do."""
+    """Labels that the probabilities exclude have their cost. A NaN counts only where some alignment meets it."""
     p = np.random.default_rng(2).uniform(0.1, 1, (6, 5, 4)).astype(np.float32)
     p[:, 0, 2] = 0
     p[3, 1] = (0, 0.5, 0, 0)
@@ -184,7 +185,7 @@ def test_probabilities_of_zero(judged):
 
 @shows(f"{HOST}/c04", f"{DEVICE}/c06")
 def test_probabilities_that_underflow(judged):
-    """Activations of which no float holds the probabilities: their logarithms do."""
+    """Costs are right where no float holds the probabilities, because their logarithms fit."""
     x = (80 * np.random.default_rng(5).standard_normal((7, 3, 5))).astype(np.float32)
     judged(host((7, 3, 5), input_lengths=(7, 4, 5)), before={"probs": x.reshape(-1).view(np.uint8)})
 
@@ -202,7 +203,8 @@ INFEASIBLE: Mapping[str, Any] = {
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 @calls
 def test_more_labels_than_time_steps(judged, call, nan, mode):
-    """L + R > T: the cost is 0, the gradients zero or what they were, NaN too; the sequence between is not concerned."""
+    """The cost is 0 where L + R > T, and the gradients are zero or unchanged, also where they were NaN. The sequence
+    between is not affected."""
     operation = host((5, 3, 4), **INFEASIBLE, mode=mode, nan=nan)
     before = {}
     if call == DEVICE:
@@ -223,7 +225,7 @@ def test_more_labels_than_time_steps(judged, call, nan, mode):
 @calls
 @algorithms
 def test_the_same_again(caller, call, algo):
-    """Bit by bit, with many equal labels."""
+    """Two calls with many equal labels give the same bits."""
     operation: Any = sized(caller, host((40, 2, 3), [1, 2] * 20, (20, 20), (40, 39), algo=algo))
     lists_ = {}
     if call == DEVICE:
@@ -249,7 +251,7 @@ def test_the_same_again(caller, call, algo):
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09", f"{DEVICE}/c10")
 @pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
 def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
-    """Labels that are no classes, the blank among them, lengths that are none: sequences without an alignment."""
+    """A sequence with an invalid label (such as the blank) or an invalid length counts as one without an alignment."""
     if not subject.cites_clauses:
         pytest.skip("what a foreign library reads then is not determined")
     labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1, 3)
@@ -260,7 +262,8 @@ def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
 
 @shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
 def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
-    """Fewer than maxLabelLength for each sequence, an empty list too; memory may end within a label."""
+    """Memory may hold fewer than maxLabelLength labels for each sequence, an empty list too; it may end within a
+    label."""
     if not subject.knows_sizes:
         pytest.skip("a foreign library is not told how large memory is")
     for lengths in ((2, 0, 1), (0, 0, 0)):
@@ -286,7 +289,7 @@ def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
 @algorithms
 @calls
 def test_workspaces(subject, cudnn, caller, refuses, call, algo):
-    """As many bytes as the query says, for up to so many labels, and not one less."""
+    """The size of the query is enough for up to so many labels, and one byte less is refused."""
     operation: Any = sized(caller, CALLS[call](algo=algo))
     assert operation.workspace_bytes > 0
     assert operation.workspace_bytes == sized(caller, replace(operation, workspace_bytes=0)).workspace_bytes
@@ -297,13 +300,13 @@ def test_workspaces(subject, cudnn, caller, refuses, call, algo):
     for size in (operation.workspace_bytes - 1, 0):
         refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, buffers, workspace_bytes=size))
     if not subject.knows_sizes:
-        return  # a foreign library is not told how large memory is
+        return  # A foreign library does not know how large memory is.
     small = {**buffers, "workspace": buffers["workspace"].slice(0, operation.workspace_bytes - 1)}
     refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, small))
 
 
 def arguments(caller: Any, operation: Any, buffers: Mapping[str, Any], **changed: Any) -> list[Any]:
-    """The arguments of a call, some of them changed by their name."""
+    """Return the arguments of a call, some of them changed by their name."""
     o = operation
     probs, loss = caller.tensor(o.probs), caller.descriptor(o.ctc_loss)
     gradients = caller.tensor(o.gradients) if o.gradients else None
@@ -320,7 +323,7 @@ def arguments(caller: Any, operation: Any, buffers: Mapping[str, Any], **changed
 
 
 def query(caller: Any, operation: Any, **changed: Any) -> list[Any]:
-    """The arguments of the query of the workspace, some of them changed by their name."""
+    """Return the arguments of the workspace query, some of them changed by their name."""
     o = operation
     given: dict[str, Any] = {"handle": caller.handle, "probsDesc": caller.tensor(o.probs), "gradientsDesc": caller.tensor(o.gradients),
                              "algo": o.algo, "ctcLossDesc": caller.descriptor(o.ctc_loss)}  # fmt: skip
@@ -343,7 +346,7 @@ def query(caller: Any, operation: Any, **changed: Any) -> list[Any]:
 
 # --- what is refused ---
 
-# what is wrong -> clauses of the call and of its query
+# Each mistake has the clauses of the call and of its query.
 CLAUSES = {
     HOST: {"dims": "c14", "lengths": "c15", "labels": "c17", "types": "c18", "algo": "c19"},
     HOST_SIZE: {"dims": "c06", "lengths": "c07", "labels": "c09", "types": "c10", "algo": "c11"},
@@ -355,7 +358,7 @@ QUERIES = {HOST: HOST_SIZE, DEVICE: DEVICE_SIZE}
 
 @pytest.fixture
 def wrong(cudnn, caller, refuses):
-    """The call and its query refuse the changed arguments, and nothing is touched."""
+    """Check that the call and its query refuse the changed arguments, and touch nothing."""
 
     def check(call: str, status: Any, what: str, clause: str = "", operation: Any = None, **changed: Any) -> None:
         operation = operation or CALLS[call]()
@@ -407,7 +410,7 @@ def test_input_lengths(subject, wrong, lengths):
 
 @shows(f"{HOST}/c17", f"{HOST_SIZE}/c09")
 def test_too_many_labels(wrong, caller):
-    """257 labels of one sequence, whatever the others have."""
+    """One sequence of 257 labels is refused, whatever the others have."""
     operation = host((600, 2, 5), [1, 2] * 130, (3, 256), (600, 600))
     wrong(HOST, BAD_PARAM, "labels", operation=operation, labelLengths=(3, 257))
 
@@ -434,7 +437,7 @@ def test_null(wrong, call, missing):
 @shows(f"{HOST}/c09", f"{DEVICE}/c11")
 @calls
 def test_a_descriptor_without_gradients(subject, cudnn, caller, call):
-    """Gradients that are NULL are not wanted, though they are described: the costs are the same."""
+    """NULL gradients are not computed, even if they are described: the costs are the same."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = sized(caller, CALLS[call]())
@@ -449,6 +452,6 @@ def test_a_descriptor_without_gradients(subject, cudnn, caller, call):
 
 @shows(f"{HOST}/c06", f"{HOST}/c07")
 def test_one_list_after_the_other(judged):
-    """On one handle, which remembers what it has prepared."""
+    """One handle serves one list after the other, although it remembers what it has prepared."""
     for labels, lengths in (((1, 2), (1, 0, 1)), ((2, 1), (1, 0, 1)), ((2, 1), (0, 1, 1)), ((1, 2), (1, 0, 1))):
         judged(host(labels=labels, label_lengths=lengths))

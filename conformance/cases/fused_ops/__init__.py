@@ -1,1 +1,1 @@
-"""Cases of fused ops."""
+"""Holds cases of fused ops."""

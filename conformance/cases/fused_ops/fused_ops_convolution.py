@@ -1,4 +1,4 @@
-"""Cases of the sequences with a convolution: SCALE_BIAS_ACTIVATION_CONV_BNSTATS, ..._WGRAD and CONV_SCALE_BIAS_ADD_ACTIVATION."""
+"""Holds cases of the sequences with a convolution: SCALE_BIAS_ACTIVATION_CONV_BNSTATS, ..._WGRAD and CONV_SCALE_BIAS_ADD_ACTIVATION."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ IMAGES, CHANNELS, FILTERS = 2, 8, 32
 
 
 class Shape:
-    """The tensors of a convolution."""
+    """Describes the tensors of a convolution."""
 
     def __init__(
         self,
@@ -112,7 +112,8 @@ makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
     [(statistics, 8, "y"), (statistics, 64, "y"), (filter_gradient, 64, "x"), (added, 64, "y")],
 )
 def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, operand):
-    """As much as the plan asks for, where sums are divided otherwise than of what begins at a pack."""
+    """The workspace of the plan is enough where operands begin at an element and sums are divided otherwise than for
+    packs."""
     operation = make(kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=channels, sizes=(19, 17), **ONE_TAP)
     with divided_among(caller.handle, 16):
         trial(sized(caller, operation), offsets={operand: 2})
@@ -120,7 +121,8 @@ def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, o
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])
 def test_one_step_alone_is_made(caller, alone, factor):
-    """A scale or a bias behind the convolution and nothing else; what both backends take for nothing to do is no matter of opinion."""
+    """A scale or a bias alone behind the convolution is computed, even if both backends could take it for nothing to
+    do."""
     operation = sized(caller, added(None, tuple({"eqScale", "z", "zEqScale", "zEqBias"} - {alone})))
     found = []
     for value in (1.0, 2.0):
@@ -147,7 +149,8 @@ NOPS = [
     "make, attributes, without", NOPS, ids=lambda value: getattr(value, "__name__", None) or str(value)
 )
 def test_descriptors_and_placeholders_that_are_null(caller, make, attributes, without):
-    """The same as without the operands; memory that is given all the same is not touched."""
+    """NULL descriptors and placeholders compute the same as without the operands; memory given for them stays
+    untouched."""
     full, fewer = sized(caller, make()), sized(caller, make(without=without))
     results = {}
     memory = {name: np.append(content, np.zeros(16, np.uint8)) for name, content in prepare(full, "normal", 0).items()}
@@ -173,14 +176,14 @@ PLACEHOLDERS = {"ySum": "YSUM_PLACEHOLDER", "ySqSum": "YSQSUM_PLACEHOLDER"}
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*activation step becomes a NOP"))
 @makers
 def test_identity_is_no_activation(caller, make):
-    """The same plan, whose workspace is no larger."""
+    """The plan with the identity is the same, and its workspace is no larger."""
     identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
     sizes = {made(caller, make(None), ACTIVATION_DESC=spec)[1] for spec in (None, identity)}
     assert len(sizes) == 1
 
 
 def made(caller, operation, **attributes):
-    """(a plan of the operation with other attributes, the bytes of workspace that it asks for)."""
+    """Return (a plan of the operation with other attributes, the bytes of workspace that it asks for)."""
     new = caller.cudnn.cudnnCreateFusedOpsPlan(KINDS[type(operation)])
     return new, caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
 
@@ -198,7 +201,7 @@ def executed(caller, operation, memory, scalars=None, **attributes):
 @shows(*clauses_of(CONST_LABELS, f"{ALL}: as of 7.6.0 ?.* only"))
 @makers
 def test_support(caller, refuses, make):
-    """Other modes, where the sequence has one, other activations, data types and layouts."""
+    """Other modes of the sequence, activations, data types and layouts are refused."""
     sequence = {statistics: ("c009", "c022"), filter_gradient: ("c062", "c075"), added: (None, "c193")}[make]
     if sequence[0]:
         made(caller, make(), BN_MODE=PERSISTENT)
@@ -232,7 +235,7 @@ def test_support(caller, refuses, make):
     (statistics, "BN_EQSCALEBIAS_DESC", CHANNELS, ("eqScale", "eqBias")), (filter_gradient, "BN_EQSCALEBIAS_DESC", CHANNELS, ("eqScale", "eqBias")),
     (added, "BN_Z_EQSCALEBIAS_DESC", FILTERS, ("zEqScale", "zEqBias"))])  # fmt: skip
 def test_support_of_a_scale_or_a_bias_alone(caller, refuses, make, name, channels, halves):
-    """The descriptor of both counts where only one of the two is wanted."""
+    """The descriptor of both counts where only one of the two is given."""
     for left_out in halves:
         operation = make(without=(left_out,))
         made(caller, operation)
@@ -253,7 +256,7 @@ def test_wrong_shapes(caller, refuses, make, name, clause, channels):
 @shows(INCORRECT_PARAMETER)
 @makers
 def test_attributes_that_do_not_fit(caller, refuses, make):
-    """What is missing, and tensors that are not those of the convolution."""
+    """Missing attributes, and tensors that do not fit the convolution, are refused."""
     of = make()
     first = "DYDESC" if make is filter_gradient else "YDESC"
     weights = "DWDESC" if make is filter_gradient else "WDESC"
@@ -280,7 +283,7 @@ PROMISED = {
 @shows(*clauses_of(CONST_LABELS, f"{ALL}: where a"), *clauses_of(VARIANT_LABELS, f"{ALL}: where a"))
 @makers
 def test_promises(subject, caller, refuses, make):
-    """Memory that is missing, that was said to be NULL, or that does not begin at 16 bytes."""
+    """Memory is refused that is missing, was promised to be NULL, or does not begin at 16 bytes."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = sized(caller, make())
@@ -317,14 +320,15 @@ def test_promises(subject, caller, refuses, make):
     executed(caller, operation, whole, XDATA_PLACEHOLDER=PACK)
 
 
-WORKSPACE, SIZE = 9, 100  # labels
+WORKSPACE, SIZE = 9, 100  # These are labels of the pack.
 SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added: ("c115", "c117")}
 
 
 @shows(*clauses_of(VARIANT_LABELS, f"{ALL}: CUDNN_(PTR_WORKSPACE|SCALAR_SIZE_T)\\w* \\("))
 @makers
 def test_workspaces(caller, refuses, make):
-    """Too few bytes, none, and no memory; as many as the plan asks for are enough. A plan that needs none takes NULL."""
+    """As many bytes as the plan asks for are enough; too few, none, and no memory are refused. A plan that needs
+    none takes NULL."""
     operation = sized(caller, make())
     buffers = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
     missing, small = (f"{VARIANT_LABELS}/{clause}" for clause in SIZED[make])

@@ -1,4 +1,4 @@
-"""Cases of BN_FINALIZE_STATISTICS_TRAINING and _INFERENCE: a scale and a bias from statistics of batch normalisation."""
+"""Holds cases of BN_FINALIZE_STATISTICS_TRAINING and _INFERENCE: a scale and a bias from statistics of batch normalisation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
 
 
 def by_name(value):
-    """An id that is the same in every process."""
+    """Return an id that is the same in every process."""
     return value.__name__ if callable(value) else str(value)
 
 
@@ -35,12 +35,12 @@ NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
 
 
 def vector(kind=FLOAT, channels=37, step=1, rank=4):
-    """One number for each channel, ``step`` elements apart."""
+    """Return one number for each channel, ``step`` elements apart."""
     return TensorSpec(kind, (1, channels, *(1,) * (rank - 2)), (channels * step, step, *(step,) * (rank - 2)))
 
 
 def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
-    """The finalising of sums of ``count`` elements; without some operands."""
+    """Return the finalising of sums of ``count`` elements; without some operands."""
     sums, parameters, eq = (
         vector(kind, step=step, **shape),
         vector(kind, step=step + (step > 1), **shape),
@@ -53,7 +53,7 @@ def training(kind=FLOAT, eq_kind=FLOAT, count=50, without=(), step=1, **shape):
 
 
 def inference(kind=FLOAT, eq_kind=FLOAT, without=(), step=1, **shape):
-    """The finalising of running statistics; without some operands."""
+    """Return the finalising of running statistics; without some operands."""
     parameters, eq = vector(kind, step=step, **shape), vector(eq_kind, step=2 * step - 1, **shape)
     operation = BnFinalizeStatisticsInference(1e-3, *(parameters,) * 4, eq, eq)
     return replace(operation, **dict.fromkeys(without))
@@ -63,7 +63,7 @@ OUTPUTS = ("savedMean", "savedInvStd", "runningMean", "runningVar", "eqScale", "
 
 
 def wanting(*outputs):
-    """What an operation of training lacks that has these outputs alone, and their inputs."""
+    """Return the operands that an operation of training leaves out if it has only these outputs and their inputs."""
     unwanted = {*OUTPUTS} - {*outputs}
     if not {"eqScale", "eqBias"} & {*outputs}:
         unwanted |= {"scale"}
@@ -80,7 +80,7 @@ def kinds(operation, **others):
 @pytest.mark.parametrize("outputs", [*((name,) for name in OUTPUTS), ("savedMean", "runningVar"), ("savedInvStd", "eqBias"), OUTPUTS[:4]],
                          ids="-".join)  # fmt: skip
 def test_outputs_that_are_not_wanted(trial, outputs):
-    """Trained scale and bias are there only where they are needed."""
+    """The trained scale and bias need to exist only where the outputs use them."""
     operation = training(without=wanting(*outputs))
     assert set(operation.tensors_written) == set(outputs)
     trial(operation, kinds(operation))
@@ -88,7 +88,7 @@ def test_outputs_that_are_not_wanted(trial, outputs):
 
 @shows(*clauses_of(CONST_LABELS, f"^{TRAINING}.*({NOPS})"))
 def test_nothing_is_wanted(trial, caller, refuses):
-    """Sums alone are not even looked at."""
+    """Without outputs, the sums are not read."""
     operation = training(without=wanting())
     memory = {
         "ySum": caller.handle.to_device(np.zeros(37, np.float32)),
@@ -97,10 +97,10 @@ def test_nothing_is_wanted(trial, caller, refuses):
     caller(operation, memory)
 
 
-@pytest.mark.ours  # NVIDIA's library takes its process down
+@pytest.mark.ours  # NVIDIA's library takes its process down here.
 @shows(*clauses_of(CONST_LABELS, f"^{INFERENCE}.*({NOPS})"))
 def test_nothing_is_wanted_of_inference(caller):
-    """Statistics alone are not even looked at: they are no numbers of a variance."""
+    """Without outputs, the statistics are not read, even if they are no numbers of a variance."""
     operation = inference(without=("eqScale", "eqBias"))
     memory = {name: caller.handle.to_device(np.full(37, -9, np.float32)) for name in operation.operands}
     caller(operation, memory)
@@ -109,7 +109,7 @@ def test_nothing_is_wanted_of_inference(caller):
 
 
 def test_a_variance_is_not_negative(trial):
-    """Sums whose mean square is less than the square of their mean, as rounded sums can be: the variance is 0."""
+    """The variance is 0 where rounded sums have a mean square below the square of their mean."""
     operation = training(count=8)
     sums, squares = np.full(37, 8, np.float32), np.full(37, 4, np.float32)
     after = trial(
@@ -120,7 +120,7 @@ def test_a_variance_is_not_negative(trial):
 
 @shows(*clauses_of(VARIANT_LABELS, f"^{TRAINING}: (on a single GPU|with several GPUs)"))
 def test_statistics_of_two_parts(trial):
-    """The count is that of the elements behind the sums: added sums of two parts are those of all elements."""
+    """The count is the number of elements behind the sums: added sums of two parts give the result of all elements."""
     y = np.random.default_rng(5).standard_normal((6, 37, 3, 4)) + 2
     parts = (y[:2], y[2:])
     sums = np.float32(sum(part.sum((0, 2, 3)) for part in parts))
@@ -135,7 +135,7 @@ def test_statistics_of_two_parts(trial):
 
 @shows(f"{VARIANT_LABELS}/c001")
 def test_pointers_and_scalars_change(subject, caller):
-    """One plan on other memory, with another count, as often as one likes; the pack it was made of is gone."""
+    """One plan serves other memory and other counts, as often as one likes. The pack that made it may be destroyed."""
     operation = training()
     cudnn, packs, made_plan = caller.cudnn, const_pack(caller, operation), caller.cudnn.cudnnCreateFusedOpsPlan(2)
     assert cudnn.cudnnMakeFusedOpsPlan(caller.handle, made_plan, packs) == 0
@@ -163,7 +163,7 @@ def made(caller, operation, **attributes):
 @shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): as of 7.6.0 only CUDNN_BATCHNORM"))
 @pytest.mark.parametrize("make, clause", [(training, "c100"), (inference, "c141")])
 def test_modes(caller, refuses, make, clause):
-    """The preset is not supported; the persistent mode is the same as the spatial one."""
+    """The preset mode is not supported; the persistent mode is the same as the spatial one."""
     made(caller, make(), BN_MODE=PERSISTENT)
     for mode in (PER_ACTIVATION, None):
         refuses(NOT_SUPPORTED, f"{CONST_LABELS}/{clause}", made, caller, make(), BN_MODE=mode)
@@ -184,7 +184,7 @@ def test_wrong_shapes(caller, refuses, make, name, clause):
 
 @shows(f"{CONST_LABELS}/c104", f"{CONST_LABELS}/c145")
 def test_shapes_of_other_modes(caller, refuses):
-    """What has more than one number for each channel."""
+    """Descriptors with more than one number for each channel are refused."""
     wrong = TensorSpec.packed(FLOAT, (1, 37, 2, 1))
     refuses(BAD_PARAM, f"{CONST_LABELS}/c104", made, caller, training(), YSTATS_DESC=wrong)
     refuses(BAD_PARAM, f"{CONST_LABELS}/c145", made, caller, inference(), BN_SCALEBIAS_MEANVAR_DESC=wrong)
@@ -212,7 +212,8 @@ def test_types_that_are_not_supported(caller, refuses, make, attributes):
 
 @shows("cudnnMakeFusedOpsPlan/c04", "cudnnMakeFusedOpsPlan/c05", "cudnnFusedOpsExecute/c02", "cudnnFusedOpsExecute/c03")
 def test_objects_that_do_not_fit(subject, caller, refuses):
-    """NULL, packs of other sequences, a plan that was not made; a refused call leaves an earlier plan as it was."""
+    """NULL, packs of other sequences, and a plan that was not made are refused; a refused call leaves an earlier
+    plan as it was."""
     cudnn, handle, operation = caller.cudnn, caller.handle, training()
     make, execute = cudnn.cudnnMakeFusedOpsPlan, cudnn.cudnnFusedOpsExecute
     before = prepare(operation, kinds(operation), 0)
@@ -257,7 +258,7 @@ PROMISES = {
 @shows(*clauses_of(VARIANT_LABELS, f"^({TRAINING}|{INFERENCE}): where a"))
 @pytest.mark.parametrize("make, clauses", [(training, ("c076", "c077", "c078")), (inference, ("c098", "c099", "c100"))])
 def test_promises(subject, caller, refuses, make, clauses):
-    """Memory that is missing, that was said to be NULL, or that does not begin at 16 bytes; nothing is written."""
+    """Memory is refused that is missing, was promised to be NULL, or does not begin at 16 bytes; nothing is written."""
     if not subject.survives_stray_pointers:
         pytest.skip("a fault on a GPU ends the process's work there")
     operation = make()
@@ -292,7 +293,7 @@ def test_promises(subject, caller, refuses, make, clauses):
 
 @shows(f"{VARIANT_LABELS}/c070", f"{VARIANT_LABELS}/c092", f"{VARIANT_LABELS}/c063")
 def test_scalars_that_are_wrong(caller, refuses):
-    """A negative epsilon, a count that is not positive, the preset of 0 among them. An epsilon of 0 is allowed."""
+    """A negative epsilon and a count below 1 (also the preset of 0) are refused. An epsilon of 0 is allowed."""
     for operation, clause in ((training(), "c070"), (inference(), "c092")):
         buffers = {
             name: caller.handle.to_device(content) for name, content in prepare(operation, kinds(operation), 0).items()

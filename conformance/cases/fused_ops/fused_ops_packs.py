@@ -1,4 +1,4 @@
-"""Cases of the parameter packs of fused operations: every attribute of every sequence."""
+"""Holds cases of the parameter packs of fused operations: every attribute of every sequence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CREATORS = (
     "cudnnCreateFusedOpsPlan",
 )
 sequences = pytest.mark.parametrize("ops", cudnnFusedOps_t, ids=lambda ops: ops.name.removeprefix("CUDNN_FUSED_"))
-# What attributes are set to: nothing that another attribute or a new pack has.
+# The case sets attributes to these values; no other attribute and no new pack has them.
 CONTENTS = {
     "cudnnTensorDescriptor_t": (TensorSpec(HALF, (2, 3, 5, 7), (131, 1, 23, 3)), TensorSpec.packed(DOUBLE, (1, 3, 1, 1))),
     "cudnnFilterDescriptor_t": (FilterSpec(FLOAT, NHWC, (4, 3, 2, 5)), FilterSpec(HALF, NHWC, (2, 3, 1, 1))),
@@ -71,7 +71,7 @@ GETTERS = {
 
 
 def clauses_of(type_name, pattern):
-    """The clauses of a type whose text matches: the tables have one for each attribute of each sequence."""
+    """Return the clauses of a type whose text matches: the tables have one for each attribute of each sequence."""
     found = [
         name for name, clause in CLAUSES.items() if clause.function == type_name and re.search(pattern, clause.text)
     ]
@@ -80,7 +80,7 @@ def clauses_of(type_name, pattern):
 
 
 def listed(type_name, ops, pattern):
-    """The labels that the tables give one sequence, by the clauses of their presets."""
+    """Return the labels that the tables give one sequence, by the clauses of their presets."""
     text = "\n".join(CLAUSES[name].text for name in clauses_of(type_name, pattern))
     return set(re.findall(rf"{ops.name}: (CUDNN_\w+) is", text))
 
@@ -89,12 +89,12 @@ CONST_LABELS, VARIANT_LABELS = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsV
 
 
 def given(cudnn, kind, content):
-    """What the setter takes for some content."""
+    """Return the setter's argument for some content."""
     return made(cudnn, content) if kind in GETTERS else content
 
 
 def shown(cudnn, kind, param):
-    """What a getter returned, to be compared."""
+    """Return the result of a getter in a form that can be compared."""
     if param is None or kind not in GETTERS:
         return param
     return GETTERS[kind](cudnn, param)
@@ -133,7 +133,7 @@ def variant_pack(cudnn):
 @sequences
 @pytest.mark.parametrize("creator", CREATORS)
 def test_create_and_destroy(subject, cudnn, refuses, creator, ops):
-    """Objects of one sequence are independent of each other; one that was destroyed is none."""
+    """Objects of one sequence are independent of each other; a destroyed object is refused."""
     assert [int(member) for member in ENUMERATIONS["cudnnFusedOps_t"]] == list(range(7))
     first, second = getattr(cudnn, creator)(ops), getattr(cudnn, creator)(ops)
     assert first is not second
@@ -179,7 +179,8 @@ def test_presets(cudnn, const_pack, ops):
        "cudnnFusedOpsPointerPlaceHolder_t/c01")  # fmt: skip
 @sequences
 def test_every_attribute_comes_back(cudnn, const_pack, ops):
-    """Twice, with other contents; descriptors are changed after they were set, and no attribute touches another."""
+    """Every attribute comes back, twice with other contents. Descriptors may change after they were set, and no
+    attribute touches another."""
     assert [int(member) for member in Const] == list(range(39))
     pack, labels = const_pack(ops), CONST[ops]
     for turn in (0, 1):
@@ -205,7 +206,7 @@ def test_every_attribute_comes_back(cudnn, const_pack, ops):
 @shows(f"{GET}/c02")
 @sequences
 def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
-    """The caller may change it: the pack stays as it is."""
+    """The caller may change the copy: the pack stays as it is."""
     label = next(label for label in CONST[ops] if const_type(label) == "cudnnTensorDescriptor_t")
     pack, content = const_pack(ops), CONTENTS["cudnnTensorDescriptor_t"][0]
     getattr(cudnn, SET)(pack, label, made(cudnn, content))
@@ -242,7 +243,7 @@ def test_null_is_recorded_for_values(cudnn, const_pack, ops):
 @shows(f"{SET}/c05", f"{SET}/c06", f"{SET}/c07", f"{GET}/c06", f"{GET}/c09")
 @sequences
 def test_other_labels(cudnn, const_pack, refuses, ops):
-    """What is no label, and labels of other sequences; no pack."""
+    """Invalid labels, and labels of other sequences, are refused, and so is anything but a pack."""
     pack = const_pack(ops)
     for label in (-1, 39, 2**31 - 1):
         refuses(BAD_PARAM, f"{SET}/c06", getattr(cudnn, SET), pack, label, None)
@@ -274,7 +275,8 @@ def test_descriptors_that_were_not_set(cudnn, const_pack, refuses):
 
 @shows(INCORRECT_PARAMETER)
 def test_descriptors_of_another_type(subject, cudnn, const_pack, refuses):
-    """A filter for a tensor, a placeholder for a mode, a destroyed descriptor, a number for a descriptor."""
+    """A filter for a tensor, a placeholder for a mode, a destroyed descriptor and a number for a descriptor are
+    refused."""
     if not subject.is_python:
         pytest.skip("C has no types behind void *")
     pack = const_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD)
@@ -305,7 +307,7 @@ def test_variant_presets(cudnn, variant_pack, ops):
        *(f"{VARIANT_LABELS}/c00{n}" for n in (1, 2, 3)))  # fmt: skip
 @sequences
 def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
-    """Scalars are copied; pointers are kept as they are, also those that no memory is at."""
+    """Scalars are copied; pointers are kept as they are, also without memory behind them."""
     assert [int(member) for member in Variant] == [*range(24), *range(100, 104)]
     pack, labels = variant_pack(ops), VARIANT[ops]
     for turn in (0, 1):
@@ -313,7 +315,7 @@ def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
         for label in labels:
             kind = scalar_type(label)
             if kind is None and not subject.is_python:
-                continue  # the binding gives back memory that it knows, which needs a device
+                continue  # The binding gives back memory that it knows, which needs a device.
             wanted[label] = 4096 * (2 + 3 * turn + int(label)) + 1 if kind is None else SCALARS[kind][turn]
             getattr(cudnn, SET_VARIANT)(pack, label, wanted[label])
         for label, value in wanted.items():
@@ -324,7 +326,7 @@ def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
 
 @shows(f"{SET_VARIANT}/c01", f"{GET_VARIANT}/c01")
 def test_memory_comes_back(subject, cudnn, handle, variant_pack):
-    """Another pointer replaces the first, NULL both."""
+    """Another pointer replaces the first, and NULL replaces both."""
     pack = variant_pack(cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS)
     for buffer in (handle.to_device(np.zeros(7, np.float32)), handle.to_device(np.zeros(3, np.float32)), None):
         getattr(cudnn, SET_VARIANT)(pack, Variant.CUDNN_PTR_YSUM, buffer)

@@ -1,4 +1,4 @@
-"""Cases of SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK and of its gradient DACTIVATION_FORK_DBATCHNORM."""
+"""Holds cases of SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK and of its gradient DACTIVATION_FORK_DBATCHNORM."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ DIMS = (2, 37, 5, 7)
 
 
 def mask(dims=DIMS, more=(0, 0)):
-    """The bit mask of a tensor, with more rows and words than it needs. NVIDIA's library wants whole numbers of 32 rows and of 2 words."""
+    """Return the bit mask of a tensor, with more rows and words than it needs.
+
+    NVIDIA's library wants whole numbers of 32 rows and of 2 words.
+    """
     pixels = -(-int(np.prod(dims)) // dims[1] // 32) * 32
     return TensorSpec.packed(INT32, (pixels + more[0], 2 * -(-dims[1] // 64) + more[1], *(1,) * (len(dims) - 2)))
 
@@ -62,7 +65,7 @@ def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), 
     ids=str,
 )
 def test_gradient_of_planes_of_many_channels(trial, caller, images, channels, strides):
-    """The words of the bit mask lie four by four, and are read so, unless they or their rows lie elsewhere, or are others."""
+    """Words of the bit mask are read four at a time, unless they or their rows lie elsewhere."""
     x = TensorSpec.packed(HALF, (images, channels, 16, 16))
     operation = replace(gradient(HALF, dims=x.dims), dy=x, dz=x)
     if strides:
@@ -74,7 +77,8 @@ def test_gradient_of_planes_of_many_channels(trial, caller, images, channels, st
 @pytest.mark.parametrize("layout, dims", [("nchw", (2, 40, 4, 8)), ("nhwc", (2, 40, 16, 20))], ids=str)
 @pytest.mark.parametrize("without", [(), ("savedMean", "savedInvStd")], ids=["saved", "not saved"])
 def test_workspace_of_gradients_that_begin_at_an_element(trial, caller, layout, dims, without):
-    """As much as the plan asks for, where sums are divided otherwise than of what begins at a pack."""
+    """The workspace of the plan is enough where operands begin at an element and sums are divided otherwise than for
+    packs."""
     x = laid_out(HALF, dims, layout)
     with divided_among(caller.handle, 16):
         operation = sized(caller, replace(gradient(HALF, layout, dims, without=without), dy=x, dz=x))
@@ -83,7 +87,7 @@ def test_workspace_of_gradients_that_begin_at_an_element(trial, caller, layout, 
 
 @pytest.mark.ours
 def test_no_gradient_is_wanted(caller):
-    """The plan needs no workspace, and nothing happens."""
+    """Without outputs, the plan needs no workspace, and nothing happens."""
     operation = gradient(without=("dx", "dz", "dScale", "dBias", "scale"))
     memory = {name: caller.handle.to_device(np.ones(operation.nbytes(name), np.uint8)) for name in operation.operands}
     assert sized(caller, operation).workspace_bytes == 0
@@ -92,7 +96,7 @@ def test_no_gradient_is_wanted(caller):
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_gradient_of_the_sum(chain, caller, layout):
-    """Forward and backward on one bit mask: the gradient goes where the sum was above 0."""
+    """Forward and backward share one bit mask: the gradient passes where the sum was above 0."""
     forward = added(layout=layout)
     backward = sized(caller, gradient(layout=layout))
     after = chain(Step(forward, {"x": "a", "y": "b"}), Step(backward)).after
@@ -108,7 +112,7 @@ def made(caller, operation, **attributes):
 
 @pytest.mark.parametrize("make", [added, gradient])
 def test_support(caller, refuses, make):
-    """Other modes, activations and data types, and tensors of too many dimensions."""
+    """Other modes, activations and data types, and tensors of too many dimensions, are refused."""
     made(caller, make(), BN_MODE=PERSISTENT)
     tanh = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH)
     many = TensorSpec.packed(FLOAT, (2, 3, 1, 1, 1, 1))
@@ -120,7 +124,7 @@ def test_support(caller, refuses, make):
     made(caller, make(), ACTIVATION_DESC=identity)
     name = "BN_EQSCALEBIAS_DESC" if make is added else "BN_SCALEBIAS_MEANVAR_DESC"
     refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), **{name: vector(HALF)})
-    for left_out in ("zEqScale", "zEqBias") if make is added else ():  # one of the two alone
+    for left_out in ("zEqScale", "zEqBias") if make is added else ():  # One of the two is left out.
         operation = make(without=(left_out,))
         refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, operation, BN_Z_EQSCALEBIAS_DESC=vector(HALF))
 
@@ -128,7 +132,7 @@ def test_support(caller, refuses, make):
 @shows(INCORRECT_PARAMETER)
 @pytest.mark.parametrize("make", [added, gradient])
 def test_attributes_that_do_not_fit(caller, refuses, make):
-    """Other dimensions, too small a bit mask, what is missing."""
+    """Other dimensions, a too small bit mask, and missing attributes are refused."""
     other = TensorSpec.packed(FLOAT, (2, 37, 7, 5))
     fewer = (
         TensorSpec.packed(INT32, (69, 2, 1, 1)),

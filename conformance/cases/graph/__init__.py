@@ -1,1 +1,1 @@
-"""Cases of graph."""
+"""Holds cases of graph."""

@@ -1,4 +1,4 @@
-"""Cases of operation graphs: what they compute (5.2.3, 9.2.10 to 9.2.17)."""
+"""Holds cases of operation graphs: what they compute (5.2.3, 9.2.10 to 9.2.17)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ NO_NAN, NAN = cudnnNanPropagation_t
 
 
 def tensor(uid, dims, data_type=FLOAT, strides=None, virtual=False, order=None, alignment=None):
-    """A tensor, packed in this order of its dimensions where no strides are given."""
+    """Return a tensor, packed in this order of its dimensions where no strides are given."""
     strides = strides or packed_strides(dims, order or tuple(range(len(dims))))
     return GraphTensor(uid, data_type, dims, strides, alignment or SCALAR_BYTES[data_type], 1, -1, virtual)
 
 
 def executed(*nodes, engine=0, choice=0):
-    """The graph of nodes that are given in an order in which they can run."""
+    """Return the graph of nodes that are given in an order in which they can run."""
     return OperationGraph(tuple(nodes), engine, choice, 0)
 
 
@@ -53,7 +53,7 @@ def settings(mode, nan=NO_NAN, lower=0.0, upper=float("inf"), compute=FLOAT):
 
 
 def pointwise(mode, x, y, b=None, alpha1=1.0, alpha2=1.0, **given):
-    """One pointwise node."""
+    """Return one pointwise node."""
     return PointwiseNode(settings(mode, **given), alpha1, alpha2, x, b, y)
 
 
@@ -63,7 +63,7 @@ def convolution(pre=(0, 0), post=(0, 0), stride=None, dilation=None, mode=1, com
 
 
 def sample():
-    """A blended convolution."""
+    """Return a blended convolution."""
     dims = (2, 3, 4, 4)
     return executed(
         ConvolutionForwardNode(
@@ -73,13 +73,16 @@ def sample():
 
 
 def operand(mode, x):
-    """The second operand where the mode has one: broadcast along two dimensions."""
+    """Return the second operand where the mode has one: broadcast along two dimensions."""
     return tensor(2, (1, *x.dims[1:-1], 1), x.data_type) if settings(mode).has_two_inputs else None
 
 
 @shows("CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR/c01")
 def test_infinities_beside_what_is_not_determined(trial):
-    """A virtual tensor of HALF may hold 90000 or an infinity, one of FLOAT 1e-45 or zero: sums and products with an infinity are infinite or NaN."""
+    """Sums and products with an infinity are infinite or NaN, beside values that are not determined.
+
+    A virtual tensor of HALF may hold 90000 or an infinity, and one of FLOAT 1e-45 or zero.
+    """
     dims = (1, 4, 2, 2)
     x, added, y = (tensor(uid, dims, FLOAT) for uid in (1, 2, 4))
     for kind, mode in ((HALF, Mode.CUDNN_POINTWISE_ADD), (FLOAT, Mode.CUDNN_POINTWISE_MUL)):
@@ -118,7 +121,8 @@ CONVOLUTIONS = (
 @pytest.mark.parametrize("form", ["flat", "flipped", "grouped", "line"])
 @pytest.mark.parametrize("direction", NODES)
 def test_special_values_of_convolutions(trial, direction, form):
-    """NaN and infinity in either operand; zeros outside of the other one are multiplied (docs/errata.md, D212)."""
+    """NaN and infinity may be in either operand; zeros outside of the other one are multiplied (docs/errata.md,
+    D212)."""
     x, w, y, c = FORMS[form]
     operation = executed(NODES[direction](c, tensor(1, x), tensor(2, w), tensor(3, y), 1.0, 0.0))
     for special in operation.inputs:
@@ -129,7 +133,8 @@ def test_special_values_of_convolutions(trial, direction, form):
 
 
 def diamond():
-    """A tensor that is read twice, one that is stored and read, statistics of a virtual tensor, two outputs of a node."""
+    """Return a graph with a tensor that is read twice, one that is stored and read, statistics of a virtual tensor,
+    and two outputs of a node."""
     dims, channels = (2, 3, 4, 5), (1, 3, 1, 1)
     x, left, right = tensor(1, dims), tensor(2, dims, virtual=True), tensor(3, dims)
     joined, y = tensor(4, dims, virtual=True), tensor(5, dims, HALF)
@@ -144,8 +149,10 @@ def diamond():
 
 
 def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
-    """Pointwise nodes behind each other, as (mode, data type of the result, dimensions of the second operand or None or "same" for
-    the value itself); the last result has memory, and one whose type is a list of one."""
+    """Return pointwise nodes in a row; the last result has memory, and so has one whose type is a list of one.
+
+    Each is (mode, data type of the result, dimensions of the second operand or None or "same" for the value itself).
+    """
     x, nodes = tensor(1, dims, HALF, order=order), []
     for i, (mode, data_type, other) in enumerate(steps):
         stored = isinstance(data_type, list) or i == len(steps) - 1
@@ -158,7 +165,8 @@ def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
     return nodes
 
 
-# Chains of more than 2^18 elements, for which kernels are compiled: (dimensions, order of x and the results, steps).
+# These chains have more than 2^18 elements, so that kernels are compiled for them: (dimensions, order of x and the
+# results, steps).
 LARGE = {
     "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
         (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 16, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, FLOAT, (1, 1, 1, 1)), (Mode.CUDNN_POINTWISE_RELU_FWD, HALF, None)]),
@@ -172,6 +180,6 @@ LARGE = {
 @shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
 @pytest.mark.parametrize("which", LARGE)
 def test_large_chains(trial, which):
-    """Broadcast operands, a result in the middle that has memory, types that differ, a last block in part."""
+    """Operands are broadcast, a result in the middle has memory, types differ, and the last block is partial."""
     dims, order, steps = LARGE[which]
     trial(executed(*chain(*steps, dims=dims, order=order)))

@@ -1,4 +1,4 @@
-"""Cases of the life cycle of backend descriptors (5.2.1, 5.2.2, 5.2.4 to 5.2.7, chapter 9)."""
+"""Holds cases of the life cycle of backend descriptors (5.2.1, 5.2.2, 5.2.4 to 5.2.7, chapter 9)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SET, GET, FINALIZE = "cudnnBackendSetAttribute", "cudnnBackendGetAttribute", "cu
 
 
 def tensor(uid, dims, data_type=FLOAT, strides=None, alignment=16, virtual=False):
-    """A packed tensor, or one with these strides."""
+    """Return a packed tensor, or one with these strides."""
     strides = strides or packed_strides(dims, tuple(range(len(dims))))
     return GraphTensor(uid, data_type, dims, strides, alignment, 1, -1, virtual)
 
@@ -63,7 +63,7 @@ RECORDS = {
     "two_inputs": PointwiseNode(ADD, 0.5, -0.75, tensor(1, (1, 6, 5, 1)), tensor(2, (2, 6, 1, 7)), X),
     "statistics": GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, X, SUMS, SQUARES),
 }  # fmt: skip
-# Ending of an attribute's name -> the clause that says that it is required, by section.
+# The ending of an attribute's name has, by section, the clause that says that it is required.
 REQUIRED: dict[str, tuple[str, dict[str, str | None]]] = {
     "convolution": ("CONVOLUTION", {"COMP_TYPE": "c06", "CONV_MODE": "c08", "DILATIONS": "c10", "FILTER_STRIDES": "c12", "PRE_PADDINGS": "c14", "POST_PADDINGS": "c16", "SPATIAL_DIMS": None}),
     "settings": ("POINTWISE", {"MODE": None, "MATH_PREC": None}),
@@ -82,7 +82,7 @@ MISSING = [
 
 
 def of(section, *clauses):
-    """Ids of clauses of a descriptor's section."""
+    """Return the ids of clauses of a descriptor's section."""
     return [f"CUDNN_BACKEND_{section}_DESCRIPTOR/{clause}" for clause in clauses]
 
 
@@ -110,7 +110,8 @@ def builder(cudnn):
        *of("OPERATION_GEN_STATS", "c01", "c06", "c08", "c10", "c12", "c14", "c19"))  # fmt: skip
 @pytest.mark.parametrize("record", RECORDS)
 def test_every_attribute_comes_back(cudnn, builder, record):
-    """Made, set, finalised, read; a descriptor inside comes back as one with the same attributes."""
+    """Every attribute is made, set, finalised and read. A descriptor inside comes back as one with the same
+    attributes."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
     for ending, (type_, elements) in given.items():
@@ -129,7 +130,7 @@ def test_every_attribute_comes_back(cudnn, builder, record):
 
 
 def _is(value, ending, record):
-    """Whether the value is the record's part of which the attribute with this ending holds the descriptor."""
+    """Return whether the value is the part of the record in the descriptor under the attribute with this ending."""
     field = {"CONV_DESC": "convolution", "PW_DESCRIPTOR": "pointwise"}.get(ending, ending.removesuffix("DESC").lower())
     return value is getattr(record, field)
 
@@ -152,7 +153,7 @@ def test_one_element_whatever_was_asked_for(cudnn, builder, requested):
 
 @shows(*of("TENSOR", "c19", "c20", "c21"))
 def test_defaults_of_a_tensor(cudnn, builder):
-    """A vectorized dimension without vectors is ignored, whatever it is."""
+    """A vectorized dimension is ignored where there are no vectors, whatever it is."""
     given = {**attributes(builder, X), "VECTORIZED_DIMENSION": (INT64, (77,))}
     kind = Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR
     for attributes_ in (attributes(builder, X), given):
@@ -205,7 +206,7 @@ def test_finalised_twice(cudnn, builder, refuses):
 
 @shows(f"{GET}/c08", f"{FINALIZE}/c05")
 def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
-    """Not before it is finalised, not after that failed."""
+    """A descriptor is not read before it is finalised, or after finalising failed."""
     made = builder.filled(kind_of(X), {**attributes(builder, X), "STRIDES": (INT64, (1, 1, -1, 1))})
     asked = (cudnn.cudnnBackendGetAttribute, made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
     refuses(NOT_INITIALIZED, f"{GET}/c08", *asked)
@@ -216,7 +217,7 @@ def test_unfinished_descriptors_are_not_read(cudnn, builder, refuses):
 @shows("usecase_9_descriptor_life_cycle/c06", f"{SET}/c04", f"{GET}/c06", "cudnnBackendAttributeName_t/c02")
 @pytest.mark.parametrize("record", ["tensor", "convolution", "knob_choice", "forward", "two_inputs", "statistics"])
 def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
-    """Every attribute that is not the descriptor's own, and numbers that are none."""
+    """Every attribute that is not the descriptor's own is refused, and so are numbers without an attribute."""
     kind = kind_of(RECORDS[record])
     own = {attribute_name(kind, ending) for ending in attributes(builder, RECORDS[record])}
     foreign = [name for name in Name if name not in own and not name.name.startswith(f"CUDNN_ATTR_{PREFIXES[kind]}_")]
@@ -230,7 +231,7 @@ def test_attributes_of_other_descriptors(cudnn, builder, refuses, record):
 @shows(f"{SET}/c05", f"{GET}/c07")
 @pytest.mark.parametrize("record", RECORDS)
 def test_wrong_types(cudnn, builder, refuses, record):
-    """Every type that is not the attribute's, and numbers that are none."""
+    """Every type that is not the attribute's is refused, and so are numbers without a type."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.finalized(kind, given)
     scalars = (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE)
@@ -247,7 +248,7 @@ def test_wrong_types(cudnn, builder, refuses, record):
 @shows(f"{SET}/c06", *of("CONVOLUTION", "c05", "c07"), *of("TENSOR", "c05", "c07", "c09", "c15", "c16", "c18"))
 @pytest.mark.parametrize("record", RECORDS)
 def test_wrong_counts(cudnn, builder, refuses, record):
-    """No element, two where there is one, a negative number of them; what was set before stays."""
+    """No element, two in place of one, and a negative number of them are refused; the earlier value stays."""
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
     made = builder.filled(kind, given)
     for ending, (type_, elements) in given.items():
@@ -285,7 +286,7 @@ def test_values_that_are_no_enumerators(cudnn, builder, refuses, record, ending,
 
 @shows(f"{SET}/c07")
 def test_values_that_are_none(subject, cudnn, builder, refuses):
-    """NULL; too few, strings, fractions, other objects, numbers outside of 64 bits."""
+    """NULL, too few values, strings, fractions, other objects, and numbers outside of 64 bits are refused."""
     made = builder.create(kind_of(X))
     bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
     for values in bad:
@@ -303,7 +304,7 @@ def test_values_that_are_none(subject, cudnn, builder, refuses):
 
 @shows(f"{SET}/c07")
 def test_descriptors_of_another_type(subject, cudnn, builder, refuses):
-    """A convolution is no tensor; neither is what was destroyed, or NULL."""
+    """A convolution is refused as a tensor, and so are a destroyed descriptor and NULL."""
     if not subject.survives_stray_pointers:
         pytest.skip("NVIDIA's library reads such memory as a tensor, which may end the process")
     node, name = builder.create(kind_of(RECORDS["forward"])), Name.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
@@ -325,7 +326,7 @@ def test_descriptors_of_another_type(subject, cudnn, builder, refuses):
     ("statistics", "SUMDESC", of("OPERATION_GEN_STATS", "c18")[0]),
 ])  # fmt: skip
 def test_unfinished_parts(cudnn, builder, refuses, record, ending, clause):
-    """A part may be finalised after it was set, and has to be before the whole is."""
+    """A part may be finalised after it was set, and must be before the whole is."""
     if not hasattr(cudnn, "FUNCTIONS"):
         pytest.skip("a foreign library refuses the part when it is set")
     kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
@@ -352,7 +353,7 @@ def test_a_whole_outlives_its_parts(cudnn):
 
 @shows("cudnnBackendInitialize/c01", "cudnnBackendInitialize/c03", "cudnnBackendInitialize/c04")
 def test_initialised_again(cudnn, builder, refuses):
-    """The attributes and the finalised state are gone; it may be of the same type or of another."""
+    """Initialising again clears the attributes and the finalised state; the type may be the same or another."""
     made = builder(X)
     cudnn.cudnnBackendInitialize(made, kind_of(X), 64)
     asked = (cudnn.cudnnBackendGetAttribute, made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1)
@@ -380,7 +381,7 @@ def test_initialised_as_another_type(cudnn, builder, refuses):
 @shows("cudnnBackendInitialize/c02", "cudnnBackendInitialize/c06")
 @pytest.mark.parametrize("size", [0, 1, 7])
 def test_initialised_in_too_little_memory(cudnn, builder, refuses, size):
-    """The size is that of a reference; the refused call leaves the descriptor finalised."""
+    """The required size is that of a reference; the refused call leaves the descriptor finalised."""
     made = builder(X)
     refuses(BAD_PARAM, "cudnnBackendInitialize/c06", cudnn.cudnnBackendInitialize, made, kind_of(X), size)
     assert builder.get(made, kind_of(X), "UNIQUE_ID", INT64) == (X.uid,)
@@ -390,7 +391,7 @@ def test_initialised_in_too_little_memory(cudnn, builder, refuses, size):
 @pytest.mark.ours
 @pytest.mark.parametrize("size", [8, 9, 2**64 - 1])
 def test_initialised_in_enough_memory(cudnn, builder, refuses, size):
-    """That of a reference is enough."""
+    """Memory of the size of a reference is enough."""
     made = builder(X)
     cudnn.cudnnBackendInitialize(made, kind_of(X), size)
     refuses(
@@ -425,7 +426,7 @@ def test_destroyed_is_refused(subject, cudnn, refuses):
 
 @pytest.mark.parametrize("record", ["forward", "backward_data", "backward_filter", "two_inputs", "statistics"])
 def test_parts_that_were_destroyed_since(subject, cudnn, refuses, record):
-    """A descriptor that was set to an attribute, and destroyed before the whole is finalised."""
+    """Finalising fails where a descriptor was set to an attribute and then destroyed."""
     if not subject.survives_stray_pointers:
         pytest.skip("a destroyed descriptor of a foreign library is freed memory")
     builder = Builder(cudnn)
@@ -453,7 +454,7 @@ def test_negative_requests(cudnn, builder, refuses):
     "section, clause", [("INTERMEDIATE_INFO", "c13"), ("KNOB_INFO", "c13"), ("LAYOUT_INFO", "c07")]
 )
 def test_descriptors_that_are_only_read(cudnn, builder, refuses, section, clause):
-    """No attribute of it can be set, and it cannot be finalised."""
+    """No attribute of the descriptor can be set, and it cannot be finalised."""
     made = builder.create(Kind[f"CUDNN_BACKEND_{section}_DESCRIPTOR"])
     types = {
         "TYPE": Type.CUDNN_TYPE_KNOB_TYPE,

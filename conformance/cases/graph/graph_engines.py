@@ -1,4 +1,4 @@
-"""Cases of the engines: each graph by each engine that executes it, knobs, numerical notes, heuristics (9.2.2 to 9.2.4, 9.2.8)."""
+"""Holds cases of the engines: each graph by each engine that executes it, knobs, numerical notes, heuristics (9.2.2 to 9.2.4, 9.2.8)."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from .graph_execution import (
     refuses_graph,
 )
 
-__all__ = ["builder"]  # the fixture
-pytestmark = pytest.mark.ours  # the numbers of a foreign library's engines are its own
+__all__ = ["builder"]  # This name is the fixture.
+pytestmark = pytest.mark.ours  # The engines of a foreign library have numbers of their own.
 KNOB_INFO = Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
 TILE_SIZE = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
 X, W, Y = (2, 4, 6, 5), (8, 4, 3, 3), (2, 8, 6, 5)
-ONE = (1, 8, 1, 1)  # a number for each channel of y
-LAST = (0, 2, 3, 1)  # channels innermost
+ONE = (1, 8, 1, 1)  # One number for each channel of y has this shape.
+LAST = (0, 2, 3, 1)  # The channels are innermost.
 ONCE = convolution((1, 1), (1, 1))
 
 
 def forward(data_type=FLOAT, order=None, alpha=1.0, beta=0.0, settings=ONCE, y=None):
-    """One convolution; y where it goes."""
+    """Return one convolution with its result in y."""
     x, w = tensor(1, X, data_type, order=order), tensor(2, W, data_type, order=order)
     return ConvolutionForwardNode(settings, alpha, beta, x, w, y or tensor(3, Y, data_type, order=order))
 
 
 def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0):
-    """y = relu(alpha * conv(x, w) + 0.5 * z + bias), in separate operations."""
+    """Return y = relu(alpha * conv(x, w) + 0.5 * z + bias), in separate operations."""
     between = [tensor(10 + i, Y, FLOAT, order=order, virtual=True) for i in range(3)]
     y, bias = tensor(3, Y, data_type, order=order), tensor(4, (1, 8, 1, 1), data_type)
     nodes = [forward(data_type, order, alpha, y=between[0])]
@@ -75,13 +75,13 @@ def fused(data_type=FLOAT, order=None, residual=False, rectified=True, alpha=1.0
 
 
 def grouped():
-    """Two groups with a dimension of their own, which follow each other in memory."""
+    """Return two groups with a dimension of their own, which follow each other in memory."""
     x, w, y = tensor(1, (2, 2, 2, 6, 5)), tensor(2, (2, 4, 2, 3, 3)), tensor(3, (2, 2, 4, 6, 5))
     return ConvolutionForwardNode(ONCE, 1.0, 0.0, x, w, y)
 
 
 def layer(data_type):
-    """tanh(conv(x, w)) and its statistics: no one operation."""
+    """Return tanh(conv(x, w)) and its statistics, which no single operation computes."""
     between, y = tensor(10, Y, data_type, order=LAST, virtual=True), tensor(3, Y, data_type, order=LAST)
     sums, squares = (tensor(20 + i, (1, 8, 1, 1)) for i in range(2))
     statistics = GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, y, sums, squares)
@@ -89,12 +89,12 @@ def layer(data_type):
 
 
 def inside(node):
-    """The node with y as a result of a graph that goes on: a virtual tensor."""
+    """Return the node with y as a virtual tensor inside a graph that goes on."""
     return replace(node, y=tensor(10, Y, virtual=True))
 
 
 def biased(node, bias_strides=None):
-    """The node, then y + bias as tensor 3."""
+    """Return the node, then y + bias as tensor 3."""
     bias = tensor(4, ONE, strides=bias_strides)
     return node, pointwise(Mode.CUDNN_POINTWISE_ADD, node.y, tensor(3, Y), bias)
 
@@ -109,13 +109,13 @@ def gradient(kind, data_type=FLOAT, beta=0.0):
 
 
 def vectors(uid, dims, count, data_type=INT8):
-    """A packed tensor of vectors of channels; dims count scalars."""
+    """Return a packed tensor of vectors of channels; dims count scalars."""
     made = tensor(uid, (dims[0], dims[1] // count, *dims[2:]), data_type, alignment=4)
     return replace(made, vector_count=count, vectorized_dimension=1)
 
 
 def integers(count, data_type=INT8, y_type=INT8):
-    """A convolution of vectors, or of single integers with channels innermost; a float y is packed."""
+    """Return a convolution of vectors, or of single integers with channels innermost; a float y is packed."""
     settings, dims = convolution((1, 1), (1, 1), compute=INT32), (2, 32, 5, 4)
     if count == 1:
         x, w, y = (
@@ -130,7 +130,7 @@ def integers(count, data_type=INT8, y_type=INT8):
 
 
 def fused_integers():
-    """relu(conv(x, w) + bias) of vectors of four, with floats between the operations."""
+    """Return relu(conv(x, w) + bias) of vectors of four, with floats between the operations."""
     node, dims = integers(4), (2, 32, 5, 4)
     sums, shifted = tensor(10, dims, virtual=True), tensor(11, dims, virtual=True)
     return (
@@ -191,7 +191,8 @@ def test_by_every_engine(trial, graph, engine):
 @shows(*of("ENGINE", "c01"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph", [name for name in GRAPHS if 0 in ABLE[name]])
 def test_an_engine_computes_what_the_operations_say(subject, graph):
-    """The judge takes a graph for the operation that its engine knows: here that operation is held to the graph itself."""
+    """The judge takes a graph for the operation that its engine knows. This case compares that operation with the
+    graph itself."""
     alone = executed(*GRAPHS[graph])
     assert alone.single is None
     special = prepare(alone, "normal", 3)
@@ -208,7 +209,8 @@ def test_an_engine_computes_what_the_operations_say(subject, graph):
 def almost_fused(
     bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False,
 ):  # fmt: skip
-    """relu(again * conv(x, w) + bias_factor * bias): with other factors, clips, biases than a fused operation has."""
+    """Return relu(again * conv(x, w) + bias_factor * bias) with factors, clips or biases that no fused operation
+    has."""
     first, second, third = (tensor(10 + i, Y, FLOAT, virtual=True) for i in range(3))
     y, bias = tensor(3, Y), tensor(4, bias_dims, bias_type)
     if again_bias or residual_last:
@@ -269,7 +271,8 @@ ALMOST = {
 @shows(*of("ENGINE", "c16"), "cudnnBackendExecute/c01")
 @pytest.mark.parametrize("graph", ALMOST)
 def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, graph):
-    """What differs from a fused operation in one setting is refused by every engine but the one that has no patterns."""
+    """A graph that differs from a fused operation in one setting is refused by every engine but the one without
+    patterns."""
     assert [i for i, engine in enumerate(ENGINES) if not engine.refuses(ALMOST[graph])] == [0]
     trial(executed(*ALMOST[graph]))
     made = builder.filled(
@@ -280,7 +283,7 @@ def test_graphs_that_no_pattern_covers(trial, cudnn, handle, builder, refuses, g
 
 
 def of_integers(between):
-    """fused_integers with another tensor between the convolution and the sum."""
+    """Return fused_integers with another tensor between the convolution and the sum."""
     product, shifted, rectified = fused_integers()
     return replace(product, y=between), replace(shifted, x=between), rectified
 
@@ -311,11 +314,11 @@ node by node on tensor cores"""
 
 @shows(*of("ENGINE", "c03"))
 def test_the_numbers_of_engines(cudnn, handle):
-    """They stay: programs write them down. Refusals name each engine by its number."""
+    """The numbers stay, because programs store them. Refusals name each engine by its number."""
     assert [engine.name for engine in ENGINES] == NUMBERS.replace("\n", ", ").split(", ")
 
 
-# How many of the engines execute a graph: all algorithms of which the tables have it, on tensor cores or not.
+# So many engines execute a graph: all algorithms for which the tables have it, on tensor cores or not.
 COUNTS = {
     "forward": 11, "forward half": 5, "forward bfloat16": 5, "forward double": 4, "grouped": 11, "fused": 11, "fused half": 5,
     "fused residual": 11, "fused without ReLU": 3, "data": 9, "data half": 9, "filter": 9, "filter half": 9, "int8": 2, "uint8": 2, "int8x4": 2, "uint8x4 to float": 2, "int8x32": 1,
@@ -326,7 +329,7 @@ COUNTS = {
 @shows(*of("ENGINEHEUR", "c01", "c02", "c07"), *of("OPERATIONGRAPH", "c07"))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_how_many_engines_execute_it(cudnn, handle, builder, graph):
-    """The heuristics have each of them once, as the documented tables say; the first is not the slowest."""
+    """The heuristics list each engine once, as the documented tables say; the first is not the slowest."""
     made = graph_of(builder, handle, *GRAPHS[graph])
     assert builder.get(made, Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "ENGINE_GLOBAL_COUNT", INT64) == (
         len(ENGINES),
@@ -343,7 +346,8 @@ def test_how_many_engines_execute_it(cudnn, handle, builder, graph):
 
 @shows(*of("ENGINE", "c16"))
 def test_graphs_that_an_engine_does_not_execute(cudnn, handle, builder, refuses):
-    """Another pattern, paddings that differ, gaps in the filter, a scaled sum, an activation with another clip."""
+    """An engine refuses another pattern, unequal paddings, gaps in the filter, a scaled sum, and an activation with
+    another clip."""
     x, w, y = tensor(1, X), tensor(2, W), tensor(3, Y)
     uneven = ConvolutionForwardNode(convolution((2, 1), (0, 1)), 1.0, 0.0, x, w, y)
     gaps = ConvolutionForwardNode(ONCE, 1.0, 0.0, x, tensor(2, W, strides=(40, 10, 3, 1)), y)
@@ -365,7 +369,8 @@ def test_graphs_that_an_engine_does_not_execute(cudnn, handle, builder, refuses)
 
 @shows(*of("ENGINE", "c10"), "cudnnBackendNumericalNote_t/c01")
 def test_numerical_notes(cudnn, handle, builder):
-    """Tensor cores and conversions only where the math type allows them; transforms where the algorithm is one."""
+    """Notes name tensor cores and conversions only where the math type allows them, and transforms where the
+    algorithm is one."""
     for name in ("forward", "forward half", "data", "filter half", "layer half"):
         graph = graph_of(builder, handle, *GRAPHS[name])
         half = name.endswith("half")
@@ -380,7 +385,7 @@ def test_numerical_notes(cudnn, handle, builder):
 
 
 def knob_infos(cudnn, builder, engine):
-    """(type, minimum, maximum, stride) of the knobs of an engine."""
+    """Return (type, minimum, maximum, stride) of the knobs of an engine."""
     found = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
     assert found.elementCount == len(found.arrayOfElements)
     types = {"TYPE": Type.CUDNN_TYPE_KNOB_TYPE}
@@ -394,7 +399,7 @@ def knob_infos(cudnn, builder, engine):
 @shows(*of("ENGINE", "c09"), *of("LAYOUT_INFO", "c01", "c06"), "cudnnBackendLayoutType_t/c01")
 @pytest.mark.parametrize("graph", ["forward", "forward half", "data", "filter half", "layer half", "fused"])
 def test_preferred_layouts(cudnn, handle, builder, graph):
-    """Channels last on tensor cores, else first, of each tensor with memory."""
+    """Each tensor with memory has channels last on tensor cores, else channels first."""
     nodes, kind = GRAPHS[graph], Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
     made = graph_of(builder, handle, *nodes)
     there = {tensor.uid for node in nodes for tensor in (*node.inputs, *node.outputs) if not tensor.is_virtual}
@@ -414,7 +419,8 @@ def test_preferred_layouts(cudnn, handle, builder, graph):
        *of("KNOB_CHOICE", "c01"), "cudnnBackendKnobType_t/c02")  # fmt: skip
 @pytest.mark.parametrize("graph", ["forward", "fused half", "data", "filter"])
 def test_knobs(cudnn, handle, builder, refuses, graph):
-    """0 leaves the choice to the engine, 1 to the maximum are its solvers; nothing else is possible. The reference has none."""
+    """Value 0 leaves the choice to the engine, and 1 to the maximum name its solvers; others are refused. The
+    reference has no knobs."""
     made, found = graph_of(builder, handle, *GRAPHS[graph]), []
     for index in ABLE[graph]:
         engine = engine_of(builder, made, index)
@@ -445,7 +451,8 @@ def test_knobs(cudnn, handle, builder, refuses, graph):
 @shows(*of("KNOB_INFO", "c01", "c03", "c04", "c05", "c07", "c09"), *of("ENGINECFG", "c11"), "cudnnBackendFinalize/c06")
 @pytest.mark.parametrize("solvers", [0, 1, 2, 7])
 def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, monkeypatch, solvers):
-    """Of a backend that has so many: where there is a choice, and one more, that of the engine."""
+    """A knob exists where a backend has several solvers. It has one value more, which leaves the choice to the
+    engine."""
     asked = []
     monkeypatch.setattr(
         handle.backend, "graph_solvers", lambda graph: asked.append(graph) or tuple("abcdefg"[:solvers])
@@ -481,7 +488,7 @@ def test_the_knob_has_a_value_for_each_solver(cudnn, handle, builder, refuses, m
 @shows("cudnnBackendKnobType_t/c03", *of("ENGINECFG", "c01"))
 @pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter half", ABLE["filter half"][1])])
 def test_every_choice_computes_the_same(trial, handle, graph, engine):
-    """Each solver that the knob can choose; by the bounds that hold for all of them."""
+    """Each solver that the knob can choose computes the same, by the bounds that hold for all of them."""
     solvers = len(handle.backend.graph_solvers(executed(*GRAPHS[graph], engine=engine)))
     for choice in range(1 + solvers if solvers > 1 else 1):
         trial(executed(*GRAPHS[graph], engine=engine, choice=choice))

@@ -1,4 +1,7 @@
-"""Cases of the descriptors behind an execution: graphs, engines, heuristics, plans, variant packs (5.2.3, 9.2.2 to 9.2.5, 9.2.15, 9.3)."""
+"""Holds cases of the descriptors behind an execution (5.2.3, 9.2.2 to 9.2.5, 9.2.15, 9.3).
+
+They are graphs, engines, heuristics, plans and variant packs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from dualdnn.conformance.marks import shows
 from .graph import Mode, convolution, diamond, pointwise, tensor
 from .graph_descriptors import builder, of
 
-__all__ = ["builder"]  # the fixture
+__all__ = ["builder"]  # This name is the fixture.
 INT64, DESCRIPTOR, HANDLE = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR, Type.CUDNN_TYPE_HANDLE
 POINTER = Type.CUDNN_TYPE_VOID_PTR
 GRAPH, ENGINE = Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR
@@ -41,13 +44,13 @@ TWO = (pointwise(Mode.CUDNN_POINTWISE_TANH_FWD, X, BETWEEN), pointwise(Mode.CUDN
 
 
 def graph_of(builder, handle, *nodes):
-    """A finalised graph of these nodes, in this order."""
+    """Return a finalised graph of these nodes, in this order."""
     ops = [builder(node) for node in nodes]
     return builder.finalized(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
 
 
 def engine_of(builder, graph, index=None):
-    """The engine of this number, or the first that executes the graph: among ours, number 0."""
+    """Return the engine of this number, or the first that executes the graph: among ours, number 0."""
     given = {"OPERATION_GRAPH": (DESCRIPTOR, (graph,))}
     if index is not None:
         return builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (index,))})
@@ -55,7 +58,7 @@ def engine_of(builder, graph, index=None):
     for number in range(count):
         with suppress(CudnnError) if number < count - 1 else nullcontext():
             made = builder.finalized(ENGINE, {**given, "GLOBAL_INDEX": (INT64, (number,))})
-            config_of(builder, made)  # NVIDIA's library may refuse the graph as late as here
+            config_of(builder, made)  # NVIDIA's library may refuse the graph as late as here.
             return made
 
 
@@ -65,7 +68,7 @@ def config_of(builder, engine, *knobs):
 
 
 def plan_of(builder, handle, *nodes):
-    """A plan by the first engine that executes the graph, as `engine_of` finds it."""
+    """Return a plan by the first engine that executes the graph, as `engine_of` finds it."""
     graph = graph_of(builder, handle, *nodes)
     (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
     for number in range(count):
@@ -79,7 +82,7 @@ def pack_of(builder, pointers, workspace=None):
 
 
 def space_of(builder, handle, plan):
-    """A workspace as large as the plan asks for."""
+    """Return a workspace as large as the plan asks for."""
     return handle.allocate(max(1, builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)[0]))
 
 
@@ -104,7 +107,7 @@ def test_attributes_of_graphs(cudnn, handle, builder, refuses):
 
 @shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
 def test_supported_count_is_no_attribute(cudnn, handle, builder, refuses):
-    """It has no enumerator: the next number is none of the graph's."""
+    """The count has no enumerator: the next number is no attribute of the graph."""
     number = Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1
     refuses(
         BAD_PARAM,
@@ -167,7 +170,7 @@ def test_graphs_of_a_destroyed_handle(subject, cudnn, builder, refuses):
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 @shows(*of("OPERATIONGRAPH", "c14"), "cudnnBackendFinalize/c06")
 def test_parts_that_were_destroyed_since(cudnn, handle, builder, refuses, kind, clause):
-    """Each whole whose part was destroyed after it was set to an attribute."""
+    """Finalising a whole fails where a part was destroyed after it was set to an attribute."""
     graph = graph_of(builder, handle, TANH)
     engine = engine_of(builder, graph, 0)
     config = config_of(builder, engine)
@@ -227,7 +230,7 @@ def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause)
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 
 
-MOST = 2**31  # elements that no tensor of a graph spans
+MOST = 2**31  # elements; a tensor of a graph spans fewer
 
 
 def large(uid, dims, strides):
@@ -241,7 +244,7 @@ def large(uid, dims, strides):
     ((1, 1, MOST), (MOST, MOST, 1)), ((2, 1, 1), (MOST - 1, 1, 1)), ((2, 3, 2), (MOST - 2**21 - 102, 2**20, 101)),
 ], ids=["many", "far", "gaps"])  # fmt: skip
 def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, dims, strides, written):
-    """One fewer is executed."""
+    """A tensor that spans one element fewer is executed."""
     fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MOST else dims
     for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
         spanning, packed = large(1, extents, (first, *strides[1:])), tensor(2, extents)
@@ -256,7 +259,7 @@ def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, 
 @shows(*of("OPERATIONGRAPH", "c16"))
 @pytest.mark.parametrize("between, clause", [(MOST // 4 - 1, "c16"), (MOST // 4 - 2, "c15")])
 def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
-    """What fits in the count is refused for being vectors."""
+    """Vectors whose count fits are refused for their elements."""
     spanning = replace(
         large(1, (1, 1, 2), (4, 1, between)), data_type=INT8, vector_count=4, vectorized_dimension=1, alignment=4
     )
@@ -267,7 +270,7 @@ def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, re
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c15"))
 def test_the_log_says_why(cudnn, handle, builder):
-    """Every engine and its reason, on the warning channel."""
+    """The warning channel names every engine and its reason."""
     messages = []
     node = ConvolutionForwardNode(
         convolution((0,), (0,)), 1.0, 0.0, tensor(1, (2, 3, 4), INT8), tensor(2, (3, 3, 1), INT8), tensor(3, (2, 3, 4))
@@ -286,7 +289,8 @@ def test_the_log_says_why(cudnn, handle, builder):
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c01"))
 def test_the_log_draws_the_graph(cudnn, handle, builder):
-    """What was finalised, as a flowchart on the info channel: each tensor once, operations behind those that they wait for."""
+    """The info channel shows a finalised graph as a flowchart, each tensor once, and operations behind those that
+    they wait for."""
     messages = []
     ops = [builder(node) for node in TWO[::-1]]
     made = builder.filled(GRAPH, {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, ops)})
@@ -306,7 +310,8 @@ def test_the_log_draws_the_graph(cudnn, handle, builder):
        *of("LAYOUT_INFO", "c01", "c02", "c04", "c06"), "cudnnBackendLayoutType_t/c01", "cudnnBackendNumericalNote_t/c01",
        "cudnnBackendKnobType_t/c02")  # fmt: skip
 def test_what_engines_say(cudnn, handle, builder, refuses):
-    """Every engine that executes the graph: knobs, notes, a preferred layout for each tensor with memory."""
+    """Every engine that executes the graph tells its knobs, its notes, and a preferred layout for each tensor with
+    memory."""
     graph = graph_of(builder, handle, *TWO)
     (count,) = builder.get(graph, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)
     able = 0
@@ -379,7 +384,8 @@ def test_parts_that_are_missing_or_unfinished(cudnn, handle, builder, refuses):
 
 @shows(*of("ENGINECFG", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10"))
 def test_configurations(cudnn, handle, builder, refuses):
-    """Without knobs, whether that was said or not; engines have no intermediates that executions could share."""
+    """A configuration without knobs is valid, whether it says so or not. Engines have no intermediates that
+    executions could share."""
     engine = engine_of(builder, graph_of(builder, handle, TANH))
     number = builder.get(engine, ENGINE, "GLOBAL_INDEX", INT64)
     for given in ({}, {"KNOB_CHOICES": (DESCRIPTOR, ())}):
@@ -403,7 +409,8 @@ def test_knobs_that_the_engine_does_not_have(cudnn, handle, builder, refuses):
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c03", "c05", "c07", "c08", "c09"), "cudnnBackendHeurMode_t/c01")
 def test_heuristics(cudnn, handle, builder, refuses):
-    """As many configurations as engines execute the graph, each once; a count may be asked for first; each makes a plan."""
+    """There are as many configurations as engines that execute the graph, each once. A count may be requested first;
+    each makes a plan."""
     nodes = diamond()
     graph = graph_of(builder, handle, *nodes)
     made = builder.finalized(HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT})
@@ -439,7 +446,7 @@ def test_plans(cudnn, handle, builder, refuses):
     *of("EXECUTION_PLAN", "c02", "c03", "c04", "c10", "c11"), "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07"
 )
 def test_intermediates_of_plans(cudnn, handle, builder, refuses):
-    """Engines have none: none may be named, and naming none is nothing."""
+    """Engines have no intermediates: a plan can name none, and may say so."""
     raw = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS, INT64, 1, (1,))
     refuses(NOT_SUPPORTED, of("EXECUTION_PLAN", "c04")[0], cudnn.cudnnBackendSetAttribute, *raw)
     config = config_of(builder, engine_of(builder, graph_of(builder, handle, TANH)))
@@ -451,7 +458,7 @@ def test_intermediates_of_plans(cudnn, handle, builder, refuses):
 
 @pytest.fixture
 def ready(cudnn, handle, builder):
-    """A plan of two operations, buffers of its tensors, a workspace, and what is written."""
+    """Return a plan of two operations, buffers of its tensors, a workspace, and the results."""
     plan = plan_of(builder, handle, *TWO)
     (size,) = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)
     x = handle.to_device(np.linspace(0.1, 1, 24, dtype=np.float32))
@@ -466,7 +473,8 @@ def correct(x, y):
 
 @shows(f"{EXECUTE}/c01", f"{EXECUTE}/c02", f"{EXECUTE}/c06")
 def test_executed_again(cudnn, handle, builder, ready):
-    """One plan on two packs, in any order, after the descriptors of its parts and the pack's are destroyed and made again."""
+    """One plan serves two packs, in any order, after the descriptors of its parts and the pack's were destroyed and
+    made again."""
     plan, pointers, workspace, _ = ready
     other = handle.zeros(96)
     first, second = (
@@ -485,7 +493,8 @@ def test_executed_again(cudnn, handle, builder, ready):
 
 @shows(f"{EXECUTE}/c03", f"{EXECUTE}/c07")
 def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, ready, refuses):
-    """NULL, others, unfinished ones, those of another handle, destroyed ones: nothing is written."""
+    """NULL, descriptors of another type, unfinished or destroyed ones, and those of another handle are refused;
+    nothing is written."""
     plan, pointers, workspace, _ = ready
     pack = pack_of(builder, pointers, workspace)
     wrong = [(builder.create(PLAN), pack, "c03"), (plan, builder.create(PACK), "c03")]
@@ -514,7 +523,10 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, re
 
 @shows(f"{EXECUTE}/c04", f"{EXECUTE}/c05", f"{EXECUTE}/c07")
 def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refuses):
-    """Missing and superfluous tensors, NULL, too little memory, odd addresses, shared memory, workspaces: nothing is written."""
+    """Unsuitable memory is refused, and nothing is written.
+
+    Tensors are missing or superfluous, memory is NULL, too small, shared or at odd addresses, or workspaces are wrong.
+    """
     plan, pointers, workspace, size = ready
     x, y = pointers[X.uid], pointers[Y.uid]
     more = ({X.uid: x, Y.uid: y, 77: x}, {X.uid: x, Y.uid: y, BETWEEN.uid: x})
@@ -523,7 +535,7 @@ def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refu
         wrong += [({X.uid: x}, workspace, f"{EXECUTE}/c04"), ({}, workspace, f"{EXECUTE}/c04")]
         null = ({X.uid: None, Y.uid: y}, {X.uid: x, Y.uid: None})
         wrong += [(given, workspace, f"{EXECUTE}/c07") for given in null]
-    if subject.knows_sizes:  # who knows sizes
+    if subject.knows_sizes:  # The subject knows the sizes of memory.
         wide = handle.zeros(200)
         wrong += [
             ({X.uid: x.slice(0, 95), Y.uid: y}, workspace, "cudnnStatus_t/c05"), ({X.uid: x, Y.uid: y.slice(0, 92)}, workspace, "cudnnStatus_t/c05"),
@@ -540,7 +552,7 @@ def test_memory_that_cannot_be_used(subject, cudnn, handle, builder, ready, refu
 
 @shows(f"{EXECUTE}/c01")
 def test_memory_that_is_shared_later(subject, cudnn, handle, builder, refuses):
-    """A plan of many tensors that was executed well refuses a pack whose memory overlaps, and takes the first one again."""
+    """A plan of many tensors refuses a pack whose memory overlaps, and accepts the first pack again."""
     if not subject.knows_sizes:
         pytest.skip("it is not known how far memory reaches")
     plan = plan_of(builder, handle, *diamond())
@@ -573,7 +585,7 @@ def test_memory_that_is_shared_later(subject, cudnn, handle, builder, refuses):
 
 @shows(f"{EXECUTE}/c07")
 def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
-    """A pack that was executed is no promise: each execution looks at its memory, of which a part may be gone by then."""
+    """Each execution of a pack checks its memory, because a part may be gone by then."""
     if not subject.is_python:
         pytest.skip("C has no buffers that know that they were freed")
     plan, pointers, _, size = ready
@@ -590,7 +602,7 @@ def test_memory_that_was_freed(subject, cudnn, handle, builder, ready, refuses):
 
 
 class Moving:
-    """Memory of a program, which may say at any time that it lies elsewhere, has fewer bytes, or may not be written."""
+    """Stands for memory of a program, which may move, shrink or become read-only at any time."""
 
     def __init__(self, memory):
         self.memory, self.nbytes, self.read_only = memory, memory.nbytes, False
@@ -630,7 +642,7 @@ def test_memory_that_is_another_by_then(cudnn, handle, builder, ready, refuses):
             refuses(BAD_PARAM, clause, cudnn.cudnnBackendExecute, handle, plan, pack, unchanged=(x.memory, y.memory))
         setattr(y, name, had)
         cudnn.cudnnBackendExecute(handle, plan, pack)
-    if not on_host:  # which takes no addresses
+    if not on_host:  # The host takes no addresses.
         named = pack_of(builder, {uid: memory.address for uid, memory in pointers.items()}, workspace)
         cudnn.cudnnBackendExecute(handle, plan, named)
         pointers[X.uid], y.memory = elsewhere
@@ -641,7 +653,7 @@ def test_memory_that_is_another_by_then(cudnn, handle, builder, ready, refuses):
 
 @shows(*of("TENSOR", "c09"), f"{EXECUTE}/c07")
 def test_alignment_that_a_tensor_asks_for(subject, cudnn, handle, builder, refuses):
-    """64 bytes, which are more than those of an element."""
+    """A tensor may ask for 64 bytes, more than the alignment of an element."""
     x = replace(X, alignment=64)
     plan = plan_of(builder, handle, pointwise(RELU, x, Y))
     memory, y, space = (
@@ -685,7 +697,8 @@ STEPS = {
 @shows(*(f"usecase_9.3.{name}/c{n:02}" for name, numbers in STEPS.items() for n in numbers), f"{EXECUTE}/c01", f"{EXECUTE}/c02",
        "cudnnBackendKnobType_t/c02")  # fmt: skip
 def test_the_use_case_of_the_document(cudnn, handle):
-    """9.3, step by step: a grouped convolution in three dimensions, engine 0, a plan, a pack, its execution."""
+    """The case follows 9.3 step by step: a grouped convolution in three dimensions, engine 0, a plan, a pack, its
+    execution."""
     create, attribute, finalize = (
         cudnn.cudnnBackendCreateDescriptor,
         cudnn.cudnnBackendSetAttribute,
@@ -762,7 +775,7 @@ def test_the_use_case_of_the_document(cudnn, handle):
 
 @shows(f"{EXECUTE}/c01")
 def test_plans_of_two_threads(cudnn, handle, builder):
-    """Plans of one handle may be executed by several threads; each gets its own result."""
+    """Several threads may execute plans of one handle; each gets its own result."""
     plan = plan_of(builder, handle, *TWO)
     size = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)[0]
     work = [
@@ -785,7 +798,7 @@ def test_plans_of_two_threads(cudnn, handle, builder):
 
 @shows(f"{EXECUTE}/c01", *of("EXECUTION_PLAN", "c01"))
 def test_plans_that_several_threads_make(cudnn, handle):
-    """Each thread describes a graph of its own, with its factor, makes a plan of it and executes that several times."""
+    """Each thread describes a graph with its own factor, makes a plan of it and executes that several times."""
     wanted, found = {}, {}
 
     def work(factor):

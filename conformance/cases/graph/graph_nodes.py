@@ -1,4 +1,7 @@
-"""Cases of what finalising checks: tensors, convolutions, operation nodes, variant packs (9.2.1, 9.2.10 to 9.2.14, 9.2.16, 9.2.17)."""
+"""Holds cases of the checks of finalising (9.2.1, 9.2.10 to 9.2.14, 9.2.16, 9.2.17).
+
+They concern tensors, convolutions, operation nodes and variant packs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from dualdnn.conformance.marks import shows
 
 from .graph_descriptors import ADD, RECORDS, RELU, SETTINGS, W, X, Y, builder, of, tensor
 
-__all__ = ["builder"]  # the fixture
+__all__ = ["builder"]  # This name is the fixture.
 INVALID, INT64 = "cudnnBackendFinalize/c06", Type.CUDNN_TYPE_INT64
 GROUPED = {
     "x": tensor(1, (2, 2, 3, 5, 7)), "w": tensor(2, (2, 2, 3, 3, 2)), "y": tensor(3, (2, 2, 2, 2, 3)),
@@ -53,7 +56,7 @@ TENSORS = [
 
 
 def refuses_to_finalise(cudnn, builder, refuses, record, status, clause, **given):
-    """A descriptor of the record cannot be finalised; ``given`` replaces attributes, None leaves one out."""
+    """Check that a descriptor of the record cannot be finalised; ``given`` replaces attributes, None leaves one out."""
     kind = kind_of(record)
     listed = {k: v for k, v in {**attributes(builder, record), **given}.items() if v is not None}
     refuses(status, clause, cudnn.cudnnBackendFinalize, builder.filled(kind, listed))
@@ -81,7 +84,8 @@ def test_vectors_need_their_dimension(cudnn, builder, refuses):
     *(replace(X, data_type=cudnnDataType_t[f"CUDNN_DATA_{name}"]) for name in ("DOUBLE", "HALF", "INT8", "INT32", "UINT8", "BFLOAT16")),
 ], ids=str)  # fmt: skip
 def test_tensors_that_are_well(builder, record):
-    """Few and many dimensions, elements that share memory, more elements than memory has, every scalar type."""
+    """Tensors may have few or many dimensions, elements that share memory, more elements than memory has, and every
+    scalar type."""
     made = builder(record)
     assert builder.get(made, kind_of(record), "DIMENSIONS", INT64, 8) == record.dims
 
@@ -126,7 +130,7 @@ NODES = {
        *(f"usecase_9.3.1_operation_graph_grouped_convolution/c{i}" for i in (12, 13, 14)))  # fmt: skip
 @pytest.mark.parametrize("direction", NODES)
 def test_tensors_that_make_up_a_convolution(builder, direction):
-    """In both forms; a group stride with a gap; depthwise; one spatial dimension."""
+    """A convolution is valid in both forms: a group stride with a gap, depthwise, one spatial dimension."""
     make = NODES[direction][0]
     gaps = replace(GROUPED["x"], strides=(1000, 300, 40, 7, 1))
     for x, w, y in (
@@ -198,7 +202,8 @@ def test_dimensions_of_pointwise_operations(cudnn, builder, refuses, settings, x
 @shows(*of("OPERATION_POINTWISE", "c03", "c04", "c05", "c12", "c17", "c20"))
 @pytest.mark.parametrize("mode", list(cudnnPointwiseMode_t), ids=lambda m: m.name)
 def test_operands_of_every_mode(cudnn, builder, refuses, mode):
-    """ADD, MUL, MIN and MAX have two, the others one, whose descriptors must not name a second or its factor."""
+    """ADD, MUL, MIN and MAX have two operands. Descriptors of the other modes must not name a second operand or its
+    factor."""
     settings, two = replace(RELU, mode=mode), mode <= cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX
     one_input, two_inputs = (PointwiseNode(settings, 1.0, 1.0, X, b, X) for b in (None, X))
     if two:
@@ -228,14 +233,15 @@ def test_dimensions_of_statistics(cudnn, builder, refuses, which, dims, clause):
 
 @shows(*of("OPERATION_GEN_STATS", "c17"))
 def test_statistics_of_a_line(cudnn, builder, refuses):
-    """There is no dimension of channels."""
+    """Statistics need a dimension of channels, which a line lacks."""
     record = replace(RECORDS["statistics"], x=tensor(1, (5,)), sum=tensor(2, (1,)), sqsum=tensor(3, (1,)))
     refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("OPERATION_GEN_STATS", "c17")[0])
 
 
 @shows(*of("OPERATION_CONVOLUTION_FORWARD", "c17", "c18", "c19"), *of("TENSOR", "c02"))
 def test_vectors_count_as_the_channels_that_they_hold(cudnn, builder, refuses):
-    """Vectors of 4 channels of x and w, single ones of y; a filter without vectors has another number of channels."""
+    """Vectors of 4 channels in x and w match single channels of y. A filter without vectors has another number of
+    channels."""
     x, w = (
         replace(t, data_type=INT8, vector_count=4, vectorized_dimension=1)
         for t in (tensor(1, (2, 2, 5, 7)), tensor(2, (3, 2, 3, 2)))
@@ -260,7 +266,7 @@ POINTERS = {
 
 @shows(*of("VARIANT_PACK", "c04", "c05", "c06", "c07", "c09", "c10", "c11"))
 def test_variant_packs_need_all_three(cudnn, builder, refuses):
-    """No pointers and no workspace are possible, as long as that was said."""
+    """A pack without pointers and without a workspace is possible, if it says so."""
     for ending, clause in (("UNIQUE_IDS", "c05"), ("DATA_POINTERS", "c07"), ("WORKSPACE", "c10")):
         made = builder.filled(PACK, {k: v for k, v in POINTERS.items() if k != ending})
         refuses(BAD_PARAM, of("VARIANT_PACK", clause)[0], cudnn.cudnnBackendFinalize, made)
@@ -272,7 +278,7 @@ def test_variant_packs_need_all_three(cudnn, builder, refuses):
 @shows(INVALID)
 @pytest.mark.parametrize("uids, pointers", [((1, 2), 1), ((1,), 2), ((), 1), ((5, 5), 2), ((1, 2, 1), 3)])
 def test_ids_and_pointers_that_do_not_belong_together(cudnn, builder, refuses, uids, pointers):
-    """Counts differ, or an id is there twice."""
+    """Unequal counts are refused, and so is an id that occurs twice."""
     given = {**POINTERS, "UNIQUE_IDS": (INT64, uids), "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, (None,) * pointers)}
     refuses(BAD_PARAM, INVALID, cudnn.cudnnBackendFinalize, builder.filled(PACK, given))
 

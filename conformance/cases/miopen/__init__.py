@@ -1,1 +1,1 @@
-"""Cases of miopen."""
+"""Holds cases of miopen."""

@@ -1,4 +1,4 @@
-"""Cases of the second document: the rules of the MIOpen porting guide, tensors, softmax, pooling, activation."""
+"""Holds cases of the second document: the rules of the MIOpen porting guide, tensors, softmax, pooling, activation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.ours
 
 @pytest.fixture
 def handle(miopen_handle):
-    """A handle of MIOpen's in place of cuDNN's."""
+    """Yield a handle of MIOpen's in place of cuDNN's."""
     return miopen_handle
 
 
@@ -83,7 +83,7 @@ def test_what_the_guide_leaves_out_is_not_there(subject):
     ]
 
 
-# The values of the public header (M001), where they do not count from 0 without a gap.
+# These enumerations of the public header (M001) do not count from 0 without a gap.
 NUMBERS = {
     "DataType": [0, 1, 2, 3, 5, 6], "ConvFwdAlgorithm": [0, 1, 2, 3, 5], "ConvBwdDataAlgorithm": [0, 1, 2, 3, 5], "ConvBwdWeightsAlgorithm": [0, 1, 3, 5],
     "Status": 11, "ActivationMode": 10, "TensorOp": 4, "PoolingMode": 3, "BatchNormMode": 2, "ConvolutionMode": 2, "LRNMode": 2,
@@ -291,18 +291,21 @@ def test_the_workspace_of_pooling(handle, denied):
     miopen.miopenSetTensor(handle, tensor((1, 1, 1, INDICES // 4)), workspace, 7.0)
     denied(BAD_PARM, "miopenPoolingBackward/c03", backward, unchanged=gradient)
     average = pooling(replace(POOLING, mode=cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING))
-    forward(described=average, space=None, size=0)  # averages keep nothing
+    forward(described=average, space=None, size=0)  # Averages keep nothing.
     backward(described=average, space=None)
     expected = handle.allocate(X.nbytes)
     forward(source=other)
     backward(source=other, target=expected)
-    backward()  # x is another by now: the places are those of the x that was pooled
+    backward()  # x has changed since: the places belong to the x that was pooled.
     np.testing.assert_array_equal(gradient.to_host(np.uint8, -1), expected.to_host(np.uint8, -1))
 
 
 @shows("miopenPoolingForward/c01", "miopenPoolingBackward/c01")
 def test_the_places_of_maxima(handle):
-    """Each is a byte, counted along the rows of the window: the first of equals, 0 where there is none, in padding or not."""
+    """Each place is a byte, counted along the rows of the window: the first of equal maxima, and 0 where there is none.
+
+    Positions in padding count.
+    """
     nan, low = float("nan"), float("-inf")
     values = np.array([[4, 4, nan, nan], [1, 4, nan, 5], [nan, nan, low, low], [nan, nan, low, low]], np.float32)
     x, y, d = (
@@ -378,7 +381,7 @@ ATTRIBUTES = {
 @shows("miopenSetActivationDescriptor/c03")
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
 def test_attributes(handle, name):
-    """Against the formulas in float64; the roundings are those of a scaling before and one after the function."""
+    """The results match the formulas in float64, with roundings for a scaling before and one after the function."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, getattr(miopen, f"miopenActivation{name.split()[0]}"), *attributes)
@@ -402,7 +405,7 @@ OF_CUDNN = {
 @shows("miopenGuide/c01")
 @pytest.mark.parametrize("status", [status for status in cudnnStatus_t if status], ids=lambda status: status.name)
 def test_statuses(handle, monkeypatch, status):
-    """What the operation behind a call answers, in the words of this document; what it has no word for is unknown."""
+    """A status of the operation becomes the word of this document, and unknown where it has no word."""
     d, x = tensor(DIMS), filled(handle, *DIMS)
 
     def refused(operation):
@@ -417,7 +420,7 @@ def test_statuses(handle, monkeypatch, status):
 
 @shows("miopenActivationForward/c01", "miopenActivationBackward/c01")
 def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
-    """Nothing has to be done, but other dimensions and other memory are no less wrong."""
+    """Nothing has to be computed, but other dimensions and other memory are still refused."""
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, miopen.miopenActivationPASTHRU, 1.0, 1.0, 1.0)
     x, d, wrong = filled(handle, *DIMS), tensor(DIMS), tensor((1, *DIMS[1:]))
@@ -433,7 +436,7 @@ def test_what_is_passed_through_in_place_is_looked_at(handle, denied):
 @pytest.mark.parametrize("apart", [False, True], ids=["one object", "two objects"])
 @pytest.mark.parametrize("name", list(ATTRIBUTES))
 def test_attributes_in_place(handle, name, apart):
-    """The same memory for x and y, and for dy and dx."""
+    """x and y may be the same memory, and so may dy and dx."""
     attributes, function, slope = ATTRIBUTES[name]
     descriptor = miopen.miopenCreateActivationDescriptor()
     miopen.miopenSetActivationDescriptor(descriptor, getattr(miopen, f"miopenActivation{name.split()[0]}"), *attributes)

@@ -1,4 +1,4 @@
-"""Cases of the second document: convolutions (rows 14 to 28) in the order that MIOpen demands."""
+"""Holds cases of the second document: convolutions (rows 14 to 28) in the order that MIOpen demands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.ours
 
 @pytest.fixture
 def handle(miopen_handle):
-    """A handle of MIOpen's in place of cuDNN's."""
+    """Yield a handle of MIOpen's in place of cuDNN's."""
     return miopen_handle
 
 
@@ -59,11 +59,11 @@ def test_no_convolution_without_find(subject, handle, denied):
     denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve, unchanged=memory[2])
     found(handle, o, dict(zip("xwy", memory, strict=True)))
     other = miopen.miopenCreate(backend=subject.backend, device=subject.device)
-    denied(UNKNOWN_ERROR, "miopenGuide/c05", lambda: convolve(other))  # what one handle has found another has not
+    denied(UNKNOWN_ERROR, "miopenGuide/c05", lambda: convolve(other))  # Another handle has not found what this one has.
     miopen.miopenDestroy(other)
     miopen.miopenInitConvolutionDescriptor(described, miopen.miopenConvolution, 1, 1, 1, 2, 1, 1)
     y = tensor((2, 4, 6, 3))
-    denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve)  # other contents, another problem
+    denied(UNKNOWN_ERROR, "miopenGuide/c05", convolve)  # Other contents are another problem.
 
 
 @shows("miopenGuide/c06", "miopenFindConvolutionForwardAlgorithm/c02", "miopenFindConvolutionForwardAlgorithm/c01",
@@ -89,12 +89,12 @@ def test_the_order_of_convolution_calls(handle, denied):
     assert count == len(results) >= 1 and all(result.time >= 0 and result.memory <= size for result in results)
     assert [r.time for r in results] == sorted(r.time for r in results)
     assert len({r.fwd_algo for r in results}) == count and find(1, workspace, size).returnedAlgoCount == 1
-    assert not np.array_equal(before, memory[2].to_host(np.float32, o.y.dims))  # Find computes into y
+    assert not np.array_equal(before, memory[2].to_host(np.float32, o.y.dims))  # Find computes into y.
 
 
 @shows("miopenFindConvolutionForwardAlgorithm/c03")
 def test_the_fastest_are_found(handle, monkeypatch):
-    """Of fewer results than there are algorithms."""
+    """Find returns the fastest algorithms where fewer results are requested than algorithms exist."""
     o = forward_operation()
     x, w, y, described = tensor(o.x), tensor(o.w.dims), tensor(o.y), convolution(o.convolution)
     memory = [filled(handle, *spec.dims) for spec in (o.x, o.w, o.y)]
@@ -151,14 +151,17 @@ def test_transposed_convolutions_are_refused(subject, denied):
 @shows(*(f"miopenConvolution{name}GetWorkSpaceSize/c01" for name in ("Forward", "BackwardData", "BackwardWeights")))
 @pytest.mark.parametrize("name", ["Forward", "BackwardData", "BackwardWeights"])
 def test_the_workspace_is_that_of_the_most_demanding_algorithm(handle, monkeypatch, name):
-    """The answer is the largest workspace of all algorithms that take the problem. A handle remembers sizes, so each question has a problem of its own."""
+    """The answer is the largest workspace of all algorithms that take the problem.
+
+    A handle remembers sizes, so each question has a problem of its own.
+    """
     size, asked = getattr(miopen, f"miopenConvolution{name}GetWorkSpaceSize"), set()
     for most in (-1, 1):
         o = forward_operation(x=(1, 2, 9, 10 + most), w=(3, 2, 3, 3), padding=(1, 1), stride=(1, 1))
         x, w, y = (tensor(spec.dims) for spec in (o.x, o.w, o.y))
         first, second, third = {"Forward": (w, x, y), "BackwardData": (y, w, x), "BackwardWeights": (y, x, w)}[name]
         with monkeypatch.context() as patched:
-            patched.setattr(handle.cudnn, "answers", Answers())  # what the true backend answered
+            patched.setattr(handle.cudnn, "answers", Answers())  # The handle forgets what the true backend answered.
             patched.setattr(
                 handle.backend,
                 "workspace_bytes",
@@ -199,12 +202,13 @@ def test_what_find_returned_decides(handle, denied):
     for alpha, beta in ONE_AND_ZERO:
         denied(NOT_IMPLEMENTED, "miopenConvolutionForward/c03", convolve, fastest, alpha, beta, unchanged=memory["y"])
     problem = next(iter(handle.found))
-    handle.found[problem][fastest] = size + 1  # as where an algorithm needs workspace
+    handle.found[problem][fastest] = size + 1  # The handle then believes that an algorithm needs workspace.
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, unchanged=memory["y"])
     denied(BAD_PARM, "miopenConvolutionForward/c04", convolve, fastest, 1.0, 0.0, None, size + 1, unchanged=memory["y"])
 
 
-# direction -> (name in MIOpen, shapes of (first, second, result) in MIOpen's order, GetWorkSpaceSize's order of the first two)
+# Each direction has (name in MIOpen, shapes of (first, second, result) in MIOpen's order, GetWorkSpaceSize's order of
+# the first two).
 SHAPES = {"x": (2, 3, 6, 5), "w": (4, 3, 3, 2), "y": (2, 4, 6, 2)}
 
 
@@ -226,7 +230,7 @@ def shown_by(name: str) -> Any:
 
 @shows("miopenConvolutionForwardGetWorkSpaceSize/c01")
 def test_the_workspace_of_what_no_algorithm_takes(handle, denied):
-    """A result of another size than the convolution has."""
+    """The result has another size than the convolution gives."""
     o = forward_operation()
     n, k, h, w = o.y.dims
     call, clause = miopen.miopenConvolutionForwardGetWorkSpaceSize, "miopenConvolutionForwardGetWorkSpaceSize/c01"

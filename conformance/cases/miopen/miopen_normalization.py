@@ -1,4 +1,4 @@
-"""Cases of the second document: local response and batch normalisation (rows 45 to 55)."""
+"""Holds cases of the second document: local response and batch normalisation (rows 45 to 55)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ours
 
 @pytest.fixture
 def handle(miopen_handle):
-    """A handle of MIOpen's in place of cuDNN's."""
+    """Yield a handle of MIOpen's in place of cuDNN's."""
     return miopen_handle
 
 
@@ -88,7 +88,7 @@ def test_the_workspace_of_lrn(handle, denied):
 
 @shows("miopenLRNForward/c01", "miopenLRNBackward/c01")
 def test_what_lrn_divides_by_is_kept(handle):
-    """K + alpha / n * the sum of squares; the gradient divides by it, whatever x holds since."""
+    """The forward call keeps K + alpha / n * the sum of squares; the gradient divides by it, whatever x holds since."""
     d, descriptor, spec = tensor((1, 3, 1, 1)), lrn(replace(NORMALIZATION, n=3)), NORMALIZATION
     values, dy = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 2.0])
     x, other, gradient = (handle.to_device(v.astype(np.float32)) for v in (values, -values, dy))
@@ -114,7 +114,7 @@ _BN = "miopenBatchNormalization"
 )  # fmt: skip
 @pytest.mark.parametrize("mode, dims", [("Spatial", (1, 3, 1, 1)), ("PerActivation", (1, 3, 5, 4))])
 def test_batch_normalization(handle, denied, mode, dims):
-    """Against the documented calls of cuDNN on the same handle: the same operations."""
+    """The calls compute the same as the documented calls of cuDNN on the same handle."""
     mode_ = getattr(miopen, f"miopenBN{mode}")
     cudnn_mode = getattr(cudnn, {"Spatial": "CUDNN_BATCHNORM_SPATIAL"}.get(mode, "CUDNN_BATCHNORM_PER_ACTIVATION"))
     d, bn = tensor(DIMS), miopen.miopenCreateTensorDescriptor()

@@ -1,1 +1,1 @@
-"""Cases of normalization."""
+"""Holds cases of normalization."""

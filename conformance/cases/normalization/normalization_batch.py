@@ -1,4 +1,4 @@
-"""Cases of batch normalization and cudnnNormalization*: derived descriptors and inference."""
+"""Holds cases of batch normalization and cudnnNormalization*: derived descriptors and inference."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ in_modes = pytest.mark.parametrize(
 
 
 def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
-    """The statistics of x, without gaps."""
+    """Return the statistics of x, without gaps."""
     dims = (1, *x.dims[1:]) if mode == ACTIVATION else (1, x.dims[1], *(1 for _ in x.dims[2:]))
     return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
 
@@ -47,7 +47,7 @@ def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
 def inference(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
               generation: str = "batch", alpha: float = 1.0, beta: float = 0.0, epsilon: float = EPSILON,
               scale: TensorSpec | None = None, mean: TensorSpec | None = None) -> Any:  # fmt: skip
-    """Inference by one of the two calls; SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
+    """Return inference by one of the two calls; SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
     x = x or TensorSpec.packed(FLOAT, DIMS)
     scale = scale or statistics(x, mode)
     described = (alpha, beta, x, y or x, scale, mean or scale, epsilon)
@@ -61,7 +61,7 @@ def inference(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cu
 
 
 def derived(cudnn: Any, x: TensorSpec, mode: Any) -> tuple[Any, ...]:
-    """What the two calls derive: descriptors as cudnnGetTensorNdDescriptor reads them."""
+    """Return the derived descriptors of both calls, as cudnnGetTensorNdDescriptor reads them."""
     of_x = made(cudnn, x)
     if isinstance(mode, cudnnNormMode_t):
         first, second = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
@@ -112,11 +112,11 @@ def test_derived_norm_descriptors(cudnn, dims, mode):
 # --- inference ---
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def given(caller: Any, operation: Any) -> dict[str, Any]:
-    """Device memory of ones for every operand."""
+    """Return device memory of ones for every operand."""
     return {name: caller.handle.to_device(np.full(operation.nbytes(name), 63, np.uint8)) for name in operation.operands}
 
 

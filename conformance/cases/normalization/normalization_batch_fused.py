@@ -1,4 +1,5 @@
-"""Cases of training with a fused activation: cudnnBatchNormalization*Ex and cudnnNormalization*, and the sizes of their buffers."""
+"""Holds cases of training with a fused activation (cudnnBatchNormalization*Ex, cudnnNormalization*), and the sizes
+of buffers."""
 
 from __future__ import annotations
 
@@ -65,12 +66,13 @@ def nhwc(data_type: Any = HALF, dims: tuple[int, ...] = DIMS) -> TensorSpec:
 
 
 def kept_bytes(x: TensorSpec, ops: int) -> int:
-    """Bytes of the reserve space: a byte for each element with z, a word at least."""
+    """Return the bytes of the reserve space: a byte for each element with z, a word at least."""
     return max(x.count, 4) if ops == ADDED else 0
 
 
 def of_generation(generation: str, ops: int, mode: cudnnBatchNormMode_t) -> tuple[Any, tuple[Any, ...]]:
-    """(mode, ops and algorithm) as one of the two calls has them: SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
+    """Return (mode, ops and algorithm) as one of the two calls has them: SPATIAL_PERSISTENT is the newer one's
+    PERSIST."""
     if generation == "batch":
         return mode, (cudnnBatchNormOps_t(ops),)
     algo = PERSIST if mode == PERSISTENT else STANDARD
@@ -113,7 +115,7 @@ def backward(x: TensorSpec | None = None, ops: int = ADDED, mode: cudnnBatchNorm
 
 @shows("cudnnNormAlgo_t/c05", "cudnnNormAlgo_t/c07", "cudnnNormAlgo_t/c09")
 def test_persistent_algorithm(trial, cudnn, caller):
-    """Infinities and NaN as in the standard algorithm; nothing overflows, so that the query answers SUCCESS."""
+    """Infinities and NaN count as in the standard algorithm. Nothing overflows, so that the query answers SUCCESS."""
     x = TensorSpec.packed(FLOAT, (2, 64, 2, 2))
     trial(forward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
     trial(backward(x, ALONE, PERSISTENT, generation="norm"), {"x": "special"})
@@ -128,7 +130,7 @@ def test_persistent_algorithm(trial, cudnn, caller):
 @fused
 @both_generations
 def test_arguments_of_zero(chain, generation, ops):
-    """Of every fourth channel scale, bias and z are 0, so that the argument of the ReLU is: its gradient is 0 there."""
+    """The gradient of the ReLU is 0 where its argument is: scale, bias and z are 0 in every fourth channel."""
     first = forward(ops=ops, generation=generation)
     memory = prepare(first, "normal", 0)
     before = {}
@@ -143,9 +145,9 @@ def test_arguments_of_zero(chain, generation, ops):
 @fused
 @both_generations
 def test_fused_calls_of_one_channel(chain, generation, ops):
-    """Whose elements lie as those of planes do."""
+    """The elements of one channel lie as those of planes do."""
     x = nhwc(HALF, (2, 1, 4, 8))
-    first = Step(forward(x, ops, generation=generation), inputs={"bias": "positive"})  # most of y is above 0
+    first = Step(forward(x, ops, generation=generation), inputs={"bias": "positive"})  # Most of y is above 0.
     chain(first, backward(x, ops, generation=generation))
 
 
@@ -155,8 +157,10 @@ def test_fused_calls_of_one_channel(chain, generation, ops):
 def sizes(
     cudnn: Any, caller: Any, generation: str, ops: int, like: TensorSpec, mode: Any = SPATIAL, **wrong: Any
 ) -> tuple[Any, ...]:
-    """The queries of forward workspace, backward workspace, reserve space, without arguments. wrong: descriptors of x, y (dx), d (dy)
-    and the statistics s, and others, in place of those that a tensor like this one has."""
+    """Return the queries of forward workspace, backward workspace and reserve space, without arguments.
+
+    wrong: descriptors of x, y (dx), d (dy), the statistics s, and others, in place of those that such a tensor has.
+    """
     made = {name: caller.tensor(wrong.get(name, like)) for name in "xyd"}
     made["s"] = caller.tensor(wrong.get("s") or statistics(like, mode))
     activation = (
@@ -202,7 +206,7 @@ QUERIES = {"batch": (EX_SIZE, BACKWARD_EX_SIZE, EX_RESERVE), "norm": (NORM_SIZE,
 @in_modes
 @both_generations
 def test_sizes(cudnn, caller, generation, mode):
-    """What the calls take: a byte for each element with z, a word at least; no optional descriptor where it is not
+    """The calls take a byte for each element with z, a word at least, and no optional descriptor where it is not
     needed."""
     for ops, x in product((ALONE, ACTIVATED, ADDED), (nhwc(), nhwc(dims=(1, 3, 1, 1)))):
         found = [query() for query in sizes(cudnn, caller, generation, ops, x, mode)]
@@ -225,7 +229,7 @@ def test_sizes_that_are_refused(cudnn, caller, refuses):
     tanh = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH)
     nchw = TensorSpec.packed(HALF, DIMS)
     wrong_types = [TensorSpec.packed(kind, statistics(x, SPATIAL).dims) for kind in (HALF, DOUBLE)]
-    # what is wrong -> (status, clauses of the three queries of both generations; None where the query does not see it)
+    # Each mistake has (status, clauses of the three queries of both generations; None where the query does not see it).
     table: list[tuple[dict[str, Any], int, Any, tuple[Any, ...], tuple[Any, ...]]] = [
         ({"x": few}, ALONE, BAD_PARAM, ("c10", "c10", "c08"), ("c15", "c15", "c11")),
         ({"y": longer}, ALONE, BAD_PARAM, ("c12", "c12", None), ("c17", "c17", None)),
@@ -260,7 +264,7 @@ def test_sizes_that_are_refused(cudnn, caller, refuses):
     refuses(NOT_SUPPORTED, f"{EX_SIZE}/c09", added[0])
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 MAKERS = {"forward": forward, "backward": backward}
@@ -274,7 +278,7 @@ in_calls = pytest.mark.parametrize("call, generation", CALLS)
 
 
 def cited(call: str, generation: str, **clauses: str) -> str:
-    """The clause of a call, of those named ex, norm, backward_ex, backward_norm."""
+    """Return the clause of a call, among those named ex, norm, backward_ex, backward_norm."""
     name = {"batch": "ex", "norm": "norm"}[generation]
     return f"{CALLS[call, generation]}/{clauses[name if call == 'forward' else f'backward_{name}']}"
 
@@ -299,7 +303,7 @@ def test_fused_null(caller, refuses, call, generation):
 @pytest.mark.parametrize("ops", [ALONE, ACTIVATED], ids=["alone", "activation"])
 @in_calls
 def test_descriptors_that_nothing_uses(cudnn, caller, call, generation, ops):
-    """z, y and activations beside calls without them: of other sizes, types and modes, which nobody looks at."""
+    """Calls without z, y and activations ignore their descriptors, whatever size, type and mode these have."""
     function = CALLS[call, generation]
     names = [parameter.name for parameter in functions()[function].parameters]
     unused = {"activationDesc": caller.descriptor(replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_TANH))}
@@ -374,7 +378,7 @@ def test_fused_statistics_that_are_refused(refused, call, generation, mode):
        f"{BACKWARD_EX}/c43", f"{BACKWARD_NORM}/c17", f"{BACKWARD_NORM}/c21", f"{BACKWARD_NORM}/c38")  # fmt: skip
 @in_calls
 def test_fused_configurations_that_are_refused(caller, refused, refuses, call, generation):
-    """Other layouts, other activations, other types; z, dz or the activation missing or different."""
+    """Other layouts, activations and types are refused, and so is a missing or different z, dz or activation."""
     make, extra = MAKERS[call], "z" if call == "forward" else "dz"
     layout = cited(call, generation, ex="c44", norm="c18", backward_ex="c19", backward_norm="c17")
     unsupported = cited(call, generation, ex="c44", norm="c38", backward_ex="c43", backward_norm="c38")

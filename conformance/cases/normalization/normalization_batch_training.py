@@ -1,4 +1,4 @@
-"""Cases of batch normalization in training: forward with running and saved statistics, backward."""
+"""Holds cases of batch normalization in training: forward with running and saved statistics, backward."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def backward(x: TensorSpec | None = None, dy: TensorSpec | None = None, dx: Tens
 @shows(f"{FORWARD}/c12", f"{FORWARD}/c13", f"{FORWARD}/c14")
 @in_modes
 def test_cumulative_average(cudnn, caller, mode):
-    """With the factor 1 / (1 + n) at the call with n calls before it, the running mean is that of all means."""
+    """The running mean is the mean of all calls, if the call with n calls before it has the factor 1 / (1 + n)."""
     operation = forward(mode=mode)
     values = np.random.default_rng(3).standard_normal((4, *DIMS)).astype(np.float32)
     memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
@@ -78,7 +78,7 @@ def test_cumulative_average(cudnn, caller, mode):
 
 @shows(f"{FORWARD}/c17")
 def test_one_element_has_no_unbiased_variance(cudnn, caller):
-    """m = 1: y is the bias, the running variance is no number."""
+    """With m = 1, y is the bias, and the running variance is NaN."""
     x = TensorSpec.packed(FLOAT, (1, 3, 1, 1))
     operation = forward(x)
     memory = {name: np.ones(3, np.float32) for name in operation.operands}
@@ -96,7 +96,7 @@ def test_one_element_has_no_unbiased_variance(cudnn, caller):
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)], ids=["nchw", "nhwc"])
 @in_modes
 def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
-    """Variance 1 beside a mean of 10^4: no difference of squares, not of the few elements of a thread either, by no solver."""
+    """No solver computes a variance of 1 beside a mean of 10^4 as a difference of squares, not even within a thread."""
     x = TensorSpec.packed(FLOAT, dims, NCHW if order[1] == 1 else NHWC)
     operation = forward(x, mode=mode, running=False)
     values = (np.random.default_rng(5).standard_normal(x.dims) + offset).astype(np.float32)
@@ -119,7 +119,7 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
 
 @shows("cudnnBatchNormMode_t/c10", "cudnnBatchNormMode_t/c14")
 def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
-    """The same bits twice; the query of the run-time error answers SUCCESS."""
+    """Two calls give the same bits; the query of the run-time error answers SUCCESS."""
     operation = forward(TensorSpec.packed(FLOAT, (4, 5, 17, 19)), mode=PERSISTENT, running=False)
     values = {
         name: np.random.default_rng(7).standard_normal(operation.nbytes(name) // 4).astype(np.float32)
@@ -136,7 +136,7 @@ def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
 
 
 def derived(caller, x, mode):
-    """The specification that the library derives from that of x."""
+    """Return the specification that the library derives from that of x."""
     descriptor = caller.cudnn.cudnnCreateTensorDescriptor()
     caller.cudnn.cudnnDeriveBNTensorDescriptor(descriptor, caller.tensor(x), mode)
     data_type, _, dims, strides = caller.cudnn.cudnnGetTensorNdDescriptor(descriptor, len(x.dims))
@@ -172,8 +172,11 @@ def test_saved_statistics_serve_backward(chain, caller, mode):
 @shows(f"{FORWARD}/c01", f"{BACKWARD}/c01")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
 def test_channels_near_the_ends_of_the_range(trial, layout):
-    """Distances whose squares underflow, where epsilon is 0; distances so large and an inverse so small that the factor of the former in
-    the gradient underflows (docs/errata.md, D146). Other channels are as ever."""
+    """Channels near the ends of the range are right, and the others stay as usual.
+
+    In one channel, squares of distances underflow, where epsilon is 0. In another, distances are so large and the
+    inverse so small that a factor in the gradient underflows (docs/errata.md, D146).
+    """
     x = laid_out(FLOAT, (2, 5, 3, 5), layout)
     for operation, of_channel in ((forward(x, running=False, epsilon=0.0), 1e-30), (backward(x), 1e21)):
         memory = {name: prepare(operation, "normal", 5)[name] for name in operation.reads}
@@ -184,7 +187,7 @@ def test_channels_near_the_ends_of_the_range(trial, layout):
         trial(operation, before=memory)
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 @shows(f"{FORWARD}/c31", f"{BACKWARD}/c23")

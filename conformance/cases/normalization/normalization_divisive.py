@@ -1,4 +1,4 @@
-"""Cases of divisive normalization."""
+"""Holds cases of divisive normalization."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_without_means_is_with_zeros(caller):
     assert np.abs(found[0] - found[1]).max() <= 1e-6
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 @shows(

@@ -1,4 +1,4 @@
-"""Cases of local response normalization."""
+"""Holds cases of local response normalization."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_set_and_get(cudnn, values):
     "cudnnSetLRNDescriptor/c02", "cudnnSetLRNDescriptor/c16", "cudnnSetLRNDescriptor/c17", "cudnnSetLRNDescriptor/c18"
 )
 def test_ranges(cudnn, refuses):
-    """The limits are in; the next number beyond is out, and leaves what was set."""
+    """The limits are accepted. The next number beyond is refused, and leaves the earlier setting."""
     descriptor = cudnn.cudnnCreateLRNDescriptor()
     for limit in (CUDNN_LRN_MIN_N, CUDNN_LRN_MAX_N):
         cudnn.cudnnSetLRNDescriptor(descriptor, limit, 1e300, CUDNN_LRN_MIN_BETA, CUDNN_LRN_MIN_K)
@@ -88,7 +88,8 @@ def test_destroy(cudnn, subject, refuses):
 
 @shows("cudnnCreateLRNDescriptor/c02", "cudnnLRNDescriptor_t/c02", "cudnnSetLRNDescriptor/c01")
 def test_what_is_set_is_what_counts(caller):
-    """One descriptor serves calls before and after it is set again, each with what it held then; a new one with the presets."""
+    """One descriptor serves calls before and after it is set again, each with its contents then; a new one has the
+    presets."""
     cudnn, handle, spec = caller.cudnn, caller.handle, TensorSpec.packed(FLOAT, (1, 1, 1, 8))
     x = np.arange(1, 9, dtype=np.float32)
     memory, y = handle.to_device(x), handle.to_device(np.full(8, np.nan, np.float32))
@@ -107,7 +108,8 @@ def test_what_is_set_is_what_counts(caller):
 @shows("cudnnSetLRNDescriptor/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_there_are_no_channels_beyond_the_edges(trial, layout):
-    """Around them the power of k and the small values at the edges would be infinite, and its product with a zero NaN."""
+    """No channel beyond the edge counts: the power of k, with small values at the edges, would be infinite, and its
+    product with a zero NaN."""
     channels = 16
     x = np.ones((2, channels, 2, 4), np.float32)
     x[:, [0, 1, -2, -1]] = 1e-3
@@ -119,7 +121,8 @@ def test_there_are_no_channels_beyond_the_edges(trial, layout):
 @shows("cudnnSetLRNDescriptor/c03")
 @both_calls
 def test_parameters_are_cast_to_the_data_type(trial, caller, call):
-    """8.0035 is 8 in HALF, 1.0004 is 1: the results of the doubles would be outside the bound, those of 8 and 1 are the same."""
+    """Parameters are cast: 8.0035 is 8 in HALF, and 1.0004 is 1. The results of the doubles would be outside the
+    bound."""
     spec, results = laid_out(HALF, DIMS, "nchw"), []
     contents = prepare(CALLS[call](spec), "near_one", 0)
     for lrn in (LRNSpec(3, 1.0004, 8.0035, 1.0004), LRNSpec(3, 1.0, 8.0, 1.0)):
@@ -136,7 +139,7 @@ def test_parameters_are_cast_to_the_data_type(trial, caller, call):
 @pytest.mark.parametrize("strides", [(168, 1, 84, 28, 7), (400, 50, 25, 6, 1), (336, 48, 24, 8, 2), (168, 24, 1, 2, 6)])
 @both_calls
 def test_five_dimensions_are_dhw_packed(refused, call, strides):
-    """Not NDHWC, not with gaps in D, H or W, not in another order."""
+    """NDHWC is refused, and so are gaps in D, H or W, and another order."""
     packed, other = TensorSpec.packed(FLOAT, DIMS_5D), TensorSpec(FLOAT, DIMS_5D, strides)
     if call == "forward":
         refused(forward(other, packed), BAD_PARAM, f"{FORWARD}/c16")
@@ -145,4 +148,4 @@ def test_five_dimensions_are_dhw_packed(refused, call, strides):
         refused(backward(packed, **{name: other}), BAD_PARAM, f"{BACKWARD}/c13")
 
 
-# --- what is refused ---
+# --- refusals ---

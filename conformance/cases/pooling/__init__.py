@@ -1,1 +1,1 @@
-"""Cases of pooling."""
+"""Holds cases of pooling."""

@@ -1,4 +1,4 @@
-"""Cases of the pooling family."""
+"""Holds cases of the pooling family."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AVERAGES = [Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Mode.CUDNN_POOLING
 
 
 class Geometry(NamedTuple):
-    """Dimensions of x and a pooling of them; the output dimensions are the advised ones unless given."""
+    """Holds the dimensions of x and its pooling; the output dimensions are the advised ones unless given."""
 
     dims: tuple[int, ...]
     window: tuple[int, ...]
@@ -65,8 +65,8 @@ GEOMETRIES = {
     "3d-padded-gaps": Geometry((2, 3, 5, 8, 9), (2, 2, 3), (1, 1, 2), (3, 4, 5)),
     "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
 }
-# Sizes that take the accelerated backend through each of its kernels: many small planes, planes in several parts, large
-# windows (pooled by rows first, of few and of more than a block has threads), few channels, whole vectors of them.
+# These sizes reach each kernel of the accelerated backend: many small planes, planes in several parts, few channels,
+# whole vectors of channels. Large windows are pooled by rows first, of few and of more rows than a block has threads.
 SIZES = {
     "many-planes": Geometry((5, 30, 5, 6), (3, 3), (1, 1), (2, 2)),
     "tall": Geometry((1, 1, 260, 61), (3, 3), (1, 1), (2, 2)),
@@ -105,8 +105,10 @@ def backward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, 
 
 
 def pooled(operation: PoolingBackward, inputs: str = "normal", **values: Any) -> dict[str, Any]:
-    """Memory for a backward call whose y is what the forward call makes of x, which is filled with ``inputs`` as dy is;
-    ``values`` replace whole operands."""
+    """Return memory for a backward call whose y is the forward result of x.
+
+    ``inputs`` fills x and dy; ``values`` replace whole operands.
+    """
     memory = prepare(operation, {"x": inputs, "dy": inputs}, 0)
     for name, numbers in values.items():
         target = strided(operation.tensor(name), memory[name])
@@ -116,7 +118,7 @@ def pooled(operation: PoolingBackward, inputs: str = "normal", **values: Any) ->
 
 
 def numbers_of(result: Any, name: str) -> list[float]:
-    """The elements of an output in logical order."""
+    """Return the elements of an output in logical order."""
     return strided(result.operation.tensor(name), result.after[name]).astype(np.float64).ravel().tolist()
 
 
@@ -128,7 +130,8 @@ def numbers_of(result: Any, name: str) -> list[float]:
     "mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"]
 )
 def test_divisor_of_the_average(trial, mode, expected):
-    """Windows of 3 over 3 6 3 4.5 6 with one position of padding at either end, by hand: sums 9, 13.5 and 10.5."""
+    """Windows of 3 over 3 6 3 4.5 6, with one position of padding at either end, have the sums 9, 13.5 and 10.5 by
+    hand."""
     x = np.array([3, 6, 3, 4.5, 6], np.float32)
     for layout in ("nchw", "nhwc"):
         operation = forward(mode, Geometry((1, 1, 1, 5), (1, 3), (0, 1), (1, 2)), FLOAT, layout, layout)
@@ -145,7 +148,7 @@ def test_divisor_of_the_average(trial, mode, expected):
     (-2.0, [-3, -7, 3, 6, -128, 127, -1, 1]),
 ])  # fmt: skip
 def test_integer_average(trial, mode, layout, alpha, expected):
-    """Halves go to even, alpha multiplies before that, and what is out of range is clamped."""
+    """Halves are rounded to even, after alpha multiplies; numbers out of range are clamped."""
     pairs = np.array([1, 2, 3, 4, -1, -2, -3, -3, 127, 127, -128, -127, 0, 1, -1, 0], np.int8)
     operation = forward(mode, Geometry((1, 1, 1, 16), (1, 2), (0, 0), (1, 2)), INT8, layout, layout, alpha=alpha)
     result = trial(operation, before={"x": pairs.view(np.uint8), "y": np.full(8, 0xFF, np.uint8)})
@@ -156,7 +159,7 @@ def test_integer_average(trial, mode, layout, alpha, expected):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("size", ["large-window", "large-global", "40-channels-global"])
 def test_special_values_of_large_windows(trial, size, layout):
-    """Rare ones: a window that holds one NaN or infinity among many numbers."""
+    """A window may hold one NaN or infinity among many numbers."""
     for nan in Nan:
         operation = forward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan)
         memory = prepare(operation, "normal", 0)
@@ -173,7 +176,7 @@ def test_special_values_of_large_windows(trial, size, layout):
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
-    """Passed over, NaN leaves what else the window holds, or the lowest finite number (docs/errata.md, D090)."""
+    """Where NaN is passed over, the rest of the window counts, or the lowest finite number (docs/errata.md, D090)."""
     inf = np.inf
     x = np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, np.nan, -inf, -inf, -inf, 3, -inf], np.float16)
     for layout in ("nchw", "nhwc"):
@@ -185,7 +188,7 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
 @shows("cudnnPoolingForward/c01")
 @pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
 def test_forward_positions_of_32_bits(subject, trial, mode):
-    """Windows, paddings and strides whose last position is 2**31 - 1."""
+    """The last position of windows, paddings and strides may be 2**31 - 1."""
     if not subject.cites_clauses:
         pytest.skip("a limit of this project")
     x, y = (1, 1, 4, 4), (3, 4)
@@ -201,7 +204,7 @@ def test_forward_positions_of_32_bits(subject, trial, mode):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("size", ["large-window", "larger-windows", "larger-global-channels"])
 def test_gradient_of_large_windows_with_nan(trial, size, layout):
-    """Rare ones, and windows that have their maximum in common."""
+    """Special values are rare, and windows have their maximum in common."""
     for nan in Nan:
         for values in ([np.nan], [np.inf], [np.nan, 50.0], [-np.inf, 50.0, 50.0]):
             operation = backward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan, alpha=0.5, beta=1.0)
@@ -230,7 +233,8 @@ def test_gradient_of_infinite_maxima(trial, layout):
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
-    """It goes to the first maximum, which is the first NaN where NaN is propagated, and nowhere where all is passed over."""
+    """The gradient goes to the first maximum: the first NaN where NaN is propagated, and nowhere where all is passed
+    over."""
     x = [np.nan, 1, 2, np.nan, np.nan, np.nan, 3, 3]
     for layout in ("nchw", "nhwc"):
         operation = backward(mode, Geometry((1, 1, 1, 8), (1, 2), (0, 0), (1, 2)), FLOAT, layout, layout, nan=nan)
@@ -247,7 +251,7 @@ def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
     ((2, 2), [1, 2, 1, 3, 4, 4, 3, 2, 4], [0, 0, 0, 0, 1 + 2 + 3 + 4, 0, 0, 0, 0]),
 ], ids=["3x3", "2x2", "2x2-shared"])  # fmt: skip
 def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window, x, expected):
-    """The first in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
+    """The gradient goes to the first in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
     operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout, beta=1.0)
     result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1), dx=[10] * 9))
     assert numbers_of(result, "dx") == [10 + given for given in expected]
@@ -256,7 +260,7 @@ def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window,
 @shows("cudnnPoolingBackward/c02", "cudnnPoolingMode_t/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_deterministic_maximum(trial, layout):
-    """Overlapping windows, sums that depend on their order: every run gives the same bits."""
+    """Windows overlap, so that sums depend on their order: every run gives the same bits."""
     operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout, beta=1.0)
     memory = pooled(operation, "wide")
     runs = [trial(operation, before=memory).after["dx"].tobytes() for _ in range(3)]
@@ -363,7 +367,7 @@ def test_2d_descriptor_refuses(subject, cudnn, refuses, bad):
     wrong = [Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, 9, 9, 9, 9, 9, 9]
     wrong[position] = value
     refuses(BAD_PARAM, f"cudnnSetPooling2dDescriptor/{clause}", cudnn.cudnnSetPooling2dDescriptor, descriptor, *wrong)
-    if subject.cites_clauses:  # a refused call changes nothing
+    if subject.cites_clauses:  # A refused call changes nothing.
         assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
@@ -391,7 +395,7 @@ def test_nd_descriptor_refuses(subject, cudnn, refuses, bad):
     refuses(
         status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values()
     )
-    if subject.cites_clauses:  # a refused call changes nothing
+    if subject.cites_clauses:  # A refused call changes nothing.
         assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
@@ -402,7 +406,7 @@ def test_destroyed_descriptor(subject, cudnn, refuses):
         cudnn.cudnnSetPooling2dDescriptor(one, *IMAGES)
     cudnn.cudnnDestroyPoolingDescriptor(descriptor)
     assert tuple(cudnn.cudnnGetPooling2dDescriptor(kept)) == IMAGES
-    if subject.survives_stray_pointers:  # elsewhere the pointer dangles
+    if subject.survives_stray_pointers:  # In other subjects the pointer dangles.
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPooling2dDescriptor, descriptor, *IMAGES)
 
 
@@ -477,7 +481,7 @@ def test_output_dimensions_need_fitting_ranks(cudnn, refuses, pooling_rank, tens
 
 @pytest.mark.parametrize("window, padding", [((5, 5), (0, 0)), ((6, 2), (0, 0)), ((2, 2), (-2, -1)), ((2, 9), (0, 2))])
 def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, window, padding):
-    """There is no output to advise (docs/errata.md, D071)."""
+    """A window larger than the input has no output to advise (docs/errata.md, D071)."""
     pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, (2, 3, 4, 4))
     for stride in (1, 2):
         cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *window, *padding, stride, stride)

@@ -1,5 +1,7 @@
-"""Cases of pooling with the windows that a backend may compile kernels for, over row lengths, channels and layouts that change
-how memory can be accessed."""
+"""Holds cases of pooling with the windows for which a backend may compile kernels.
+
+They cover row lengths, channels and layouts that change how memory can be accessed.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ from dualdnn.reference.engine import run
 
 from .pooling import AVERAGES, MAXIMA, Geometry, backward, forward
 
-# (window, stride, padding) along every axis
+# Each is (window, stride, padding) along every axis.
 STANDARD, PADDED, LARGE = (3, 2, 0), (3, 2, 1), (7, 7, 0)
 PAIRS = (2, 2, 0)
-# Rows of whole packs of 16 and of 8 bytes, of pairs, and others; packs of channels, a few channels, and others.
+# Rows consist of whole packs of 16 or 8 bytes, of pairs, or neither. Channels come in packs, a few at a time, or
+# neither.
 IMAGES = {
     "16": ((2, 3, 8, 16), "nchw"), "12": ((2, 3, 7, 12), "nchw"), "14": ((1, 2, 6, 14), "nchw"),
     "11": ((2, 3, 9, 11), "nchw"), "gaps": ((2, 3, 8, 12), "gaps"), "8-channels": ((2, 8, 7, 10), "nhwc"),
@@ -46,7 +49,8 @@ PARTED = {
     "rows-of-few-channels": (FLOAT, (1, 3, 2, 40, 64), "nhwc"), "columns-of-an-image": (HALF, (1, 8, 6, 129), "nhwc"),
 }  # fmt: skip
 SHAPES = IMAGES | VOLUMES
-# One window meets every shape in two data types; the others, and other types, meet what is compiled otherwise for them.
+# One window meets every shape in two data types; the others, and other types, meet the shapes whose kernels differ for
+# them.
 FEW = ("16", "11", "8-channels", "3d-16", "3d-16-channels")
 COMBINATIONS = [
     *((PADDED, data_type, name) for data_type in (FLOAT, HALF) for name in SHAPES),
@@ -55,7 +59,7 @@ COMBINATIONS = [
 ]
 
 
-# Of one row, or one line: half of the inputs are maxima, so that gradients without factors are not mostly zeros.
+# With one row or one line, half of the inputs are maxima, so that gradients without factors are not mostly zeros.
 FLAT = {
     "16": ((2, 3, 1, 16), "nchw"), "14": ((2, 3, 1, 14), "nchw"), "11": ((3, 3, 1, 11), "nchw"),
     "8-channels": ((2, 8, 1, 10), "nhwc"), "5-channels": ((2, 5, 1, 12), "nhwc"), "3d-16": ((1, 6, 1, 1, 16), "nchw"),
@@ -64,7 +68,7 @@ FLAT = {
 
 
 def geometry_of(window: tuple[int, int, int], dims: tuple[int, ...]) -> Geometry:
-    """A pooling with the same window along every axis; its outputs are the advised ones."""
+    """Return a pooling with the same window along every axis; its outputs are the advised ones."""
     rank = len(dims) - 2
     size, stride, padding = window
     return Geometry(dims, (size,) * rank, (padding,) * rank, (stride,) * rank)
@@ -73,7 +77,7 @@ def geometry_of(window: tuple[int, int, int], dims: tuple[int, ...]) -> Geometry
 def forward_operations(
     window: tuple[int, int, int], data_type: Any, dims: Any, layout: str
 ) -> Iterator[PoolingForward]:
-    """Maxima with and without NaN, averages that count the padding and that do not."""
+    """Return maxima with and without NaN, and averages that count the padding or do not."""
     geometry = geometry_of(window, dims)
     yield forward(MAXIMA[0], geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN)
     yield forward(MAXIMA[1], geometry, data_type, layout, layout, alpha=-1.5, beta=0.5)
@@ -84,7 +88,7 @@ def forward_operations(
 def backward_operations(
     window: tuple[int, int, int], data_type: Any, dims: Any, layout: str
 ) -> Iterator[PoolingBackward]:
-    """Gradients of the same. With beta, so that most of dx is not zero."""
+    """Return gradients of the same, with beta, so that most of dx is not zero."""
     geometry = geometry_of(window, dims)
     yield backward(MAXIMA[0], geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN, alpha=-1.5, beta=0.5)
     yield backward(MAXIMA[1], geometry, data_type, layout, layout, beta=1.0)
@@ -93,8 +97,10 @@ def backward_operations(
 
 
 def with_ties(operation: PoolingForward | PoolingBackward, inputs: str = "ties_and_nan") -> dict[str, Any]:
-    """Memory whose x has equal maxima and, unless ``inputs`` are others, windows of NaN alone, and negative infinities; y is what
-    forward makes of it."""
+    """Return memory whose x has equal maxima and whose y is the forward result.
+
+    Unless ``inputs`` are others, x also has windows of NaN alone, and negative infinities.
+    """
     memory = prepare(operation, {"x": inputs}, 0)
     if isinstance(operation, PoolingBackward):
         made = {"x": memory["x"], "y": memory["y"]}
@@ -118,7 +124,8 @@ def test_forward_with_ties(trial, window, data_type, shape):
 @pytest.mark.parametrize("shape", LARGE_IMAGES)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_forward_of_large_windows_with_ties(trial, data_type, shape):
-    """Windows of 7x7; the last ones end beyond x, within no padding, where x has 15 or 11 positions. Rows fill a block and part of another."""
+    """Windows of 7x7 end beyond x, inside the padding, where x has 15 or 11 positions. Rows fill a block and part of
+    another."""
     dims, layout = LARGE_IMAGES[shape]
     for operation in forward_operations(LARGE, data_type, dims, layout):
         trial(operation, before=with_ties(operation))
@@ -127,7 +134,7 @@ def test_forward_of_large_windows_with_ties(trial, data_type, shape):
 @shows("cudnnPoolingForward/c01", "cudnnSetPooling2dDescriptor/c03")
 @pytest.mark.parametrize("shape", MANY_WINDOWS)
 def test_forward_of_many_windows(trial, shape):
-    """So many that threads have two rows of windows, and 16 bytes of channels, on a large GPU, too."""
+    """Threads have two rows of windows, and 16 bytes of channels, also on a large GPU."""
     for operation in islice(forward_operations(PADDED, *MANY_WINDOWS[shape]), 0, None, 3):
         trial(operation, before=with_ties(operation))
 
@@ -142,7 +149,7 @@ def test_gradient_with_ties(trial, window, data_type, shape):
 
 @shows("cudnnPoolingForward/c01")
 def test_threads_of_several_planes(trial):
-    """As many volumes as let threads have some windows along the first axis, one after the other."""
+    """Threads have some windows along the first axis, one after the other, because there are many volumes."""
     for operation in islice(forward_operations(PADDED, HALF, (1, 33, 9, 8, 16), "nchw"), 0, None, 3):
         trial(operation, before=with_ties(operation))
 
@@ -150,7 +157,8 @@ def test_threads_of_several_planes(trial):
 @shows("cudnnPoolingBackward/c01")
 @pytest.mark.parametrize("shape", PARTED)
 def test_gradient_of_planes_in_parts(trial, shape):
-    """More rows or columns of windows than a block has; of windows around its own it finds the maxima, too."""
+    """There are more rows or columns of windows than a block has. A block also finds the maxima of windows around
+    its own."""
     for window in (PADDED, STANDARD) if PARTED[shape][0] == HALF else (PADDED,):
         operation = next(backward_operations(window, *PARTED[shape]))
         trial(operation, before=with_ties(operation))
@@ -178,7 +186,8 @@ def test_gradient_of_other_types_with_ties(trial, data_type, shape):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_gradient_goes_to_the_first_of_equal_maxima_of_volumes(trial, mode, layout):
-    """Windows of 5x5x5 that overlap in planes, rows and columns: the first in row-major order."""
+    """Windows of 5x5x5 overlap in planes, rows and columns: the gradient goes to the first maximum in row-major
+    order."""
     geometry = geometry_of((5, 3, 1), (2, 4, 8, 9, 11))
     operation = backward(mode, geometry, FLOAT, layout, layout, beta=1.0)
     for inputs in ("ties", "ties_and_nan"):

@@ -1,1 +1,1 @@
-"""Cases of rnn."""
+"""Holds cases of rnn."""

@@ -1,4 +1,5 @@
-"""Cases of cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8, behind the forward call whose reserve space they take."""
+"""Holds cases of cudnnRNNBackwardData_v8 and cudnnRNNBackwardWeights_v8, which take the reserve space of a forward
+call."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNN
 
 
 def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):
-    """Forward, gradients of inputs and states, gradients of weights."""
+    """Return the forward call, the gradients of inputs and states, and the gradients of weights."""
     first = forward(spec, layout, lengths, longest, fill, null=null)
     return first, *backward(first, null)
 
@@ -49,7 +50,7 @@ def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=Non
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_recurrent_weights_that_are_no_numbers(chain, cell):
-    """As in the forward computation, which is behind the gradients."""
+    """NaN in recurrent weights spreads as in the forward computation before the gradients."""
     for null in ((), ("hx",), ("hx", "cx")):
         steps = training(network(cell, layers=1), null=null)
         chain(*steps, before=infinite_recurrent(steps[0], 1))
@@ -58,8 +59,10 @@ def test_recurrent_weights_that_are_no_numbers(chain, cell):
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_infinite_numbers_of_half(chain, cell):
-    """Infinities that meet gradients too small for HALF, and numbers that memory in HALF may not hold between layers: infinite or NaN, or not
-    determined."""
+    """The result is infinite, NaN or not determined, where infinities meet gradients too small for HALF.
+
+    The same holds for numbers that memory in HALF may not hold between layers.
+    """
     for scale, kind in ((1, "infinite"), (4, "normal")):
         steps = training(network(cell, data_type=HALF, direction=ONE_WAY, hidden=17, layers=3, math_type=DEFAULT))
         weights = prepare(steps[0], "normal", 0)["weightSpace"]
@@ -75,7 +78,7 @@ def test_infinite_numbers_of_half(chain, cell):
 
 @shows(f"{DATA}/c01")
 def test_products_that_are_lost(chain):
-    """Slopes of gates near 0 and 1, which are no normal numbers, before large factors multiply them."""
+    """Slopes of gates near 0 and 1 are subnormal before large factors multiply them."""
     first, data, _ = training()
     before = {}
     for name, scale in (("weightSpace", 100), ("x", 300), ("cx", 300), ("dy", 300), ("dcy", 300)):
@@ -88,13 +91,13 @@ def test_products_that_are_lost(chain):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
 def test_states_that_short_sequences_end_with(chain, layout, layers):
-    """No number, which is in no product of the steps that other sequences still have."""
+    """A NaN in the last state of a short sequence is in no product of the steps that other sequences still have."""
     lengths = (4, 3, 2) if layout == PACKED else (2, 4, 3)
     first, *gradients = training(network(RELU, direction=ONE_WAY, layers=layers), layout, lengths)
     before = prepare(first, "normal", 0)
     last = {PACKED: (0, 5), BATCH_MAJOR: (1, 0), SEQ_MAJOR: (1, 0)}[
         layout
-    ]  # the second vector of the shortest sequence
+    ]  # This is the second vector of the shortest sequence.
     strided(first.x.tensor, before["x"])[last] = np.nan
     chain(first, *gradients, before={"x": before["x"]})
 
@@ -106,8 +109,10 @@ def test_states_that_short_sequences_end_with(chain, layout, layers):
     ids=label,
 )
 def test_products_of_large_tiles(chain, caller, math_type, width, hidden, layers, batch):
-    """More vectors, units and inputs than the largest tiles of products have rows and columns; tiles that are not full;
-    factors of two layers, which are copied."""
+    """Products have more vectors, units and inputs than the largest tiles have rows and columns.
+
+    Some tiles are not full, and factors of two layers are copied.
+    """
     spec = network(TANH, direction=ONE_WAY, width=width, hidden=hidden, layers=layers, math_type=math_type)
     with divided_among(caller.handle, 1):
         chain(*training(spec, lengths=(1,) * batch))
@@ -120,7 +125,7 @@ def test_products_of_large_tiles(chain, caller, math_type, width, hidden, layers
     ids=label,
 )
 def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, width, hidden):
-    """Sums in parts of both directions, in equal shares or not."""
+    """Blocks share the sums of both directions, in equal shares or not."""
     spec = network(TANH, data_type=data_type, width=width, hidden=hidden, layers=1, math_type=DEFAULT)
     with divided_among(caller.handle, multiprocessors):
         chain(*training(spec, lengths=(1,) * 8)[:2])
@@ -129,7 +134,7 @@ def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, w
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
 def test_products_of_a_step_in_parts(chain, caller, cell):
-    """Of the gates of both directions, whose cells add up the parts."""
+    """Products of the gates of both directions are in parts, and their cells add up the parts."""
     with divided_among(caller.handle, 132):
         chain(*training(network(cell, width=4, hidden=68, layers=1), lengths=(2, 1, 2), fill=0.5))
 
@@ -137,7 +142,7 @@ def test_products_of_a_step_in_parts(chain, caller, cell):
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
 @pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
 def test_products_of_few_columns_in_parts(chain, caller, math_type):
-    """Rows that TMA does not read, of fewer columns than a tile."""
+    """TMA does not read these rows, which have fewer columns than a tile."""
     spec = network(TANH, direction=ONE_WAY, width=20, hidden=12, layers=1, math_type=math_type)
     with divided_among(caller.handle, 132):
         chain(*training(spec, lengths=(2,) * 32))
@@ -145,7 +150,7 @@ def test_products_of_few_columns_in_parts(chain, caller, math_type):
 
 @shows("cudnnRNNForward/c01")
 def test_long_products_of_tiles_in_turns(chain, caller):
-    """More K-blocks of a tile than warpgroups that take turns have stages, twice."""
+    """A tile has more K-blocks than warpgroups that take turns have stages, twice."""
     spec = network(TANH, direction=ONE_WAY, width=416, hidden=128, layers=1, math_type=DEFAULT)
     with divided_among(caller.handle, 1):
         chain(*training(spec, lengths=(1,) * 256)[:1])
@@ -154,7 +159,7 @@ def test_long_products_of_tiles_in_turns(chain, caller):
 @pytest.mark.ours
 @shows(f"{DATA}/c01")
 def test_layers_without_room_for_each_other(caller, evidence):
-    """So many gates that a block of a device without clusters has no room for two matrices of them; as it is planned."""
+    """A block without clusters has no room for two matrices of so many gates; the plan must respect that."""
     spec = network(LSTM, direction=ONE_WAY, width=4, hidden=612, math_type=DEFAULT)
     found = attempt_chain(caller, [Step(operation) for operation in training(spec, lengths=(1,))[:2]])
     evidence.note(found)
@@ -163,7 +168,7 @@ def test_layers_without_room_for_each_other(caller, evidence):
 
 @shows(f"{DATA}/c01")
 def test_gates_of_many_units(chain, handle):
-    """Sums of so many terms that blocks of a GPU share them, of more steps than buffers that they exchange them in."""
+    """Blocks of a GPU share sums of so many terms, over more steps than they have buffers to exchange them."""
     device = getattr(getattr(handle, "backend", None), "device", None)
     hidden = 256 if device is not None and device.kind == "gpu" else 16
     spec = network(LSTM, direction=ONE_WAY, width=8, hidden=hidden, layers=1, math_type=DEFAULT)
@@ -181,7 +186,7 @@ def test_persistent_algorithms(chain, refused, algo):
 
 
 def calls_of(caller, operation, name):
-    """The arguments of a call by the names of its parameters, with the spaces that the subject asks for."""
+    """Return the arguments of a call by the names of its parameters, with the spaces that the subject asks for."""
     from dualdnn.api.document import functions
 
     operation = sized(caller, operation)
@@ -195,7 +200,7 @@ def calls_of(caller, operation, name):
 
 @shows(*(f"{DATA}/c{i:02}" for i in (7, 13, 14, 26, 30, 33, 34, 35, 36, 41, 42, 43, 44, 52, 53, 54)))
 def test_wrong_arguments_of_data(subject, caller, cudnn, refuses):
-    """Descriptors of states, NULL, and buffers that are too small by a byte."""
+    """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
     _, operation, _ = training(network(projected=3))
     good = calls_of(caller, operation, DATA)
 
@@ -247,7 +252,7 @@ def test_wrong_arguments_of_weights(subject, caller, cudnn, refuses):
 
 @shows(f"{DATA}/c51")
 def test_double_with_the_static_algorithm(cudnn, refuses):
-    """Refused before the call, where the descriptor is set."""
+    """The setter of the descriptor refuses it, before the call."""
     from dualdnn.conformance.calls.descriptors import made
 
     refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", made, cudnn, network(data_type=DOUBLE, algo=STATIC))

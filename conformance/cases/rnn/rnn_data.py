@@ -1,4 +1,4 @@
-"""Cases of RNN data descriptors."""
+"""Holds cases of RNN data descriptors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def descriptor(cudnn, data_type=FLOAT, layout=SEQ_MAJOR, longest=4, batch=3, vec
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 def test_round_trip(cudnn, data_type, layout):
-    """What was set comes back; the fill is a number of the data type; a second setting replaces the first."""
+    """The values of the setter come back; the fill is a number of the data type; a second setting replaces the
+    first."""
     made = descriptor(cudnn, layout=SEQ_MAJOR, longest=9, batch=1, vector=1, lengths=(7,))
     cudnn.cudnnSetRNNDataDescriptor(made, data_type, layout, 4, 3, 5, (4, 2, 0), 0.1)
     found = cudnn.cudnnGetRNNDataDescriptor(made, 3)

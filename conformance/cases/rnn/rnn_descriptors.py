@@ -1,4 +1,4 @@
-"""Cases of RNN descriptors: both generations of setters and getters, clipping."""
+"""Holds cases of RNN descriptors: both generations of setters and getters, clipping."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ V6_GOOD = {
 
 @pytest.fixture
 def fresh(cudnn):
-    """An RNN descriptor that no setter has touched."""
+    """Return an RNN descriptor that no setter has touched."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
     yield descriptor
     cudnn.cudnnDestroyRNNDescriptor(descriptor)
@@ -71,7 +71,7 @@ def read(cudnn, descriptor):
 
 
 def stays(subject, cudnn, refuses, descriptor, status, clause, base=GOOD, **changes):
-    """The setting is refused, and leaves the descriptor as it was."""
+    """Check that the setting is refused, and leaves the descriptor as it was."""
     describe(cudnn, descriptor)
     refuses(status, clause, describe, cudnn, descriptor, base, **changes)
     assert read(cudnn, descriptor) == GOOD
@@ -104,7 +104,8 @@ def test_destroyed_is_refused(subject, cudnn, refuses):
 )
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda c: c.name)
 def test_every_value_comes_back(cudnn, fresh, cell):
-    """All enumerators, the supported types with every math type that is listed for them, padding on and off."""
+    """All enumerators come back, and the supported types with every math type that is listed for them, padding on
+    and off."""
     types = [(HALF, HALF, DEFAULT), (HALF, FLOAT, TENSOR_OP), (HALF, FLOAT, CONVERSION), (FLOAT, FLOAT, DEFAULT),
              (FLOAT, FLOAT, CONVERSION), (DOUBLE, DOUBLE, DEFAULT)]  # fmt: skip
     modes = product(cudnnRNNBiasMode_t, cudnnDirectionMode_t, cudnnRNNInputMode_t, types)
@@ -134,7 +135,7 @@ def test_invalid_arguments(subject, cudnn, fresh, refuses):
 
 @shows(*(f"{SET}/c{i:02}" for i in (11, 12, 13, 22, 23, 25, 34)))
 def test_combinations(subject, cudnn, fresh, refuses):
-    """Types, projections and bias modes that the network or its algorithm does not take."""
+    """Types, projections and bias modes that the network or its algorithm does not take are refused."""
     for data_type, precision in product(cudnnDataType_t, cudnnDataType_t):
         if (data_type, precision) not in ((HALF, HALF), (HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)):
             stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", dataType=data_type, mathPrec=precision)
@@ -154,7 +155,8 @@ def test_combinations(subject, cudnn, fresh, refuses):
 @shows(*(f"cudnnRNNSetClip_v8/c{i:02}" for i in (1, 2, 5, 9, 11, 12)), *(f"cudnnRNNGetClip_v8/c{i:02}" for i in (1, 2, 3, 4, 5, 6, 7)),
        f"{SET}/c01")  # fmt: skip
 def test_clip(cudnn, fresh, refuses):
-    """Off at first; set as often as one likes; the ranges that are none are refused with clipping off too, and change nothing."""
+    """Clipping is off at first, and may be set again. Invalid ranges are refused also with clipping off, and change
+    nothing."""
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
     for values in (
         (MINMAX, PROPAGATE, -1.5, 2.5),
@@ -192,7 +194,7 @@ def test_unknown_clip_modes(cudnn, fresh, refuses, value):
     *(f"cudnnRNNGetClip/c{i:02}" for i in (2, 3, 4, 5, 6, 7)),
 )
 def test_clip_before_version_8(cudnn, handle, fresh, refuses):
-    """The same values through the older calls."""
+    """The older calls set and get the same values."""
     assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
     for values in ((MINMAX, PROPAGATE, -1.5, 2.5), (NONE, NOT_PROPAGATE, -2.0, 2.0)):
         cudnn.cudnnRNNSetClip(handle, fresh, *values)
@@ -268,7 +270,7 @@ def test_math_type(cudnn, fresh, refuses):
     f"{GET}/c11",
 )
 def test_setter_of_version_6(cudnn, handle, fresh, refuses):
-    """Every value comes back; what other setters had set before it does not."""
+    """Every value comes back; values of earlier setters do not."""
     assert tuple(cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)) == (0, 0, None, LINEAR, ONE_WAY, RELU, STANDARD, FLOAT)
     for values in product((1, 9), (1, 3), (None,), *map(tuple, (cudnnRNNInputMode_t, cudnnDirectionMode_t, cudnnRNNMode_t, cudnnRNNAlgo_t)), (FLOAT, HALF, DOUBLE)):  # fmt: skip
         cudnn.cudnnSetRNNDescriptor_v6(handle, fresh, *values)
@@ -310,7 +312,7 @@ PROJECT = "cudnnSetRNNProjectionLayers"
     *(f"cudnnGetRNNProjectionLayers/c{i:02}" for i in range(2, 7)),
 )
 def test_projection(cudnn, handle, fresh, refuses):
-    """Off at first; a size of hiddenSize switches it off again, whatever the cell."""
+    """Projection is off at first; a size of hiddenSize switches it off again, whatever the cell."""
     project, projection = cudnn.cudnnSetRNNProjectionLayers, cudnn.cudnnGetRNNProjectionLayers
     describe_v6(cudnn, handle, fresh)
     assert tuple(projection(handle, fresh)) == (7, 0)
@@ -338,7 +340,8 @@ def test_projection(cudnn, handle, fresh, refuses):
 
 @shows(f"{GET}/c04", "cudnnStatus_t/c05")
 def test_algorithm_descriptor(subject, cudnn, handle, fresh, refuses):
-    """The algorithm replaces that of the network; one that does not take the network, or is of another kind, changes nothing."""
+    """The algorithm replaces that of the network. One of another kind, or that does not take the network, changes
+    nothing."""
     if not subject.cites_clauses:
         pytest.skip("the section has no description")
     chosen = cudnn.cudnnCreateAlgorithmDescriptor()
@@ -349,7 +352,7 @@ def test_algorithm_descriptor(subject, cudnn, handle, fresh, refuses):
         cudnn.cudnnSetAlgorithmDescriptor(chosen, algo)
         choose(handle, fresh, chosen)
         assert read(cudnn, fresh) == {**PLAIN, "algo": algo}
-    if subject.is_python:  # in C an algorithm is a number
+    if subject.is_python:  # In C an algorithm is a number.
         cudnn.cudnnSetAlgorithmDescriptor(chosen, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", choose, handle, fresh, chosen)
     cudnn.cudnnSetAlgorithmDescriptor(chosen, DYNAMIC)

@@ -1,4 +1,5 @@
-"""Cases of dropout between the layers of recurrent networks: what every library can be asked of the mask; the random numbers of ours."""
+"""Holds cases of dropout between the layers of recurrent networks: properties of the mask that every library has,
+and our random numbers."""
 
 from __future__ import annotations
 
@@ -29,9 +30,10 @@ def dropping(probability: float, *args: Any, **others: Any) -> Any:
 
 
 class Relay:
-    """A network whose layers hand positive vectors on as they are, so that dropout between them shows in y and in the gradients.
+    """Passes positive vectors from layer to layer unchanged, so that dropout between them shows in y and in the
+    gradients.
 
-    Calls of either generation: those that an operation stands for, on memory of this object, with one dropout descriptor.
+    Calls of either generation run on memory of this object, with one dropout descriptor.
     """
 
     def __init__(self, cudnn: Any, handle: Any, legacy: bool, probability: float, layers: int = 2) -> None:
@@ -63,7 +65,8 @@ class Relay:
         return self.memory[result].to_host(np.float32, operation.nbytes(result) // 4)
 
     def mask(self) -> Any:
-        """Which elements a training call keeps; it is held to hand on no others, and these scaled."""
+        """Return the elements that a training call keeps, after checking that it passes on no others, and these
+        scaled."""
         y = self(self.forward, "y").reshape(self.x.shape)
         kept = y != 0
         scaled = self.x.astype(np.float64) / (1 - self.forward.network.dropout)
@@ -77,14 +80,16 @@ generations = pytest.mark.parametrize("legacy", [False, True], ids=["v8", "legac
 @shows(f"{V8}/c27", f"{V8}/c28", f"{V6}/c05", "cudnnDropoutForward/c02")
 @generations
 def test_mask_between_layers(cudnn, handle, legacy):
-    """Between two layers and nowhere else, in training alone; the gradients have the mask of the forward call, not of the states."""
+    """Dropout acts between two layers in training alone. The gradients use the mask of the forward call, not of the
+    states."""
     relay = Relay(cudnn, handle, legacy, 0.25)
     np.testing.assert_array_equal(relay(relay.inference, "y").reshape(relay.x.shape), relay.x)
     kept = relay.mask()
     assert 0.6 < kept.mean() < 0.9 and (kept != kept[:, :1]).any()
     last = relay.memory["hy"].to_host(np.float32, (2, 3, UNITS))
-    np.testing.assert_array_equal(last[0], relay.x.reshape(5, 3, UNITS)[-1])  # of the first layer, undisturbed
-    relay.dropout.mask()  # another call with the same states
+    # The states of the first layer are undisturbed.
+    np.testing.assert_array_equal(last[0], relay.x.reshape(5, 3, UNITS)[-1])
+    relay.dropout.mask()  # This is another call with the same states.
     scale = np.where(kept, 1 / 0.75, 0)
     np.testing.assert_allclose(relay(relay.data, "dx").reshape(kept.shape), scale, rtol=1e-5)
     gradient = relay(relay.weights, "dweightSpace")
@@ -93,7 +98,7 @@ def test_mask_between_layers(cudnn, handle, legacy):
         gradient[found.offset : found.end].reshape(UNITS, UNITS) for found in (n.matrix(0, 0), n.matrix(1, 0))
     )
     vectors, passed = relay.x.reshape(-1, UNITS).astype(float), (relay.x * scale).reshape(-1, UNITS)
-    shown = (passed > 0).astype(float)  # the second ReLU passes no gradient where it got 0
+    shown = (passed > 0).astype(float)  # The second ReLU passes no gradient where it got 0.
     np.testing.assert_allclose(second, shown.T @ passed, rtol=1e-4)
     np.testing.assert_allclose(first, scale.reshape(-1, UNITS).T @ vectors, rtol=1e-4)
 
@@ -101,7 +106,8 @@ def test_mask_between_layers(cudnn, handle, legacy):
 @shows(f"{V8}/c27", f"{V6}/c05")
 @generations
 def test_calls_and_states(cudnn, handle, legacy):
-    """Every training call draws anew; copied states draw the same again; a single layer and inference draw nothing."""
+    """Every training call draws anew, and copied states draw the same again. A single layer and inference draw
+    nothing."""
     relay = Relay(cudnn, handle, legacy, 0.5)
     before = relay.dropout.copy_of_states()
     first, second = relay.mask(), relay.mask()
@@ -117,7 +123,7 @@ def test_calls_and_states(cudnn, handle, legacy):
 
 @shows(f"{V8}/c27")
 def test_everything_is_dropped(cudnn, handle):
-    """With probability 1 the second layer gets zeros, and the first no gradient."""
+    """The second layer gets zeros with probability 1, and the first no gradient."""
     relay = Relay(cudnn, handle, False, 1.0)
     assert not relay(relay.forward, "y").any()
     assert not relay(relay.data, "dx").any()
@@ -125,7 +131,7 @@ def test_everything_is_dropped(cudnn, handle):
 
 @shows("cudnnDropoutForward/c15", f"{V8}/c28")
 def test_descriptors_without_states(cudnn, handle, refuses):
-    """Training is refused, nothing written; inference goes on; a descriptor that was never set is no dropout."""
+    """Training is refused, and nothing written; inference works. A descriptor that was never set means no dropout."""
     relay = Relay(cudnn, handle, False, 0.5)
     bare = cudnn.cudnnCreateDropoutDescriptor()
     caller = relay.caller
@@ -141,14 +147,14 @@ def test_descriptors_without_states(cudnn, handle, refuses):
 @shows("cudnnDropoutForward/c15")
 @pytest.mark.ours
 def test_dropout_that_was_destroyed(cudnn, handle, refuses):
-    """The network does not forget that it drops."""
+    """The network does not forget that it drops: without the destroyed descriptor its calls are refused."""
     relay = Relay(cudnn, handle, False, 0.5)
     given = [value(relay.caller, relay.forward, relay.memory) for value in arguments("cudnnRNNForward", RNNForward)]
     cudnn.cudnnDestroyDropoutDescriptor(relay.dropout.descriptor)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRNNForward, *given, unchanged=tuple(relay.memory.values()))
 
 
-# --- the random numbers of ours: element by element what docs/dropout.md says ---
+# --- the random numbers of ours, element by element as docs/dropout.md says ---
 
 
 @shows(f"{V8}/c27", f"{V8}/c28")
@@ -156,7 +162,7 @@ def test_dropout_that_was_destroyed(cudnn, handle, refuses):
 @pytest.mark.parametrize("cell", [TANH, LSTM, GRU], ids=label)
 @pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED, BATCH_MAJOR], ids=label)
 def test_every_layout(chain, cell, layout):
-    """Three layers, both directions, sequences of several lengths: forward and all gradients, in every layout the same elements."""
+    """Three layers in both directions, with sequences of several lengths, drop the same elements in every layout."""
     projected = 3 if cell == LSTM else None
     spec = dropping(0.4, cell, direction=TWO_WAYS, layers=3, projected=projected)
     chain(*training(spec, layout, (4, 2, 1)), before=states(SEED, 2**32 - 1))
@@ -166,7 +172,8 @@ def test_every_layout(chain, cell, layout):
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=label)
 def test_every_type(chain, data_type):
-    """More than one block of the mask; two calls one after the other, whose count carries into its upper word, and the gradients of the first."""
+    """The mask has more than one block. Two calls carry the count into its upper word, and the gradients are those
+    of the first."""
     spec = dropping(0.25, GRU, data_type=data_type, width=3, hidden=19, layers=2)
     first, data, weights = training(spec, lengths=(3, 3, 1, 2) * 6)
     again = Step(first, {"y": "y2", "hy": "hy2", "reserveSpace": "r2"})
@@ -181,8 +188,11 @@ def test_every_type(chain, data_type):
     ids=label,
 )
 def test_layers_that_overlap(chain, cell, data_type, hidden):
-    """Three layers in one direction, whose steps need not wait for all of the layer before, drop the same elements; bytes of the mask belong to
-    two vectors where those are no multiple of eight."""
+    """Three layers in one direction drop the same elements, although their steps need not wait for all of the layer
+    before.
+
+    Bytes of the mask belong to two vectors where these are no multiple of eight.
+    """
     spec = dropping(
         0.4, cell, direction=ONE_WAY, layers=3, width=16, hidden=hidden, data_type=data_type, math_type=DEFAULT
     )
@@ -192,5 +202,5 @@ def test_layers_that_overlap(chain, cell, data_type, hidden):
 @shows(f"{V6}/c05")
 @pytest.mark.ours
 def test_generations_draw_alike(cudnn, handle):
-    """The older calls draw what those of version 8 draw of the same states."""
+    """The older calls draw the same as those of version 8 from the same states."""
     np.testing.assert_array_equal(*(Relay(cudnn, handle, legacy, 0.5).mask().reshape(-1) for legacy in (False, True)))

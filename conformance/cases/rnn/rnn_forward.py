@@ -1,4 +1,4 @@
-"""Cases of cudnnRNNForward."""
+"""Holds cases of cudnnRNNForward."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RAGGED = (3, 1, 2)
 
 def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, data_type=FLOAT, *, width=5, hidden=7,
             projected=None, layers=2, math_type=EXACT, precision=None, algo=STANDARD, padded=True, clip=None):  # fmt: skip
-    """A network of two layers and ways whose sizes are no multiples of anything."""
+    """Return a network of two layers and ways whose sizes are no multiples of anything."""
     precision = precision or (DOUBLE if data_type == DOUBLE else FLOAT)
     width = hidden if input_mode == SKIP else width
     return RNNSpec(algo, cell, bias, direction, input_mode, data_type, precision, math_type, width, hidden,
@@ -53,7 +53,7 @@ def network(cell=LSTM, bias=DOUBLE_BIAS, direction=TWO_WAYS, input_mode=LINEAR, 
 
 
 def forward(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, training=True, null=()):
-    """The forward operation of a network; ``null`` names the states that the call does not get."""
+    """Return the forward operation of a network; ``null`` names the states that the call does not get."""
     return drawn.forward(spec or network(), layout, lengths, longest or max(lengths), fill, training, null)
 
 
@@ -66,7 +66,7 @@ def label(value):
 @pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
 @pytest.mark.parametrize("fill", [None, -1.5])
 def test_layouts(trial, layout, fill):
-    """Sequences of several lengths, some of none; what lies in the padding of x does not count, that of y gets the fill."""
+    """Sequences have several lengths, some 0. The padding of x does not count, and that of y gets the fill."""
     lengths = (4, 2, 2, 1) if layout == PACKED else (1, 4, 0, 2)
     for spec in (network(GRU), network(LSTM, direction=ONE_WAY)):
         operation = forward(spec, layout, lengths, fill=fill)
@@ -76,7 +76,7 @@ def test_layouts(trial, layout, fill):
 
 
 def not_a_number(operation, steps):
-    """Numbers in the vectors of the sequences, NaN in the padding."""
+    """Return numbers in the vectors of the sequences, NaN in the padding."""
     spec = replace(operation.x, max_length=steps)
     valid = np.arange(steps)[:, np.newaxis] < np.asarray(spec.lengths)
     values = np.where(
@@ -87,7 +87,7 @@ def not_a_number(operation, steps):
 
 
 def infinite_recurrent(operation, pseudo_layer=3):
-    """Weights with an infinity and a NaN in the recurrent matrix of a pseudo-layer."""
+    """Return weights with an infinity and a NaN in the recurrent matrix of a pseudo-layer."""
     weights, spec = prepare(operation, "normal", 0)["weightSpace"], operation.network
     start = spec.matrix(pseudo_layer, spec.gates).offset
     weights.view(np.float32)[[start, start + 2 * spec.hidden]] = np.inf, np.nan
@@ -97,7 +97,7 @@ def infinite_recurrent(operation, pseudo_layer=3):
 @shows(f"{NAME}/c01", f"{NAME}/c29")
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_recurrent_weights_that_are_no_numbers(trial, cell):
-    """Initial states that are given are multiplied; of those that are NULL the products may be left out, and are zeros beside numbers
+    """Given initial states are multiplied. The products of NULL states may be left out, and are zeros beside numbers
     (docs/errata.md)."""
     for null in ((), ("hx",), ("cx",), ("hx", "cx")):
         operation = forward(network(cell), null=null)
@@ -111,7 +111,7 @@ def test_recurrent_weights_that_are_no_numbers(trial, cell):
 
 @shows(f"{NAME}/c01")
 def test_infinite_states_that_gates_forget(trial):
-    """A gate may be too small for the arithmetic: infinite or NaN."""
+    """The result may be infinite or NaN, because a gate may be too small for the arithmetic."""
     operation = forward(network(math_type=DEFAULT, layers=1))
     before = prepare(operation, "normal", 0)
     before["x"].view(np.float32)[...] *= 300
@@ -149,7 +149,7 @@ def test_persistent_algorithms(trial, refused, algo):
 @shows(f"{NAME}/c30")
 @pytest.mark.parametrize("cell", [GRU, TANH], ids=label)
 def test_cell_states_of_other_cells(caller, cudnn, handle, cell):
-    """Only an LSTM has them: what is described and given for another cell is not looked at."""
+    """Only an LSTM has cell states: other cells ignore their descriptor and memory."""
     from dualdnn.conformance.calls.derived import arguments
 
     operation = sized(caller, forward(network(cell)))
@@ -172,7 +172,7 @@ def test_cell_states_of_other_cells(caller, cudnn, handle, cell):
     "cudnnGetRNNTempSpaceSizes/c05",
 )
 def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
-    """Descriptors of states, NULL, and buffers that are too small by a byte."""
+    """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
     from dualdnn.conformance.calls.derived import arguments
 
     operation = sized(caller, forward(network(projected=3)))
@@ -202,7 +202,8 @@ def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
 
 @shows(*(f"{NAME}/c{n}" for n in (24, 25, 26, 28)))
 def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller, cudnn, handle):
-    """As clients do that describe every tensor with five dimensions (docs/errata.md, rnn-state-rank)."""
+    """Clients describe every tensor with five dimensions, so such states are accepted (docs/errata.md,
+    rnn-state-rank)."""
     from dualdnn.conformance.calls.derived import arguments
 
     operation = sized(caller, forward(network()))
@@ -220,7 +221,7 @@ def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller,
 
 @shows(f"{NAME}/c43")
 def test_double_with_the_static_algorithm(cudnn, refuses):
-    """Refused before the call, where the descriptor is set."""
+    """The setter of the descriptor refuses it, before the call."""
     from dualdnn.conformance.calls.descriptors import made
 
     spec = network(data_type=DOUBLE, algo=STATIC)
@@ -229,7 +230,8 @@ def test_double_with_the_static_algorithm(cudnn, refuses):
 
 @shows(f"{NAME}/c01")
 def test_published_sums(caller, handle):
-    """Sums of a network of one sequence length that NVIDIA's sample publishes, on a smaller scale: constant inputs and weights."""
+    """The sums match those that NVIDIA's sample publishes for one sequence length, on a smaller scale: constant
+    inputs and weights."""
     spec = network(RELU, direction=ONE_WAY, width=4, hidden=4, layers=2)
     operation = sized(caller, forward(spec, lengths=(3, 3)))
     weights = np.full(spec.weight_elements, 2.0**-3, np.float32)
@@ -250,7 +252,7 @@ def test_published_sums(caller, handle):
 @shows("cudnnSetRNNDescriptor_v6/c05", "cudnnSetRNNDescriptor_v8/c27", "cudnnSetRNNDescriptor_v8/c28")
 @pytest.mark.parametrize("layers, training", [(1, True), (2, False)])
 def test_where_nothing_is_dropped(caller, cudnn, handle, layers, training):
-    """A single layer has no dropout, nor has inference: y is that of the network without it, bit by bit."""
+    """A single layer has no dropout, nor has inference: y equals that of the network without it, bit by bit."""
     from dualdnn.conformance.calls.derived import arguments
 
     operation = sized(caller, forward(network(layers=layers), training=training, fill=0.0))

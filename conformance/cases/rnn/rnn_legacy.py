@@ -1,4 +1,5 @@
-"""Cases of the calls on recurrent networks before version 8: the operations of version 8, described otherwise."""
+"""Holds cases of the calls on recurrent networks before version 8, which describe the operations of version 8
+otherwise."""
 
 from __future__ import annotations
 
@@ -38,15 +39,16 @@ INFERENCE, TRAINING = "cudnnRNNForwardInference", "cudnnRNNForwardTraining"
 DATA, WEIGHTS = "cudnnRNNBackwardData", "cudnnRNNBackwardWeights"
 NAMES = (INFERENCE, TRAINING, DATA, WEIGHTS)
 EX = tuple(f"{name}Ex" for name in NAMES)
-# Call -> the clauses of rnnDesc, of other descriptors that are NULL, of what does not fit, of a persistent algorithm that does not
-# take it, of a small workspace and a small reserve space
+# Each call has the clauses of: rnnDesc; other descriptors that are NULL; misfits; a network that a persistent algorithm
+# refuses; a small workspace; a small reserve space.
 CLAUSES = {
     INFERENCE: ("c45", "c46", "c47", "c44", "c48", None), TRAINING: ("c46", "c47", "c48", "cudnnRNNForward/c41", "c49", "c50"),
     DATA: ("c59", "c60", "c61", "c58", "c62", "c63"), WEIGHTS: ("c25", "c26", "c27", "c24", "c28", "c29"),
     EX[0]: ("c37", "c38", "c38", "c34", "c40", None), EX[1]: ("c41", "c42", "c42", "c38", "c43", "c44"),
     EX[2]: ("c45", "c46", "c46", "c42", "c47", "c48"), EX[3]: ("c19", "c20", "c20", "c18", "c21", "c22"),
 }  # fmt: skip
-# Searches -> the call whose algorithms they measure. They take every algorithm that the network may have, and refuse types.
+# Each search has the call whose algorithms it measures. Searches take every algorithm that the network may have, and
+# refuse types.
 FINDS = {f"cudnnFind{name.removeprefix('cudnn')}AlgorithmEx": name for name in NAMES}
 CLAUSES |= dict(zip(FINDS, (
     ("c37", "c38", "c39", "c36", "c40", None), ("c52", "c53", "c54", "cudnnRNNForward/c41", "c55", "c56"),
@@ -87,7 +89,7 @@ class LegacyCaller(Caller):
         return f"{name}Ex" if self.extended else name
 
     def arguments(self, name, operation, memory) -> dict[str, Any]:
-        """The arguments by the names of the parameters."""
+        """Return the arguments by the names of the parameters."""
         return {p.name: self.argument(p.name, operation, memory) for p in functions()[name].arguments}
 
     def argument(self, name, o, memory):
@@ -114,7 +116,8 @@ class LegacyCaller(Caller):
         return memory.get(OPERANDS.get(name, name))
 
     def network(self, n: RNNSpec, batch: int = 0):
-        """The descriptor of a network, by the setters before version 8; with a plan for so many sequences, where it takes one."""
+        """Return the descriptor of a network, by the setters before version 8; with a plan for so many sequences,
+        where it takes one."""
         made = self.cudnn.cudnnCreateRNNDescriptor()
         values = n.hidden, n.layers, self.dropout, n.input_mode, n.direction, n.cell, n.algo, n.precision
         self.cudnn.cudnnSetRNNDescriptor_v6(self.handle, made, *values)
@@ -165,7 +168,7 @@ ALL = [f"{name}/{clause}" for name, clauses in {
 @pytest.mark.parametrize("extended", [False, True], ids=["steps", "extended"])
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
 def test_cells(judged, cell, extended):
-    """Inference, and the three calls of a training step, of packed sequences."""
+    """Inference, and the three calls of a training step, are right for packed sequences."""
     judged(extended, *training(plain(cell=cell, layers=1 if extended else 2), PACKED, LENGTHS))
     judged(
         extended,
@@ -197,7 +200,7 @@ def test_states_that_are_null(judged, extended):
 @shows(f"{EX[0]}/c24", f"{EX[1]}/c25", f"{EX[0]}/c12", f"{EX[1]}/c13", f"{EX[2]}/c15", "cudnnSetRNNProjectionLayers/c04",
        "cudnnRNNSetClip/c04", "cudnnRNNSetClip/c06", "cudnnRNNSetClip/c07")  # fmt: skip
 def test_projection_clipping_and_types(judged):
-    """What the other setters say of a network, in calls that are described step by step too."""
+    """The other setters act on a network in calls that describe each step."""
     for extended in (False, True):
         judged(extended, forward(plain(projected=3, layers=2), PACKED, LENGTHS, training=False))
         clip = RNNClipSpec(MINMAX, PROPAGATE, -0.3, 0.2)
@@ -217,7 +220,7 @@ def test_clipping_of_nan(judged, nan):
 
 @shows("cudnnGetRNNTrainingReserveSize/c05")
 def test_reserve_space_that_moves(cudnn, handle):
-    """Its contents may lie elsewhere meanwhile: the gradients are the same, bit by bit."""
+    """The reserve space may move between the calls: the gradients are the same, bit by bit."""
     caller = LegacyCaller(cudnn, handle, False)
     first, data, weights = training(plain(), PACKED, LENGTHS)
     random = np.random.default_rng(5)
@@ -238,7 +241,7 @@ def test_reserve_space_that_moves(cudnn, handle):
 
 
 def case_of(name, **network):
-    """The operation that a call stands for, with padded sequences never."""
+    """Return the operation that a call stands for, with padded sequences never."""
     spec, name = plain(**(network or {"projected": 3})), FINDS.get(name, name)
     if name.removesuffix("Ex") == INFERENCE:
         return forward(spec, PACKED, LENGTHS, training=False)
@@ -247,7 +250,7 @@ def case_of(name, **network):
 
 @pytest.fixture
 def prepared(cudnn, handle):
-    """A caller, and the good arguments of a call by the names of its parameters."""
+    """Return a caller, and the good arguments of a call by the names of its parameters."""
 
     def make(name, operation=None):
         caller, operation = LegacyCaller(cudnn, handle, name in EX), operation or case_of(name)
@@ -284,7 +287,7 @@ SHAPES = [f"{name}/c{i:02}" for name, clauses in {
 @shows(*SHAPES)
 @pytest.mark.parametrize("name", CLAUSES)
 def test_wrong_descriptors(cudnn, refuses, prepared, name):
-    """NULL and what is not initialised, every dimension of states, weights that are too few or of another type, small spaces."""
+    """NULL and uninitialised descriptors, wrong dimensions of states, wrong weights, and small spaces are refused."""
     network_clause, invalid, shape, ragged, work, reserve = CLAUSES[name]
     caller, operation, good = prepared(name)
     n = operation.network
@@ -347,7 +350,7 @@ def test_wrong_descriptors(cudnn, refuses, prepared, name):
 @pytest.mark.blind("a result off by one", "searches return times, which may be any")
 @pytest.mark.parametrize("name", CLAUSES)
 def test_wrong_states_of_a_gated_unit(cudnn, refuses, prepared, name):
-    """It has no cell states, and hidden ones of a shape all the same."""
+    """A gated unit has no cell states, and its hidden states must still have their shape."""
     _, _, shape, *_ = CLAUSES[name]
     caller, operation, good = prepared(name, case_of(name, cell=GRU))
     n = operation.network
@@ -382,7 +385,7 @@ def test_memory_that_is_short_by_an_element(cudnn, refuses, prepared, name):
 @shows("cudnnStatus_t/c08")
 @pytest.mark.parametrize("name", [name for name in CLAUSES if name not in FINDS])
 def test_kernels_that_fail(cudnn, handle, refuses, prepared, monkeypatch, name):
-    """The clause is that of the call's own section."""
+    """The clause is one of the call's own section."""
     from dualdnn.conformance.cases.every_call import clauses_of_failure
 
     _, _, good = prepared(name)
@@ -407,7 +410,8 @@ STEPS = [f"{name}/c{i:02}" for name, clauses in {
 @shows(*STEPS)
 @pytest.mark.parametrize("name", [*NAMES, *FINDS])
 def test_wrong_steps(subject, cudnn, refuses, prepared, name):
-    """Descriptors of steps: as many as there are steps, batches that do not grow, one vector length, no gaps, the same batches in all."""
+    """Descriptors of steps are refused with a wrong count, growing batches, unequal vector lengths, gaps, or batches
+    that differ between operands."""
     _, invalid, shape, ragged, _, _ = CLAUSES[name]
     caller, operation, good = prepared(name)
     if subject.ours:
@@ -452,7 +456,8 @@ def test_wrong_steps(subject, cudnn, refuses, prepared, name):
     "cudnnStatus_t/c05",
 )
 def test_sizes_of_a_network_that_knows_its_inputs(caller, cudnn, handle, refuses):
-    """One of version 8: as many bytes as it says of them; vectors of another size, and fewer descriptors than steps, are refused."""
+    """A network of version 8 reports as many bytes as it needs. Vectors of another size, and fewer descriptors than
+    steps, are refused."""
     first = forward(plain(layers=1), PACKED, LENGTHS)
     network = caller.descriptor(first.network)
     spaces = cudnn.cudnnGetRNNTempSpaceSizes(handle, network, cudnnForwardMode_t(1), caller.descriptor(first.x))
@@ -473,7 +478,10 @@ SEQUENCES = [f"{name}/c{i:02}" for name, clauses in {EX[0]: (6, 7, 23), EX[1]: (
 @shows(*SEQUENCES)
 @pytest.mark.parametrize("name", EX)
 def test_wrong_sequences(cudnn, refuses, prepared, name):
-    """Every field of the containers, one at a time; padded sequences where padding is off; packed ones that are not sorted."""
+    """Every wrong field of the containers is refused, one at a time.
+
+    Padded sequences are refused where padding is off, and packed ones that are not sorted.
+    """
     from dataclasses import replace
 
     shape = CLAUSES[name][2]
@@ -520,7 +528,7 @@ def test_double_with_the_static_algorithm(cudnn, refuses, prepared, name):
 @pytest.mark.ours
 @pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
 def test_generations_agree(cudnn, handle, cell):
-    """A training step by the calls of version 8, by those before it and by the extended ones: the same, bit by bit."""
+    """A training step gives the same bits by the calls of version 8, by those before it and by the extended ones."""
     results = []
     operations = training(plain(cell=cell, layers=1), PACKED, LENGTHS)
     for caller in (Caller(cudnn, handle), LegacyCaller(cudnn, handle, False), LegacyCaller(cudnn, handle, True)):

@@ -1,4 +1,4 @@
-"""Cases of the plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC, and of what the persistent algorithms do not take."""
+"""Holds cases of the plans of CUDNN_RNN_ALGO_PERSIST_DYNAMIC, and of networks that the persistent algorithms refuse."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from dualdnn.conformance.trial import Step, attempt_chain, prepare
 
 CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
 LENGTHS = (3, 3)
-SMALL_H = 3  # CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H of later releases
+SMALL_H = 3  # value of CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H in later releases
 
 
 @pytest.fixture
 def dynamic(cudnn, handle):
-    """A network of version 6 by the dynamic algorithm, without a plan."""
+    """Return a network of version 6 by the dynamic algorithm, without a plan."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
     describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=FLOAT)
     return descriptor
@@ -47,11 +47,11 @@ def dynamic(cudnn, handle):
 @shows(f"{CREATE}/c02", f"{CREATE}/c04", f"{SET}/c02", f"{SET}/c03", "cudnnDestroyPersistentRNNPlan/c02",
        "cudnnPersistentRNNPlan_t/c02", "cudnnPersistentRNNPlan_t/c03", "cudnnRNNAlgo_t/c05", "cudnnRNNAlgo_t/c06")  # fmt: skip
 def test_plans_before_version_8(cudnn, handle, evidence):
-    """A training step by the plan, twice with one descriptor, and with sequences that are longer."""
+    """The plan serves a training step, twice with one descriptor, and longer sequences."""
     caller = LegacyCaller(cudnn, handle, False)
     spec = plain(cell=GRU, algo=DYNAMIC, layers=1)
     planned = caller.network(spec, len(LENGTHS))
-    caller.network = lambda n, batch=0: planned  # one descriptor for all calls
+    caller.network = lambda n, batch=0: planned  # All calls share one descriptor.
     for lengths in (LENGTHS, LENGTHS, (5, 5)):
         found = attempt_chain(caller, [Step(operation) for operation in training(spec, PACKED, lengths)])
         evidence.note(found)
@@ -60,7 +60,8 @@ def test_plans_before_version_8(cudnn, handle, evidence):
 
 @shows(f"{CREATE}/c10", f"{SET}/c04", "cudnnPersistentRNNPlan_t/c03")
 def test_refused_plans(cudnn, handle, refuses, dynamic):
-    """Other algorithms, types that the arithmetic does not take, numbers of sequences, networks of version 8, NULL."""
+    """Other algorithms, types without arithmetic, wrong numbers of sequences, networks of version 8, and NULL are
+    refused."""
     create, put = cudnn.cudnnCreatePersistentRNNPlan, cudnn.cudnnSetPersistentRNNPlan
     plan = create(dynamic, 2, FLOAT)
     for data_type in cudnnDataType_t:
@@ -88,7 +89,7 @@ def test_refused_plans(cudnn, handle, refuses, dynamic):
 @shows("cudnnRNNAlgo_t/c06")
 @pytest.mark.ours
 def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
-    """A plan is that of the network as it was."""
+    """A plan belongs to the network as it was when the plan was made."""
     plan = cudnn.cudnnCreatePersistentRNNPlan(dynamic, 2, FLOAT)
     for change in ({"hiddenSize": 8}, {"numLayers": 3}, {"mode": GRU}, {"direction": ONE_WAY}, {"inputMode": 0}):
         other = cudnn.cudnnCreateRNNDescriptor()
@@ -119,7 +120,7 @@ def test_refused_builds(cudnn, handle, refuses):
 @pytest.mark.ours
 @shows(f"{BUILD}/c10")
 def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
-    """The network is asked for before the plan is kept: calls without one are refused as before."""
+    """The plan is compiled before it is kept: calls without one are refused as before."""
     asked = []
 
     def fails(operation):
@@ -138,7 +139,7 @@ def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
 
 @pytest.fixture
 def call(cudnn, handle):
-    """Calls cudnnRNNForward of an operation with an RNN descriptor."""
+    """Call cudnnRNNForward of an operation with an RNN descriptor."""
 
     def run(operation: Any, descriptor: Any) -> None:
         caller = Caller(cudnn, handle)
@@ -152,7 +153,11 @@ def call(cudnn, handle):
 
 @shows("cudnnRNNAlgo_t/c05", f"{BUILD}/c02", f"{BUILD}/c04")
 def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
-    """Before a plan is made, with another number of sequences, and once a setter has changed the network; by a new plan they run."""
+    """A call is refused before a plan is made, with another number of sequences, and once a setter has changed the
+    network.
+
+    It runs by a new plan.
+    """
     spec = network(GRU, algo=DYNAMIC, layers=1)
     operation = forward(spec, lengths=LENGTHS)
     descriptor = made(cudnn, spec)
@@ -169,7 +174,7 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
 
 @shows("cudnnSetRNNDescriptor_v8/c32")
 def test_algorithms_of_later_releases(cudnn, refuses):
-    """The document knows three."""
+    """The document knows three algorithms."""
     spec = network(LSTM)
     refuses(BAD_PARAM, "cudnnSetRNNDescriptor_v8/c32", made, cudnn, replace(spec, algo=SMALL_H))
 
@@ -177,7 +182,7 @@ def test_algorithms_of_later_releases(cudnn, refuses):
 @shows(f"{CREATE}/c10")
 @pytest.mark.parametrize("data_type, precision", [(HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)], ids=label)
 def test_types_of_plans(cudnn, handle, data_type, precision):
-    """Every type that the arithmetic takes."""
+    """Plans take every type that the arithmetic takes."""
     descriptor = cudnn.cudnnCreateRNNDescriptor()
     describe_v6(cudnn, handle, descriptor, algo=DYNAMIC, mathPrec=precision)
     plan = cudnn.cudnnCreatePersistentRNNPlan(descriptor, 2, data_type)

@@ -1,4 +1,4 @@
-"""Cases of the searches for algorithms of recurrent networks, and of what they may return."""
+"""Holds cases of the searches for algorithms of recurrent networks, and of their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = {INFERENCE: ("cudnnGetRNNForwardInferenceAlgorithmMaxCount",), TRAINING
 
 
 class Search:
-    """A search of one call on memory of its own."""
+    """Runs a search of one call on memory of its own."""
 
     def __init__(self, cudnn, handle, name, spec, lengths=FULL, null=()) -> None:
         self.cudnn, self.handle, self.name = cudnn, handle, name
@@ -44,7 +44,7 @@ class Search:
         self.given = self.caller.arguments(name, self.operation, self.memory)
 
     def __call__(self, **changes):
-        """[(algorithm, status, time, bytes)] as the getters of performances tell them."""
+        """Return [(algorithm, status, time, bytes)] as the getters of performances report them."""
         count, results = getattr(self.cudnn, self.name)(*{**self.given, **changes}.values())
         assert count == len(results)
         found = [self.cudnn.cudnnGetAlgorithmPerformance(result) for result in results]
@@ -61,8 +61,8 @@ BOTH = [f"{INFERENCE}/c{i:02}" for i in (2, 3, 25, 26, 27, 28, 29, 30, 32, 33, 3
 @shows(*BOTH)
 @pytest.mark.parametrize("name", FINDS)
 def test_searches(cudnn, handle, name):
-    """Times ascend, all algorithms there are succeed, none comes twice; fewer results and smaller shares on demand; what was
-    found can be set."""
+    """Times ascend, all algorithms succeed, and none comes twice. Fewer results and smaller shares come on demand;
+    results can be set."""
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     found = search(findIntensity=1.0, requestedAlgoCount=10)
     most = [getattr(cudnn, limit)(handle, search.given["rnnDesc"]) for limit in LIMITS[name]]
@@ -107,7 +107,8 @@ def test_a_search_leaves_what_the_call_computes(cudnn, handle, name, null):
 
 @shows(*(f"{DATA}/c{i}" for i in (18, 31, 46)))
 def test_a_search_without_states(cudnn, handle):
-    """Measures the backward call, which changes the reserve space each time: what it leaves is not compared."""
+    """The search measures the backward call, which changes the reserve space each time: its contents are not
+    compared."""
     assert Search(cudnn, handle, DATA, plain(layers=1), null=NULLS)(requestedAlgoCount=10)
 
 
@@ -115,7 +116,7 @@ def test_a_search_without_states(cudnn, handle):
 @shows(f"{INFERENCE}/c25", f"{DATA}/c52", f"{WEIGHTS}/c22")
 @pytest.mark.parametrize("name", FINDS)
 def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name):
-    """Of all three above 0, of the two without a plan of their own below; rounded up, so that one is always tried."""
+    """A positive share counts all three algorithms, a negative one the two without a plan. At least one is tried."""
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     monkeypatch.setattr(handle.backend, "algorithm_time", lambda operation, *_: 1.0 + operation.network.algo)
     every, reduced = [STANDARD, STATIC, DYNAMIC], [STANDARD, STATIC]
@@ -132,7 +133,7 @@ def test_the_share_of_algorithms_that_is_tried(cudnn, handle, monkeypatch, name)
 @shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
 @pytest.mark.parametrize("name", FINDS)
 def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
-    """By times and failures that the case chooses: failures come last, with their workspace and without a time."""
+    """Times and failures decide; the case chooses them. Failures come last, with their workspace and without a time."""
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     nbytes = {}
 
@@ -154,7 +155,7 @@ def test_what_becomes_of_each_algorithm(cudnn, handle, monkeypatch, name):
 @pytest.mark.parametrize("name", FINDS)
 @pytest.mark.parametrize("reason", ["lengths", "biases", "projection"])
 def test_algorithms_that_do_not_take_the_network(cudnn, handle, name, reason):
-    """They come last, with their status, and are not run."""
+    """Algorithms that do not take the network come last, with their status, and are not run."""
     spec = {
         "lengths": plain(layers=1),
         "biases": plain(bias=NO_BIAS, layers=1),
@@ -178,7 +179,7 @@ def test_states_that_are_null(cudnn, handle, name):
 @shows(f"{INFERENCE}/c33", f"{TRAINING}/c48", f"{DATA}/c60", f"{WEIGHTS}/c25")
 @pytest.mark.parametrize("name", FINDS)
 def test_wrong_searches(cudnn, handle, refuses, name):
-    """Nothing asked for, no intensity, NULL; memory stays as it was."""
+    """A count below 1, an intensity that is NaN, and NULL are refused; memory stays as it was."""
     search = Search(cudnn, handle, name, plain(cell=GRU, layers=1))
     kept = tuple(search.memory.values())
 

@@ -1,4 +1,4 @@
-"""Cases of the weight space and of the sizes of temporary memory."""
+"""Holds cases of the weight space and of the sizes of temporary memory."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ SIZE, PARAMS = "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams"
 MATRIX, BIAS = "cudnnGetRNNLinLayerMatrixParams", "cudnnGetRNNLinLayerBiasParams"
 INFERENCE, TRAINING = cudnnForwardMode_t
 GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
-MIXED = {**GOOD, "inputMode": LINEAR, "dataType": FLOAT, "biasMode": DOUBLE_BIAS}  # two layers and ways, 5 to 7 to 3
+# This network has two layers and two ways, from 5 to 7 to 3.
+MIXED = {**GOOD, "inputMode": LINEAR, "dataType": FLOAT, "biasMode": DOUBLE_BIAS}
 INPUT, HIDDEN, PROJECTED = 5, 7, 3
 
 
 def shapes(values, layer):
-    """linLayerID -> (shape of the matrix, shape of the bias) of a layer; None for what it does not have."""
+    """Return linLayerID -> (shape of the matrix, shape of the bias) of a layer; None for what it does not have."""
     gates, ways = GATES[values["cellMode"]], 1 + values["dirMode"]
     width = values["inputSize"] if layer == 0 else ways * values["projSize"]
     matrix = None if layer == 0 and values["inputMode"] == SKIP else (1, HIDDEN, width)
@@ -96,7 +97,7 @@ def test_weight_space(cudnn, handle, fresh, values):
 
 @shows(f"{PARAMS}/c16")
 def test_the_matrix_or_the_bias_alone(cudnn, handle, fresh):
-    """NULL for both outputs of one leaves it out, the other is answered as ever (docs/errata.md, null-outputs)."""
+    """NULL for both outputs of one leaves it out, and the other is answered as usual (docs/errata.md, null-outputs)."""
     describe(cudnn, fresh, MIXED)
     size = cudnn.cudnnGetRNNWeightSpaceSize(handle, fresh)
     space = handle.to_device(np.zeros(size, np.uint8))
@@ -132,12 +133,13 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
         refuses(BAD_PARAM, f"{PARAMS}/c20", call, memory=space.slice(offset, size))
     for nbytes in (size - 1, 0):
         refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, nbytes, weight_id=7)
-    if subject.is_python:  # the size of memory is known
+    if subject.is_python:  # The size of memory is known.
         refuses(INVALID_VALUE, f"{PARAMS}/c21", call, 3, size, space.slice(0, size - 1), weight_id=7)
     assert dims(cudnn, matrix) is None and dims(cudnn, bias) is None
     call(3, size - 1, weight_id=6)
     call(3, size + 4, weight_id=7)
-    for null in (0, 1, 4) if subject.is_python else (0, 1, 4, 6, 7):  # in C each descriptor has a place for its address
+    # In C each descriptor has a place for its address.
+    for null in (0, 1, 4) if subject.is_python else (0, 1, 4, 6, 7):
         given = [handle, fresh, 0, size, space, 0, matrix, bias]
         given[null] = None
         refuses(BAD_PARAM, f"{PARAMS}/c20" if null < 6 else "cudnnStatus_t/c05", params, *given)
@@ -149,14 +151,14 @@ def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
 
 
 def step(cudnn, batch, width=INPUT, data_type=FLOAT, strides=None):
-    """The descriptor of one step of a batch."""
+    """Return the descriptor of one step of a batch."""
     made = cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensorNdDescriptor(made, data_type, 3, (batch, width, 1), strides or (width, 1, 1))
     return made
 
 
 def filters(cudnn, nbytes, data_type=FLOAT):
-    """The description of the weights before version 8."""
+    """Return the description of the weights before version 8."""
     made = cudnn.cudnnCreateFilterDescriptor()
     cudnn.cudnnSetFilterNdDescriptor(made, data_type, 0, 3, (nbytes // SCALAR_BYTES[data_type], 1, 1))
     return made
@@ -306,7 +308,7 @@ def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
 @shows(f"{WORK}/c02", f"{RESERVE}/c02")
 @pytest.mark.parametrize("name", [WORK, RESERVE])
 def test_temporary_memory_has_room_for_the_first_batch(cudnn, handle, fresh, name):
-    """That of the steps behind it is none of it; more steps, and more sequences, need more."""
+    """Smaller later batches need as much as full ones. More steps, and more sequences, need more."""
     size_of = getattr(cudnn, name)
     describe_v6(cudnn, handle, fresh, mathPrec=FLOAT, inputMode=LINEAR)
     cudnn.cudnnSetRNNPaddingMode(fresh, PADDED)
