@@ -186,7 +186,7 @@ def configuration(
 
 
 class LoadedModule:
-    """Load a compiled module into the current context; it is never unloaded."""
+    """Hold a compiled module, loaded into the current context; it is never unloaded."""
 
     def __init__(self, driver: Driver, image: bytes) -> None:
         self.driver, self._handle = driver, ctypes.c_void_p()

@@ -33,7 +33,7 @@ _SIGNATURES = {
 
 
 class Library:
-    """Binds NVRTC's shared library."""
+    """Bind NVRTC's shared library."""
 
     def __init__(self, path: Path) -> None:
         for builtins in sorted(path.parent.glob("libnvrtc-builtins.so.*")):  # NVRTC does not find them itself.

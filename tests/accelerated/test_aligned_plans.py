@@ -1,4 +1,4 @@
-"""Launches whose operands must be aligned: another one serves wherever one of them is not, by however little."""
+"""Tests launches whose operands must be aligned: another one serves wherever one of them is not, by however little."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualdnn.accelerated.primitives.tma import MAP_BYTES, TiledMap, TmaLaunch
 
 BEGIN = 4096
 MULTIPLES = {"x": 16, "y": 4, "z": 1}
-# Addresses of x, y and z behind BEGIN, and whether they are multiples of those.
+# These are addresses of x, y and z behind BEGIN, and whether they are aligned as the launch needs.
 OFFSETS = [
     ((16, 4, 1), True),
     *(((2**bit, 0, 0), bit > 3) for bit in range(7)),
@@ -21,7 +21,7 @@ MAP = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
 
 
 class Told:
-    """Notes by which name it was recorded, as a launch and as a plan."""
+    """Notes the names under which it was recorded, as a launch and as a plan."""
 
     steps: tuple[Any, ...] = ()
     operands = tuple(MULTIPLES)
@@ -55,7 +55,7 @@ def test_plans_of_operands_apart(same: str, by: str) -> None:
 
 
 def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
-    """A launch with a kernel, and one in its stead."""
+    """Return a launch with a kernel, and its replacement."""
     plain = Launch(None, structure(*pointers(len(MULTIPLES))), tuple(MULTIPLES), (1, 1, 1))
     device: Any = SimpleNamespace(tensor_map=lambda wanted, address: bytes(MAP_BYTES))
     made = kind(device, ("", ()), "kernel", plain, *arguments)
@@ -75,7 +75,7 @@ def test_launches(offsets: tuple[int, ...], aligned: bool) -> None:
 @pytest.mark.parametrize("operand", range(3))
 @pytest.mark.parametrize("bit", range(7))
 def test_launches_with_tensor_maps(operand: int, bit: int) -> None:
-    """x is read through a map from 48 bytes behind its address on, y is aligned otherwise, z may begin anywhere."""
+    """A map reads x from 48 bytes behind its address on, y is aligned otherwise, and z may begin anywhere."""
     served: list[str] = []
     launch = noting(TmaLaunch, served, ((0, 0, 48, MAP),), Told("other", served), (1,))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Records: what a plan launches is one thing for all addresses that are alike."""
+"""Tests records: the launches of a plan are the same for all addresses that are alike."""
 
 import random
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ class Named(Listing):
 
 
 def shown(record):
-    """All that a record says."""
+    """Return all that a record says."""
     return [
         (part.scratch_bytes, [
             (step.function.what, step.template, step.shape, step.operands, [(o, w[:2], m) for o, w, m in step.maps])
@@ -35,7 +35,7 @@ def shown(record):
 
 
 def addresses(random, count):
-    """Addresses of operands, of which some are NULL and some begin together."""
+    """Return addresses of operands, of which some are NULL and some begin together."""
     found = [BEGIN + (i << 32) + random.choice((0, 16, 8, 2, 1)) for i in range(count)]
     for i in range(count):
         if random.random() < 0.1:
@@ -44,13 +44,13 @@ def addresses(random, count):
 
 
 def moved(random, found):
-    """Other addresses that are alike."""
+    """Return other addresses that are alike."""
     steps = {address: random.randrange(1 << 20) * ALIKE + (BEGIN if address < BEGIN else 0) for address in found}
     return [address + steps[address] for address in found]
 
 
 def test_alike_addresses_have_one_record():
-    """For an operation of each solver and type: what is recorded at some addresses is what is recorded at others."""
+    """Records at alike addresses are equal, for an operation of each solver and type."""
     device, generator, seen = Named(open_device("emulated")), random.Random(3), set()
     for operation in kinds(device.device):
         made = plan(operation, device)
@@ -67,7 +67,7 @@ def test_alike_addresses_have_one_record():
 
 
 def test_what_is_alike():
-    """Low bits and which are equal, nothing else."""
+    """Only low bits count, and which addresses are equal."""
     assert likeness([512, 1024 + 3]) == likeness([256, 3]) != likeness([256, 259 + 1])
     assert likeness([512, 512]) == likeness([256, 256]) != likeness([512, 1024])
     with pytest.raises(ValueError, match=r"alignment=\[512\]: 256 bytes at most"):
@@ -75,7 +75,8 @@ def test_what_is_alike():
 
 
 def test_an_address_in_a_record():
-    """Behind an operand, and aligned; scratch memory and address 0 come behind the operands' addresses."""
+    """An address may lie behind an operand, aligned; scratch memory and address 0 come behind the operands'
+    addresses."""
     where = Where(1, 0, 0x1005).behind(2)
     assert where == (1, 2, 0x1007) and where.aligned(16) == (1, 11, 0x1010) and where.aligned(1) == where
     uploads = []
@@ -86,7 +87,7 @@ def test_an_address_in_a_record():
 
 
 def test_scratch_memory_is_asked_for_by_part():
-    """Each part has as much as its own steps need."""
+    """Each part has as much scratch memory as its own steps need."""
 
     class Lent:
         def __init__(self, address):

@@ -1,4 +1,4 @@
-"""Levels of reproducibility: how a handle gets one, which order a call has, and what is refused."""
+"""Tests levels of reproducibility: how a handle gets one, which order a call has, and what is refused."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
 FMA = cudnnMathType_t.CUDNN_FMA_MATH
 SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
-DIRECT = Forward.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT  # which no backend has
+DIRECT = Forward.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT  # No backend has this algorithm.
 DESCRIBED = ConvolutionSpec(CORRELATION, FLOAT, (1, 1), (1, 1), (1, 1), 1, FMA, cudnnReorderType_t(0))
 GPU_MULTIPROCESSORS = 132
 

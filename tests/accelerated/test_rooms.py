@@ -1,4 +1,4 @@
-"""The rooms of accelerated/: who may import whom, twins, headers, entry points, and the words of CUDA for the things of CUDA."""
+"""Checks the rooms of accelerated/: imports between them, twins, headers, entry points, and the words of CUDA."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent.parent.parent
 FLOOR = ROOT / "accelerated"
 MAX_ROOMS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
-# Rooms that are still being rewritten: their headers, entry points and words are not looked at yet.
+# These rooms are still being rewritten: the checks of headers, entry points and words skip them.
 UNFINISHED: set[str] = set()
-# What stands under the families, and what each of these may import itself.
+# These stand under the families, and each may import the named others.
 SHARED = {
     "runtime": set(),
     "scalars": set(),
@@ -33,7 +33,7 @@ SHARED = {
     "backend": {"plans", "records", "reproducible", "runtime", "scalars", "solver"},
     "__init__": {"backend", "plans", "runtime", "solver", *FAMILIES},
 }
-# A family that uses another one: (family, the other) and why.
+# A pair is a family and the other that it uses; the text says why.
 BORROWED = {
     (
         "convolution",
@@ -43,7 +43,7 @@ BORROWED = {
     ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
 }
 
-# Home-made words and what is said instead. The first expression that matches a line is what the test names.
+# Each home-made word has its replacement. A test names the first expression that matches a line.
 WORDS = {
     r"copy engine": "TMA",
     r"(first|second) cache": "L1, L2",
@@ -90,18 +90,18 @@ def kernels(*, finished: bool = False) -> list[Path]:
 
 
 def room_of(path: Path) -> str:
-    """The room of a file, or its own stem where it lies beside the rooms."""
+    """Return the room of a file, or its own stem where it lies beside the rooms."""
     first, *rest = path.relative_to(FLOOR).parts
     return first if rest else Path(first).stem
 
 
 def name_of(path: Path) -> str:
-    """A kernel file as launches name it: its room, a part of the room where it has such, the file."""
+    """Return the name of a kernel file in launches: its room, a part of the room if there is one, the file."""
     return str(path.relative_to(FLOOR))
 
 
 def imports(path: Path) -> set[str]:
-    """The rooms and modules of the floor that a source uses when it is imported, by Python or by #include."""
+    """Return the rooms and modules of the floor that a source imports, by Python or by #include."""
     if path.suffix != ".py":
         return {name.split("/")[0] for name in re.findall(r'#include "(\w+/[\w/.]+)"', path.read_text())}
     package = path.relative_to(FLOOR).parts[:-1]
@@ -163,7 +163,8 @@ def test_a_kernel_is_launched_from_its_room_by_its_twin(path):
 
 @pytest.mark.parametrize("path", kernels(), ids=name_of)
 def test_kernels_begin_by_waiting_for_earlier_ones(path):
-    """Without it a kernel could start on memory that another one still writes (primitives/dependent_launch.cuh)."""
+    """A kernel that does not wait could start on memory that another one still writes
+    (primitives/dependent_launch.cuh)."""
     beginnings = re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text())
     assert beginnings and set(beginnings) <= {"griddepcontrol_wait();", "griddepcontrol_wait_deferred();"}
 
@@ -177,7 +178,7 @@ def test_a_kernel_file_opens_with_its_roofline_bound(path):
 
 
 def test_entry_points_are_unique_and_name_their_room():
-    """A profiler shows nothing else."""
+    """A profiler shows only the name."""
     found = collections.Counter()
     for path in kernels():
         names = set(declared_entry_points(path))
@@ -190,14 +191,14 @@ def test_entry_points_are_unique_and_name_their_room():
 
 
 def test_names_that_macros_make_are_whole():
-    """In each variant of its source: which kernels no case launches is found by names."""
+    """The names of kernels show which of them no case launches, so each variant of a source must have them whole."""
     names = entry_points()
     assert not [name for name in names if name.endswith("_")]
     assert {"convolution_implicit_gemm_tma_factors_128x64", "softmax_register_resident_forward_rows_4"} <= names
 
 
 def spoken() -> list[Path]:
-    """The files that speak the words of CUDA: the floor's finished rooms and their tests."""
+    """Return the files that must use the words of CUDA: the floor's finished rooms and their tests."""
     floor = [path for path in FLOOR.rglob("*") if room_of(path) not in UNFINISHED]
     tests = [path for path in Path(__file__).parent.rglob("*") if path.parent.name not in UNFINISHED]
     return sorted(path for path in floor + tests if path.suffix in SUFFIXES and path.name != Path(__file__).name)

@@ -1,4 +1,4 @@
-"""Calls that differ in scalars alone share a plan, and compute what a plan of their own would."""
+"""Tests calls that differ in scalars alone: they share a plan, and compute what a plan of their own would."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ class Named(Listing):
 
 
 def described(made):
-    """All that a plan launches."""
+    """Return all that a plan launches."""
     if isinstance(made, AlignedPlan):
         return [described(made.first), described(made._served_otherwise()), made.masks, made.apart]
     return [type(made), made.solver, *(launched(step, positions) for step, positions in made.steps)]
@@ -39,7 +39,7 @@ def launched(step, positions=()):
 
 
 def representatives(device):
-    """An operation for each solver and data type of each kind."""
+    """Return an operation for each solver and data type of each kind."""
     found = {}
     for operation in kinds(device.device):
         if without_values(operation)[1] and not isinstance(operation, DropoutForward):
@@ -57,7 +57,7 @@ def test_a_shared_plan_launches_what_a_plan_of_ones_own_would():
             wanted = replace(operation, **scalars)
             try:
                 own = described(plan(wanted, device))
-            except (ValueError, AttributeError):  # a probability of 1 and more, plans of several parts
+            except (ValueError, AttributeError):  # A probability of 1 or more, or a plan of several parts, is refused.
                 continue
             placeholder, kept = without_values(wanted)
             try:
@@ -92,7 +92,7 @@ def test_many_scalars_make_few_plans(handle):
         c = handle.to_device(source)
         cudnn.cudnnAddTensor(handle, alpha, descriptor, a, beta, descriptor, c)
         np.testing.assert_allclose(c.to_host(np.float32, (60,)), (alpha + beta) * source, rtol=1e-6, atol=1e-5)
-    assert len(backend.plans) - before <= 4  # of 1, of 0 and of the others
+    assert len(backend.plans) - before <= 4  # The plans are those of 1, of 0 and of the others.
 
 
 def test_scalars_of_every_kind_reach_the_kernel(handle):
@@ -108,7 +108,7 @@ def test_scalars_of_every_kind_reach_the_kernel(handle):
 
 
 def bias_gradient(handle, alpha, dy, offset):
-    """The gradient of 8 biases for ones as dy, in memory that begins ``offset`` bytes behind a multiple of 16."""
+    """Return the gradient of 8 biases for ones as dy, in memory ``offset`` bytes behind a multiple of 16."""
     db = handle.zeros(64)
     gradient, bias = tensor(2, 8, 6, 6), tensor(1, 8, 1, 1)
     cudnn.cudnnConvolutionBackwardBias(handle, alpha, gradient, dy.slice(offset, 2304), 0.0, bias, db)

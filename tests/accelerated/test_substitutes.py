@@ -1,4 +1,4 @@
-"""Solvers whose modules are not there: others serve meanwhile, or for good where nothing can be compiled."""
+"""Tests solvers whose modules are missing: others serve meanwhile, or for good where nothing can be compiled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Storing(Solver[Problem]):
 
 @pytest.fixture
 def device(monkeypatch, tmp_path, request):
-    shared = compiler.writable_folder() / "headers"  # precompiled once for all tests
+    shared = compiler.writable_folder() / "headers"  # The headers are precompiled once for all tests.
     shared.mkdir(exist_ok=True)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "headers").symlink_to(shared)
@@ -56,7 +56,7 @@ def device(monkeypatch, tmp_path, request):
 
 @pytest.fixture
 def room(device, tmp_path):
-    """The first solver is preferred; the second one's module is built."""
+    """Return a room whose first solver is preferred, and whose second has its module built."""
     made = Room(Problem, (Storing(tmp_path, "fast", 1), Storing(tmp_path, "slow", 2)))
     compiler.build(Module(made.solvers[1].source), device.architecture)
     return made
@@ -88,7 +88,7 @@ def finish(device):
 
 
 def test_another_solver_serves_until_the_preferred_one_is_compiled(room, device, gate):
-    """Also a plan with scalars of its own; what is known of it goes when the modules have come."""
+    """The plan may have scalars of its own; the notes about the substitute go when the modules have come."""
     plan = room.plan_of(OPERATION, device)
     assert result(plan, device) == 2 and plan.solver == "slow"
     copied = plan.with_scalars({})
@@ -117,7 +117,7 @@ def test_a_module_is_compiled_once_for_all_plans(room, device, gate):
 
 
 def test_without_compilation_the_planner_passes_over(room, device, monkeypatch, caplog):
-    """Nothing waits, nothing is begun; it is logged once, with the reason, and other processes can ask."""
+    """Nothing waits, and nothing is begun. The log has it once, with the reason, and other processes can ask."""
     monkeypatch.setenv("DUALDNN_JIT", "off")
     with caplog.at_level(logging.WARNING, "dualdnn"):
         for _ in range(2):
@@ -141,8 +141,10 @@ def test_without_a_compiler_the_planner_passes_over(room, device, monkeypatch):
 
 
 def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(room, device, monkeypatch):
-    """The caller's workspace is as large as the preferred one asked for: for good, where nothing can be compiled, the
-    other one is asked."""
+    """The caller's workspace is as large as the preferred solver asked for.
+
+    Where nothing can be compiled, the other solver is asked for its workspace for good.
+    """
     room.solvers[1].workspace = 64
     with monkeypatch.context() as patch:
         patch.setenv("DUALDNN_JIT", "off")
@@ -153,7 +155,7 @@ def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(room, devic
 
 
 def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(room, device, monkeypatch):
-    """It asks its kernel how many clusters a device holds, say: also where its workspace is asked for."""
+    """A solver may ask its kernel how many clusters a device holds, also for the size of its workspace."""
     asks = lambda problem: bool(room.solvers[0].launches(problem))  # noqa: E731
     monkeypatch.setattr(room.solvers[0], "serves", asks)
     with monkeypatch.context() as patch:
@@ -191,7 +193,7 @@ def test_a_solver_that_is_asked_for_is_compiled(room, device, monkeypatch):
 
 @pytest.mark.parametrize("waits", ["the environment", "the device"])
 def test_calls_that_wait_for_kernels(room, device, monkeypatch, waits):
-    """The emulated device does, so that which kernel serves does not depend on time."""
+    """The emulated device waits, so that the serving kernel does not depend on time."""
     if waits == "the environment":
         monkeypatch.setenv("DUALDNN_JIT", "wait")
     else:

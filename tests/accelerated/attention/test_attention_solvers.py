@@ -1,4 +1,4 @@
-"""Which solver serves attention: tensor cores fed by TMA, whatever the size and the address of vectors."""
+"""Checks which solver serves attention: tensor cores fed by TMA, whatever the size and the address of vectors."""
 
 from __future__ import annotations
 

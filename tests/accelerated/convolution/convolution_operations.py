@@ -1,4 +1,4 @@
-"""Forward convolutions for the tests of this room, and how one is run and judged on the emulated device."""
+"""Makes forward convolutions for the tests of this room, and runs and judges one on the emulated device."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def convolution(
 
 
 def backwards(operation):
-    """The filter backwards."""
+    """Return the filter backwards."""
     spec = replace(operation.convolution, mode=cudnnConvolutionMode_t.CUDNN_CONVOLUTION)
     return replace(operation, convolution=spec)
 
 
 def with_pitch(operation, pitch):
-    """Rows of x that lie ``pitch`` elements apart."""
+    """Return rows of x that lie ``pitch`` elements apart."""
     x = operation.x
     strides = (x.dims[1] * x.dims[2] * pitch, x.dims[2] * pitch, pitch, 1)
     return replace(operation, x=TensorSpec(x.data_type, x.dims, strides))
@@ -59,10 +59,10 @@ def room_of(operation):
 
 
 def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="normal", problem=None, made=None):
-    """Run and judge an operation on emulated memory between patterns; returns its plan.
+    """Run and judge an operation on emulated memory between patterns, and return its plan.
 
-    only: the solver that must serve, or its name. shift: elements that operands begin beyond a multiple of 16 bytes: all, or the one
-    that ``shifted`` names. problem, made: instead of the operation's own problem, or plan.
+    only: the solver that must serve, or its name. shift: elements that operands begin beyond a multiple of 16 bytes:
+    all, or the one that ``shifted`` names. problem, made: used instead of the operation's own problem, or plan.
     """
     plan = made
     if plan is None:
@@ -97,5 +97,5 @@ def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="norma
 
 
 def kernels(plan):
-    """The names of a plan's kernels."""
+    """Return the names of a plan's kernels."""
     return [launch.function.name for launch, _ in plan.steps]

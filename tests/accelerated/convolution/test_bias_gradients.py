@@ -1,4 +1,4 @@
-"""Gradients of the bias on the emulated device: channels innermost, in parts."""
+"""Tests gradients of the bias on the emulated device: channels innermost, in parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def backend(request, monkeypatch):
 
 
 class DividedChannels(BiasGradientChannels):
-    """Blocks divide few pixels."""
+    """Divides few pixels among blocks."""
 
     least_packs = 1
 
@@ -42,13 +42,13 @@ def test_channels(backend, kind, dims):
 
 
 def test_what_they_do_not_serve(backend):
-    """Channels that are no neighbours, and more of them than a block meets again."""
+    """The solver refuses channels that are no neighbours, and more channels than a block meets again."""
     of = lambda *given: possible_solvers(gradient(*given), backend.device)  # noqa: E731
     assert CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
 
 
 def test_nothing_is_read_around_dy(backend):
-    """Memory that ends with the last element: the emulated device stops at what lies behind it."""
+    """Nothing behind the last element is read: the emulated device would stop there."""
 
     class Operand:
         def __init__(self, spec):

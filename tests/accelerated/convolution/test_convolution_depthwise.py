@@ -1,4 +1,5 @@
-"""Depthwise convolution on the emulated device: thread tiles end where they should, packs are as large as the memory allows."""
+"""Tests depthwise convolution on the emulated device: thread tiles end where they should, packs are as large as
+memory allows."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def fused(operation, alpha2=0.5):
 
 
 def gapped(tensor, **steps):
-    """The tensor with other distances along some axes (n, c, h, w)."""
+    """Return the tensor with other distances along some axes (n, c, h, w)."""
     return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
 
 
@@ -76,7 +77,7 @@ def check(backend, operation, inputs="normal", shifted=None):
 
 
 def preferred(operation):
-    """The solver that serves an operation where none is forced."""
+    """Return the solver that serves an operation where none is forced."""
     return (
         room_of(operation).solver(room_of(operation).problem(operation, Recorder())).name.removeprefix("convolution.")
     )
@@ -153,20 +154,21 @@ def test_any_operand_may_begin_at_any_element(backend, layout, channels, name):
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
 @pytest.mark.parametrize("channels", (12, 16))
 def test_padding_times_what_is_not_finite(backend, layout, channels):
-    """The padding is zeros: where the filter has infinities or NaN there, the sum is NaN."""
+    """The padding is zeros, so the sum is NaN where the filter has infinities or NaN there."""
     inputs = {"x": "normal", "w": "special", "y": "normal"}
     check(backend, depthwise(channels, (5, 4), layout=layout), inputs=inputs)
 
 
 def test_what_lies_outside_of_windows_is_of_no_matter(backend):
-    """Steps that leave columns and rows out, results of other channels: not even NaN reaches them."""
+    """Not even NaN spreads from columns and rows that steps leave out, or from results of other channels."""
     for data_type in (HALF, FLOAT):
         operation = depthwise(72, (35, 16), stride=2, padding=0, data_type=data_type)
         check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
 
 
 def test_which_solver_is_preferred():
-    """TMA where channels of 2 or 4 bytes lie in packs of 16, thread tiles where a kernel is compiled for the window, else lanes of four channels."""
+    """TMA serves channels of 2 or 4 bytes in packs of 16, thread tiles serve windows with a compiled kernel, lanes
+    of four channels the rest."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
@@ -187,7 +189,7 @@ def test_any_window(backend, data_type, layout):
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
 def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
-    """Whatever is chosen is possible, and together the blocks have every channel, column and row."""
+    """The chosen blocks are possible, and together they have every channel, column and row."""
     for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
         for data_type in (HALF, FLOAT):
             operation = depthwise(
@@ -208,7 +210,7 @@ def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
 
 
 class Recorder:
-    """A device that says what was asked of it."""
+    """Stands for a device and notes the requests."""
 
     kind, multiprocessors = "emulated", 132
 
@@ -231,7 +233,7 @@ def chosen(operation, solver="convolution.depthwise"):
     ],
 )  # fmt: skip
 def test_packs_of_rows(width, data_type, stride, expected):
-    """Columns of a thread tile, packs of x and y: rows of 56 elements of 16 bits move 16 bytes at once, those of 7 element by element."""
+    """Rows of 56 elements of 16 bits move 16 bytes at once, those of 7 element by element."""
     found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
     assert (found["COLUMNS"], found["X_PACK"], found["Y_PACK"]) == expected
 

@@ -1,4 +1,5 @@
-"""How blocks of cudnnIm2Col divide the matrix where shared memory has less room; the documented behaviour is in the cases."""
+"""Tests how blocks of cudnnIm2Col divide the matrix where shared memory has less room; cases show the documented
+behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspaces and the expected ranking of convolution algorithms make sense; searches measure."""
+"""Tests that workspaces and the expected ranking of convolution algorithms make sense, and that searches measure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def backend():
 
 def test_workspace_of_transforms(backend, monkeypatch):
     """FFT_TILING takes less than FFT for large images (5.1.3.10); implicit products take none."""
-    monkeypatch.setattr(backend.device, "multiprocessors", 132)  # which hold untiled images in the workspace
+    # So many multiprocessors hold untiled images in the workspace.
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
     needed = {
         algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))
         for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT, FFT, FFT_TILING, WINOGRAD, NONFUSED)
@@ -39,7 +40,8 @@ def test_workspace_of_transforms(backend, monkeypatch):
 
 
 def test_ranking():
-    """Large float images: transforms beat the direct sum; half: tensor cores beat everything; 1 x 1: nothing to gain."""
+    """In large float images transforms beat the direct sum, in half tensor cores beat everything, and 1 x 1 gains
+    nothing."""
     backend = AcceleratedBackend("emulated")
 
     def ranked(algorithms, **options):
@@ -74,7 +76,7 @@ def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
 
 
 def test_copies_that_32_bits_do_not_count(backend):
-    """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
+    """The copy of a large image has more values than the image: beyond 2**31 values the kernel gathers them."""
     needed = [
         backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
         for n in (511, 512)
@@ -89,7 +91,7 @@ def test_time_is_measured(backend):
 
 
 def test_what_reads_x_and_w_as_they_lie_reports_no_workspace(backend):
-    """The bytes that are reported are those that the launches use: none where TMA reads planes, or channels, as they are."""
+    """The reported bytes are those that the launches use: none where TMA reads planes, or channels, in place."""
     planes = convolution(PRECOMPUTED, (3, 64, 8, 8), 64, (1, 1), data_type=HALF, padding=0)
     channels = convolution(PRECOMPUTED, (1, 72, 5, 6), 40, (3, 3), data_type=HALF, layout=NHWC)
     for operation in (planes, channels):

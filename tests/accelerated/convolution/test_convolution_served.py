@@ -1,5 +1,7 @@
-"""Forward convolution on the emulated device: the solver that should serve a call does, in all orders of threads and at any address.
-The documented behaviour is in conformance/cases."""
+"""Tests which solver serves a forward convolution on the emulated device, in all orders of threads and at any address.
+
+conformance/cases shows the documented behaviour.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def backend(request, monkeypatch):
     return made
 
 
-SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than stages of the tensor cores' ring
+SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9 need more rounds than the tensor cores' ring has stages.
 VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "implicit_gemm_16x256"),
@@ -123,7 +125,7 @@ def test_operands_may_begin_at_any_element(backend, operation, solver):
 
 @pytest.mark.parametrize("operation, solver", SERVED.values(), ids=SERVED)
 def test_what_could_serve_is_right(operation, solver):
-    """Every solver that says that it can serve an operation does, whatever is preferred."""
+    """Every solver that claims an operation computes it right, whatever is preferred."""
     backend = AcceleratedBackend("emulated")
     names = possible_solvers(operation, backend.device)
     assert any(name.startswith(f"convolution.{solver}") for name in names)
@@ -140,7 +142,7 @@ def wanted(listed):
 
 @pytest.mark.parametrize("operation", [operation for operation, _ in SERVED.values()], ids=SERVED)
 def test_what_serves_a_convolution_is_built(wanted, operation):
-    """But for thread tiles of depthwise convolutions, which are specialised: only the timed ones are."""
+    """Everything is built except thread tiles of depthwise convolutions: only the timed ones are."""
     device = AcceleratedBackend("emulated").device
     listing = build_ahead.Listing(device)
     plan = build_ahead.plan(replace(operation, workspace_bytes=build_ahead.workspace_bytes(operation, device)), listing)
@@ -204,7 +206,7 @@ def test_convolutions_of_no_depth_of_channels_are_not_depthwise(backend):
     ids=["GEMM of one slice", "GEMM", "FFT_TILING", "WINOGRAD_NONFUSED of one slice", "WINOGRAD_NONFUSED"],
 )
 def test_large_images_go_slice_by_slice(operation, request):
-    """The workspace of a device of few multiprocessors holds fewer of them at a time."""
+    """The workspace of a device of few multiprocessors holds fewer images at a time."""
     plans = []
     for multiprocessors in (1, 132):
         backend = AcceleratedBackend("emulated")
@@ -215,7 +217,7 @@ def test_large_images_go_slice_by_slice(operation, request):
 
 
 class SimpleDevice:
-    """A device with another number of multiprocessors."""
+    """Stands for a device with another number of multiprocessors."""
 
     def __init__(self, device, multiprocessors):
         self.device, self.multiprocessors = device, multiprocessors
@@ -227,11 +229,13 @@ class SimpleDevice:
 @pytest.mark.parametrize("algo", [IMPLICIT, PRECOMPUTED])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_images_beyond_32_bits(backend, algo, groups):
-    """A tensor of more values than 32 bits count goes through several launches; a single image of so many is refused."""
+    """A tensor of more values than 32 bits count goes through several launches; a single image of that size is
+    refused."""
     operation = convolution(algo, (5, 8 * groups, 6, 7), 5 * groups, (3, 3), data_type=INT8, layout=NHWC, groups=groups)
     plan = check(backend, operation)
     image = 6 * 7 * 2 * groups  # words of four channels
-    problem = ConvolutionProblem(operation, backend.device, farthest=2 * image - 1)  # two images at a time
+    # The workspace holds two images at a time.
+    problem = ConvolutionProblem(operation, backend.device, farthest=2 * image - 1)
     assert len(check(backend, operation, problem=problem).steps) == len(plan.steps) + 2
     problem = ConvolutionProblem(operation, backend.device, farthest=image - 2 * groups)
     with pytest.raises(DeviceError, match="an image of x spans"):

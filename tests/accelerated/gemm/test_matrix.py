@@ -1,4 +1,4 @@
-"""Products of matrices on the emulated device, against NumPy."""
+"""Tests products of matrices on the emulated device against NumPy."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Sizes(NamedTuple):
 
 
 def rounded_to_tf32(values):
-    """The nearest numbers of 11 bits, away from zero in ties."""
+    """Return the nearest numbers of 11 bits, away from zero in ties."""
     bits = values.view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def laid_out(rng, rows, columns, batches, mn_major, gap, kind):
-    """Random batches of matrices, and where they lie: (values, memory, stride of rows, of columns, of batches)."""
+    """Return random batches of matrices and their places: (values, memory, stride of rows, of columns, of batches)."""
     shape = (*batches, columns, rows) if mn_major else (*batches, rows, columns)
     padded = (*shape[:-1], shape[-1] + gap)
     memory = rng.standard_normal(padded).astype(kind)
@@ -45,8 +45,10 @@ def check(
     sizes, element, result, tensor_cores=True, majors=(0, 0), gap=0, offset=0, beta=0.0, with_bias=False, shared="",
     **chosen,
 ):  # fmt: skip
-    """Multiply and compare every element with the sum of exact products; nothing else is written. shared: the operand of which
-    inner batches have the same."""
+    """Multiply and compare every element with the sum of exact products; nothing else is written.
+
+    shared: the operand that is the same in all inner batches.
+    """
     m, n, k, batches = sizes
     rng = np.random.default_rng(m * 7 + n * 5 + k * 3 + gap)
     device = open_device("emulated")
@@ -101,7 +103,7 @@ def check(
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["mma_64", "mma_128"])
 def test_tensor_cores(element, result, majors, tile):
-    """Sizes that are multiples of nothing, of packs, of tiles; aligned and not; K shorter than a K-block."""
+    """Sizes are multiples of nothing, of packs or of tiles, aligned or not; K may be shorter than a K-block."""
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
@@ -112,7 +114,8 @@ def test_tensor_cores(element, result, majors, tile):
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["fp32_128x128", "fp32_64x64"])
 def test_floats_without_tensor_cores(majors, tile):
-    """Packs of 16 bytes and not, aligned and not, tiles in part, K shorter than a K-block and more of them than stages, in parts."""
+    """Packs of 16 bytes or none, aligned or not, partial tiles, short K, more K-blocks than stages, and parts are
+    right."""
     for sizes, gap, more in (
         (Sizes(136, 72, 96), 0, {}), (Sizes(33, 65, 70), 0, {}), (Sizes(64, 40, 70, (1, 2)), 4, {"beta": 1.0, "splits": 2}),
         (Sizes(1, 9, 3), 1, {"offset": 1}), (Sizes(66, 6, 17), 2, {"with_bias": True}),
@@ -124,7 +127,7 @@ def test_floats_without_tensor_cores(majors, tile):
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.name}-{tile.from_registers}")
 def test_tensor_cores_fed_by_tma(element, result, majors, tile):
-    """Sizes of full tiles and not, K shorter than a K-block and more of them than stages, gaps between rows; parts of sums."""
+    """Full and partial tiles, short K, more K-blocks than stages, gaps between rows, and parts of sums are right."""
     from_registers = element == "float" and 1 in majors
     if from_registers != tile.from_registers or (element == "half" and majors == (1, 0)):
         pytest.skip("not served")
@@ -140,13 +143,13 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
 
 @pytest.mark.parametrize("blocks", [3, 7, 13])
 def test_blocks_share_tiles(monkeypatch, blocks):
-    """Fewer blocks than tiles, each a part of every tile and others the rest, which begin in the middle of a tile; batches."""
+    """Fewer blocks than tiles share each tile, or take the rest from the middle of a tile; batches work too."""
     monkeypatch.setattr(TmaProduct, "_blocks", staticmethod(lambda *_: [blocks]))
     more = {"most_workspace": 1 << 24, "beta": 1.0}
     made = check(Sizes(104, 72, 12 * 64 + 8), "half", "half", True, (1, 1), 8, tile="64x64", **more)
     assert made._by_tma.shares.further and made._by_tma.shares.blocks == blocks
     check(Sizes(72, 40, 9 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
-    for majors in ((0, 1), (1, 1)):  # B is the left operand; A from registers, a copy of B
+    for majors in ((0, 1), (1, 1)):  # B is the left operand: A comes from registers, as a copy of B.
         check(Sizes(144, 136, 9 * 32), "float", "float", True, majors, tile="128x64", **more)
 
 
@@ -154,7 +157,7 @@ def test_blocks_share_tiles(monkeypatch, blocks):
     "element, tensor_cores", [("half", True), ("float", True), ("float", False), ("double", False)]
 )
 def test_epilogue_batches_and_splits(element, tensor_cores):
-    """Bias, beta, two levels of batches, parts of K that are not equal, one of them empty."""
+    """Bias, beta, two levels of batches, and unequal parts of K, one of them empty, are right."""
     for majors in ((0, 0), (1, 1), (0, 1)):
         check(Sizes(34, 19, 50, (2, 3)), element, element, tensor_cores, majors, beta=-0.5, with_bias=True)
         made = check(Sizes(21, 70, 333, (1, 2)), element, element, tensor_cores, majors, 3, beta=1.0, splits=4)
@@ -166,7 +169,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 @pytest.mark.parametrize("majors", [(0, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shared", "ab")
 def test_batches_of_two_levels(element, tensor_cores, majors, shared):
-    """The inner ones have the same A, or B; with TMA and without."""
+    """The inner batches share A, or B, with TMA and without."""
     for k in (40, 37):
         check(Sizes(24, 40, k, (3, 2)), element, element, tensor_cores, majors, shared=shared, beta=1.0)
     more = {"tile": "128x64", "most_workspace": 1 << 24} if tensor_cores else {}
@@ -176,7 +179,7 @@ def test_batches_of_two_levels(element, tensor_cores, majors, shared):
 
 @pytest.mark.parametrize("tensor_cores, splits", [(True, None), (False, None), (False, 1), (False, 3)])
 def test_parts_that_nobody_added(tensor_cores, splits):
-    """Scratch memory has the parts of the sums, of every batch, behind what is there."""
+    """Scratch memory has the parts of the sums of every batch behind its earlier contents."""
     device, rng = open_device("emulated"), np.random.default_rng(5)
     a, b = (rng.standard_normal((2, rows, 200)).astype(np.float32) for rows in (6, 20))
     begin, strides = 48, (200, 1)
@@ -201,13 +204,13 @@ def test_parts_that_nobody_added(tensor_cores, splits):
 
 
 def test_double_buffered_stages_are_filled_again():
-    """More K-blocks than stages, and a last one in part."""
+    """There are more K-blocks than stages, and the last one is partial."""
     for tile in ("mma_64", "mma_128"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
 def test_bfloat16():
-    """Elements of bfloat16: exact sums of small integers."""
+    """Elements of bfloat16 give exact sums of small integers."""
     device = open_device("emulated")
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((20, 30), (12, 30)))
@@ -225,7 +228,7 @@ def test_bfloat16():
 
 
 def test_tiles_and_splits_follow_from_sizes():
-    """Large tiles where there are many of them; a small result of a long sum is split among the multiprocessors."""
+    """Many tiles are large; the multiprocessors split a small result of a long sum."""
 
     class H200:
         kind, architecture, multiprocessors = "gpu", "sm_90", 132
@@ -241,12 +244,12 @@ def test_tiles_and_splits_follow_from_sizes():
     assert chosen(64, 64, 1 << 15) == ("64x64", 128)
     assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("64x64", 3)
     assert chosen(1024, 1024, 16384) == ("128x256", 4)
-    assert chosen(72, 63, 1 << 15) == ("mma_64", 32)  # rows that TMA does not read
+    assert chosen(72, 63, 1 << 15) == ("mma_64", 32)  # TMA does not read these rows.
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])
 def test_segments_of_k(element, tensor_cores):
-    """A sum over three parts of K that do not follow each other, shorter than a K-block and longer, split and not."""
+    """K has three parts that do not follow each other, shorter and longer than a K-block, split and not."""
     kind = TYPES[element]
     rng, device = np.random.default_rng(5), open_device("emulated")
     for k, splits in ((5, 1), (72, 1), (72, 4)):

@@ -1,4 +1,4 @@
-"""How blocks and threads share the elements of batch normalization."""
+"""Tests how blocks and threads share the elements of batch normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnBatchNormMode_t
 from dualdnn.api.operations import BatchNormalizationBackward, BatchNormalizationForwardTraining, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
 
-STATIC_SHARED_BYTES = 48 << 10  # of a block
+STATIC_SHARED_BYTES = 48 << 10  # per block
 CHANNELS, IMAGES, SIDES = (1, 3, 4, 6, 12, 35, 63, 64, 100, 252, 256, 2048), (1, 2, 31, 64), (1, 2, 7, 13, 28, 56)
 SPATIAL, ACTIVATION = (
     cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
@@ -23,7 +23,7 @@ SPATIAL, ACTIVATION = (
 
 
 class Device(SimpleNamespace):
-    """A device whose kernels are names."""
+    """Stands for a device whose kernels are names."""
 
     def function(self, source, kernel, definitions):
         return SimpleNamespace(name=kernel, definitions=dict(definitions), device=self)
@@ -69,7 +69,7 @@ def test_columns_have_every_element_once(device, data_type, mode):
         moments = 3 * (batch_columns.THREADS * width + of_cluster) + 2 * batch_columns.THREADS
         sums = 2 * (batch_columns.THREADS * width + of_cluster) + 4 * batch_columns.THREADS + 4 * columns
         assert max(moments, sums) * problem.compute_bytes <= STATIC_SHARED_BYTES
-        # what the kernel counts: the rows of all columns of a group
+        # The kernel counts the rows of all columns of a group.
         of_group = [
             sum(d.rows - ((g + i * d.groups) // width >= d.tail) for i in range(d.repeats)) for g in (0, d.groups - 1)
         ]
@@ -91,7 +91,7 @@ def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, di
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
-    """Blocks keep what they have room for, and no more; those of several channels keep all of them."""
+    """Blocks keep only what they have room for; those of several channels keep all of them."""
     found = 0
     solver = batch_planes.BatchPlanesSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):

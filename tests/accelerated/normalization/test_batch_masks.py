@@ -1,4 +1,4 @@
-"""Which elements a ReLU passes, as one call keeps it for the other: whichever solver serves either."""
+"""Tests which elements a ReLU passes, as one call stores them for the other, whichever solver serves either."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def handle():
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_a_byte_for_each_16_bytes_of_elements(handle, data_type, solver, dims):
-    """The mask of the elements in memory, the lowest bit first, whatever the memory held."""
+    """The mask has the elements in the order of memory, the lowest bit first, whatever the memory held."""
     kind = np.float16 if data_type == HALF else np.float32
     x, s = TensorSpec.packed(data_type, dims, NHWC), TensorSpec.packed(FLOAT, (1, dims[1], 1, 1), NHWC)
     mode, ops = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormOps_t.CUDNN_NORM_OPS_NORM_ADD_ACTIVATION
@@ -58,7 +58,7 @@ def test_a_byte_for_each_16_bytes_of_elements(handle, data_type, solver, dims):
     passes = memory["y"].to_host(kind, -1) > 0
     assert 0.3 < passes.mean() < 0.7
     padded = np.concatenate([passes, np.zeros(-x.count % width, bool)]).reshape(-1, width)
-    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # bits that stand for elements
+    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # These bits stand for elements.
     mask = (
         memory["reserveSpace"].to_host(np.uint8, -1)[: len(padded)]
         & np.packbits(counts, axis=1, bitorder="little")[:, 0]

@@ -1,4 +1,4 @@
-"""What is left of a variance where one element is far from all others: differences from that one would cancel."""
+"""Tests a variance where one element is far from all others: differences from that one would cancel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.layouts import laid_out
 
 CHANNELS = 64
-# Roundings of a right variance, in units in the last place: differences, their squares and three sums of few parts.
+# This bounds the roundings of a right variance, in units in the last place: differences, squares, and three sums of few
+# parts.
 FEW = 8
 
 
@@ -24,7 +25,7 @@ def handle():
 
 
 def variances(handle, x: TensorSpec, values: np.ndarray, solver: str) -> np.ndarray:
-    """The running variances of one call, whose old ones do not count."""
+    """Return the running variances of one call, whose old ones do not count."""
     s = TensorSpec.packed(FLOAT, (1, x.dims[1], 1, 1))
     mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
     operation = BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, 1.0, s, 1e-5, None)

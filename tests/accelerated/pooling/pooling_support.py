@@ -1,4 +1,5 @@
-"""What the tests of the pooling room share: a stand-in for a device, and the judge of a plan on the emulated device."""
+"""Provides a stand-in for a device, and the judge of a plan on the emulated device, for the tests of the pooling
+room."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class PlanningDevice:
 
 
 def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layout: str) -> list[Any]:
-    """Forward calls and gradients: maxima with and without NaN, averages, with and without factors."""
+    """Return forward calls and gradients: maxima with and without NaN, averages, with and without factors."""
     forward, gradients = (
         list(make(window, data_type, dims, layout)) for make in (forward_operations, backward_operations)
     )
@@ -43,7 +44,7 @@ def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layou
 
 
 def kernel_of(operation: Any, only: str, multiprocessors: int = 132) -> str:
-    """The kernel by which a solver serves an operation."""
+    """Return the kernel by which a solver serves an operation."""
     device = PlanningDevice(multiprocessors)
     plan_by(operation, device, only)
     return device.kernels[0]
@@ -56,7 +57,7 @@ def problem_of(operation: Any, multiprocessors: int = 132, aligned: bool = True)
 def assert_agrees(
     backend: Any, operation: Any, plan: Any, memory: dict[str, Any] | None = None, shift: int = 0
 ) -> None:
-    """Run a plan on operands ``shift`` bytes behind aligned addresses and have its output judged."""
+    """Run a plan on operands ``shift`` bytes behind aligned addresses, and judge its output."""
     memory = memory or with_ties(operation)
     buffers = {name: backend.allocate(content.nbytes + shift) for name, content in memory.items()}
     for name, content in memory.items():

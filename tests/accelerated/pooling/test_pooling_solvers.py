@@ -1,4 +1,4 @@
-"""The solvers of pooling: each serves what it says, whatever the number of blocks, and at any address."""
+"""Tests the solvers of pooling: each serves what it claims, whatever the number of blocks, and at any address."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def backend():
 
 
 def case_operations():
-    """Calls of the conformance cases, in the shapes that decide about kernels."""
+    """Return calls of the conformance cases, in the shapes that decide about kernels."""
     for window, data_type, shape in static_cases.COMBINATIONS:
         yield from operations_of(window, data_type, *static_cases.SHAPES[shape])
     for data_type, (dims, layout) in product((FLOAT, HALF), static_cases.LARGE_IMAGES.values()):
@@ -99,25 +99,25 @@ def test_accesses_are_aligned(data_type, dims, layout):
 
 
 def assert_packs(tensor, nbytes):
-    """Packs of so many bytes begin at multiples of themselves and leave nothing over."""
+    """Check that packs of so many bytes begin at multiples of themselves and leave nothing over."""
     pack = nbytes // tensor.scalar_bytes
     inner = [next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)]
     while (
         np.prod([tensor.dims[i] for i in inner]) % pack
-    ):  # contiguous rows of a few channels, or rows that follow each other
+    ):  # These are contiguous rows of a few channels, or rows that follow each other.
         inner.append(tensor.strides.index(np.prod([tensor.dims[i] for i in inner])))
     others = [s for i, s in enumerate(tensor.strides) if i not in inner and tensor.dims[i] > 1]
     assert all(stride % pack == 0 for stride in others)
 
 
-# Shapes that several blocks share: in rows, columns, planes and channels; of each window one type has them all.
+# Several blocks share these shapes in rows, columns, planes and channels; each window has one type with all of them.
 SPLIT = [
     ("pooling.max_backward", FLOAT, (1, 2, 70, 132), "nchw"), ("pooling.max_backward", HALF, (1, 3, 64, 33), "nchw"),
     ("pooling.max_backward", HALF, (1, 24, 40, 38), "nhwc"), ("pooling.max_backward", FLOAT, (1, 2, 9, 36, 44), "nchw"),
     ("pooling.max_backward", BFLOAT16, (1, 8, 6, 8, 10), "nhwc"), ("pooling.max_backward", DOUBLE, (2, 3, 12, 14), "nhwc"),
     ("pooling.max_backward", FLOAT, (3, 22, 12, 13), "nchw"), ("pooling.max_backward", HALF, (2, 40, 9, 10), "nhwc"),
     ("pooling.max_backward", DOUBLE, (2, 3, 9, 13), "gaps"), ("pooling.static_forward", FLOAT, (1, 2, 33, 9, 20), "nchw"),
-    ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB: rows that are written together
+    ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB, whose rows are written together
     ("pooling.static_average_backward", FLOAT, (2, 2, 4, 160, 220), "nchw"),
 ]  # fmt: skip
 
@@ -125,7 +125,7 @@ SPLIT = [
 @pytest.mark.parametrize("multiprocessors", [1, 6])
 @pytest.mark.parametrize("name, data_type, dims, layout", SPLIT, ids=str)
 def test_any_number_of_blocks(backend, monkeypatch, name, data_type, dims, layout, multiprocessors):
-    """With NaN, infinities and equal maxima; scaled sums and others."""
+    """NaN, infinities and equal maxima are right for any number of blocks, with scaled sums and others."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
     served = [
         operation
@@ -148,7 +148,7 @@ GENERIC = [
 @pytest.mark.parametrize("multiprocessors", [1, 132])
 @pytest.mark.parametrize("window, dims, layout", GENERIC, ids=str)
 def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors):
-    """Tiles of all inputs and of one, and windows too large for a tile, which threads share."""
+    """Tiles have all inputs or one, and threads share windows that are too large for a tile."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
     for operation in operations_of(window, FLOAT, dims, layout):
         if layout == "odd" and not isinstance(operation, PoolingForward):
@@ -160,7 +160,8 @@ def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors)
 @pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
 @pytest.mark.parametrize("window", [(3, 1, 2), (2, 3, 1)], ids=str)
 def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
-    """What a kernel keeps around a tensor is never the maximum, not even of windows that hold -infinity and NaN alone."""
+    """What a kernel keeps around a tensor is never the maximum, not even in windows that hold -infinity and NaN
+    alone."""
     geometry = cases.Geometry((2, 4, 7, 9), *((size,) * 2 for size in (window[0], window[2], window[1])))
     operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, "nchw", "nchw", nan=nan)
     memory = static_cases.with_ties(operation)
@@ -188,8 +189,8 @@ def one_forward(window, stride, padding, x, outputs=(4, 4)):
 @pytest.mark.parametrize(
     "operation",
     [
-        one_forward(2, 2, 0, TensorSpec.packed(FLOAT, (1, 1, 6, 8))),  # windows without inputs
-        one_forward(2, 2, 0, TensorSpec(FLOAT, (2, 3, 8, 8), (2**33, 2**20, 64, 1))),  # distances beyond 32 bits
+        one_forward(2, 2, 0, TensorSpec.packed(FLOAT, (1, 1, 6, 8))),  # These windows have no inputs.
+        one_forward(2, 2, 0, TensorSpec(FLOAT, (2, 3, 8, 8), (2**33, 2**20, 64, 1))),  # These distances exceed 32 bits.
         one_forward(5, 2, 1, TensorSpec.packed(FLOAT, (2, 3, 9, 9))),
         one_forward(3, 1, 0, TensorSpec.packed(FLOAT, (2, 3, 6, 6))),
     ],
@@ -224,7 +225,7 @@ def test_preferences(dims, layout, kernel):
     ids=str,
 )  # fmt: skip
 def test_high_windows_are_pooled_by_rows_first(window, stride, dims, kernel):
-    """Where hardly two of them have a row in common, or they are too large for tiles."""
+    """Rows come first where hardly two windows share a row, or windows are too large for tiles."""
     operation = pooling("AVERAGE_COUNT_EXCLUDE_PADDING", window, stride, 0, False)(HALF, dims, "nchw")
     assert kernel_of(operation, "pooling.generic_forward") == f"pooling_generic_forward_{kernel}"
 
@@ -233,7 +234,7 @@ def test_high_windows_are_pooled_by_rows_first(window, stride, dims, kernel):
 @pytest.mark.parametrize("dims", [(2, 3, 7, 9), (1, 2, 40, 33), (2, 16, 6, 5), (3, 8, 1, 64), (5, 1, 2, 17)], ids=str)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_one_window_over_everything(backend, data_type, dims, layout):
-    """Planes that begin anywhere, rows with gaps, channels that are packs or not, by every solver."""
+    """Every solver is right for planes that begin anywhere, rows with gaps, and channels that are packs or not."""
     rank = len(dims) - 2
     for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
         geometry = cases.Geometry(dims, dims[2:], (0,) * rank, (1,) * rank)
@@ -250,7 +251,7 @@ def test_one_window_over_everything(backend, data_type, dims, layout):
     [(4, 8, 0), (5, 9, 0), (6, 11, 0), (7, 8, 1), (7, 14, 1), (8, 11, 1), (15, 16, 1)],
 )
 def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
-    """Planes that begin anywhere, whose packs of 16 bytes would reach over no, one or two gaps."""
+    """Planes begin anywhere, and their packs of 16 bytes would reach over no, one or two gaps."""
     dims, strides = (3, 5, 6, columns), (31 * pitch + 1, 6 * pitch + 3, pitch, 1)
     x, y = TensorSpec(HALF, dims, strides), TensorSpec.packed(HALF, (3, 5, 1, 1))
     spec = PoolingSpec(
@@ -268,7 +269,7 @@ def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 def test_they_compile_for_a_gpu():
-    """Nothing that is built ahead, or timed, has them for double, or volumes for bfloat16."""
+    """No kernel that is built ahead, or timed, exists for double, nor for volumes in bfloat16."""
     device = PlanningDevice()
     for layout in ("nchw", "nhwc"):
         operations = operations_of(PADDED, DOUBLE, (2, 24, 9, 12), layout)

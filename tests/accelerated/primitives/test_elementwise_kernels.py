@@ -1,4 +1,5 @@
-"""Plans of the memory-bound kernels that no small call makes: several packs or elements of a thread, transposes."""
+"""Tests plans of the memory-bound kernels that no small call makes: several packs or elements of a thread,
+transposes."""
 
 from __future__ import annotations
 
@@ -30,8 +31,10 @@ def backend(monkeypatch):
 
 
 def check(backend, operation, shift=0, only=None):
-    """Run the operation with every operand ``shift`` bytes behind an aligned address, by one solver where ``only`` names it, and
-    have the result judged."""
+    """Run the operation with every operand ``shift`` bytes behind an aligned address, and judge the result.
+
+    only: the name of the solver, if one is forced.
+    """
     memory = prepare(operation, "normal", 0)
     buffers = {}
     for name, content in memory.items():
@@ -59,8 +62,10 @@ MAKERS = {
 @pytest.mark.parametrize("rows_of_x, packs", [(13, 1), (31, 2), (33, 3), (47, 4)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_packs(backend, monkeypatch, name, rows_of_x, packs, shift):
-    """Where a device has one multiprocessor: several blocks of 256 threads, the last one short, the last pack partial. packs: of a
-    thread, where the solver takes so many."""
+    """A device of one multiprocessor has several blocks of 256 threads, the last one short, the last pack partial.
+
+    packs: those of a thread, where the solver takes so many.
+    """
     monkeypatch.setattr(backend.device, "multiprocessors", 1)
     dims = (3, 7, rows_of_x, 37)
     assert geometry.packs_per_thread(-(-prod(dims) // 8), backend.device, 8) == packs
@@ -101,7 +106,7 @@ def test_gaps_of_other_types_and_blended(backend):
 
 
 def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
-    """Results of 32 MB are planned, the kernel runs on fewer with the field set."""
+    """Results of 32 MB are planned; the kernel runs on fewer with the field set."""
     kept, left = (laid_out(HALF, (64, channels, 30, 11), "gaps") for channels in (2, 400))
     packed = TensorSpec.packed(HALF, left.dims)
     for x, y, partial_sectors in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
@@ -120,7 +125,7 @@ def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
 @pytest.mark.parametrize("multiprocessors, elements", [(10, 1), (3, 3), (1, 8)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiprocessors, elements):
-    """elements: of half at most."""
+    """A thread takes several elements. elements: the most of them in half."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors)
     most = geometry.packs_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
     assert most == elements
@@ -177,7 +182,7 @@ def test_transposes_at_any_address_and_with_gaps(backend, kind):
 @pytest.mark.parametrize("shift", [0, 4, 8])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
 def test_half_planes_of_short_packs_are_transposed_in_squares(backend, back, shift):
-    """Planes of 44 elements, 36 channels: packs of 4 only."""
+    """Planes have 44 elements and 36 channels, which make packs of 4 only."""
     x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
         operation = TransformTensor(alpha, beta, x, y)
@@ -195,7 +200,7 @@ MOVED = {
 @pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
 def test_small_transposes_begin_anywhere(backend, changes, kind):
-    """Of the source where it is cropped, of the destination where channels come before the folded ones."""
+    """The source may begin anywhere where it is cropped, and the destination where channels precede the folded ones."""
     operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
     (launch, _), *_ = plan_by(operation, backend.device, "transform.transpose").steps
     assert launch.function.name.startswith("transform_transpose")
@@ -203,7 +208,7 @@ def test_small_transposes_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_access(backend, monkeypatch):
-    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # a thread has two packs
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # A thread has two packs.
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 33, 37)
         assert geometry.packs_per_thread(prod(dims) // 8, backend.device) == 2

@@ -1,4 +1,4 @@
-"""The kernel of docs/writing_a_kernel.md, compiled and run."""
+"""Compiles and runs the kernel of docs/writing_a_kernel.md."""
 
 from __future__ import annotations
 

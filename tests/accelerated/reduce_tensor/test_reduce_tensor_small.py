@@ -1,4 +1,4 @@
-"""Reductions of small tensors: every way in which threads share them gives what the judge expects."""
+"""Tests reductions of small tensors: every way in which threads share them gives what the judge expects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dualdnn.reference import judge
 OPS = (Op.CUDNN_REDUCE_TENSOR_ADD, Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_TENSOR_NORM2, Op.CUDNN_REDUCE_TENSOR_MIN,
        Op.CUDNN_REDUCE_TENSOR_MAX, Op.CUDNN_REDUCE_TENSOR_AMAX, Op.CUDNN_REDUCE_TENSOR_MUL)  # fmt: skip
 KEPT = {"to one": (), "to channels": (1,), "over rows": (0, 1, 2), "over images": (1, 2, 3), "mixed": (0, 3)}
-MOST_SHARINGS = 12  # of each operation, chosen by a seed
+MOST_SHARINGS = 12  # per operation, chosen by a seed
 # Each width of accesses is a module: HALF has all widths, other types few.
 LAID_OUT = [
     pytest.param(data_type, layout, id=f"{data_type.name.removeprefix('CUDNN_DATA_')}-{layout}")
@@ -62,27 +62,28 @@ def run(backend, operation, plan):
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize(("data_type", "layout"), LAID_OUT)
 def test_every_sharing(backend, data_type, kept, layout):
-    """A cluster is one block here."""
+    """Every sharing is right. A cluster is one block here."""
     chance = random.Random(f"{data_type}{kept}{layout}")
     op = OPS[chance.randrange(len(OPS))]
     operation = operation_of(
         op, data_type, chance.choice([(4, 16, 3, 8), (3, 6, 7, 14)]), KEPT[kept], layout, chance.choice([0.0, 0.5])
     )
     found = small.choices(operation, backend.device)
-    # Each width is a module, for clusters another: what these add knows only how many states a thread has
+    # Each width is a module, and another one for clusters: their addition depends only on the number of states of a
+    # thread.
     widths = {1, max(reading.width for _, reading in found)}
     found = [choice for choice in found if not choice[0].blocks or choice[1].width in widths]
     assert {sharing.blocks for sharing, _ in found} == {0, 1}
     for sharing, reading in chance.sample(found, min(MOST_SHARINGS, len(found))):
         run(backend, operation, Plan(operation, [small.launch_of(operation, backend.device, reading, sharing)]))
-    # A sum, which has to have all of them, by most accesses of a thread
+    # A sum needs all elements, by most accesses of a thread.
     sharing, reading = max(found, key=lambda choice: choice[1].accesses)
     summed = dataclasses.replace(operation, reduction=dataclasses.replace(operation.reduction, op=OPS[0]))
     run(backend, summed, Plan(summed, [small.launch_of(summed, backend.device, reading, sharing)]))
 
 
 def test_accesses_are_as_wide_as_every_place_allows():
-    """Rows of 14 elements are not packs only; with gaps they start anywhere."""
+    """Rows of 14 elements are not only packs; with gaps they start anywhere."""
     widths = {
         layout: {r.width for r in small.readings(operation_of(OPS[0], HALF, (2, 3, 5, 14), (0, 1, 2), layout))}
         for layout in ("nchw", "gaps")

@@ -1,4 +1,4 @@
-"""The persistent kernels of recurrent networks in divisions that small networks do not get by themselves, judged by the
+"""Tests the persistent kernels of recurrent networks in divisions that small networks do not get, against the
 reference."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dualdnn.conformance.trial import prepare
 
 
 class Divided:
-    """A solver whose division is chosen by the test."""
+    """Serves by a division that the test chooses."""
 
     made: ClassVar[Division]
 
@@ -31,7 +31,7 @@ class Divided:
 
 
 def run(operation, memory, solver):
-    """Run the plan of a solver on copies of the operands; returns all of them."""
+    """Run the plan of a solver on copies of the operands, and return all of them."""
     device = open_device("emulated")
     problem = RNNProblem(operation, device)
     buffers = {}
@@ -68,7 +68,7 @@ def gradients_agree(cell, data_type, hidden, batch, divisions):
         }
         behind |= {name: memory[name] for name in ("hx", "cx") if name in memory}
         results.append((made, run(data, behind, backwards)))
-    unit = 2.0**-11 if data_type == HALF else 2.0**-14  # both round factors to TF32 alike, sums in another order
+    unit = 2.0**-11 if data_type == HALF else 2.0**-14  # Both round factors to TF32 alike, but add in another order.
     for names, (one, other) in zip((("y", "hy", "cy"), ("dx", "dhx", "dcx")), zip(*results, strict=True), strict=True):
         for name in names:
             if name in one:
@@ -87,8 +87,9 @@ def solvers(forwards, backwards):
 
 @pytest.mark.parametrize("m_tiles, n_tiles, batch", [(1, 1, 3), (2, 4, 9), (4, 2, 17)])
 def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
-    """More pairs of K than registers have, for each number of tiles; a last group of sequences in part."""
-    hidden, size = 152, 4  # bytes of an element: 608 bytes, two pairs for some warps; 2432 of all gates, five
+    """K has more pairs than registers hold, for each number of tiles; the last group of sequences is partial."""
+    # An element has 4 bytes: 608 bytes make two pairs for some warps, and 2432 of all gates five.
+    hidden, size = 152, 4
     groups = -(-batch // (8 * n_tiles))
     forwards = Division(
         m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, most_register_pairs=1
@@ -103,7 +104,7 @@ def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
 
 @pytest.mark.parametrize("cell, rows, gates", [(GRU, 3, 3), (TANH, 1, 1)])
 def test_other_cells(cell, rows, gates):
-    """Three rows for each unit, and one; loads in several parts."""
+    """Units have three rows, or one; loads come in several parts."""
     hidden, batch = 40, 19
     forwards = Division(rows, 4, 16, -(-hidden // 16), 1, hidden * 2)
     backwards = Division(1, 4, 16, -(-hidden // 16), 1, gates * hidden * 2)
@@ -112,7 +113,7 @@ def test_other_cells(cell, rows, gates):
 
 @pytest.mark.parametrize("cell, data_type, hidden", [(GRU, HALF, 21), (LSTM, HALF, 22), (GRU, FLOAT, 19)])
 def test_vectors_that_begin_between_multiples_of_16_bytes(cell, data_type, hidden):
-    """Loads of 2 bytes and of 4 bytes give what loads of 16 bytes give, in both directions."""
+    """Loads of 2 bytes and of 4 bytes give the same as loads of 16 bytes, in both directions."""
     gates, size = 3 if cell == GRU else 4, 2 if data_type == HALF else 4
     forwards = Division(gates, 1, 16, -(-hidden // 16), 1, hidden * size)
     backwards = Division(1, 1, 16, -(-hidden // 16), 1, gates * hidden * size)
@@ -120,7 +121,7 @@ def test_vectors_that_begin_between_multiples_of_16_bytes(cell, data_type, hidde
 
 
 class H200:
-    """What the choice of a division asks of a device."""
+    """Stands for the properties of an H200 that the choice of a division reads."""
 
     kind, architecture, multiprocessors, shared_bytes_per_block = "gpu", "sm_90", 132, 227 * 1024
 
@@ -136,7 +137,7 @@ class H200:
     ],
 )
 def test_divisions_fit_the_device(cell, batch, hidden, fits):
-    """Blocks that all run at a time where there is room for them, in shared memory and on multiprocessors."""
+    """All blocks of a division run at a time, where shared memory and multiprocessors have room."""
     spec = network(cell, hidden, 1, 1, HALF)
     problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
@@ -164,7 +165,7 @@ def test_persistent_kernels_serve_any_hidden_size_at_aligned_addresses():
 
 
 def test_a_network_that_has_divisions_of_two_layers_and_none_of_one_is_planned():
-    """GRU of 2048 in float at one sequence; the blocks of two layers do not run at one time."""
+    """GRU of 2048 in float at one sequence is such a network: the blocks of two layers do not run at one time."""
     spec = network(GRU, 2048, 2, 1, FLOAT)
     problem = RNNProblem(forward(spec, 4, (4,)), H200())
     assert not PersistentForwardSolver().divisions(problem)

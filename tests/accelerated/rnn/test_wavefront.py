@@ -1,5 +1,7 @@
-"""Layers of recurrent networks that overlap in one launch: the same results as layer by layer and step by step, in every order of
-the work that its dependencies allow."""
+"""Tests layers of recurrent networks that overlap in one launch.
+
+Results equal those of layer by layer and step by step, in every order of the work that the dependencies allow.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ from test_persistent import H200, elements, run
 
 
 def skewed(kind, skew, most=MOST_LAYERS, **changes):
-    """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch. changes: of its divisions."""
+    """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch.
+
+    changes: replaced fields of its divisions.
+    """
 
     class Skewed(kind):
         def divisions(self, problem, layers):
@@ -34,7 +39,8 @@ def skewed(kind, skew, most=MOST_LAYERS, **changes):
 
 
 def training_step(spec, lengths, solvers):
-    """Return the operands of the forward call, inference and the gradients of data by two solvers; weights keep states small."""
+    """Return the operands of the forward call, inference and the gradients of data by two solvers; weights keep
+    states small."""
     forwards, backwards = solvers
     first, data, _ = (operation for _, operation in passes(forward(spec, max(lengths), lengths)))
     memory = prepare(first, "normal", 0)
@@ -52,7 +58,7 @@ def training_step(spec, lengths, solvers):
 
 
 def assert_close(one, other, data_type, layers):
-    """Every layer may add roundings of what it takes, and sums in another order."""
+    """Compare within a bound: every layer may add roundings of its inputs, and sums in another order."""
     unit = 2.0**-11 if data_type == HALF else 2.0**-14
     for name in one:
         a, b = elements(one[name], data_type), elements(other[name], data_type)
@@ -65,7 +71,8 @@ def assert_close(one, other, data_type, layers):
     (RELU, HALF, 2, 72, (5, 4)), (LSTM, FLOAT, 3, 20, (3, 2, 3)), (GRU, FLOAT, 2, 12, (2,) * 9),
 ])  # fmt: skip
 def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hidden, lengths):
-    """Slices and groups in part, sequences of several lengths and none, two launches where one has no room for all layers."""
+    """Slices and groups may be partial, sequences have several lengths or none, and two launches serve where one has
+    no room for all layers."""
     spec = network(cell, hidden, layers, 1, data_type)
     steps = training_step(spec, lengths, (RecurrenceSolver(), GradientSolver()))
     for most in {2, layers}:
@@ -74,7 +81,7 @@ def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hid
 
 
 def test_left_operands_of_both_products_in_shared_memory():
-    """More pairs of K than registers have, for the recurrent matrices too."""
+    """K has more pairs than registers hold, also for the recurrent matrices."""
     spec, lengths = network(LSTM, 136, 2, 1, FLOAT), (2, 2)
     solvers = [skewed(kind, 1, most_register_pairs=1) for kind in (WavefrontForwardSolver, WavefrontBackwardSolver)]
     assert_close(training_step(spec, lengths, (RecurrenceSolver(), GradientSolver())),
@@ -83,7 +90,8 @@ def test_left_operands_of_both_products_in_shared_memory():
 
 @pytest.mark.parametrize("cell", [LSTM, GRU])
 def test_any_order_of_the_waves_gives_the_same(cell):
-    """Every layer alone after the one before it, or some steps behind: bit for bit. Nothing but what a layer waits for decides."""
+    """Every layer runs right behind the one before it, or some steps later, with the same bits: only dependencies
+    decide."""
     spec, lengths = network(cell, 24, 3, 1, HALF), (5, 3, 5)
     one, *others = (
         training_step(spec, lengths, (skewed(WavefrontForwardSolver, skew), skewed(WavefrontBackwardSolver, skew)))
@@ -97,7 +105,7 @@ def test_any_order_of_the_waves_gives_the_same(cell):
 @pytest.mark.parametrize("most", [2, 3])
 @pytest.mark.parametrize("call", ["training", "inference", "backward"])
 def test_what_blocks_wait_for_is_filled_before(call, most):
-    """Every vector of every layer is what no cell puts out, when the launches of all steps have been left out."""
+    """Every vector of every layer holds a value that no cell puts out, when the launches of all steps are left out."""
     training, data, _ = (operation for _, operation in passes(forward(network(LSTM, 24, 3, 1, HALF), 3, (3, 2))))
     operation = {"training": training, "inference": inference(training), "backward": data}[call]
     solver = skewed(WavefrontBackwardSolver if call == "backward" else WavefrontForwardSolver, 1, most)
@@ -132,7 +140,7 @@ def test_an_order_against_a_dependency_is_noticed(kind, call):
     (TANH, 128, 8, 4, FLOAT, [8], [8]), (LSTM, 2048, 2, 8, HALF, [], []),
 ])  # fmt: skip
 def test_layers_of_a_launch_have_room_on_the_device(cell, size, layers, batch, data_type, forwards, backwards):
-    """All blocks run at once; what does not fit is not tried."""
+    """All blocks run at once; a division that does not fit is not tried."""
     first, data, _ = (
         operation for _, operation in passes(forward(network(cell, size, layers, 1, data_type), 64, (64,) * batch))
     )
@@ -151,7 +159,8 @@ def test_layers_of_a_launch_have_room_on_the_device(cell, size, layers, batch, d
 
 
 def test_what_cannot_overlap_goes_layer_by_layer():
-    """Directions, of which the second begins at the end of the first layer; projections; a single layer."""
+    """Layers run one by one with two directions, projections or a single layer: the second direction begins at the
+    first layer's end."""
     spec = network(LSTM, 24, 2, 1, HALF)
     device = open_device("emulated")
     for changed in (network(LSTM, 24, 2, 2, HALF), replace(spec, projected=16), network(LSTM, 24, 1, 1, HALF)):

@@ -1,4 +1,4 @@
-"""Argument structures are compared field by field, not by their size alone."""
+"""Tests that argument structures are compared field by field, not by their size alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel that takes long to compile does not block a call that a ready one can serve."""
+"""Tests that a kernel that takes long to compile does not block a call that a ready one can serve."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_kernel_comes_when_it_is_ready(device, gate, tmp_path):
 
 
 def test_what_is_built_is_there_at_once(device, tmp_path):
-    """In the cache on disk, though this device has not loaded it."""
+    """A module in the cache on disk serves at once, though this device has not loaded it."""
     path = kernel(tmp_path)
     type(device)().function(path, "store_three")
     assert device.function_when_ready(path, "store_three") is not None and not device.background.tasks()
@@ -120,7 +120,7 @@ def test_whoever_measures_waits(device, gate, tmp_path):
 
 
 def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_path):
-    """And where operands are not aligned, the other one serves, too."""
+    """The other launch also serves where operands are not aligned."""
     served = []
 
     class Other(Launch):
@@ -148,7 +148,7 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_pa
 
 
 def test_cases_judge_the_kernel_that_was_planned(monkeypatch):
-    """In the suite no other kernel serves until that one is compiled: it would never be judged."""
+    """In the suite no other kernel serves until the planned one is compiled: it would never be judged."""
     monkeypatch.setattr(device_module.Device, "compiles_in_background", True)
     open_subject("accelerated:emulated")
     assert not device_module.Device.compiles_in_background

@@ -1,4 +1,5 @@
-"""Contexts of a GPU, on a driver without a device: whose threads end well, which context serves, who describes the GPU."""
+"""Tests contexts of a GPU on a driver without a device: which threads end well, which context serves, who describes
+the GPU."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def test_no_thread_aborts_the_process_at_its_end(run, kind):
 
 
 def test_a_thread_keeps_the_context_that_somebody_made_current_meanwhile(run):
-    """As torch.cuda.set_device does between two calls; a thread that had none keeps the device's."""
+    """torch.cuda.set_device does so between two calls; a thread that had none keeps the device's."""
     program = """
 print(current()); use(); print(current())
 fake.cuCtxSetCurrent(0x1001)
@@ -118,7 +119,7 @@ use(); print(current(), fake.fake_launches())
 
 
 def test_a_device_that_is_opened_while_another_one_is_current(run):
-    """The launches of each go to its own context, in a thread that has that of a third."""
+    """The launches of each device go to its own context, in a thread with the context of a third."""
     program = """
 other = open_device("gpu", 1)
 fake.cuCtxSetCurrent(0x1007)
@@ -129,7 +130,8 @@ second.launch(bytes(8), (1,), (32,)); use(); print(other.name, current(), fake.f
 
 
 def test_a_context_of_the_caller_is_adopted(run):
-    """One that PyCUDA made, or whoever made it current; the context of another GPU is not."""
+    """A context of the same GPU is adopted, whether PyCUDA or somebody else made it current. One of another GPU is
+    not."""
     made = "import pycuda.driver as cuda; cuda.init(); context = cuda.Device(0).make_context()"
     end = "\ncontext.pop()" if run.layer == "PyCUDA" else ""
     before = made if run.layer == "PyCUDA" else "fake.cuCtxSetCurrent(0x2000)"
@@ -141,7 +143,7 @@ def test_a_context_of_the_caller_is_adopted(run):
 
 
 def test_the_gpu_is_described_alike_by_both(run):
-    """And the description of this machine says by whom."""
+    """The description of this machine also says who described the GPU."""
     printed = run(
         "print(device.name, device.architecture, device.multiprocessors, device.shared_bytes_per_block)\n"
         "from dualdnn.accelerated.runtime.information import facts\nprint(facts()['GPU'])"
@@ -170,7 +172,7 @@ print(fake.fake_launches(), fake.fake_ended(), fake.fake_mode(), [bytes(data) fo
 
 
 def test_a_capture_outlives_what_its_launches_need(run):
-    """Modules, memory and copies of the host's bytes, which stay: the graph reads them each time it runs."""
+    """The graph reads modules, memory and copies of the host's bytes each time it runs, so they stay."""
     assert run(CAPTURED) == ["2 0 0 [b'12345678', b'12345678']"]
 
 

@@ -1,4 +1,4 @@
-"""The driver's numbers, against the header that defines them."""
+"""Tests the driver's numbers against the header that defines them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_attributes(header, kind, name):
 
 
 def test_layout_of_a_launch(header, tmp_path):
-    """The structures that the driver reads, against the compiler's layout of its header."""
+    """The structures that the driver reads match the compiler's layout of its header."""
     source = tmp_path / "layout.cpp"
     source.write_text(
         """
@@ -70,7 +70,7 @@ int main() {
 
 
 def test_configuration():
-    """As the driver reads it: three sizes each, attributes as pairs of number and 1."""
+    """The driver reads three sizes each, and attributes as pairs of number and 1."""
     how = driver.configuration((7,), (32, 2), 128, 0x1234, (driver.COOPERATIVE,))
     seen = driver._Configuration.from_address(how.address)
     assert (list(seen.grid), list(seen.block), seen.shared_bytes) == ([7, 1, 1], [32, 2, 1], 128)
@@ -83,7 +83,8 @@ def test_configuration():
 
 @pytest.mark.parametrize("kilobytes", [(100, 99), (164, 163), (228, 227)])
 def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
-    """kilobytes: of shared memory of a multiprocessor, and the most of a block, which takes one more."""
+    """The parametrised kilobytes are the shared memory of a multiprocessor, and the most of a block, which takes one
+    more."""
     function = object.__new__(GpuFunction)
     function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
     function._overlaps = False
@@ -101,7 +102,7 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """A function of a GPU whose driver notes what it is asked to launch."""
+    """Return a function of a GPU whose driver notes each launch request."""
     seen = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
@@ -133,7 +134,7 @@ def step(function, template, operands, *shape):
 
 
 def test_a_step_writes_addresses_into_its_arguments(stand_in):
-    """On any stream; the template is never changed; what launch() refuses is refused when the step is made."""
+    """A step works on any stream and never changes the template. Making it refuses whatever launch() refuses."""
     function, seen, _ = stand_in
     template = struct.pack("3Q", 0, 0, 5)
     made = step(function, template, 2, (3,), (64,))
@@ -152,7 +153,7 @@ def test_a_step_writes_addresses_into_its_arguments(stand_in):
 
 
 def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
-    """Four at a time are inside of the driver, which reads the arguments when all of them have come."""
+    """Four threads at a time are inside the driver, which reads the arguments when all of them have come."""
     function, seen, _ = stand_in
     function.together = threading.Barrier(4, timeout=60)
     made = step(function, bytes(24), 2, (3,), (64,))
@@ -166,7 +167,7 @@ def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
 
 
 def test_a_launch_that_the_driver_refuses(stand_in):
-    """The next one is made all the same."""
+    """After a refused launch, the next one is made."""
     function, seen, refused = stand_in
     made = step(function, bytes(24), 1, (3,), (64,))
     refused[0] = 700

@@ -1,6 +1,6 @@
-"""The emulated device: right kernels give right results in every thread order, wrong kernels are reported.
+"""Tests the emulated device: right kernels give right results in every thread order, wrong kernels are reported.
 
-The right kernels run on a GPU too, where there is one.
+The right kernels also run on a GPU, where there is one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def to_host(device: Device, memory: Memory, dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(device.download(memory.address, memory.nbytes), dtype)
 
 
-# Right kernels
+# --- right kernels ---
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -89,7 +89,7 @@ def test_elementwise_sum(device: Device, seed: int, element: str, count: int) ->
 @pytest.mark.parametrize("threads", [32, 96, 1024])
 def test_block_sum(device: Device, seed: int, element: str, threads: int) -> None:
     dtype = ELEMENTS[element]
-    values = np.random.default_rng(threads).integers(-8, 8, 5003).astype(dtype)  # sums of small integers are exact
+    values = np.random.default_rng(threads).integers(-8, 8, 5003).astype(dtype)  # Sums of small integers are exact.
     source, sums = to_device(device, values), device.allocate(4 * 3)
     block_sum = device.function(KERNELS / "basic.cu", "block_sum", (("ELEMENT", element),))
     block_sum.launch(struct.pack("QQi4x", source.address, sums.address, values.size), (3,), (threads,))
@@ -99,7 +99,7 @@ def test_block_sum(device: Device, seed: int, element: str, threads: int) -> Non
 
 
 def test_cooperative_launches(device: Device) -> None:
-    """Blocks that wait for each other have to run at the same time; the emulated device runs one."""
+    """Blocks that wait for each other must run at the same time; the emulated device runs one."""
     values = np.arange(64, dtype=np.float32)
     source, target = to_device(device, values), device.allocate(values.nbytes)
     reverse = device.function(KERNELS / "basic.cu", "reverse_blocks")
@@ -209,7 +209,7 @@ def test_atomics(device: Device, seed: int) -> None:
     assert integers.tolist() == [values.sum(), values.max(), values.min(), np.bitwise_or.reduce(values), 77, 55]
     assert floats[0] == doubles[0] == values.sum()
     assert half_values[0] == (values % 3).sum()
-    total = np.array(0, ml_dtypes.bfloat16)  # ones: the sum stays at 256, where the next integer is none of the type
+    total = np.array(0, ml_dtypes.bfloat16)  # The sum of ones stays at 256, because the next integer is no bfloat16.
     for value in values % 2:
         total = np.array(float(total) + value, ml_dtypes.bfloat16)
     assert bfloats[0] == total
@@ -305,11 +305,11 @@ def test_tensor_core_instructions(device: Device, seed: int, element: str, ptx: 
     np.testing.assert_array_equal(to_host(device, memories[2], np.float32).reshape(16, columns), expected)
 
 
-# Wrong kernels
+# --- wrong kernels ---
 
 
 def line_of(mark: str) -> str:
-    """faults.cu:LINE of the line with a mark."""
+    """Return faults.cu:LINE of the line with a mark."""
     lines = (KERNELS / "faults.cu").read_text().splitlines()
     return f"faults.cu:{next(i for i, line in enumerate(lines, 1) if line.endswith('// ' + mark))}"
 
@@ -447,7 +447,7 @@ def test_fault_is_reported_with_its_line(emulated: Any, fault: str) -> None:
     with pytest.raises(DeviceError, match=f"(?s)^{name} failed in block \\(0, 0, 0\\).*{message}") as caught:
         run_fault(emulated, name, number, shared=256)
     assert line_of(mark) in str(caught.value)
-    run_fault(emulated, "trap", -1)  # the device works on
+    run_fault(emulated, "trap", -1)  # The device works on.
 
 
 @pytest.mark.parametrize(
@@ -503,8 +503,10 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
 @pytest.mark.parametrize("name", ["dynamic_shared_index", "dynamic_shared_read"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_dynamic_shared_memory_ends_at_both_sides(emulated: Any, side: int, name: str, number: int) -> None:
-    """With an even seed its end is exact, with an odd one its start; on the other side writes are found up to the page's
-    end when the block has ended, and accesses behind it."""
+    """An even seed puts the end of the memory at an inaccessible page, an odd one its start.
+
+    On the other side, writes are found up to the page's end when the block has ended, and accesses behind it at once.
+    """
     emulated.seed, index = side, number + (64 if name == "dynamic_shared_read" and number > 0 else 0)
     if abs(number) == 1 and (number < 0) != side:
         if name == "dynamic_shared_read":
@@ -543,7 +545,7 @@ def test_sums_of_products_in_flight(emulated: Any) -> None:
 
 
 def box_arguments(emulated: Any, map_: TiledMap, base: int, target: int, first: int, at: int) -> bytes:
-    """Of a kernel with BoxArguments."""
+    """Return the arguments of a kernel with BoxArguments."""
     return struct.pack("Qii", target, first, at).ljust(64, b"\0") + bytes(emulated.tensor_map(map_, base))
 
 
@@ -572,7 +574,7 @@ def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message:
 
 @pytest.mark.parametrize("columns", [64, 62])
 def test_boxes_that_are_stored_within_16_bytes(emulated: Any, columns: int) -> None:
-    """A GPU writes packs of 16 bytes, behind a row that ends within one, too."""
+    """A GPU writes packs of 16 bytes, also behind a row that ends within one."""
     target = to_device(emulated, np.zeros(128, np.float32))
     tensor = TiledMap("float", (columns, 2, 1), (256, 512), (32, 2, 1))
     arguments = box_arguments(emulated, tensor, target.address, 0, 32, 0)
@@ -592,7 +594,7 @@ def test_variables_start_as_nan(emulated: Any) -> None:
 
 
 def test_a_thread_without_griddepcontrol_wait(emulated: Any) -> None:
-    """The first of a launch is seen, and another one, in a block that depends on the launch."""
+    """The first thread of a launch is reported, and another one, in a block that depends on the launch."""
     function = emulated.function(KERNELS / "faults.cu", "some_wait")
     memory, found = emulated.allocate(256), []
     for blocks in range(1, 9):
@@ -616,7 +618,7 @@ def test_loads_that_are_waited_for(emulated: Any) -> None:
 
 
 def test_shared_memory_starts_as_nan(emulated: Any) -> None:
-    for _ in range(2):  # what an earlier launch left is poisoned too
+    for _ in range(2):  # The device also poisons what an earlier launch left.
         assert np.isnan(run_fault(emulated, "unset_shared", threads=32)[:32]).tolist() == [True] + 31 * [False]
 
 
@@ -641,7 +643,7 @@ def test_freed_memory_is_inaccessible(emulated: Any) -> None:
         emulated.download(memory.address, 16)
 
 
-# Memory, launches, streams
+# --- memory, launches, streams ---
 
 
 def test_memory(device: Device) -> None:
@@ -737,7 +739,7 @@ def test_streams(device: Device) -> None:
     for used in (stream, device.adopt_stream(stream.handle), device.default_stream, None):
         device.fill(target.address, target.nbytes, 0, used)
         add.launch(arguments, (16,), (256,), 0, used)
-        device.copy(source.address, target.address, 4, used)  # element 0 is 0
+        device.copy(source.address, target.address, 4, used)  # Element 0 is 0.
         result = device.download(target.address, target.nbytes, used)
         np.testing.assert_array_equal(np.frombuffer(result, np.float32), 2 * values)
         device.upload(target.address, values, used)
@@ -767,7 +769,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-3", "2000", ""])
 def test_number_of_multiprocessors_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """With 0 of them a launch divided by zero, and with fewer it was as if there were one."""
+    """A launch must have one multiprocessor at least: 0 would divide by zero."""
     monkeypatch.setenv("DUALDNN_EMULATION_MULTIPROCESSORS", text)
     with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_MULTIPROCESSORS='{text}': expected an integer from 1"):
         EmulatedDevice()

@@ -1,4 +1,4 @@
-"""The kernel cache: compiled once, by whichever process is first; never stale, never trusted when damaged."""
+"""Tests the kernel cache: compiled once, by whichever process is first; never stale, never trusted when damaged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __device__ inline float deeper() { return 2.0f; }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shared = cache.cache_folder() / "headers"  # precompiled once for all tests
+    shared = cache.cache_folder() / "headers"  # The headers are precompiled once for all tests.
     shared.mkdir(parents=True, exist_ok=True)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "headers").symlink_to(shared)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[sources.Module]:
-    """What was compiled in this process."""
+    """Return the list of modules that this process compiles."""
     compiled: list[sources.Module] = []
     original = compiler._compile
 
@@ -64,7 +64,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[sources.Module]:
 
 
 def scale(source: Path, definitions: sources.Definitions = ()) -> float:
-    """What a new device makes of 1."""
+    """Return the result of a new device for 1."""
     device = EmulatedDevice()
     memory = device.allocate(4)
     device.upload(memory.address, np.ones(1, np.float32))
@@ -82,11 +82,11 @@ def test_compiled_once(folder: Path, compilations: list[sources.Module]) -> None
     assert len(compilations) == 1
     assert scale(source, (("OFFSET", "3"),)) == 5
     assert len(compilations) == 2
-    assert [path.suffix for path in cached_files(folder)] == [".so", ".so"]  # no lock, no temporary file
+    assert [path.suffix for path in cached_files(folder)] == [".so", ".so"]  # There is no lock, and no temporary file.
 
 
 def test_checkouts_share_what_is_compiled(folder: Path, compilations: list[sources.Module]) -> None:
-    """Where the sources lie does not decide what they compile to."""
+    """The folder of the sources does not decide the result of compiling them."""
     for checkout in ("one", "other"):
         room = folder / checkout / "room"
         room.mkdir(parents=True)
@@ -125,7 +125,7 @@ def test_damaged_file_is_compiled_again(folder: Path, compilations: list[sources
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     damaged = {"truncated": content[: len(content) // 2], "flipped": content, "empty": bytearray()}
-    path.unlink()  # this process has it mapped
+    path.unlink()  # This process has it mapped.
     path.write_bytes(damaged[damage])
     assert compiler.build(sources.Module(folder / "scale.cu"), "emulated")[0] == path
     assert len(compilations) == 2
@@ -204,7 +204,7 @@ extern "C" __global__ void scale(const Arguments arguments) {{
 
 
 def test_a_compiler_that_a_signal_stops_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where memory is short; the source is not refused for ever."""
+    """A compiler may be stopped where memory is short; the source is not refused for ever."""
     compiler_, met = folder / "compiler", folder / "met"
     stops = f'case "$*" in *-E*) test -e {met} || {{ touch {met}; kill -KILL $$; }} ;; esac'
     compiler_.write_text(f'#!/bin/sh\n{stops}\nexec g++ "$@"\n')
@@ -233,7 +233,8 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
 
 
 def test_headers_instantiate_what_a_kernel_calls_alone(tmp_path: Path) -> None:
-    """Templates that a header needs whether a kernel calls them or not, the compiler would go through in each module."""
+    """The compiler would go through templates that a header needs in each module, whether a kernel calls them or
+    not."""
     source, unit, functions = (tmp_path / name for name in ("nothing.cu", "unit.cu", "functions"))
     source.write_text(
         '#include "primitives/tma.cuh"\nstruct Arguments {};\nextern "C" __global__ void nothing(const Arguments) {}\n'
@@ -269,7 +270,7 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         EmulatedDevice()
     monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": nvcc.Nvcc})  # as without NVRTC
+    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": nvcc.Nvcc})  # This machine then has no NVRTC.
     compiler.toolchain.cache_clear()
     with pytest.raises(DeviceUnavailable, match="nvcc is missing"):
         compiler.build(sources.Module(folder / "scale.cu"), "sm_90")
@@ -277,7 +278,7 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of temporary files, with nothing remembered of any other."""
+    """Return the folder of temporary files, with nothing remembered of any other."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
@@ -298,7 +299,7 @@ def no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pretended(**facts: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
-    """The file system of the cache says so of itself."""
+    """Make the file system of the cache report this state."""
 
     def pretend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         original = os.statvfs
@@ -416,7 +417,7 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
 
 
 def test_which_kernels_may_be_dependent_launches() -> None:
-    """Only those that begin with it may be launched before the earlier ones have finished."""
+    """Only kernels that begin by waiting may be launched before the earlier ones have finished."""
     parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",

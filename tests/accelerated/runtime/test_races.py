@@ -1,4 +1,4 @@
-"""Races in memory: the emulated device finds each in any order of the threads, and none in the same kernels made right."""
+"""Tests that the emulated device finds each race in any order of the threads, and none in the corrected kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KERNELS = re.findall(r"^(?:KERNEL\(|extern.* void )(\w+)", TEXT, re.MULTILINE)
 STORED = ("stored", "written_while_stored")
 THREADS = {"handed_on": 96, "stored": 32, "written_while_stored": 32, "products": 128, "products_of_registers": 128}
 SHARED_BYTES = 16384
-# Cases of the suite whose kernels order the most; `make races` judges all.
+# The kernels of these cases order the most accesses; `make races` judges all cases.
 CASES = (
     "softmax/test_many_long_rows[9x2x94x130-CUDNN_DATA_FLOAT]",
     "convolution/test_few_channels[two channels-CUDNN_TENSOR_NCHW-FLOAT]",
@@ -49,7 +49,7 @@ def run(device: Any, name: str, right: bool) -> None:
 
 
 def lines_of(name: str) -> list[str]:
-    """races.cu:LINE of the lines marked as those of a kernel's race."""
+    """Return races.cu:LINE of the lines marked as those of a kernel's race."""
     return [f"races.cu:{i}" for i, line in enumerate(TEXT.splitlines(), 1) if f" {name}: " in line.partition("//")[2]]
 
 
@@ -83,7 +83,7 @@ def test_what_was_not_published_is_named(finder: Any) -> None:
         run(finder, "stored", right=False)
 
 
-@pytest.mark.long  # `make races` runs every kernel so
+@pytest.mark.long  # `make races` runs every kernel this way.
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_of_the_library_have_none(tmp_path: Path, case: str) -> None:
     command = [sys.executable, "-m", "dualdnn.conformance", "conformance", "--subject", "accelerated:emulated"]

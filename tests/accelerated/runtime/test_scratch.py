@@ -1,4 +1,4 @@
-"""Scratch memory of streams."""
+"""Tests scratch memory of streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def device():
 
 @pytest.fixture
 def scratch(device):
-    """As it is of a GPU."""
+    """Return the scratch memory of a GPU."""
     return Scratch(device)
 
 
@@ -31,18 +31,18 @@ def test_a_stream_has_one_piece(device, scratch):
 
 
 def test_what_was_outgrown_stays(device, scratch):
-    """Launches that are in flight may still use it."""
+    """Launches that are in flight may still use a buffer that was outgrown."""
     stream = device.new_stream()
     with scratch.of(stream, 1) as small:
         pass
     with scratch.of(stream, small.nbytes + 1) as large:
         assert large.nbytes > small.nbytes and large.address != small.address
-    device.upload(small.address, b"\1" * small.nbytes)  # refused had it been freed
+    device.upload(small.address, b"\1" * small.nbytes)  # A freed buffer would be refused.
     assert device.download(small.address, 4) == b"\1" * 4
 
 
 def test_a_graph_has_memory_of_its_own(device, scratch):
-    """It may run while the stream that it was captured from, or another graph of it, uses its own."""
+    """A graph may run while the stream of its capture, or another graph of that stream, uses its own memory."""
     stream, pieces = device.new_stream(), []
     for capture in (0, 1, 1, 2, 0):
         stream.capture = lambda capture=capture: capture
@@ -74,7 +74,7 @@ def test_launches_of_two_threads_do_not_mix(device, scratch):
 
 
 def test_the_emulated_device_has_no_more_than_is_asked_for(device):
-    """New memory for each call, of which nothing is written."""
+    """Each call gets new memory, of which nothing is written."""
     for nbytes in (64, 16):
         with device.scratch.of(None, nbytes) as memory:
             assert memory.nbytes == nbytes and set(device.download(memory.address, nbytes)) == {0xFF}

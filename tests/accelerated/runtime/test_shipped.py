@@ -1,4 +1,5 @@
-"""Kernels of installed packages: found without a compiler, never loaded where they are damaged or made for something else."""
+"""Tests kernels of installed packages: found without a compiler, never loaded where they are damaged or made for
+something else."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def served(architecture: str = ARCHITECTURE, flat_source: str | None = None) -> 
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """An empty folder of packages, without a compiler and with an empty cache."""
+    """Return an empty folder of packages, without a compiler and with an empty cache."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -77,11 +78,12 @@ def test_nothing_is_found_where_nothing_is_installed(site):
 
 
 def test_a_damaged_byte_anywhere_loses_at_most_one_module_or_all(site):
-    """Every 97th byte is flipped in turn: what is found is right, and damage in one module leaves its neighbours."""
+    """Every 97th byte is flipped in turn: all found modules are right, and damage in one leaves its neighbours."""
     data = kernel_wheel.archive(keyed())
     entries = {info.filename: info.header_offset for info in zipfile.ZipFile(installed(site, data)).infolist()}
     first = min(entries.values())
-    inside = range(first + 80, sorted(entries.values())[1] - 40, 7)  # in the first module's compressed bytes
+    # These bytes lie in the first module's compressed part.
+    inside = range(first + 80, sorted(entries.values())[1] - 40, 7)
     for at in (*range(0, len(data), 97), *inside):
         damaged = bytearray(data)
         damaged[at] ^= 0x20
@@ -105,7 +107,7 @@ def test_a_truncated_archive_leaves_those_of_other_folders(site, monkeypatch):
 
 
 def test_foreign_modules_are_not_loaded(site):
-    """The source was edited, or the module is of another GPU, another target's archive under this name, an entry under another's name."""
+    """A module is foreign if its source was edited, or it belongs to another GPU, archive or entry name."""
     entries = keyed()
     installed(site, kernel_wheel.archive(entries))
     assert served(flat_source=flatten(MODULES[0].source) + "\n// edited") == [None] * 3
@@ -127,7 +129,7 @@ def test_foreign_modules_are_not_loaded(site):
     ],
 )
 def test_targets_of_a_gpu(architecture, targets):
-    """Binaries run on later GPUs of their generation; those of a target with an a run on that GPU alone."""
+    """Binaries run on later GPUs of their generation; those of a target with an "a" run on that GPU alone."""
     assert shipped.targets(architecture) == targets
 
 
@@ -137,7 +139,7 @@ def test_every_gpu_of_a_wheel_finds_it():
 
 
 def test_the_format_is_that_of_the_variables_behind_a_source():
-    """They are no part of a module's key: whoever changes them raises FORMAT in nvcc.py and the hash here."""
+    """The variables are no part of a module's key: whoever changes them raises FORMAT in nvcc.py and the hash here."""
     text = Nvcc("sm_90").wrap(Module(Path("x.cu"), (("A", "1"),)), [Kernel("k", "", True, ("a", "b.c"))])
     assert (FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("1", "10ef0b01d411a950")
 

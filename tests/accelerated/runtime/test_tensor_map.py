@@ -1,4 +1,4 @@
-"""What TMA takes, by the rules of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col)."""
+"""Tests the limits of TMA by the rules of the driver (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PIXELS = {
     ],
 )
 def test_pixels(field, possible, impossible):
-    if field in ("lower", "upper"):  # the box keeps a pixel
+    if field in ("lower", "upper"):  # The box keeps one pixel.
         assert Im2colMap("half", **PIXELS | {field: (possible[0], PIXELS[field][1])}).is_possible
     else:
         assert Im2colMap("half", **PIXELS | {field: possible}).is_possible

@@ -1,4 +1,5 @@
-"""Softmax over channels of operands that begin anywhere: the kernels that rely on packs leave them to others."""
+"""Tests softmax over channels of operands that begin anywhere: kernels that need packs leave such operands to
+others."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-# Rows and strided rows of packs of 16 and of 8 bytes, short ones, tiles, one that a multiprocessor cannot hold, strided rows of single elements
-# by the number that a thread has, strided rows in several rounds of all that multiprocessors hold
+# Rows and strided rows come in packs of 16 and of 8 bytes, short, in tiles, and longer than a multiprocessor can hold.
+# Strided rows of single elements follow the number that a thread has; others take several rounds of all that
+# multiprocessors hold.
 DIMS = [
     (3, 64, 4, 8), (2, 96, 2, 6), (3, 3, 8, 8), (2, 67, 3, 5), (40, 128, 4, 4), (3, 67, 5, 7), (3, 90, 5, 7), (2, 128, 5, 7),
     (5, 1030, 4, 4),
@@ -53,6 +55,6 @@ def test_operands_begin_anywhere(dims, data_type, element, tensor_format, beta):
         content = np.frombuffer(device.download(operands[-1].address, prior.nbytes), element)
         found = content.reshape([dims[d] for d in order]).transpose(np.argsort(order))
         wanted = exact + beta * prior.astype(np.float64)
-        # some roundings of sums of 128 terms, one of the result
+        # The bound covers some roundings of sums of 128 terms, and one of the result.
         scale = np.abs(exact) + np.abs(beta * prior) + np.abs(wide_y) * np.abs(wide_dy).max()
         np.testing.assert_array_less(np.abs(found - wanted), np.finfo(element).eps * 4 * scale + 1e-7)

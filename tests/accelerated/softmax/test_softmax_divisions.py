@@ -1,4 +1,4 @@
-"""How threads, blocks and devices share the rows of a softmax."""
+"""Tests how threads, blocks and devices share the rows of a softmax."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type
         shares = held.threads // held.team if layout.strided else held.team
         assert shares * held.packs >= packs > 0 and held.packs <= register_resident.STRIDED_PACKS
         assert held.threads in (32, 64, 128, 256) and held.team & (held.team - 1) == 0
-        # the blocks have all rows, and none of them nothing
+        # The blocks have all rows, and each block has some.
         at_once = held.team if layout.strided else held.threads // held.team
         assert (held.grid - 1) * at_once < layout.rows.packs <= held.grid * at_once
-        # what warps hand over, where several share rows: a state of every row
+        # Warps that share rows hand over a state for every row.
         warps = held.threads // max(held.team, 32) if layout.strided else 1
         assert warps == 1 or held.states == warps * held.team * width
     assert found > 10
@@ -63,7 +63,7 @@ def test_tiles_are_full_warps_of_rows(scalar_bytes, inputs):
         assert lanes * row_tiles.MORE_EACH[inputs - 1] >= length
         assert (
             of_tile % (row_tiles.TILE_THREADS // lanes) == 0
-        )  # so that all lanes of a warp branch alike, and tiles begin at packs
+        )  # All lanes of a warp then branch alike, and tiles begin at packs.
         if length <= SHORT_ROW:
             of_tile = short_tile(rows, length, inputs, scalar_bytes, H200)
             assert of_tile % (row_tiles.TILE_THREADS * 16 // scalar_bytes) == 0
@@ -85,7 +85,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
             continue
         found += 1
         shares = held.threads // held.team
-        alone = max(length, register_resident.LEAST_PACKS) if length <= SHORT_ROW else None  # a thread has the row
+        alone = max(length, register_resident.LEAST_PACKS) if length <= SHORT_ROW else None  # One thread has the row.
         assert held.packs == alone if alone else held.packs in register_resident.ELEMENTS
         assert shares * held.packs >= length
         assert held.threads in (128, 256) and held.team & (held.team - 1) == 0
@@ -95,7 +95,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
 
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_tiles_of_pairs(inputs):
-    """Packs, full warps of lanes, and no more threads than a block has."""
+    """Tiles have packs, full warps of lanes, and no more threads than a block."""
     for length in range(5, 257):
         lanes, of_tile = pair_tile(length, inputs)
         assert lanes * row_tiles.PAIR_LANE_ELEMENTS >= length and lanes & (lanes - 1) == 0
@@ -135,6 +135,6 @@ def test_few_rows_have_every_element_once(layout):
     (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
 ])  # fmt: skip
 def test_few_rows_run_at_once(rows, packs, values, at_once):
-    """Two blocks of a multiprocessor where threads have few values, else one."""
+    """A multiprocessor runs two blocks where threads have few values, else one."""
     found = small_rows.divisions(([packs], [[values]] * 2), rows, H200, (4,), values)
     assert any(division.blocks == 8 and division.at_once for division in found) == at_once

@@ -1,4 +1,5 @@
-"""The contexts of PyCUDA, on stacks that each thread has; a thread whose stack is not empty aborts the process at its end."""
+"""Stands for the contexts of PyCUDA, on a stack per thread. A thread with contexts on its stack aborts the process
+at its end."""
 
 import ctypes
 
