@@ -1,1 +1,1 @@
-"""Implicit GEMM: products whose operands are read from the tensors as they lie, on SIMT, FP32, MMA and TMA kernels."""
+"""Multiply matrices whose operands are read in place from the tensors, with SIMT, FP32, MMA and TMA kernels."""

@@ -1,13 +1,13 @@
 // The implicit GEMM of a convolution (5.2.9, 5.2.10) in float, and the batched products of GEMM, FFT and nonfused
 // Winograd.
 //
-// Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
-// through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of a mask.
+// Tiling: a block owns TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
+// through three stages of shared memory by cp.async. One bit of a mask tells whether a tap is inside the image.
 //
-// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A
-// multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie
-// in two banks: a thread walks its sums to and fro, and both operands lie K by K, so that multiply-adds do not collide.
-// Measured: see docs/performance/convolution.md.
+// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 T/s at its sustained clock. A multiply-add of a
+// warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %, copies 4 %. Registers
+// lie in two banks. A thread therefore walks its sums in a serpentine order, and both operands lie K by K, so that
+// multiply-adds do not conflict. docs/performance/convolution.md has measurements.
 #include "convolution/problem.cuh"
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
@@ -16,15 +16,15 @@ struct Arguments : Operands<float> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
+  FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
+  int m_packs;                  // 16-byte vectors of x are neighbouring pixels of one term.
 };
 
-constexpr int TABLE_TILES = 8;  // whose terms are found at once
+constexpr int TABLE_TILES = 8;  // tiles whose terms are located together
 constexpr unsigned NOWHERE = 1u << 31;
 
-// Where a term of the sum is in x, relative to the output pixel, and the bits of its taps: columns of the filter
-// lowest, then rows, then planes. Terms that do not exist have the bit NOWHERE.
+// Locates a term of the sum in x, relative to the output pixel. The bits of its taps are columns of the filter
+// (lowest), rows, and planes. Terms that do not exist have the bit NOWHERE.
 struct __align__(8) Tap {
   int offset;
   unsigned bits;
@@ -47,7 +47,8 @@ __device__ __forceinline__ Tap find_tap(const Convolution& c, unsigned index) {
   return tap;
 }
 
-// The receptive field of an output pixel: where it begins, and which taps are outside the image. NOWHERE always is.
+// Describes the receptive field of an output pixel: its origin, and a mask of taps outside the image. NOWHERE is always
+// outside.
 struct Field {
   int offset;
   unsigned outside;
@@ -71,14 +72,14 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
   return field;
 }
 
-// Filters are the rows of the tile, pixels its columns.
+// Holds a tile with filters as rows and pixels as columns.
 template <class Tile> struct Shared {
   typename Tile::Stage stage[STAGES];
   Tap taps[2][TABLE_TILES * TILE_K];
 };
 
-// The results of a block. Sums go through shared memory, some filters at a time: one short loop writes them, in packs
-// of 16 bytes where their memory allows. Code for each sum where it is would be too long for the instruction caches.
+// Holds the results of a block. Sums pass through shared memory, some filters at a time. One short loop writes them, 16
+// bytes at a time where alignment allows. Separate code for each sum would be too long for the instruction caches.
 template <int TILE_N, int TILE_M, class Tile> struct Block {
   static constexpr int THREADS = Tile::THREADS;
 
@@ -86,10 +87,11 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
   unsigned group;
   int first_n, first_m;
 
-  // Where each pixel is in y, whose steps may be negative; NO_PIXEL where it does not exist.
+  // Holds the offset of each pixel in y, whose strides may be negative. NO_PIXEL marks a pixel that does not exist.
   static constexpr long long NO_PIXEL = -1ll << 62;
   static __device__ __forceinline__ long long* y_offsets() { return reinterpret_cast<long long*>(shared_memory); }
-  // [pixel][filter] where channels lie innermost, else [filter][pixel], rows four columns longer.
+  // Returns the buffer [pixel][filter] where channels are innermost, and otherwise [filter][pixel] with rows four
+  // columns longer.
   static __device__ __forceinline__ float* part() { return reinterpret_cast<float*>(y_offsets() + TILE_M); }
 
   __device__ __forceinline__ void find_y_offsets() const {
@@ -98,13 +100,13 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
       y_offsets()[i] = first_m + i < c.m ? group * c.y_group + y_offset(c, first_m + i) : NO_PIXEL;
   }
 
-  // PART filters from `first` on.
+  // Finishes PART filters from `first` on.
   template <int PART> __device__ __forceinline__ void finish_part(int first) const {
     static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <= sizeof(Shared<Tile>));
     const Convolution& c = a.convolution;
     float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
     Epilogue epilogue = a.epilogue;
-    epilogue.alpha = 1;  // the sums are multiplied already
+    epilogue.alpha = 1;  // The sums already include alpha.
     const bool across_filters = c.y_channel == 1;
     const int across = across_filters ? PART / 4 : TILE_M / 4, rows = across_filters ? TILE_M : PART,
               pitch = 4 * across + 4;
@@ -139,17 +141,18 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
   }
 };
 
-// A block computes TILE_N x TILE_M sums, TILE_K terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
-// IN_PLANES: neighbouring pixels lie side by side in x, else neighbouring terms. FILTER_PACKS: w is
-// [group][term][filter], in packs of 16 bytes, else [group][filter][term].
+// Computes TILE_N x TILE_M sums per block, TILE_K terms at a time. A thread owns ROWS x COLUMNS sums in groups of 4 x
+// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_PACKS means
+// that w is [group][term][filter], in 16-byte vectors; otherwise it is [group][filter][term].
 template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_PACKS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int ROWS = 8, COLUMNS = 8;
   using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
   constexpr int THREADS = Tile::THREADS, ROW_GROUPS = Tile::ROW_GROUPS, COLUMN_GROUPS = Tile::COLUMN_GROUPS;
-  constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
+  // terms and rows that are loaded together where terms are contiguous
+  constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;
   constexpr int X_ROWS = IN_PLANES ? 1 : TILE_M / AT_ONCE, W_ROWS = TILE_N / AT_ONCE;
-  constexpr int TABLE = TABLE_TILES * TILE_K;  // entries found at once
+  constexpr int TABLE = TABLE_TILES * TILE_K;  // entries located together
   Shared<Tile>& shared = *reinterpret_cast<Shared<Tile>*>(shared_memory);
 
   const Convolution& c = a.convolution;
@@ -164,7 +167,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
                    static_cast<long long>(first_n) * (FILTER_PACKS ? 1 : c.w_row);
   const bool x_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
-  // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS pixels.
+  // This thread loads one term of each of W_ROWS filters and X_ROWS pixels.
   const int row = thread / TERMS, term = thread % TERMS;
   const int w_at = row * c.w_row + term, w_left = c.n - first_n - row;
   constexpr int ACROSS = TILE_M / 4;
@@ -240,7 +243,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     if (i < tiles) fetch(i, i);
     cp_async_commit();
   }
-  int at = 0, next = STAGES - 1;  // the stages that are multiplied and filled
+  int at = 0, next = STAGES - 1;  // the stages to multiply and to fill
 #pragma unroll 1
   for (int tile = 0; tile < tiles; tile++) {
     cp_async_wait<STAGES - 2>();
@@ -255,10 +258,12 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     next = next + 1 < STAGES ? next + 1 : 0;
   }
   const Block<TILE_N, TILE_M, Tile> block{a, group, first_n, first_m};
-  __syncthreads();  // the stages are free
+  __syncthreads();  // The stages are free.
   block.find_y_offsets();
   const float alpha =
-      a.epilogue.alpha;  // here, so that sums need not lie side by side in registers: their banks would collide
+      // Alpha is applied here, so that sums may stay apart in registers. Neighbouring registers would conflict in their
+      // banks.
+      a.epilogue.alpha;
 #pragma unroll
   for (int g = 0; g < ROW_GROUPS; g++) {
     if (g) __syncthreads();

@@ -1,4 +1,4 @@
-"""Matrix products of convolutions in float (convolution/implicit_gemm/fp32.cu)."""
+"""Plan matrix products of convolutions in float (convolution/implicit_gemm/fp32.cu)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/fp32.cu"
 DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
-LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
-MOST_TAPS = 31  # of all axes together: bits of a mask
-FEW_FILTERS = 16  # for which these tiles are too large
-PACK = 4  # floats
+LEAST_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
+MOST_TAPS = 31  # taps of all axes together, as bits of a mask
+FEW_FILTERS = 16  # filters for which these tiles are too large
+PACK = 4  # floats per 16-byte vector
 FLOAT_BYTES = 4
-STAGES, TILE_K, TABLE_TILES = 3, 16, 8  # K-blocks in flight, K of one, K-blocks whose offsets are found at once
-PADDING = 4  # columns of a tile
+# K-blocks in flight, terms per K-block, K-blocks whose offsets are located together
+STAGES, TILE_K, TABLE_TILES = 3, 16, 8
+PADDING = 4  # additional columns per tile
 TAP_BYTES = 8
-THREADS, OCCUPANCY = 128, 4  # of a block, of a multiprocessor
-UNEVEN = 0.85  # blocks more than its share that some multiprocessor gets where all blocks are resident at once
-ALONE = 0.35  # how much longer a block takes that shares its multiprocessor with none
+THREADS, OCCUPANCY = 128, 4  # threads per block, blocks per multiprocessor
+UNEVEN = 0.85  # blocks beyond its share that some multiprocessor gets where all blocks are resident at once
+ALONE = 0.35  # slowdown of a block that shares its multiprocessor with no other
 
 
 class Fp32Kernel(ProductKernel):
-    """Tiles of n filters by m pixels. throughput: products per clock against the fastest tile's."""
+    """Describe tiles of n filters by m pixels. ``throughput`` is in products per clock, relative to the fastest
+    tile.
+    """
 
     def __init__(self, n: int, m: int, throughput: float) -> None:
         self.n, self.m, self.throughput = n, m, throughput
@@ -34,7 +37,7 @@ class Fp32Kernel(ProductKernel):
 
     @property
     def shared_bytes(self) -> int:
-        """Stages, and the table of offsets."""
+        """Return the bytes of the stages and of the table of offsets."""
         columns = self.n + self.m + 2 * PADDING
         return STAGES * TILE_K * columns * FLOAT_BYTES + 2 * TABLE_TILES * TILE_K * TAP_BYTES
 
@@ -49,7 +52,7 @@ class Fp32Kernel(ProductKernel):
         return self is min(FP32, key=lambda kernel: kernel._duration(product))
 
     def _duration(self, product: Product) -> float:
-        """Return for how long the tiles occupy the device, in products of the fastest tile."""
+        """Return the time for which the tiles occupy the device, in products of the fastest tile."""
         share = -(-tiles(product.value, product.groups, self.m, self.n) // product.device.multiprocessors)
         last = share % OCCUPANCY  # blocks that share a multiprocessor in the end
         late = UNEVEN if share < OCCUPANCY else ALONE * last * (1 - last / OCCUPANCY)
@@ -78,7 +81,7 @@ FP32 = (Fp32Kernel(128, 64, 1.0), Fp32Kernel(64, 128, 0.95))
 
 
 def _kind(product: Product) -> str:
-    """Return how x is read: in rows, whose neighbours are K, or in planes, whose neighbours are M where it lies so."""
+    """Return how x is read: in rows of neighbouring K, or in planes of neighbouring M where x allows it."""
     return "rows" if product.value.x_channel == 1 else "planes"
 
 

@@ -1,35 +1,35 @@
 // The implicit GEMM of a convolution (5.2.9, 5.2.10) on tensor cores: half, bfloat16, float where TF32 is allowed; sums
 // in float.
 //
-// Tiling: a block of two warpgroups has TILE_M = 128 pixels x TILE_N filters; K-blocks of 128 bytes (64 elements of 16
-// bits) of both operands pass through a pipeline of stages in shared memory, filled by cp.async (packs) or through
-// registers (values).
+// Tiling: a block of two warpgroups owns TILE_M = 128 pixels x TILE_N filters. K-blocks of 128 bytes (64 elements of 16
+// bits) of both operands pass through a pipeline of stages in shared memory. cp.async fills it with vectors, or threads
+// fill it with single values through registers.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
-// (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short (1 x 1).
+// Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
 
 constexpr int THREADS = 256, TILE_M = 128, ROW_BYTES = 128;
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT),
-              PACKS = 8;                       // terms of a k_block, of a pack
-constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy at once
+              PACKS = 8;                       // terms per K-block and per vector; vectors per K-block
+constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy together
 
 struct Arguments : Operands<ELEMENT> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
+  FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
 };
 
 __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long long bytes) {
   return reinterpret_cast<const ELEMENT*>(reinterpret_cast<const unsigned char*>(pointer) + bytes);
 }
 
-// How a pack may be read.
+// Names how a vector is read; its alignment decides.
 enum Reading { ELEMENTS, THROUGH_REGISTERS, ASYNCHRONOUS };
 
-// A pack of which `count` elements exist; zeros are the rest.
+// Copies a vector of which `count` elements exist; the rest becomes zeros.
 __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count,
                                           Reading reading) {
   if (reading == ASYNCHRONOUS) return cp_async<16>(to, count > 0 ? base + offset : base, count > 0);
@@ -46,25 +46,25 @@ __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base
   *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
-// WITH_PACKS: the terms of a pack lie side by side in x, and eight threads copy the row of a pixel. Else neighbouring
-// threads take neighbouring pixels, because those lie side by side, and the values pass through registers. STAGES: of
-// the ring. OVERLAPPED: the product of a k_block may run into the next.
+// Fills the stages. WITH_PACKS means that the terms of a vector are contiguous in x, and eight threads copy the row of
+// a pixel. Otherwise neighbouring threads take neighbouring pixels, which are contiguous, and the values pass through
+// registers. STAGES is the length of the ring. OVERLAPPED lets the product of a K-block run into the next.
 template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multiplication {
   static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
-  static constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);  // k_blocks that copies run ahead
+  static constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);  // K-blocks that copies run ahead
   static constexpr int X_ROWS = TILE_M / ROWS_AT_ONCE, W_ROWS = TILE_N / ROWS_AT_ONCE;
   static constexpr int VALUES = WITH_PACKS ? 1 : TILE_K * TILE_M / THREADS;
 
   const Arguments& a;
   const Convolution& c;
   unsigned char* stages;
-  KOffset* terms;  // [2][TILE_K], of a k_block, without packs
+  KOffset* terms;  // [2][TILE_K] terms of a K-block, for single values
   const ELEMENT *x, *w;
   int first_n, first_m;
   Reading x_reading, w_reading;
-  unsigned filters_exist;  // bit i: this thread's row i of a tile
+  unsigned filters_exist;  // bit i: this thread's row i of a tile exists
   Pixel field[WITH_PACKS ? X_ROWS : 1];
-  KOffset term;  // of this thread's pack in the next k_block
+  KOffset term;  // term of this thread's vector in the next K-block
   unsigned lane, positions_exist;
   ELEMENT values[VALUES];
   float sums[TILE_N / 2];
@@ -74,7 +74,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   }
   __device__ __forceinline__ unsigned char* w_stage(int k_block) const { return x_stage(k_block) + TILE_M * ROW_BYTES; }
 
-  // Rounds are copied in order.
+  // The rounds copy rows in order.
   __device__ __forceinline__ void copy_filters(int k_block) {
     const int pack = threadIdx.x % PACKS, first_row = threadIdx.x / PACKS;
     unsigned char* to = swizzled(w_stage(k_block), first_row, pack);
@@ -100,13 +100,13 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     for (int i = 0; i < X_ROWS; i++)
       copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
                 positions_exist >> i & 1 ? PACK : 0, x_reading);
-    // Most often the next k_block is at the same tap, some channels further.
+    // The next K-block usually has the same tap, some channels further.
     lane += TILE_K;
     if (lane < c.inner_channels.divisor) term.offset += TILE_K;
     else find_pack((k_block + 1) * TILE_K + pack * PACK);
   }
 
-  // Values of one pixel: a thread has every second pack of its row.
+  // A thread takes every second vector of its row, as single values of one pixel.
   __device__ __forceinline__ void prepare_offsets(int k_block) {
     if (threadIdx.x < TILE_K) terms[k_block % 2 * TILE_K + threadIdx.x] = find_k(c, k_block * TILE_K + threadIdx.x);
   }
@@ -165,7 +165,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
       if constexpr (!OVERLAPPED) wgmma_wait<0>();
       cp_async_wait<AHEAD - 1>();
       fence_proxy_async();
-      __syncthreads();  // the k_block's tiles are there, and those of the oldest product are free
+      __syncthreads();  // The tiles of the K-block have arrived, and those of the oldest product are free.
       wgmma_mma_async<ELEMENT, TILE_N>(sums, x_stage(k_block) + warpgroup * 64 * ROW_BYTES, w_stage(k_block));
       wgmma_commit();
       const int next = k_block + AHEAD;
@@ -189,13 +189,13 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   }
 };
 
-// The sums pass through shared memory, so that a thread writes neighbours of y: filters where channels lie innermost,
-// else pixels.
+// Passes the sums through shared memory, so that a thread writes neighbours of y. They are filters where channels are
+// innermost, and otherwise pixels.
 template <int TILE_N>
 __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, const float (&sums)[TILE_N / 2],
                                             unsigned group, int first_n, int first_m) {
   const Convolution& c = a.convolution;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;  // a warp has 16 pixels
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;  // A warp owns 16 pixels.
   const bool across_filters = c.y_channel == 1;
   constexpr int FILTER_PITCH = TILE_N + 8, PIXEL_PITCH = TILE_M + 4;
 #pragma unroll
@@ -251,8 +251,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_n, first_m};
-  // Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a
-  // detour through registers.
+  // Tensor cores drop the lower 13 bits of a float. Rounding to nearest halves the error, and costs a detour through
+  // registers.
   const Reading packs = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
   m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? packs : ELEMENTS;
   m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? packs : ELEMENTS;

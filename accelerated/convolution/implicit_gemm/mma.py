@@ -1,4 +1,4 @@
-"""Matrix products of convolutions on tensor cores (convolution/implicit_gemm/mma.cu)."""
+"""Plan matrix products of convolutions on tensor cores (convolution/implicit_gemm/mma.cu)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from . import fp32
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/mma.cu"
-M = 128  # pixels of a block
-ROW_BYTES = 128  # of an operand in one K-block
+M = 128  # pixels per block
+ROW_BYTES = 128  # bytes per operand row in one K-block
 STAGES = {("packs", 64): 4, ("packs", 128): 3, ("values", 64): 4, ("values", 128): 4}
-SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
-# Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
+SWIZZLE_BYTES = 1024  # alignment of the stages
+# Hopper has an instruction for a full warpgroup. Every tensor core has the instruction of a warp, which is slower on
+# Hopper.
 WGMMA_INSTRUCTIONS = True
-# Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that
-# share them.
+# Blocks gather GATHERED values of x a second one by one, where the K of a pixel is not contiguous. SHARING filters use
+# each value.
 GATHERED, SHARING = 100e9, 128
 
 
 class MmaKernel(ProductKernel):
-    """Tiles of n filters by 128 pixels, of rows of 128 bytes that are packs of 16 bytes in x, or values gathered one by
-    one."""
+    """Describe tiles of n filters by 128 pixels, with rows of 128 bytes. The rows are 16-byte vectors of x, or values
+    gathered one by one.
+    """
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -67,7 +69,7 @@ MMA = (MmaKernel(64), MmaKernel(128))
 
 
 def preferred_mma(product: Product) -> MmaKernel:
-    """Return the kernel of tensor cores with which the device is done first."""
+    """Return the tensor-core kernel with which the device finishes first."""
     return next(kernel for kernel in MMA if kernel.n == _preferred_n(product))
 
 
@@ -87,5 +89,5 @@ def _preferred_n(product: Product) -> int:
         return 64
     if value.x_packs:
         return 64 if large < multiprocessors else 128
-    # A multiprocessor has one tile of gathered values at a time.
+    # A multiprocessor runs one tile of gathered values at a time.
     return 64 if -(-small // multiprocessors) == -(-large // multiprocessors) else 128

@@ -1,8 +1,8 @@
-"""Copies of filter and image with channels innermost, and a product on tensor cores.
+"""Copy filter and image with channels innermost, and multiply them on tensor cores.
 
-Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding
-is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that
-TMA cannot write pass through the workspace, too, channels innermost.
+The workspace has copies of an image or filter with another layout, where the product is long enough to repay them.
+Padding is zero in both copies. No value outside a window meets the sum, not even NaN times zero. Results in planes that
+TMA cannot write also pass through the workspace with channels innermost.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from ..problem import (
 from .products import kernel_of, product_launch
 
 ALIGNMENT = 256
-LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
-# Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at
-# the bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
+LEAST_CHANNELS = 8  # per group; fewer would be mostly padding
+# LEAST_PRODUCTS bounds the products per value of x from which a copy saves time. A copy moves two values (about 1 ps at
+# the bandwidth of an H200). A product takes 4 fs on its tensor cores.
 LEAST_PRODUCTS = 128
 
 
 @dataclass(frozen=True)
 class _Copies:
-    """Image and filter with the channels of a group innermost. Sizes and offsets in bytes; an image that already lies
-    so is not copied."""
+    """Describe image and filter with the channels of a group innermost. Sizes and offsets are in bytes. An image with
+    this layout is not copied.
+    """
 
     operation: Convolution
 
@@ -76,14 +77,14 @@ class _Copies:
 
     @cached_property
     def transposes_result(self) -> bool:
-        """The product writes channels innermost, and a second kernel transposes them into planes."""
+        """Return whether the product writes channels innermost, and a second kernel transposes them into planes."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
         return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and blend(self.operation)[1] == 0
 
     @cached_property
     def y(self) -> TensorSpec:
-        """What the product writes."""
+        """Return the tensor that the product writes."""
         y = self.operation.y
         return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.transposes_result else y
 
@@ -102,7 +103,7 @@ class _Copies:
 
     @cached_property
     def repay(self) -> bool:
-        """Whether the copies take less time than they save."""
+        """Return whether the copies take less time than they save."""
         o = self.operation
         products = o.w.dims[0] // o.convolution.group_count * self.taps // prod(o.convolution.stride)
         return self.channels >= LEAST_CHANNELS and (self.image_lies_well or products >= LEAST_PRODUCTS)
@@ -123,8 +124,11 @@ class _Copies:
 
 
 class PackNhwc(ConvolutionSolver):
-    """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in
-    planes: IMPLICIT_PRECOMP_GEMM, and the dilated images that have IMPLICIT_GEMM alone."""
+    """Serve IMPLICIT_PRECOMP_GEMM, and the dilated images that have IMPLICIT_GEMM alone.
+
+    Filter and image are copied with channels innermost where they have another layout, tensor cores multiply them, and
+    results in planes are transposed.
+    """
 
     name = "convolution.pack_nhwc"
     algorithms = IMPLICIT
@@ -167,7 +171,7 @@ class PackNhwc(ConvolutionSolver):
         return [*found, *(_copied(copies.y, o.y, y, ("y", 0), device) if copies.transposes_result else [])]
 
 
-Place = tuple[str, int]  # an operand, and bytes behind its address
+Place = tuple[str, int]  # an operand, and bytes after its address
 
 
 def _copied(source: TensorSpec, target: TensorSpec, source_at: Place, target_at: Place, device: Any) -> list[Launch]:

@@ -1,8 +1,8 @@
-"""Matrix products with an epilogue: what convolutions ask of the kernels that multiply.
+"""Describe matrix products with an epilogue: the interface between convolutions and the kernels that multiply.
 
 A product is the implicit GEMM of a convolution, the product of an im2col buffer with the filter, or a batch of products
-of transformed values; ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that
-computes products; ``products.py`` has all of them in order of preference.
+of transformed values. ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that
+computes products; ``products.py`` lists all of them in order of preference.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2, "int8": 1, "
 
 
 class TapWalk(NamedTuple):
-    """Taps of a larger filter that a product meets: how many the filter has, which one is multiplied first, how far the
-    one behind it, the one below it and the one on its right are. n_innermost: it is [K][tap][N], else [N][tap][K]."""
+    """Describe the taps of a larger filter that a product meets.
+
+    The fields are the taps of the filter, the first tap, and the steps to the next plane, row and column.
+    ``n_innermost`` means that the filter is [K][tap][N] instead of [N][tap][K].
+    """
 
     taps: int
     first: int
@@ -32,18 +35,18 @@ class TapWalk(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """One matrix product for each group.
+    """Describe one matrix product for each group.
 
-    definitions: of the module, with ELEMENT and COMPUTE. operands: x, w, y, prior, bias, by their names in the
-    operation. offsets: bytes from those addresses to the beginning of x, w and y. finish: what becomes of the sums.
-    tensor_cores: whether data type and math type let tensor cores multiply. words: elements are words of four 8-bit
-    channels. float_result: of 8-bit data. reordered_filters: all filters / 32 where the filter is reordered, else 0.
-    filters_last: w is [group][K][N], in packs of filters of 16 bytes, instead of [group][N][K]. walk: which taps of w
-    TMA reads (data_gradient/residue_classes.py). statistics: whether the
-    workspace gets the sums of the results and of their squares, by filter (statistics.py). factors: operands that have
-    an alpha and a beta for each filter, empty where it is 1; () where these are numbers. prologue: operands that scale
-    and bias each channel of x; notes: whether the first words of the workspace, zeros before, say which blocks met no
-    NaN (pack_groups.py); rectified: whether negative values of x become 0 then.
+    ``definitions``: of the module, with ELEMENT and COMPUTE. ``operands``: the names of x, w, y, prior and bias in the
+    operation. ``offsets``: bytes from their addresses to the beginning of x, w and y. ``finish``: the epilogue of the
+    sums. ``tensor_cores``: whether data type and math type allow them. ``words``: elements are words of four 8-bit
+    channels. ``float_result``: the result of 8-bit data is float. ``reordered_filters``: all filters / 32 where the
+    filter is reordered, else 0. ``filters_last``: w is [group][K][N], in 16-byte vectors of filters, instead of
+    [group][N][K]. ``walk``: the taps of w that TMA reads (data_gradient/residue_classes.py). ``statistics``: the
+    workspace gets the sums of the results and of their squares, by filter (statistics.py). ``factors``: operands with
+    an alpha and a beta for each filter, empty where a factor is 1; () where the factors are numbers. ``prologue``:
+    operands that scale and bias each channel of x. ``notes``: the first words of the workspace, zeros before, record
+    the blocks that met no NaN (pack_groups.py). ``rectified``: negative values of x become 0 in the prologue.
     """
 
     device: Any
@@ -75,20 +78,21 @@ class Product:
 
     @property
     def k_walk(self) -> tuple[str, int, int]:
-        """How K is walked: its terms, channels innermost in blocks of so many."""
+        """Return the order in which K is walked: its terms, and the size of the blocks with channels innermost."""
         return "K", self.value.k, self.value.inner_channels.divisor
 
     @property
     def canonical(self) -> Product:
-        """The product for the canonical number of images, whose kernel gives the order of sums above level RUN."""
+        """Return the product for the canonical number of images. Its kernel gives the order of sums above level RUN."""
         value = ConvolutionStruct.from_buffer_copy(self.value)
         value.first_m, value.m = 0, CANONICAL_IMAGES * prod(output.divisor for output in value.output)
         return replace(self, value=value)
 
 
 class ProductKernel:
-    """A kernel that computes products, with tiles of one size. ``name`` is that of the solver that serves with it
-    alone."""
+    """Compute products with tiles of one size. ``name`` is the name of the solver that serves with this kernel
+    alone.
+    """
 
     name = ""
 
@@ -101,7 +105,7 @@ class ProductKernel:
         raise TypeError(f"{type(self).__name__} does not define is_preferred()")
 
     def summation_order(self, product: Product) -> Order:
-        """Return in which order the kernel adds the K of a result, which may not depend on its tiles."""
+        """Return the order in which the kernel adds the K of a result, which may not depend on its tiles."""
         raise TypeError(f"{type(self).__name__} does not define summation_order()")
 
     def launch(self, product: Product) -> Launch:
@@ -112,10 +116,10 @@ class ProductKernel:
         return Rates.DOUBLES if product.element == "double" else Rates.WORDS if product.words else Rates.FLOATS
 
     def gathering_seconds(self, product: Product) -> float:
-        """Return the seconds that the kernel waits for single values of x."""
+        """Return the seconds for which the kernel waits for single values of x."""
         return 0.0
 
 
 def tiles(value: ConvolutionStruct, groups: int, m: int, n: int) -> int:
-    """Return how many tiles of m pixels by n filters cover the products of all groups."""
+    """Return the number of tiles of m pixels by n filters that cover the products of all groups."""
     return -(-value.n // n) * -(-value.m // m) * groups

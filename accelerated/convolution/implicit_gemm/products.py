@@ -1,4 +1,4 @@
-"""The kernels of matrix products, the preferred first, and the choice among them."""
+"""List the kernels of matrix products, the preferred first, and choose among them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ KERNELS: tuple[ProductKernel, ...] = (*TMA, *MMA, *FP32, *SIMT)
 
 
 def preferred_kernel(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel that is expected to compute a product first; of kernels of which none is preferred, one that
-    can. Above level RUN it adds in the order of the level."""
+    """Return the kernel that should finish a product first. Where none is preferred, it is one that can serve. Above
+    level RUN it adds in the order of the level.
+    """
     if (level := level_of(product.device)) != RUN:
         order = _preferred(product.canonical, kernels).summation_order(product.canonical)
         kernels = [k for k in kernels if k.serves(product) and k.summation_order(product) == order]
@@ -35,8 +36,7 @@ def _preferred(product: Product, kernels: Sequence[ProductKernel]) -> ProductKer
 
 
 def kernel_of(product: Product, kernels: Sequence[ProductKernel] = KERNELS) -> ProductKernel:
-    """Return the kernel that computes a product: one that is forced by the name of its solver, else the preferred
-    one."""
+    """Return the kernel of a product: one that the name of its solver forces, else the preferred one."""
     if forced := forced_solvers():
         found = next((kernel for kernel in kernels if kernel.name in forced and kernel.serves(product)), None)
         if found is not None and level_of(product.device) == RUN:

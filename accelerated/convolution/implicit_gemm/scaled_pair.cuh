@@ -1,5 +1,5 @@
-// Pairs of elements, which are one register where elements have 16 bits: of an operand that is scaled, biased and
-// rectified before the product, rounded once (ScaledPair), and of a result.
+// This header processes pairs of elements; elements of 16 bits share one register. ScaledPair scales, biases and
+// rectifies a pair of an operand before the product, with one rounding. Other functions serve a pair of results.
 #pragma once
 #include <type_traits>
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ Elements rounded_pair(float first, float second) {
   }
   return {store<ELEMENT>(first), store<ELEMENT>(second)};
 }
-// The ReLU, which makes 0 of NaN.
+// Applies the ReLU, which turns NaN into 0.
 __device__ __forceinline__ Elements rectified(Elements pair) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(ELEMENT) == 2) {
@@ -35,12 +35,12 @@ struct ScaledPair {
     for (int j = 0; j < 2; j++) scale.item[j] = store<ELEMENT>(1.0f), bias.item[j] = store<ELEMENT>(0.0f);
   }
 
-  // Neighbouring channels. NULL: 1 and 0.
+  // Loads neighbouring channels. NULL means 1 and 0.
   __device__ __forceinline__ void load_channels(const ELEMENT* scales, const ELEMENT* biases, int channel) {
     if (scales) scale = *reinterpret_cast<const Elements*>(scales + channel);
     if (biases) bias = *reinterpret_cast<const Elements*>(biases + channel);
   }
-  // One channel for both.
+  // Loads one channel for both elements.
   __device__ __forceinline__ void load_channel(const ELEMENT* scales, const ELEMENT* biases, int channel) {
     if (scales) scale.item[0] = scale.item[1] = scales[channel];
     if (biases) bias.item[0] = bias.item[1] = biases[channel];

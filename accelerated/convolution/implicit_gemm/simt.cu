@@ -1,19 +1,19 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type, and the
-// batched products at the heart of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with
-// filters of one tap.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type. It also
+// multiplies the batches of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters
+// of one tap.
 //
-// Tiling: a block has TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, a thread 4 x 4
-// to 8 x 8 sums.
+// Tiling: a block owns TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, and a thread 4
+// x 4 to 8 x 8 sums.
 //
-// Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
-// used TILE_M or TILE_N times, so that memory stays far below its limit. Measured: see docs/performance/convolution.md.
+// Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used TILE_M
+// or TILE_N times, so that memory stays far below its limit. docs/performance/convolution.md has measurements.
 #include <type_traits>
 
 #include "convolution/problem.cuh"
 
 constexpr int THREADS = 256;
 
-// Four 8-bit channels as one element.
+// Holds four 8-bit channels as one element.
 struct Word {
   unsigned bits;
 };
@@ -52,7 +52,7 @@ template <> struct Arithmetic<Word> {
   }
 };
 
-// The filter's type: signed where the image's is unsigned.
+// Selects the filter's type: signed where the image's is unsigned.
 template <class E> struct FilterOf {
   using type = E;
 };
@@ -63,20 +63,20 @@ template <> struct FilterOf<uint8> {
 struct Arguments {
   const ELEMENT* x;
   const typename FilterOf<ELEMENT>::type* w;
-  void* y;                                 // of RESULT; float or int8 where ELEMENT is an 8-bit integer
-  const void* prior;                       // like y
-  const void* bias;                        // of ELEMENT; float where that is an 8-bit integer
+  void* y;                                 // type RESULT; float or int8 where ELEMENT is an 8-bit integer
+  const void* prior;                       // same type as y
+  const void* bias;                        // type ELEMENT; float where that is an 8-bit integer
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
+  FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
   int words;                    // elements are Words
-  int float_result;             // of 8-bit data
+  int float_result;             // The result of 8-bit data is float.
   int reordered_filters;        // all filters / 32 where the filter is reordered, else 0
-  int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
+  int m_packs;                  // 16-byte vectors of x are neighbouring pixels of one term.
 };
 
-// An element at any byte address, or a pack of them.
+// Holds an element at any byte address, or a vector.
 template <class E, int N> struct alignas(sizeof(E) * N > 16 ? 16 : sizeof(E) * N) Elements {
   E item[N];
 };
@@ -87,17 +87,18 @@ template <> __device__ __forceinline__ Word read_element<Word>(const Word* point
   return {bytes[0] | bytes[1] << 8 | bytes[2] << 16 | unsigned(bytes[3]) << 24};
 }
 
-// Rows of the upper terms are shifted, so that what a warp writes at once in packs goes to different banks.
+// Shifts the rows of the upper terms, so that the vectors that a warp writes together use different banks.
 template <int PACK> __device__ __forceinline__ constexpr int shift(int k) { return k & 8 ? 2 * PACK : 0; }
 
-constexpr int TABLE_TILES = 8;  // whose terms are found at once: the block waits for them
+constexpr int TABLE_TILES = 8;  // tiles whose terms are located together, because the block waits for them
 
 template <class Operand, int TILE_N, int TILE_M, int TILE_K> struct Tiles {
   __align__(16) Operand w[2][TILE_K][TILE_N + 20], x[2][TILE_K][TILE_M + 20];
   KOffset terms[2][TABLE_TILES * TILE_K];
 };
 
-// A block computes TILE_N x TILE_M sums, TILE_K terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
+// Computes TILE_N x TILE_M sums per block, TILE_K terms at a time. A thread owns ROWS x COLUMNS sums in groups of 4 x
+// 4.
 template <class E, class F, int TILE_N, int TILE_M, int ROWS, int COLUMNS, int TILE_K>
 __device__ __forceinline__ void multiply(const Arguments& a,
                                          Tiles<typename Arithmetic<E>::Operand, TILE_N, TILE_M, TILE_K>& shared) {
@@ -106,11 +107,13 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   using Sum = typename Math::Sum;
   static_assert(TILE_N / ROWS * (TILE_M / COLUMNS) == THREADS);
   constexpr int PACK = (sizeof(E) == 1 ? 4 : 16) / sizeof(E), PACK_BYTES = PACK * sizeof(E), CHUNKS = TILE_K / PACK,
-                PASS = THREADS / CHUNKS;  // rows loaded at once in packs
+                PASS = THREADS / CHUNKS;  // rows that the block loads together as vectors
   constexpr int X_PACKS = (TILE_M + PASS - 1) / PASS, W_PACKS = (TILE_N + PASS - 1) / PASS;
   constexpr int X_LANES = TILE_M < THREADS ? TILE_M : THREADS;
-  constexpr int X_ROWS = THREADS / X_LANES, X_VALUES = TILE_K / X_ROWS;  // loaded one by one: pixels are neighbours
-  constexpr int ACROSS = TILE_M / PACK, DOWN = THREADS / ACROSS;         // packs of pixels; terms loaded at once
+  // rows and values of single loads, where pixels are contiguous
+  constexpr int X_ROWS = THREADS / X_LANES, X_VALUES = TILE_K / X_ROWS;
+  // vectors of pixels, and terms that are loaded together
+  constexpr int ACROSS = TILE_M / PACK, DOWN = THREADS / ACROSS;
   constexpr int W_ROWS = THREADS / TILE_K, W_VALUES = (TILE_N + W_ROWS - 1) / W_ROWS;
   constexpr int X_HELD = X_PACKS * PACK > X_VALUES ? X_PACKS * PACK : X_VALUES;
   constexpr int W_HELD = W_PACKS * PACK > W_VALUES ? W_PACKS * PACK : W_VALUES;
@@ -133,7 +136,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     int row = x_packs ? thread / CHUNKS + i * PASS : m_packs ? thread % ACROSS * PACK : thread % X_LANES;
     pixel[i] = find_pixel(c, row < TILE_M ? first_m + row : c.m);
   }
-  // The first row of the filter's tile that this thread reads, and the filters from there on.
+  // These are the first row of the filter's tile that this thread reads, and the filters from there on.
   const int w_row = w_packs ? thread / CHUNKS : thread / TILE_K,
             w_column = w_packs ? thread % CHUNKS * PACK : thread % TILE_K;
   const F* w_first = w + (group_filter + first_n + w_row) * c.w_row + w_column;
@@ -290,7 +293,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   auto finish_tile = [&](auto* y, const auto* bias) {
     using Result = std::remove_reference_t<decltype(*y)>;
     const Result* prior = static_cast<const Result*>(a.prior);
-    // Four neighbours of y at a time: filters where channels lie innermost, else pixels.
+    // Four neighbours of y are written at a time: filters where channels are innermost, and otherwise pixels.
     const bool across_filters = c.y_vector || c.y_channel == 1;
 #pragma unroll
     for (int h = 0; h < COLUMN_GROUPS; h++) {
@@ -361,7 +364,8 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
   __shared__ Tiles<typename Arithmetic<ELEMENT>::Operand, TILE_N, TILE_M, TILE_K> shared;
   if constexpr (sizeof(ELEMENT) == 1)
     if (a.words) return multiply<Word, Word, TILE_N, TILE_M, ROWS, COLUMNS, TILE_K>(a, shared);
-  // 8-bit integers one by one take the smaller tiles, and so does double, whose sums would not fit the registers.
+  // Single 8-bit integers and double take the smaller tiles, because the sums of the larger would not fit the
+  // registers.
   if constexpr (sizeof(ELEMENT) > 1 || TILE_N * TILE_M <= 4096)
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, TILE_N, TILE_M, ROWS, COLUMNS, TILE_K>(a, shared);
 }
@@ -383,14 +387,14 @@ extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_6
 
 struct MatrixArguments {
   const ELEMENT* x;
-  ELEMENT* matrix;  // [pixel][group][row]: the terms of a pixel, zeros after them
+  ELEMENT* matrix;  // [pixel][group][row]: the terms of a pixel, padded with zeros
   Convolution convolution;
-  FastDivmod packs, groups;  // packs of a row
-  int row, packed;           // elements of a row; whether all rows begin at multiples of 16 bytes
+  FastDivmod packs, groups;  // vectors per row
+  int row, packed;           // elements per row; whether all rows are aligned to 16 bytes
 };
 
-// The im2col buffer: a thread writes 16 bytes of it. Roofline bound: its bytes, as many times those of x as a filter
-// has taps.
+// Writes the im2col buffer, 16 bytes per thread. Roofline bound: its bytes, which are those of x times the taps of a
+// filter.
 extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixArguments a) {
   griddepcontrol_wait();
   constexpr int PACK = 16 / sizeof(ELEMENT);

@@ -1,5 +1,6 @@
-"""Matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu), and the im2col
-buffer."""
+"""Plan matrix products of any data type on the ordinary arithmetic units (convolution/implicit_gemm/simt.cu), and the
+im2col buffer.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +13,24 @@ from ..problem import ConvolutionStruct, m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/simt.cu"
-M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements of 16 bytes
+M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements per 16 bytes
 FEW_FILTERS = 16
-ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
+ALONE = 0.25  # slowdown of a block that shares its multiprocessor with no other
 
 
 class SimtKernel(ProductKernel):
-    """Tiles of n filters by m pixels. throughput: products per clock against the fastest tile's; occupancy: blocks of a
-    multiprocessor."""
+    """Describe tiles of n filters by m pixels. ``throughput`` is in products per clock, relative to the fastest tile;
+    ``occupancy`` counts blocks per multiprocessor.
+    """
 
     def __init__(self, n: int, m: int, throughput: float, occupancy: int) -> None:
         self.n, self.m, self.throughput, self.occupancy = n, m, throughput, occupancy
         self.name = f"convolution.implicit_gemm_{n}x{m}"
 
     def serves(self, product: Product) -> bool:
-        """Single bytes and double take the smaller tiles, whose sums fit the registers."""
+        """Return whether the tile serves. Single bytes and double need the smaller tiles, whose sums fit the
+        registers.
+        """
         single_bytes = product.element_bytes == 1 and not product.words
         small_only = single_bytes or dict(product.definitions)["COMPUTE"] == "double"
         return not product.filters_last and not (small_only and self is LARGE)
@@ -38,7 +42,7 @@ class SimtKernel(ProductKernel):
         return self is min(possible, key=lambda kernel: kernel._duration(product))
 
     def _duration(self, product: Product) -> float:
-        """Return for how long the tiles occupy the device, in products of the fastest tile."""
+        """Return the time for which the tiles occupy the device, in products of the fastest tile."""
         count = tiles(product.value, product.groups, self.m, self.n)
         rounds = -(-count // product.device.multiprocessors)
         alone = ALONE if rounds % self.occupancy == 1 else 0.0
@@ -73,7 +77,7 @@ def im2col_launch(
     row: int, width: int,
     operands: tuple[str, str],
 ) -> Launch:  # fmt: skip
-    """Return the launch that writes an im2col buffer with rows of ``row`` elements, ``width`` of them at once."""
+    """Return the launch that writes an im2col buffer with rows of ``row`` elements, ``width`` elements at a time."""
     packs = -(-row // width)
     arguments = structure(
         *pointers(2),

@@ -1,54 +1,56 @@
 // Convolutions (5.2.9, 5.2.10) of at most 7 channels a group, as in first layers, on tensor cores: half, bfloat16,
 // TF32; sums in float.
 //
-// Tiling: a block has four teams of four warps, which work at tiles of output pixels of their own, so that one
-// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory
-// as they lie, zeros for the padding included, and gathers fragments from there by a table of the words of K (two
-// elements of 16 bits, or one float). Elements that no K wants are cleared, not multiplied by zero: they may be NaN.
-// The filters stay in shared memory.
+// Tiling: a block has four teams of four warps. Each team computes tiles of output pixels of its own, so that one team
+// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory,
+// with zeros for the padding. It gathers fragments from there by a table of the words of K (two elements of 16 bits, or
+// one float). Elements that no K needs may be NaN, so they are cleared, not multiplied by zero. The filters stay in
+// shared memory.
 //
-// Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
-// stride 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
+// Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride
+// 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
 constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
-constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // of a warp at a time
+constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // groups of 16 pixels, and pixels, per warp at a time
 constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
-constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
+constexpr int ROW_BYTES = 128, STEPS = 4;  // The filters' tiles have rows of ROW_BYTES with four steps of eight words.
 
 struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
-  int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
+  int x_image, x_axis[3], x_channel, x_group;  // strides in elements; axes are depth, rows, columns
   int y_image, y_axis[3], y_channel;
-  FastDivmod n_tiles, groups;                  // of a block's number; the rest is where its tiles begin
-  FastDivmod column_tiles, row_tiles, depths;  // of a tile's number, the rest is the image
-  FastDivmod columns;                          // output columns of a tile
+  FastDivmod n_tiles, groups;                  // These divide the number of a block; the remainder is its first tile.
+  FastDivmod column_tiles, row_tiles, depths;  // These divide the number of a tile; the quotient is the image.
+  FastDivmod columns;                          // output columns per tile
   FastDivmod slot_rows, taps;                  // rows in shared memory: [channel][filter's depth][row]
-  FastDivmod lanes;                            // channels that lie side by side in a row
+  FastDivmod lanes;                            // contiguous channels per row
   FastDivmod term[3], run_words,
-      words;  // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
-  int x_term[4], w_term[4], x_first, w_first;    // elements from one to the next in shared memory, in the filter
-  int terms, run, lead, steps;                   // terms of a run, that its first word lacks; steps of eight words
-  int input[3], output[3], step[3], padding[2];  // of x, of y, between pixels; before the first depth and row
-  int depth_step;                                // between taps
-  int tiles, blocks, tile_rows;                  // blocks whose teams share the tiles
-  int slots, pitch, first_element;               // elements of a slot; the first one of column tile 0
-  int row_elements, row_bytes, contiguous;  // of a row of x: channels and columns; what one copy may take; without gaps
-  int filters, row;                         // of one group; elements from one filter to the next
-  int y_packs;                              // results that are neighbours fill packs of 16 bytes, aligned
-  int table_at, buffer_at, buffer_bytes, staging_at;  // in shared memory
+      words;  // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; number of words
+  int x_term[4], w_term[4], x_first, w_first;  // strides in elements: in shared memory and in the filter
+  int terms, run, lead, steps;                 // terms per run, missing terms of its first word, steps of eight words
+  // extents of x and y, stride between pixels, padding before the first depth and row
+  int input[3], output[3], step[3], padding[2];
+  int depth_step;                   // stride between taps
+  int tiles, blocks, tile_rows;     // number of tiles; blocks whose teams share the tiles; rows per tile
+  int slots, pitch, first_element;  // elements per slot and per row; first element of column tile 0
+  // elements per row of x (channels and columns), bytes per copy, rows without gaps
+  int row_elements, row_bytes, contiguous;
+  int filters, row;                                   // filters per group; stride between filters in elements
+  int y_packs;                                        // Neighbouring results fill aligned 16-byte vectors.
+  int table_at, buffer_at, buffer_bytes, staging_at;  // offsets in shared memory
 };
 
 struct __align__(16) Words {
   unsigned item[4];
 };
-__device__ __forceinline__ Words read_words(const Words* from) {  // at once
+__device__ __forceinline__ Words read_words(const Words* from) {  // reads all words together
   const uint4 words = *reinterpret_cast<const uint4*>(from);
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// Where a tile begins in y, and how many of its rows and columns exist there.
+// Locates a tile in y, and counts its existing rows and columns.
 struct Tile {
   int image, depth, first_row, first_column, rows, columns;
 };
@@ -63,9 +65,9 @@ __device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
   return tile;
 }
 
-// --- the image ---
+// --- The image ---
 
-// Eight or four elements that begin anywhere; 16 bytes from each multiple of 16 that they touch may be read.
+// Reads eight or four elements at any address. It may read all of each aligned 16 bytes that they touch.
 __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
   const unsigned shift = reinterpret_cast<uintptr_t>(from) % 16;
   const uint4* packs = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);
@@ -79,7 +81,7 @@ __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
           __funnelshift_r(s, t, bits)};
 }
 
-// How a row is read: so many bytes at a time, or packs that begin anywhere.
+// Names how a row is read: a number of aligned bytes at a time, or vectors at any address.
 enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, FULL_PACKS = 16, ANYWHERE = 0 };
 __device__ __forceinline__ Reading reading_of(const Arguments& a, const ELEMENT* x) {
   const unsigned address = reinterpret_cast<uintptr_t>(x);
@@ -91,7 +93,7 @@ template <Reading READING> constexpr int elements_at_once() {
   return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT);
 }
 
-// A warp loads every fourth row.
+// Each warp loads every fourth row.
 template <Reading READING>
 __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, const Tile& tile,
                                           unsigned char* buffer) {
@@ -146,7 +148,7 @@ __device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x,
   cp_async_commit();
 }
 
-// Rounds what this thread loaded, for tensor cores.
+// Rounds the elements that this thread loaded, for tensor cores.
 template <Reading READING> __device__ __forceinline__ void round_rows(const Arguments& a, unsigned char* buffer) {
   constexpr int COUNT = elements_at_once<READING>();
   for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
@@ -166,9 +168,9 @@ __device__ __forceinline__ void round_image(const Arguments& a, Reading reading,
   }
 }
 
-// --- terms and filters ---
+// --- The terms and filters ---
 
-// A term of a word: whether it exists, elements to it in shared memory from a pixel on, in the filter.
+// Locates a term of a word: whether it exists, its offset from a pixel in shared memory, and its offset in the filter.
 struct Place {
   bool exists;
   int in_x, in_w;
@@ -192,7 +194,7 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
   return y_base;
 }
 
-// Writes the table, [step][word % 4] of what two words have, and the filters.
+// Writes the filters and the table, [step][word % 4], each entry for two words.
 template <bool ONE_READ, int FILTERS>
 __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table,
                                         unsigned char* fragments, int2* sources) {
@@ -209,7 +211,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
     }
   }
   __syncthreads();
-  constexpr int BATCH = 4;  // reads of a thread that are in flight
+  constexpr int BATCH = 4;  // reads in flight per thread
   for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
     Pack<ELEMENT, WORD> values[BATCH];
     unsigned filter[BATCH], word[BATCH];
@@ -234,9 +236,9 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
   }
 }
 
-// --- products ---
+// --- The products ---
 
-// The terms of a word, of which those in `mask` exist.
+// Returns the terms of a word; `mask` marks the existing ones.
 template <bool ONE_READ>
 __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsigned y_base, unsigned second_or_mask) {
   if constexpr (ONE_READ) {
@@ -247,7 +249,7 @@ __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsign
   }
 }
 
-// sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
+// Computes sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
 template <bool ONE_READ, int FILTERS>
 __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&pixel)[2 * SIXTEENS],
                                          const Words* table, const unsigned char* fragments,
@@ -259,7 +261,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
   auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
     unsigned mask[2] = {~0u, ~0u};
-    if (!ONE_READ && k == steps - 1) {  // only the last words may lack terms
+    if (!ONE_READ && k == steps - 1) {  // Only the last words may lack terms.
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
@@ -274,13 +276,13 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
             read_word<ONE_READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
   const Words* entries = table + lane % 4;
-  unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
+  unsigned image[2][SIXTEENS][4];  // One fragment is read while the other is multiplied.
   read_image(0, read_words(entries), image[0]);
   for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
 #pragma unroll
     for (int i = 0; i < STEPS; i++) {
       if (first + i >= steps) break;
-      const Words next = read_words(entries + 4 * (i + 1));  // there is one behind the last step's
+      const Words next = read_words(entries + 4 * (i + 1));  // The table has one more entry after the last step.
       wgmma_fence();
 #pragma unroll
       for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
@@ -294,12 +296,12 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
 }
 
-// --- results ---
+// --- The results ---
 
-// A warp's results are transposed in shared memory, some filters at a time, so that it writes packs of 16 bytes to y.
+// Transposes a warp's results in shared memory, some filters at a time, so that it writes 16-byte vectors to y.
 template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
   static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
-                       COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
+                       COUNT = FILTERS < MOST ? FILTERS : MOST;  // filters at a time
   static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS,
                        PITCH = COLUMNS + PACK;
 };
@@ -314,7 +316,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   struct Spot {
     bool exists;
     int offset;
-  };  // of a pixel
+  };  // per pixel
   auto find_spot = [&](int pixel) {
     unsigned column;
     const unsigned row = a.columns.divide(first + pixel, column);
@@ -357,7 +359,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased) stage(from, std::true_type{});
     else stage(from, std::false_type{});
     __syncwarp();
-    // A lane's pack of a row, every so many rows.
+    // Each lane writes one vector of a row, every STRIDE rows.
     constexpr int STRIDE = 32 / PACKS;
     const int lane_row = lane / PACKS, column = lane % PACKS * PACK;
     const ELEMENT* results = staging + lane_row * PITCH + column;
@@ -396,7 +398,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
 template <bool ACROSS_FILTERS, bool ONE_READ, int FILTERS>
 __device__ __forceinline__ void convolve(const Arguments& a) {
   constexpr int STAGING =
-      Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
+      Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // results per warp
   const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
   unsigned n_tile, group;
   const unsigned block = a.groups.divide(a.n_tiles.divide(blockIdx.x, n_tile), group);
@@ -427,7 +429,7 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
     cp_async_wait<0>();
     round_image(a, reading, buffers + buffer * a.buffer_bytes);
     mbarrier_arrive(ready);
-    mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more
+    mbarrier_wait_parity(ready, buffer);  // The tile has arrived, and no warp still reads the other one.
     if (next < a.tiles) load_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
     const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] +
@@ -460,7 +462,7 @@ KERNEL(words_nhwc_32, true, true, 32)
 KERNEL(words_nhwc_64, true, true, 64)
 KERNEL(words_nchw_32, false, true, 32)
 KERNEL(words_nchw_64, false, true, 64)
-#define ONE_READ_float 1  // an element is a word
+#define ONE_READ_float 1  // An element is a word.
 #define JOIN(a, b) a##b
 #define JOINED(a, b) JOIN(a, b)
 #if !JOINED(ONE_READ_, ELEMENT)

@@ -1,4 +1,4 @@
-"""Convolutions of few channels on tensor cores (convolution/implicit_gemm/small_channels.cu)."""
+"""Plan convolutions of few channels on tensor cores (convolution/implicit_gemm/small_channels.cu)."""
 
 from __future__ import annotations
 
@@ -33,34 +33,39 @@ from ..problem import (
 )
 
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
-MOST_CHANNELS = 7  # of a group: more are packs of their own
-TEAMS, TEAM_WARPS, PIXELS = 4, 4, 32  # of a block; of a team; of a warp at a time
+MOST_CHANNELS = 7  # channels per group; more channels fill vectors of their own
+TEAMS, TEAM_WARPS, PIXELS = 4, 4, 32  # teams per block, warps per team, pixels per warp at a time
 WARPS = TEAMS * TEAM_WARPS
 THREADS = 32 * WARPS
-SHARED_BYTES = 227 * 1024  # of a block
-ALIGNMENT = 1024  # of the filters
+SHARED_BYTES = 227 * 1024  # bytes per block
+ALIGNMENT = 1024  # bytes, alignment of the filters
 BARRIER_BYTES = 8
 STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
-ROW_BYTES = 128  # of the filters' tiles
-STAGED_FILTERS = 32  # whose results are transposed at a time; 64 of 16 bits where they lie side by side
-FILTERS = (32, 64)  # of a block
-MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
-# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its words of two
-# reads; to write their results for each 16 filters; of a row of the image; of a tile
+ROW_BYTES = 128  # bytes per row of the filters' tiles
+STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
+FILTERS = (32, 64)  # filters per block
+# The first bounds the rows per tile. The second lists the columns per tile, where it does not have all of them.
+MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))
+# These are clocks of a multiprocessor. A step of 32 pixels costs FILTER_CLOCKS for each 16 filters, WORD_CLOCKS for the
+# image's words, and TWO_READ_CLOCKS for words of two reads. RESULT_CLOCKS write the results of each 16 filters.
+# SLOT_CLOCKS are per row of the image, and the last are per tile.
 FILTER_CLOCKS, WORD_CLOCKS, TWO_READ_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
-LOADED_BYTES = 32  # of the image that arrive in a clock
+LOADED_BYTES = 32  # bytes of the image that arrive in a clock
 
 
 class Tile(NamedTuple):
-    """Output pixels that a block works at, one row after another."""
+    """Name the output pixels that a block computes, row after row."""
 
     rows: int
     columns: int
 
 
 class Terms(NamedTuple):
-    """How the terms of a sum are words. run: terms that lie side by side in shared memory; lead: terms that the first
-    word of a run lacks; words: of a run; one_read: a word is one read."""
+    """Divide the terms of a sum into words.
+
+    ``run``: terms that are contiguous in shared memory. ``lead``: terms that the first word of a run lacks. ``words``:
+    words per run. ``one_read``: each word is one read.
+    """
 
     run: int
     lead: int
@@ -70,13 +75,16 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels
-    innermost, else [column], a row for each channel."""
+    """Describe the geometry of one convolution.
+
+    Rows of x in shared memory are [column][channel] where channels are innermost in x. Otherwise each channel has rows
+    of its own, [column].
+    """
 
     operation: Convolution
     multiprocessors: int
-    filters: int  # of a block
-    only: Tile | None = None  # the tile that must be taken
+    filters: int  # per block
+    only: Tile | None = None  # tile that must be taken
 
     @cached_property
     def channels(self) -> int:
@@ -89,12 +97,12 @@ class Geometry:
 
     @cached_property
     def interleaved(self) -> bool:
-        """Channels lie within rows."""
+        """Return whether channels lie within rows."""
         return self.channels == 1 or self.x_strides[1] < self.x_strides[-1]
 
     @cached_property
     def lanes(self) -> int:
-        """Channels within a row."""
+        """Return the channels within a row."""
         return self.channels if self.interleaved else 1
 
     @cached_property
@@ -119,22 +127,24 @@ class Geometry:
 
     @cached_property
     def pack(self) -> int:
-        """Elements of 16 bytes."""
+        """Return the elements per 16 bytes."""
         return PACK_BYTES // self.operation.x.scalar_bytes
 
     @cached_property
     def skew(self) -> int:
-        """Elements of a row before the first that a tile wants: rows begin with 16-byte-aligned packs of x."""
+        """Return the elements of a row before the first that a tile needs. Rows begin with 16-byte-aligned vectors of
+        x.
+        """
         return -self.padding[2] * self.lanes % self.pack
 
     @cached_property
     def contiguous(self) -> bool:
-        """A row of x has no gaps."""
+        """Return whether a row of x has no gaps."""
         return self.x_strides[-1] == self.lanes and (self.lanes == 1 or self.x_strides[1] == 1)
 
     @cached_property
     def row_bytes(self) -> int:
-        """What one copy from x to shared memory may take."""
+        """Return the bytes that one copy from x to shared memory may take."""
         o = self.operation
         extents = (o.x.dims[0], self.channels * o.convolution.group_count, *spatial(o.x.dims[2:], 1))
         steps = [stride for stride, extent in zip(self.x_strides, extents, strict=True) if extent > 1]
@@ -152,7 +162,7 @@ class Geometry:
 
     @cached_property
     def terms(self) -> Terms:
-        """Pairs of neighbours where every pair lies in a word, unless those lack too many."""
+        """Return the terms as pairs of neighbours where every pair lies in a word, unless words would lack too many."""
         o = self.operation
         if o.x.data_type == FLOAT:
             return Terms(o.terms, 0, o.terms, True)
@@ -177,25 +187,25 @@ class Geometry:
 
     @cached_property
     def across_filters(self) -> bool:
-        """Channels of y lie side by side."""
+        """Return whether the channels of y are contiguous."""
         return channels_last(self.operation.y)
 
     @cached_property
     def writes_y(self) -> bool:
-        """Channels of y, or the pixels of its planes, lie side by side."""
+        """Return whether the channels of y, or the pixels of its planes, are contiguous."""
         y = self.operation.y
         in_rows = y.strides[-1] == 1 and (self.outputs[1] == 1 or y.strides[-2] == self.outputs[2])
         return self.across_filters or in_rows
 
     def y_packs(self, tile: Tile) -> bool:
-        """Results of a tile that lie side by side, filters or pixels, fill packs of 16 bytes, aligned."""
+        """Return whether contiguous results of a tile, filters or pixels, fill aligned 16-byte vectors."""
         y = self.operation.y
         image, channel, *axes = scalar_strides(y)
         steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
         wide = tile.columns >= WIDTHS[0] or not self.across_filters
         return wide and all(step % self.pack == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
 
-    # Sizes of a block's shared memory in bytes
+    # The properties below are sizes of a block's shared memory in bytes.
 
     @cached_property
     def filter_bytes(self) -> int:
@@ -203,13 +213,13 @@ class Geometry:
 
     @cached_property
     def constant_bytes(self) -> int:
-        """Filters, table (and one step more, which is read and not used), barriers."""
+        """Return the bytes of filters, barriers and the table, with one more step that is read and not used."""
         table_bytes = (self.steps(self.terms) + 1) * STEP_WORDS * ENTRY_BYTES
         return self.filter_bytes + table_bytes + rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
 
     @cached_property
     def staging_bytes(self) -> int:
-        """For results that are transposed, and at first for the filters' terms."""
+        """Return the bytes for results that are transposed, and first for the filters' terms."""
         most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
         rows, columns = PIXELS, min(self.filters, most)
         if not self.across_filters:
@@ -235,7 +245,7 @@ class Geometry:
     def shared_bytes(self, tile: Tile) -> int:
         return ALIGNMENT + self.constant_bytes + self.staging_bytes + 2 * TEAMS * self.buffer_bytes(tile)
 
-    # The choice of a tile
+    # The methods below choose a tile.
 
     def tiles(self, tile: Tile) -> int:
         """Return the tiles of all images."""
@@ -244,7 +254,7 @@ class Geometry:
 
     @cached_property
     def parts(self) -> int:
-        """Groups and tiles of filters, which blocks of their own compute."""
+        """Return the number of groups times tiles of filters. Each has blocks of its own."""
         return self.operation.convolution.group_count * -(-self.group_filters // self.filters)
 
     def blocks(self, tile: Tile) -> int:
@@ -252,7 +262,7 @@ class Geometry:
         return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
 
     def clocks(self, tile: Tile) -> float:
-        """Return about how long the device is busy with such tiles."""
+        """Return the approximate clocks for which such tiles occupy the device."""
         blocks = self.blocks(tile)
         rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
         passes = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
@@ -272,19 +282,20 @@ class Geometry:
 
     @cached_property
     def tile(self) -> Tile | None:
-        """The one with which the device is done first."""
+        """Return the tile with which the device finishes first."""
         return min(self.possible_tiles(), key=self.clocks, default=None)
 
     @cached_property
     def busy_clocks(self) -> float:
-        """About how long the device is busy."""
+        """Return the approximate clocks for which the device is busy."""
         return self.clocks(self.tile) if self.tile else inf
 
-    # What the kernel needs
+    # The functions below describe the convolution to the kernel.
 
     def image_terms(self, tile: Tile) -> tuple[tuple[int, int], ...]:
-        """Return (extent, elements in shared memory from one to the next) of depth, rows, columns and channels of the
-        filter, in the order of the terms."""
+        """Return (extent, stride in shared memory) of depth, rows, columns and channels of the filter, in the order of
+        the terms.
+        """
         pitch, rows = self.pitch(tile), self.slot_rows(tile)
         depth, row = (self.taps[0], rows * pitch), (self.taps[1], self.dilation[1] * pitch)
         column = (self.taps[2], self.dilation[2] * self.lanes)
@@ -294,8 +305,9 @@ class Geometry:
 
     @cached_property
     def filter_terms(self) -> tuple[tuple[int, ...], int]:
-        """(elements in the filter from one depth, row, column and channel to the next in the order of the terms,
-        elements to the first term)."""
+        """Return the strides of depth, row, column and channel in the filter, in the order of the terms, and the first
+        term's offset.
+        """
         w = self.operation.w
         last = inner_channels_of(w) == self.channels
         column, channel = (self.channels, 1) if last else (1, prod(self.taps))
@@ -311,8 +323,9 @@ class Geometry:
 
 @lru_cache(256)
 def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> Geometry | None:
-    """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results
-    do not lie side by side in y."""
+    """Return the geometry of blocks with this many filters. Return None where no tile fits shared memory, or results
+    are not contiguous in y.
+    """
     found = Geometry(operation, multiprocessors, filters)
     return found if found.writes_y and found.tile else None
 
@@ -386,7 +399,9 @@ def small_channels_launch(found: Geometry, device: Any) -> Launch:
 
 
 class SmallChannels(ConvolutionSolver):
-    """Blocks of so many filters; preferred to those of another number by about how long the device is busy."""
+    """Serve blocks with this many filters. The approximate time for which the device is busy decides between numbers of
+    filters.
+    """
 
     algorithms = IMPLICIT
 
@@ -395,7 +410,7 @@ class SmallChannels(ConvolutionSolver):
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         device = problem.device
-        if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # its barriers come with TMA
+        if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.
             return False
         possible = problem.tensor_cores and problem.operation.w.dims[1] <= MOST_CHANNELS and problem.in_one_launch
         return possible and self._geometry(problem) is not None

@@ -1,4 +1,4 @@
-"""The implicit GEMM of x and w as they lie, by one product kernel."""
+"""Serve the implicit GEMM of x and w in place, by one product kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from .product import ProductKernel
 
 
 class ImplicitGemm(ConvolutionSolver):
-    """One kernel of matrix products, which finds where each of K is as it goes: one launch, but for very large
-    tensors."""
+    """Serve with one kernel of matrix products, which locates each of K as it goes. It takes one launch, but for very
+    large tensors.
+    """
 
     algorithms = IMPLICIT
 

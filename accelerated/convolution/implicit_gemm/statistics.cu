@@ -1,19 +1,19 @@
-// The sums of the results of a convolution and of their squares, by filter (6.1.3.1), from those that the blocks of its
-// products stored (tma.cu with STATISTICS). Deterministic: 64 threads of a filter take every 64th block each, whose
-// sums are all in flight at once.
+// Computes the sums of the results of a convolution and of their squares, by filter (6.1.3.1). The blocks of its
+// products stored partial sums (tma.cu with STATISTICS). Deterministic: 64 threads of a filter take every 64th block
+// each, and have all of their loads in flight at once.
 //
 // Roofline bound: a launch; 8 bytes a filter and block, at most 132 of them.
 #include "primitives/stored_sums.cuh"
 #include "primitives/types.cuh"
 
-constexpr int FILTERS = 4, LANES = THREADS / FILTERS, WARPS = THREADS / 32;  // of a block; threads of a filter
+constexpr int FILTERS = 4, LANES = THREADS / FILTERS, WARPS = THREADS / 32;  // filters per block; threads per filter
 constexpr int IN_FLIGHT = 3;                                                 // blocks whose sums a thread reads at once
 
 struct Arguments {
-  const float* partials;  // of the blocks, [block][sum, of squares][pitch]
+  const float* partials;  // partial sums, [block][sum, sum of squares][pitch]
   float *sum, *squares;
   int blocks, pitch, filters;
-  int stride;  // elements from one filter of a result to the next
+  int stride;  // stride between filters of a result, in elements
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(const Arguments a) {

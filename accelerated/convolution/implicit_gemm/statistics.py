@@ -1,5 +1,6 @@
-"""Products that are finished by filter: that add up their results and the squares of these, for batch normalisation
-(statistics.cu), or scale them by filter."""
+"""Plan products that are finished by filter. They sum their results and the squares of these for batch normalisation
+(statistics.cu), or scale them by filter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .product import Product
 from .tma import TMA, TmaKernel
 
 SOURCE = "convolution/implicit_gemm/statistics.cu"
-THREADS, FILTERS = 256, 4  # of a block
+THREADS, FILTERS = 256, 4  # threads and filters per block
 NUMBER_BYTES = 4
 FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
 WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers
@@ -22,7 +23,7 @@ SCALING = tuple(kernel for kernel in FINISHING if kernel.n <= WIDEST_FROM_REGIST
 
 
 def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKernel) -> Product | None:
-    """Return the product of a convolution that the kernel can finish by filter; None where it cannot."""
+    """Return the product of a convolution that the kernel can finish by filter, or None where it cannot."""
     if operation.algo not in IMPLICIT:
         return None
     products = ConvolutionProblem(operation, device).products
@@ -30,28 +31,31 @@ def finished_product(operation: ConvolutionForward, device: Any, kernel: TmaKern
 
 
 def is_preferred(product: Product, kernel: TmaKernel, kernels: tuple[TmaKernel, ...] = FINISHING) -> bool:
-    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest of some that finish by
-    filter."""
+    """Return whether TMA's kernels would compute the product anyway, and this one is the fastest that finishes by
+    filter.
+    """
     possible = [other for other in kernels if other.finishes(product)]
     best = min(possible, key=lambda other: other.clocks(product, True))
     return best is kernel and any(other.is_preferred(product) for other in TMA)
 
 
 class SummedConvolution(NamedTuple):
-    """A convolution by a kernel that adds up what it stores, one launch, and the launch that finishes the sums."""
+    """Serve a convolution with a kernel that sums its stored results, and a launch that finishes the sums."""
 
     product: Product
     kernel: TmaKernel
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sums of all blocks in the workspace."""
+        """Return the bytes of the sums of all blocks in the workspace."""
         blocks, filters = self.kernel.sums_of_blocks(self.product)
         return 2 * blocks * filters * NUMBER_BYTES
 
     def launches(self, results: tuple[str, str], of: TensorSpec) -> list[Launch]:
-        """Return the launches, whose sums of blocks are at the beginning of ``workSpace``. results: the operands of the
-        sums and of those of the squares; of: what they are described as."""
+        """Return the launches. The sums of blocks are at the beginning of ``workSpace``.
+
+        ``results`` are the operands of the sums and of the sums of squares; ``of`` are their descriptions.
+        """
         blocks, pitch = self.kernel.sums_of_blocks(self.product)
         filters = self.product.value.n
         arguments = structure(

@@ -2,16 +2,18 @@
 // TF32.
 //
 // Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
-// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply together,
-// and TMA stores the results, blended with what comes through the same stages (MAPPED 0: the warps do, where TMA has
-// no map of y). PLANES: y lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand;
-// TF32 passes through registers then, which tensor cores do not transpose. STATISTICS: each block adds up its
-// results and their squares, by filter (statistics.cu adds those of all blocks); all of its tiles are of the same
-// filters. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w lies as [K][tap][N]. JOINED: so many
-// products share a launch, each with blocks of its own.
+// 128 bytes by TMA (x in im2col mode) into a pipeline of stages. Two or three consumer warpgroups multiply together.
+// TMA stores the results, blended with values that come through the same stages. With MAPPED 0, where TMA has no map of
+// y, the warps store them.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
-// Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
+// The variants are as follows. PLANES: y has planes, and rows of the product are filters. TRANSPOSED: x has planes,
+// too, and is an MN-major operand; TF32 then passes through registers, because tensor cores do not transpose it.
+// STATISTICS: each block sums its results and their squares by filter, and all of its tiles have the same filters
+// (statistics.cu adds the blocks). FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is [K][tap][N].
+// JOINED: a number of products share a launch, each with blocks of its own.
+//
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
+// memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -37,32 +39,32 @@
 
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
-              PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
-constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
+              PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats per row there
+constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // boxes of results that TMA writes for a warp at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 
-struct Arguments : Operands<ELEMENT> {  // read through the maps
+struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   unsigned char* workspace;            // notes, or statistics: [block of the same filters][sum, sum of squares][filter]
-  const ELEMENT *scale, *prior_scale;  // of each filter, with FACTORS; NULL: 1
-  const ELEMENT *x_scale, *x_bias;     // of each channel, with PROLOGUE; NULL: 1 and 0
+  const ELEMENT *scale, *prior_scale;  // one per filter, with FACTORS; NULL means 1
+  const ELEMENT *x_scale, *x_bias;     // one per channel, with PROLOGUE; NULL means 1 and 0
   int x_rectified;
-  int notes;  // 1: the workspace is an int for each block, which becomes 1 where no sum of it is NaN
-  long long y_offset, prior_offset;  // elements to y and to what is blended in, where no map has them
+  int notes;  // 1: the workspace has an int per block, which becomes 1 where no sum of the block is NaN
+  long long y_offset, prior_offset;  // offsets in elements of y and of the prior values, where no map has them
   long long reserved[3];
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
+  FastDivmod m_tiles, n_tiles;  // Tiles run over filters first, then pixels, then groups.
   unsigned tiles;
   int group_channels, channel_k_blocks;
   int tap_first;                      // the tap of w that is multiplied first
-  int tap_deep, tap_down, tap_right;  // steps to the one behind it, below it, on its right
-  int boxes;                          // results go through their map, 16 pixels in so many boxes
-  FastDivmod plane;                   // pixels of an image, TRANSPOSED: up to full boxes; several boxes: of a row
-  int blends;                         // 1 where what lies in a map is added
-  int volumes;                        // 1 where the image has planes
+  int tap_deep, tap_down, tap_right;  // steps between taps in depth, rows and columns
+  int boxes;                          // boxes of 16 pixels of results in their map; 0 without a map
+  FastDivmod plane;  // pixels per image; TRANSPOSED: rounded up to full boxes; several boxes: pixels per row
+  int blends;        // 1 where the kernel adds the prior values of a map
+  int volumes;       // 1 where the image has planes
   unsigned first_blocks, first_end,
-      later;  // blocks that share the tiles before first_end; tiles of each block after them
+      later;  // blocks that share the tiles before first_end; tiles per block after them
 };
 
 #if JOINED
@@ -70,10 +72,10 @@ struct Parameters {
   const ELEMENT *x, *w;
   ELEMENT* y;
   const ELEMENT* prior;
-  unsigned ends[JOINED];  // of the blocks of each product
+  unsigned ends[JOINED];  // end of the blocks of each product
   Arguments part[JOINED];
 };
-// The product of a block, which becomes its number among those of the product.
+// Returns the product of a block, and makes `block` its number within the product.
 __device__ __forceinline__ const Arguments& part_of(const Parameters& parameters, unsigned& block) {
   int i = 0;
   unsigned begin = 0;
@@ -87,11 +89,11 @@ __device__ __forceinline__ const Arguments& part_of(const Parameters& parameters
 #endif
 
 struct Tile {
-  unsigned group, pixel, filter;  // the first of the tile
+  unsigned group, pixel, filter;  // first group, pixel and filter of the tile
 };
 
-// Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few
-// tiles each, go to multiprocessors as these become free.
+// Enumerates the tiles of a block. The first blocks share most tiles. Later blocks have few tiles each, and run on
+// multiprocessors that become free early.
 struct TileScheduler {
   unsigned index, step, end;
 
@@ -103,10 +105,10 @@ struct TileScheduler {
   }
 };
 
-// What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
+// The epilogue of the sums: alpha times them; also with bias and ReLU; also with the prior values.
 enum Finish { SCALED, FINISHED, BLENDED };
 
-// What a filter's sums are finished with. A lane has those of every 32nd filter.
+// Holds the epilogue's factors of the filters. A lane has every 32nd filter.
 struct FilterFactors {
   float scale, prior_scale, bias;
 
@@ -118,15 +120,15 @@ struct FilterFactors {
   }
 };
 
-// Sums of the results that a warp stores, and of their squares: a lane has the word of that index in each row of every
-// box across. It adds those of a box when the next one is stored, so that it does not wait for them.
+// Sums the results that a warp stores, and their squares. A lane owns the word with its index in each row of every box
+// across. It adds a box when the next one is stored, so that it does not wait for the reads.
 template <int ROW_BOXES> struct Statistics {
   static constexpr int WIDTH = 4 / sizeof(ELEMENT);
   using Word = Pack<ELEMENT, WIDTH>;
   float sums[2][ROW_BOXES][WIDTH];
   Word words[16];
 
-  // The first `count` of 16 rows.
+  // Reads the first `count` of 16 rows.
   __device__ __forceinline__ void read(const unsigned char* rows, int count) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -137,7 +139,7 @@ template <int ROW_BOXES> struct Statistics {
     for (int row = 0; row < 16; row++)
       if (row >= count) words[row] = {};
   }
-  // Those that were read last, of box `i`.
+  // Adds the rows that were read last, of box `i`.
   __device__ __forceinline__ void add(int i) {
 #pragma unroll
     for (int row = 0; row < 16; row++)
@@ -149,7 +151,7 @@ template <int ROW_BOXES> struct Statistics {
       }
   }
 
-  // [sum, of squares][filter]
+  // Stores the sums as [sum, sum of squares][filter].
   __device__ __forceinline__ void store(float* to) const {
 #pragma unroll
     for (int k = 0; k < 2; k++)
@@ -160,32 +162,34 @@ template <int ROW_BOXES> struct Statistics {
   }
 };
 
-// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
+// Computes tiles with COLUMNS of the product, and ROWS for each of CONSUMERS warpgroups.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
 struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES>;
   using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
       Pipeline::STAGE_BYTES, Pipeline::stages;
   static constexpr bool FROM_REGISTERS =
-      TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
-  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // columns are filters, rows pixels
+      // the image passes through registers, because tensor cores do not transpose it
+      TRANSPOSED && sizeof(ELEMENT) == 4;
+  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // Columns are filters, and rows are pixels.
   static constexpr int ALL_ROWS = CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
   static constexpr int TILE_WARPS = 4 * CONSUMERS;
-  static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
-  static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // of a warp that follow each other
+  static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // biases in registers per lane
+  static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // consecutive rows per warp
   static constexpr int ROW_BOXES = COLUMNS / TILE_K,
-                       ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
-  static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
+                       ALL_BOXES = BLOCKS * ROW_BOXES;  // boxes of a warp's results: across, and in all
+  static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // boxes per warp to blend with
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
-  static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;  // in a box of the map of what is blended in: 64 rows
+  // boxes of 16 rows in one box of the blended map: 64 rows
+  static constexpr int LOADED_BOXES = FROM_REGISTERS ? 1 : 4;
   static_assert(STAGE_BOXES > 0);
-  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
+  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // A warp has 32 pixels.
 
   const Arguments& a;
-  int warp;        // of those that multiply
-  unsigned block;  // of those of the product
-  ELEMENT* y;      // of the product, where no map has it
+  int warp;        // index among the warps that multiply
+  unsigned block;  // index among the blocks of the product
+  ELEMENT* y;      // y of the product, where no map has it
   const ELEMENT* prior;
   unsigned boxes_written = 0;
   bool met_nan = false;
@@ -202,7 +206,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     const FastDivmod(&taps)[3] = a.convolution.filter;
     return taps[0].divisor * taps[1].divisor * taps[2].divisor * a.channel_k_blocks;
   }
-  // Of a warp of the tile.
+  // Returns the first row of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
 
   // One thread loads all tiles.
@@ -215,7 +219,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // Rows of the image's tile are pixels, pixels under one tap at a time.
+  // Loads rows of pixels, for one tap at a time.
   __device__ __forceinline__ void produce_columns(const Tile& tile) {
     const Convolution& c = a.convolution;
     const int depth = c.filter[0].divisor, height = c.filter[1].divisor, width = c.filter[2].divisor;
@@ -239,7 +243,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         }
   }
 
-  // K-major: rows of 128 bytes along K; else boxes of 128 bytes of filters, a row for each of K.
+  // Loads filters. K-major filters have rows of 128 bytes along K. MN-major filters have boxes of 128 bytes of filters,
+  // one row per K.
   __device__ __forceinline__ void load_filters(unsigned char* to, int k_block, int tap, const Tile& tile) {
     to += TILE_M * ROW_BYTES;
     if constexpr (FILTERS_MN_MAJOR) {
@@ -251,7 +256,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // Rows of the image's tile are channels, 128 bytes of pixels of one image each.
+  // Loads rows of channels, each 128 bytes of pixels of one image.
   __device__ __forceinline__ void produce_planes(const Tile& tile) {
     for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
       unsigned char* to = open_stage();
@@ -266,13 +271,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
+  // Releases a stage that the tensor cores have read, or that each lane has read itself.
   __device__ __forceinline__ void release(unsigned used) const {
     if (FROM_REGISTERS || PROLOGUE) Pipeline::release_by_lane(used);
     else Pipeline::release(used);
   }
 
-  // All products of a tile, of which the last may be in flight; the stage that this one reads.
+  // Begins all products of a tile; the last may still be in flight on return. Returns the stage that it reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
     constexpr bool LEFT = PLANES && FILTERS_MN_MAJOR, RIGHT = PLANES ? TRANSPOSED : FILTERS_MN_MAJOR;
@@ -280,13 +285,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
   }
 
-  // The same with x through registers. The padding is zero, which the prologue does not change.
+  // Does the same with x through registers. The prologue must not change the zeros of the padding.
   __device__ __forceinline__ unsigned begin_scaled(float (&sums)[BLOCKS][COLUMNS / 2], const Tile& tile, int warp_row,
                                                    int count) {
-    constexpr int STEPS = 4;  // of a stage
+    constexpr int STEPS = 4;  // steps per stage
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32, width = c.filter[2].divisor;
-    int row[BLOCKS][2], column[BLOCKS][2];  // of a lane's pixels in x, without the tap
+    int row[BLOCKS][2], column[BLOCKS][2];  // position of a lane's pixels in x, without the tap
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
@@ -295,8 +300,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
         split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
         row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
       }
-    unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
-    int down = 0, right = 0, block = 0;              // of the K-block: its tap, its channels
+    unsigned previous = 0, fragments[2][BLOCKS][4];  // One fragment is read while the other is multiplied.
+    int down = 0, right = 0, block = 0;              // tap and channels of the K-block
     for (int k_block = 0; k_block < count; k_block++) {
       ScaledPair pairs[STEPS][2];
 #pragma unroll
@@ -391,7 +396,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // The sums of all warps, once they have stored them.
+  // Adds the sums of all warps, once they have stored them.
   __device__ __forceinline__ void write_statistics(const unsigned char* scratch) const {
     constexpr int WARPS = 4 * CONSUMERS;
     static_assert(!STATISTICS || 2 * COLUMNS * sizeof(float) <= BOXES * BOX_BYTES);
@@ -417,7 +422,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return found;
   }
 
-  // --- results, in boxes: of a warp along its first rows, then along those 64 further down ---
+  // --- The results, in boxes: a warp's first rows, then its rows 64 further down ---
 
   template <Finish FINISH>
   __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
@@ -430,16 +435,16 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // 16 rows of a warp become rows of 128 bytes. known: of every 32nd filter, from a lane's on; block: which 64 rows of
-  // the warpgroup these are among.
+  // Writes 16 rows of a warp as rows of 128 bytes. `known` holds the factors of every 32nd filter from a lane's on.
+  // `block` is the index of their 64 rows in the warpgroup.
   template <Finish FINISH>
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
                                               const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row,
                                               int block) {
     const int exist = static_cast<int>(a.convolution.m) - static_cast<int>(tile.pixel + warp_row + block * 64);
-    constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
+    constexpr int STEPS = TILE_K / 8;  // steps of eight columns per box
     const int lane = threadIdx.x % 32;
-    FilterFactors factors[2][2];  // of a pair of rows, of a pair of columns
+    FilterFactors factors[2][2];  // factors of a pair of rows, of a pair of columns
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
@@ -468,7 +473,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
           for (int j = 0; j < 2; j++)
             values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
           pair = rounded_pair(values[0], values[1]);
-          if (FINISH == BLENDED && a.epilogue.rectified) pair = rectified(pair);  // else finished() is faster
+          // finished() is faster in all other cases.
+          if (FINISH == BLENDED && a.epilogue.rectified) pair = rectified(pair);
         }
       }
       store_swizzled_rows(rows, pairs);
@@ -480,7 +486,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     if (STATISTICS) statistics.add(ROW_BOXES - 1);
   }
 
-  // The same of 32 pixels, whose rows are filters.
+  // Does the same for 32 pixels, whose rows are filters.
   template <Finish FINISH>
   __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
                                                const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
@@ -510,10 +516,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // The result that follows from a sum; BLENDED: before its ReLU, which takes pairs.
+  // Returns the result of a sum. BLENDED leaves out the ReLU, which takes pairs.
   template <Finish FINISH>
   __device__ __forceinline__ float finished(float sum, ELEMENT prior, const FilterFactors& factors) const {
-    if (STATISTICS) return sum;  // which have no alpha
+    if (STATISTICS) return sum;  // Statistics have no alpha.
     const float alpha = FACTORS ? factors.scale : static_cast<float>(a.epilogue.alpha);
     const float beta = FACTORS ? factors.prior_scale : static_cast<float>(a.epilogue.beta);
     if (FINISH == SCALED) return alpha * sum;
@@ -522,7 +528,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return a.epilogue.rectified ? fmaxf(value, 0.0f) : value;
   }
 
-  // Memory for a box, and its store to y.
+  // Returns the memory of the next box, once its last store to y has read it.
   __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
     if (threadIdx.x % 32 == 0) tma_store_wait<BOXES - 1>();
     __syncwarp();
@@ -542,8 +548,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     boxes_written++;
   }
 
-  // Of 16 pixels from `pixel` on in boxes that lie within a row of y, whose rows, but not pixels, are at equal
-  // distances.
+  // Stores 16 pixels from `pixel` on in boxes that lie within a row of y. Rows, but not pixels, have equal strides.
   __device__ __forceinline__ void store_parts(const unsigned char* rows, unsigned filter, unsigned pixel) const {
     const int pixels = 16 / a.boxes;
     for (int i = 0; i < a.boxes; i++, pixel += pixels, rows += pixels * ROW_BYTES) {
@@ -553,7 +558,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
+  // Returns the values that a box is blended with. The producer loads them into the stages after the K-blocks of the
+  // tile.
   __device__ __forceinline__ const unsigned char* open_blended(int box) const {
     if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
     return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp) * BOX_BYTES;
@@ -574,7 +580,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // Where the map of y has a box.
+  // Locates a box in the map of y.
   __device__ __forceinline__ void find_box(const Tile& tile, int warp_row, int box, unsigned (&at)[3]) const {
     const int row = warp_row + box / ROW_BOXES * 64, column = box % ROW_BOXES * TILE_K;
     if constexpr (FROM_REGISTERS) {
@@ -582,20 +588,20 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       at[2] = a.plane.divide(tile.pixel + warp_row, at[0]);
     } else if constexpr (PLANES) {
       at[1] = tile.group * a.convolution.n + tile.filter + row;
-      at[2] = a.plane.divide(tile.pixel + column, at[0]);  // boxes do not reach from one image into the next
+      at[2] = a.plane.divide(tile.pixel + column, at[0]);  // Boxes do not cross from one image into the next.
     } else {
       at[0] = tile.filter + column, at[1] = tile.pixel + row, at[2] = tile.group;
     }
   }
 
-  // 16 pixels x TILE_N sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
+  // Passes 16 pixels x TILE_N sums of a warp through its scratch memory, so that a lane writes neighbours of y.
   __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile,
                                         int first) const {
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32;
     if (first >= c.m) return;
     const bool across_filters = c.y_channel == 1;
-    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // packs of a pixel in a swath; packs of a lane
+    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // vectors of a pixel in a swath; vectors per lane
     long long offset[ITEMS];
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
@@ -603,7 +609,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       offset[i] = pixel < c.m ? y_offset(c, pixel) : -1;
     }
     const int left = c.m - first;
-    // Positions that lie side by side in y.
+    // The positions are contiguous in y.
     const bool run = !across_filters && left >= 16 && side_by_side(c, y_offset(c, first), y_offset(c, first + 15), 16);
 #pragma unroll
     for (int swath = 0; swath < TILE_N / SWATH; swath++) {
@@ -671,7 +677,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
     fence_mbarrier_init();
   }
   __syncthreads();
-  const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
+  const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // index among the warps that multiply
   M m{{stages, full, empty}, a, warp, block, parameters.y + a.y_offset, parameters.prior + a.prior_offset};
   if (warp < 0) {
     setmaxnreg_decrease<40>();
@@ -693,7 +699,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #endif
 }
 
-// NAME: pixels x filters of a tile
+// NAME gives the pixels x filters of a tile.
 #define KERNEL_OF(KIND, NAME, COLUMNS, ROWS, CONSUMERS, ...)                                      \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)                          \
       convolution_implicit_gemm_tma_##KIND##NAME(const __grid_constant__ Parameters parameters) { \
@@ -709,7 +715,7 @@ __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #else
 #define KERNEL(...) KERNEL_OF(, __VA_ARGS__)
 #endif
-constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
+constexpr bool WIDE = sizeof(ELEMENT) == 4;  // Transposed rows are pixels.
 #if !PROLOGUE
 KERNEL(128x256, 256, 64, 2, 4, false, false)
 #endif

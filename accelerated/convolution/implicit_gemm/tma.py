@@ -1,5 +1,6 @@
-"""Matrix products of convolutions on the tensor cores of compute capability 9.0, fed by its TMA
-(convolution/implicit_gemm/tma.cu)."""
+"""Plan matrix products of convolutions on the tensor cores of compute capability 9.0, fed by TMA
+(convolution/implicit_gemm/tma.cu).
+"""
 
 from __future__ import annotations
 
@@ -23,25 +24,28 @@ SOURCE = "convolution/implicit_gemm/tma.cu"
 WARPGROUP = 128
 SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
-BLENDED_ROWS = 64  # of the product: those of four warps, that TMA loads at once
-BOXES = 2  # of results that a warp has in flight
-JOINED, JOINED_HEAD = 8, 64  # products of one launch, at most; bytes before their arguments
-LEAST_FILL = 0.5  # least share of the 128 bytes of a tap that channels fill
-LEAST_FILL_MAPPED = 0.25  # the same where channels lie innermost
-# and TMA writes y
-LEAST_FILL_OF_BOXES = 0.75  # with pixels of an image that lies in planes
-RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) that take a clock, from TMA and from the warps
-# The same from warps where channels lie innermost, in rows that are no multiple of 16 bytes: of 16 bits; of floats, for
-# each of N. Of 16 bits the blocks of mma.cu write such rows sooner, where K is short and their tiles are full.
+BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps
+BOXES = 2  # boxes of results in flight per warp
+JOINED, JOINED_HEAD = 8, 64  # products per launch, at most; bytes before their arguments
+LEAST_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
+LEAST_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
+LEAST_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in planes fill
+RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) results per clock, from TMA and from the warps
+# These are the results per clock from warps where channels are innermost, in rows that are no multiple of 16 bytes.
+# ODD_RESULTS is for 16 bits, and ODD_FLOATS for floats, per N. The blocks of mma.cu write such rows of 16 bits sooner,
+# where K is short and their tiles are full.
 ODD_RESULTS, ODD_FLOATS = 0.8, 180
 SHORT_K_BLOCKS, FILLED_N = 4, 128
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 
 class Sharing(NamedTuple):
-    """How persistent blocks share tiles. Where a tile takes no more K-blocks than ``few_k_blocks``, persistent blocks
-    have ``first_share`` of the tiles, if that is ``least_tiles`` for each; the others go to later blocks of so many
-    results: larger ones even out less, smaller ones begin too often."""
+    """Describe how persistent blocks share tiles.
+
+    Where a tile takes at most ``few_k_blocks`` K-blocks, persistent blocks take ``first_share`` of the tiles, if that
+    is ``least_tiles`` for each. The others go to later blocks with a fixed number of results. Larger later blocks
+    balance less; smaller ones start too often.
+    """
 
     few_k_blocks: int = 2
     first_share: float = 0.75
@@ -53,7 +57,7 @@ SHARING = Sharing()
 
 
 class Maps(NamedTuple):
-    """What TMA reads and writes through: x, w, and y with what is blended in, or None where the warps write y."""
+    """Hold the TMA maps: x, w, and y with its prior values, or None where the warps write y."""
 
     image: Im2colMap | TiledMap
     filter: TiledMap
@@ -61,10 +65,13 @@ class Maps(NamedTuple):
 
 
 class TmaKernel(ProductKernel):
-    """Tiles of m pixels by n filters. consumers: warpgroups that multiply. planes: y lies in planes; transposed: x,
-    too, as it was given. throughput: the share of the tensor cores' rate that long sums reach, moves: bytes of x and y
-    in a clock of a multiprocessor that short ones do, both measured on an H200 (moves of 128 x 256 and transposed
-    tiles; the others are taken to do no worse)."""
+    """Describe tiles of m pixels by n filters.
+
+    ``consumers``: warpgroups that multiply. ``planes``: y has planes. ``transposed``: x has planes, too, and is read in
+    place. ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock
+    of a multiprocessor that short sums reach. Both were measured on an H200 for tiles of 128 x 256 and transposed
+    tiles; the others use the same rates.
+    """
 
     def __init__(
         self, m: int, n: int, consumers: int, stages: int, throughput: float, *, planes: bool = False,
@@ -93,8 +100,7 @@ class TmaKernel(ProductKernel):
         return _has_wgmma(product) and self._maps(product) is not None
 
     def finishes(self, product: Product) -> bool:
-        """Return whether the kernel can add up its results by filter, or scale them by filter: channels of y lie
-        innermost."""
+        """Return whether the kernel can sum or scale its results by filter, which needs channels innermost in y."""
         maps = self._maps(product) if _has_wgmma(product) else None
         return product.groups == 1 and maps is not None and maps.result is not None
 
@@ -129,13 +135,14 @@ class TmaKernel(ProductKernel):
         return Maps(image, filters, result)
 
     def _blended_map(self, product: Product, result: TiledMap) -> TiledMap:
-        """Return the map of what is blended in, in larger boxes where rows of several warps follow each other."""
+        """Return the map of the prior values, in larger boxes where rows of several warps are consecutive."""
         from_registers = self.transposed and product.element == "float"
         return result if from_registers else replace(result, box=(result.box[0], BLENDED_ROWS, 1))
 
     def clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
-        """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes
-        y."""
+        """Return the approximate clocks for which a multiprocessor is busy, and those of its products. ``mapped`` means
+        that TMA writes y.
+        """
         value, size = product.value, self.m * self.n
         count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
         moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
@@ -146,17 +153,16 @@ class TmaKernel(ProductKernel):
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
-        """Return the pixels that tiles cover: of planes as they lie, up to full boxes of an image."""
+        """Return the pixels that tiles cover. Planes are rounded up to full boxes of an image."""
         pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
         return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
 
     def _tiles(self, product: Product) -> tuple[int, int]:
-        """Return how many tiles lie across the filters of a group, and across the pixels."""
+        """Return the number of tiles across the filters of a group, and across the pixels."""
         return -(-product.value.n // self.n), -(-self._pixels(product) // self.m)
 
     def shares(self, product: Product) -> Shares:
-        """Return how blocks share the tiles. Where they add up results, all tiles of a block are of the same
-        filters."""
+        """Return how blocks share the tiles. With statistics, all tiles of a block have the same filters."""
         (n_tiles, m_tiles), most = self._tiles(product), product.device.multiprocessors
         count = n_tiles * m_tiles * product.groups
         if product.statistics and n_tiles > 1:
@@ -165,7 +171,7 @@ class TmaKernel(ProductKernel):
         return share_tiles(self, count, k_blocks(product), most)
 
     def sums_of_blocks(self, product: Product) -> tuple[int, int]:
-        """Return of how many blocks each filter's results have sums, and how many filters their tiles have."""
+        """Return the number of blocks with sums of each filter's results, and the filters per tile."""
         n_tiles, _ = self._tiles(product)
         return self.shares(product).blocks // n_tiles, n_tiles * self.n
 
@@ -207,7 +213,7 @@ class TmaKernel(ProductKernel):
         )
 
     def _located(self, product: Product, maps: Maps, arguments: Any) -> tuple[tuple[int, int, int, Any], ...]:
-        """Return where the arguments have which maps, of which operand, and bytes behind its address."""
+        """Yield the maps in the arguments, with their operand and the bytes after its address."""
         x_offset, w_offset, _ = product.offsets
         y_offset, prior_offset = _behind(product)
         placed = [(maps.image, "image", 0, x_offset), (maps.filter, "filter", 1, w_offset)]
@@ -220,11 +226,11 @@ class TmaKernel(ProductKernel):
         )
 
     def joins(self, products: Sequence[Product]) -> bool:
-        """Return whether one launch computes these products: the warps write the results of all, or TMA does."""
+        """Return whether one launch computes these products. Either the warps or TMA must write the results of all."""
         return len({maps is not None and maps.result is not None for maps in map(self._maps, products)}) == 1
 
     def launch_together(self, products: Sequence[Product]) -> TmaLaunch:
-        """Return one launch of products of the same x, w and y, no more than JOINED, which ``joins`` allows."""
+        """Return one launch of up to JOINED products of the same x, w and y, which ``joins`` must allow."""
         found = [self._maps(product) for product in products]
         device, walk, blocks, parts, located = products[0].device, products[0].walk, [], [], []
         for i, (product, maps) in enumerate(zip(products, found, strict=True)):
@@ -256,11 +262,11 @@ class TmaKernel(ProductKernel):
             kinds = [kind.upper(), *(["PROLOGUE"] if product.prologue else [])]
             definitions = tuple(sorted((*definitions, *((name, "1") for name in kinds))))
             entry = entry.replace("tma_", f"tma_{'prologue_' if product.prologue else ''}{kind}_")
-        if maps.result is None:  # warps write y: more code, beside which the other would be 2 % slower
+        if maps.result is None:  # Warps write y. The additional code would slow the other kernel down by 2 %.
             definitions = tuple(sorted((*definitions, ("MAPPED", "0"))))
         if product.walk and product.walk.n_innermost:
             definitions = tuple(sorted((*definitions, ("FILTERS_MN_MAJOR", "1"))))
-        alone = kind or product.walk  # no other kernel takes the product
+        alone = kind or product.walk  # No other kernel serves the product.
         function = (device.function if alone else device.function_when_ready)(SOURCE, entry, definitions)
         further = ("workSpace", *(product.factors or ("", "")), *product.prologue) if kind else ()
         if product.notes:
@@ -283,8 +289,7 @@ TMA = (
 
 
 class Shares(NamedTuple):
-    """Return the order of blocks: the first take ``first_end`` tiles, one after another, then each has ``later``
-    more."""
+    """Order the blocks: the first take ``first_end`` tiles in turn, then each has ``later`` more."""
 
     first_blocks: int
     first_end: int
@@ -297,7 +302,9 @@ class Shares(NamedTuple):
 
 
 def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: int) -> Shares:
-    """Multiprocessors write at different rates: where tiles are mostly written, the last ones go to who is free."""
+    """Return how to share the tiles. Multiprocessors write at different rates. Where tiles are mostly written, free
+    multiprocessors take the last ones.
+    """
     sharing = kernel.sharing
     first, later = min(count, multiprocessors), max(1, sharing.later_results // (kernel.m * kernel.n))
     kept = int(count // first * sharing.first_share) if k_blocks <= sharing.few_k_blocks else 0
@@ -307,14 +314,15 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
 
 
 def _behind(product: Product) -> tuple[int, int]:
-    """Return bytes from the operands to y and to what is blended in, which begins with y where it is y."""
+    """Return the bytes from the operands to y and to the prior values, which begin with y where they are y."""
     y_offset = product.offsets[2]
     return y_offset, y_offset if product.operands[3] == product.operands[2] else 0
 
 
 def _fastest(product: Product) -> TmaKernel:
-    """Return the kernel with which the device is done first, of those that the memory keeps waiting the one that
-    computes least; the map of y fits the order of either the kernels for planes or the others."""
+    """Return the kernel with which the device finishes first. Where memory is the bound, it is the one that computes
+    least. The map of y fits either the kernels for planes or the others.
+    """
     if transposed := transposed_maps(product):
         result, planes = transposed[1], True
     else:
@@ -328,23 +336,23 @@ def _has_wgmma(product: Product) -> bool:
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
-    """Return in how many boxes of 128 bytes the channels of a tap come."""
+    """Return the number of boxes of 128 bytes for the channels of a tap."""
     return -(-value.inner_channels.divisor * element_bytes // ROW_BYTES)
 
 
 def _fill(value: ConvolutionStruct, element_bytes: int) -> float:
-    """Return the share of those bytes that are channels."""
+    """Return the share of the bytes of these boxes that channels fill."""
     return value.inner_channels.divisor * element_bytes / (_channel_k_blocks(value, element_bytes) * ROW_BYTES)
 
 
 def k_blocks(product: Product) -> int:
-    """Return how many K-blocks of 128 bytes a tile has."""
+    """Return the K-blocks of 128 bytes per tile."""
     taps = prod(filter.divisor for filter in product.value.filter)
     return _channel_k_blocks(product.value, product.element_bytes) * taps
 
 
 def _factor(element: str) -> str:
-    """Return the type as the tensor cores multiply it."""
+    """Return the type that the tensor cores multiply."""
     return "tf32" if element == "float" else element
 
 
@@ -357,7 +365,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
         and value.k == channels * prod(taps)
         and value.first_m == 0
         and (groups == 1 or channels * element_bytes % (COPY_ALIGNMENT if product.notes else ROW_BYTES) == 0)
-        and min(value.step) > 0  # the image of a convolution, no matrix
+        and min(value.step) > 0  # A convolution has an image, a matrix has none.
     )
     if not plain:
         return None
@@ -365,15 +373,15 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     images = value.m // prod(outputs)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     flat = (taps[0], value.input[0], outputs[0], value.padding[0]) == (1, 1, 1, 0)
-    axes = (2, 1) if flat else (2, 1, 0)  # columns, rows, planes of volumes
+    axes = (2, 1) if flat else (2, 1, 0)  # columns, rows, and planes of volumes
     if product.prologue and not flat:
         return None
-    # The box ends with the last output pixel: gradients have outputs that end before or behind the last window.
+    # The box ends with the last output pixel, because gradients may end before or after the last window.
     last = [(outputs[d] - 1) * value.step[d] - value.padding[d] for d in range(AXES)]
     strides = [*(value.x_axis[d] for d in axes), value.x_pixel[0]]
     extent = (channels * groups, *(value.input[d] for d in axes), images)
     for d, size in enumerate(extent[1:]):
-        if size == 1:  # never used, but it has to be possible
+        if size == 1:  # TMA never uses the stride, but it must be valid.
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
     image = Im2colMap(
         _factor(product.element), extent, tuple(stride * element_bytes for stride in strides),
@@ -387,7 +395,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
 
 
 def _walk(product: Product) -> TapWalk:
-    """Return the walk of taps; of a filter whose channels lie innermost the taps in their order, or backwards."""
+    """Return the walk of taps. A filter with channels innermost has its taps in order, or backwards."""
     depth, height, width = (filter.divisor for filter in product.value.filter)
     taps, plane = depth * height * width, height * width
     backwards = TapWalk(taps, taps - 1, -plane, -width, -1)
@@ -402,7 +410,7 @@ def _filter_map(product: Product, n: int) -> TiledMap:
         row = value.n * element_bytes
         extent = (value.n, product.walk.taps, channels * product.groups)
         return TiledMap(_factor(product.element), extent, (row, product.walk.taps * row), box=(box, 1, box))
-    tap = channels if taps > 1 else value.w_row  # with one tap never used, but it has to be possible
+    tap = channels if taps > 1 else value.w_row  # A filter of one tap never uses the stride, but it must be valid.
     row = value.w_row
     if product.walk:
         taps, tap, row = product.walk.taps, channels, product.walk.taps * channels
@@ -413,14 +421,13 @@ def _filter_map(product: Product, n: int) -> TiledMap:
 
 
 def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
-    """Return the pixels of an image up to full boxes of planes."""
+    """Return the pixels of an image, rounded up to full boxes of planes."""
     box = ROW_BYTES // element_bytes
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
 def _transposed_map(product: Product) -> TiledMap | None:
-    """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as
-    it lies."""
+    """Return the map of x in planes (pixels, channels, images), where filters of one tap can multiply it in place."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.x_channel == 1 or value.inner_channels.divisor != value.k:
         return None
@@ -447,7 +454,7 @@ def _transposed_map(product: Product) -> TiledMap | None:
 
 
 def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
-    """Return the maps of x and of y, if both lie in planes and filters are as TMA reads them."""
+    """Return the maps of x and of y, if both have planes and TMA can read the filters."""
     image = _transposed_map(product)
     if image is None or product.value.w_row * product.element_bytes % COPY_ALIGNMENT:
         return None
@@ -456,8 +463,10 @@ def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
 
 
 def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:
-    """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal
-    distances. begins_with_image: boxes begin with an image."""
+    """Return the map of y and of its prior values, and whether they have planes, where pixels have equal strides.
+
+    ``begins_with_image``: boxes begin with an image.
+    """
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     extents = [output.divisor for output in value.output]
     planes = value.y_channel != 1
@@ -480,9 +489,9 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         extent = (plane, value.n * groups, images)
         strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.n % WARP_ROWS:
-            return None  # the last rows of a group would reach into the next one's
+            return None  # The last rows of a group would reach into the next group.
         if images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES:
-            return None  # a box would hold the end of an image and the beginning of the next
+            return None  # A box would hold the end of an image and the beginning of the next.
     else:
         if images > 1 and value.y_pixel[0] != step:
             return _row_map(product, extents, images)
@@ -496,16 +505,17 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
 
 
 def _is_stored_whole(map_: TiledMap) -> bool:
-    """Return whether TMA can store by a map: 16 bytes at a time, what lies in gaps behind a row, too."""
+    """Return whether TMA can store by a map, 16 bytes at a time, including the gaps after a row."""
     return map_.is_possible and map_.extent[0] * map_.element_bytes % COPY_ALIGNMENT == 0
 
 
 def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
-    """Return the map of y where pixels of a row lie at equal distances, and rows of all planes: boxes are parts of
-    rows."""
+    """Return the map of y where pixels of a row have equal strides, and rows of all planes do. Boxes are parts of
+    rows.
+    """
     value, element_bytes = product.value, product.element_bytes
     depth, height, width = extents
-    # Several boxes of the 16 pixels of a warp: a single one goes where its pixel lies in the image.
+    # The 16 pixels of a warp take several boxes. A single box goes to the position of its pixel in the image.
     pixels = next((count for count in (8, 4, 2) if width % count == 0), 0)
     plane = height * value.y_pixel[2]
     rows_follow = (depth == 1 or value.y_pixel[1] == plane) and (images == 1 or value.y_pixel[0] == depth * plane)
