@@ -22,9 +22,9 @@ template <int N> struct Of {
 };
 
 // Returns tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1). Below 0.55, where that loses digits, it is an odd
-// polynomial with a relative error of one unit in the last digit (Chebyshev interpolation of (tanh(x) / x - 1) / x^2
-// over x^2). The approximate exponential and reciprocal leave a relative error of at most 4e-7, so float uses the
-// library's tanh.
+// polynomial with a relative error of one unit in the last digit. Chebyshev interpolation of (tanh(x) / x - 1) / x^2
+// over x^2 yields the polynomial. The approximate exponential and reciprocal leave a relative error of at most 4e-7, so
+// float uses the library's tanh.
 __device__ __forceinline__ float short_tanh(float x) {
 #ifdef EMULATED_CUDA
   float power = exp2f(x * 2.88539008f), inverse = 1.0f / (power + 1.0f);

@@ -57,7 +57,7 @@ class ActivationProblem(Problem):
 
 
 class ElementwiseSolver(Solver[ActivationProblem]):
-    """Serve tensors of any layout, in vectors of 16 bytes where every operand allows them, else element by element."""
+    """Serve tensors of generic layouts: in vectors of 16 bytes if every operand allows them, else by element."""
 
     name = "activation.elementwise"
     fixed_order = NO_SUMS

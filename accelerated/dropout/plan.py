@@ -28,11 +28,14 @@ OCTET = 8  # elements per octet, whose mask is one byte, as in the kernel
 WORD = 0xFFFFFFFF  # largest random word
 WARP = 32
 OCTETS = 2  # octets per thread, for packed tensors of 16-bit elements
-ITEMS, FEW_ITEMS = 8, 2  # elements per thread for any layout, and the same for few elements
+ITEMS = 8  # elements per thread for generic layouts
+FEW_ITEMS = 2  # elements per thread for generic layouts of few elements
 # Each entry maps the maximum of channels per block to the numbers of pixels per block, in order of preference.
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
-DRAWN, FEW_DRAWN = 2, 3  # octets that a thread draws at once, and the same for three channels
-MOST_LANES, LANE_GROUP = max(TILES), 8  # maximum of channels per block, and their unit if a block lacks some
+DRAWN = 2  # octets that a thread draws at once
+FEW_DRAWN = 3  # octets that a thread draws at once, for three channels
+MOST_LANES = max(TILES)  # channels per block
+LANE_GROUP = 8  # channels; a block that lacks some has a multiple of this
 # The kernels of all solvers have one source, which needs these macros.
 CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
@@ -121,7 +124,7 @@ class PackedSolver(Solver[DropoutProblem]):
 
 
 class StridedSolver(Solver[DropoutProblem]):
-    """Serve tensors of any layout, element by element."""
+    """Serve tensors of generic layouts, element by element."""
 
     name = "dropout.strided"
     fixed_order = NO_SUMS

@@ -1,1 +1,1 @@
-"""Local response, divisive and batch normalization."""
+"""Implements local response, divisive and batch normalization."""

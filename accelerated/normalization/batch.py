@@ -1,4 +1,4 @@
-"""Describes batch normalization calls, and divides tensors of any layout among threads.
+"""Describes batch normalization calls, and divides tensors of generic layouts among threads.
 
 It is the host side of batch_call.cuh and batch.cuh.
 """
@@ -37,7 +37,7 @@ def power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """Hold the block and the grid of a launch for any layout."""
+    """Hold the block and the grid of a launch for generic layouts."""
 
     lanes: int  # threads per block along statistics
     rows: int  # threads per block along positions
@@ -132,7 +132,7 @@ class BatchProblem(Problem):
 
     @property
     def width(self) -> int:
-        """Return the elements per pack of 16 bytes."""
+        """Return the elements per vector of 16 bytes."""
         return PACK_BYTES // self.x.scalar_bytes
 
     def number(self, value: float) -> Any:
@@ -172,7 +172,7 @@ class BatchProblem(Problem):
         outer = (dims[1] == 1 or strides[1] == plane) and (dims[0] == 1 or strides[0] == plane * dims[1])
         return plane if inner and outer else None
 
-    # --- any layout ---
+    # --- generic layouts ---
 
     def _geometry(self, dims: Sequence[int]) -> Any:
         """Return the geometry of dimensions; along positions, the strides of statistics are 0."""
@@ -245,7 +245,7 @@ class BatchProblem(Problem):
 
 
 class BatchPacksSolver(Solver[BatchProblem]):
-    """Plan kernels that move packs of 16 bytes."""
+    """Plan kernels that move vectors of 16 bytes."""
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
         return dict.fromkeys((*problem.tensors, "reserveSpace"), PACK_BYTES)

@@ -15,17 +15,20 @@ from ..runtime.device import bytes_to_spread
 from .batch import BatchPacksSolver, BatchProblem
 
 SOURCE = "normalization/batch_planes.cu"
-PACKS = 4  # packs per thread in inference, where there are many
-THREADS, MORE_THREADS = 256, 512  # threads per block, and the same for many packs or all of an SM's shared memory
+PACKS = 4  # vectors per thread in inference of large tensors
+THREADS = 256  # threads per block
+MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
 BUSY_SHARE = 0.9  # fraction of SMs with a block, from which clusters cost more than they gain
-FEWEST_PACKS, LONG_PACKS = 2, 12  # minimum of packs per thread; packs per thread from which blocks get MORE_THREADS
+FEWEST_PACKS = 2  # vectors per thread, lower bound
+LONG_PACKS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
 MOMENTS = 3  # numbers per partial result
 HELD_THREADS = (256, 512, 1024)  # threads per block with a channel in registers
-HELD_AIM = 2  # packs per thread above which a block gets more threads
-MOST_HELD, HELD_BYTES = 16, 128  # maximum of packs, and of bytes, in the registers of a thread
-HELD_FEW_PACKS = 1024  # maximum of packs per channel, where there are few channels
+HELD_AIM = 2  # vectors per thread above which a block gets more threads
+MOST_HELD = 16  # vectors in the registers of a thread
+HELD_BYTES = 128  # bytes in the registers of a thread, upper bound
+HELD_FEW_PACKS = 1024  # vectors per channel, upper bound if channels are few
 
 
 def launch_of(
@@ -38,7 +41,7 @@ def launch_of(
 
 
 def serves_planes(problem: BatchProblem) -> bool:
-    """Return whether planes can be moved in packs. Calls with a fused activation have contiguous channels instead."""
+    """Return whether planes can move in vectors. Calls with a fused activation have contiguous channels instead."""
     return problem.aligned and problem.plane is not None and problem.operation.activation is None
 
 
@@ -87,26 +90,26 @@ class BatchPlanesSolver(BatchPacksSolver):
         )
 
     def _bytes_of_packs(self, problem: BatchProblem) -> int:
-        """Return the bytes per pack, of all tensors that a block keeps."""
+        """Return the bytes per vector, of all tensors that a block keeps."""
         return PACK_BYTES * (2 if problem.is_gradient else 1)
 
     def _channels_of_block(self, problem: BatchProblem) -> int:
-        """Return the channels per block: the group whose planes consist of packs, if shared memory holds it, else 1."""
+        """Return the channels per block: the group whose planes fill whole vectors, if shared memory holds it, else 1."""
         group, channels = self._group(problem), problem.x.dims[1]
         fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
         return group if fits and channels % group == 0 and self._packs_of_row(problem) <= MORE_THREADS else 1
 
     @staticmethod
     def _group(problem: BatchProblem) -> int:
-        """Return the smallest number of channels whose planes together consist of full packs."""
+        """Return the smallest number of channels whose planes together fill whole vectors."""
         return problem.width // gcd(problem.plane or 1, problem.width)
 
     def _packs_of_row(self, problem: BatchProblem) -> int:
-        """Return the packs per image of a group of channels."""
+        """Return the vectors per image of a group of channels."""
         return self._group(problem) * (problem.plane or 1) // problem.width
 
     def _group_bytes(self, problem: BatchProblem, threads: int) -> int:
-        """Return the shared memory in bytes of a block with a group: its packs, and the moments that threads exchange.
+        """Return the bytes of shared memory for a group's block: its vectors, and the moments that threads exchange.
 
         A thread exchanges the moments of its own channel and of the next one.
         """
@@ -173,11 +176,11 @@ class BatchPlanesHeldSolver(BatchPacksSolver):
 
     @staticmethod
     def _width(problem: BatchProblem) -> int:
-        """Return the elements per pack, which divide a plane."""
+        """Return the elements per vector, which divide a plane."""
         return gcd(problem.plane or 1, problem.width)
 
     def _packs(self, problem: BatchProblem) -> int:
-        """Return the packs per channel."""
+        """Return the vectors per channel."""
         return problem.count // self._width(problem)
 
     def _threads(self, problem: BatchProblem) -> int | None:

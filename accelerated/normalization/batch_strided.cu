@@ -1,16 +1,20 @@
-// Batch normalization of tensors of any layout, element by element: forward (3.2.3, 3.2.66, 4.1.4, 4.1.5, 4.1.16) y =
-// scale * n + bias, n = (x - mean) / sqrt(variance + epsilon), of statistics that are given (inference) or those of x
-// (training), which enter the running ones; backward (4.1.2, 4.1.3, 4.1.15) dBias = sum of dy, dScale = sum of dy * n
-// and dx = scale * inverse * (dy - (dBias + n * dScale) / m). An activation before which dy stands is undone: dy counts
-// where its argument, computed again or kept as a mask, is positive; that is dz.
+// This file normalizes batches of generic layouts, element by element. Forward (3.2.3, 3.2.66, 4.1.4, 4.1.5, 4.1.16)
+// computes y = scale * n + bias with n = (x - mean) / sqrt(variance + epsilon). The statistics are given (inference),
+// or those of x (training), which also update the running ones.
 //
-// Tiling: batch.cuh. A cluster of 1 or 8 blocks has all positions of its groups. Roofline bound: bytes, x (and dy) read
-// and y (dx) written once where the shared memory of a cluster holds what it reads, else read twice, mostly from L2.
-// Flops: 8 an element forward, 12 backward. NCHW with gaps, 411 MB of float on an H200: 223 us inference, 433 us
-// training, 43 and 22 % of the copy; 617 MB backward: 1198 us, 12 %.
+// Backward (4.1.2, 4.1.3, 4.1.15) sums dBias = sum(dy) and dScale = sum(dy * n). Then dx = scale * inverse * (dy -
+// (dBias + n * dScale) / m). A fused activation is undone first: dy counts where the activation's argument is positive.
+// That argument is computed again or kept as a mask; the result is dz.
+//
+// batch.cuh defines the tiling: a cluster of 1 or 8 blocks covers all positions of its groups.
+//
+// The roofline bound is bytes. x and dy are read and y or dx written once if a cluster's shared memory holds the reads.
+// Else the second read comes mostly from L2. Forward needs 8 flops per element, backward 12. On an H200, NCHW with gaps
+// of 411 MB of float takes 223 us for inference and 433 us for training. That is 43 and 22 % of the copy's speed.
+// Backward of 617 MB takes 1198 us, 12 %.
 #include "normalization/batch.cuh"
 
-// The operands of both directions.
+// These constants index the operands of both directions.
 constexpr int SCALE = 0, MEAN = 1, X = 2, Z = 3, Y = 4, FORWARD = 5;
 constexpr int DY = 3, DZ = 4, DX = 5, BACKWARD = 6;
 
@@ -80,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   griddepcontrol_wait();
   const auto& d = a.division;
   const BackwardCall& call = a.call;
-  // x and dy of the k-th element of a thread
+  // The caches hold x and dy of the thread's k-th elements.
   ELEMENT* const cached_x = reinterpret_cast<ELEMENT*>(shared_memory);
   ELEMENT* const cached_dy = cached_x + (d.slot(d.cached) - d.thread());
   const GroupExchange exchange{reinterpret_cast<COMPUTE*>(cached_dy + (d.slot(d.cached) - d.thread()))};
@@ -113,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_Y
   auto read_mask = [&](const unsigned (&o)[BACKWARD], int u) {
     if (call.has_mask()) passes[u] = bit_of_mask(call.mask, o[DY]);
   };
-  // dy where it counts
+  // Sets dy to zero where the activation blocks it.
   auto undo_activation = [&](int u) {
     const bool counts = call.has_mask() ? passes[u] : !call.has_bias() || call.counts(x[u], mean, factor, bias);
     if (!counts) dy[u] = store<ELEMENT>(COMPUTE(0));

@@ -1,4 +1,4 @@
-"""Plans batch normalization of tensors of any layout (batch_strided.cu)."""
+"""Plans batch normalization of tensors of generic layouts (batch_strided.cu)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from ..solver import Solver
 from .batch import IN_FLIGHT, BatchProblem
 
 SOURCE = "normalization/batch_strided.cu"
-THREADS, GRADIENT_THREADS = 512, 256  # maximum of threads per block, forward and backward (limited by registers)
-MOST_BLOCKS = 65535  # maximum of the grid's second dimension
+THREADS = 512  # threads per block forward, limited by registers
+GRADIENT_THREADS = 256  # threads per block backward, limited by registers
+MOST_BLOCKS = 65535  # CUDA's limit on the second dimension of a grid
 
 
 class BatchStridedSolver(Solver[BatchProblem]):
-    """Serve tensors of any layout, element by element."""
+    """Serve tensors of generic layouts, element by element."""
 
     name = "normalization.batch_strided"
 

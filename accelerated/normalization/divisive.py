@@ -1,4 +1,4 @@
-"""Plans divisive normalization with any strides (divisive.cu)."""
+"""Plans divisive normalization with generic strides (divisive.cu)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = "normalization/divisive.cu"
 
 
 class DivisiveSolver(Solver[DivisiveProblem]):
-    """Serve any strides, also in place; each thread reads the window around one element."""
+    """Serve generic strides, also in place; each thread reads the window around one element."""
 
     name = "normalization.divisive"
     fixed_order = Order("fma", (name,))

@@ -13,7 +13,9 @@ from .problem import LRNProblem
 
 MOST_CHANNELS = 4  # channels that a thread holds in registers
 THREADS = 128  # threads per block
-PLANES, CONTIGUOUS, SINGLE = "", "_contiguous", "_single"  # suffixes of the kernels' names
+PLANES = ""  # suffix of the kernel for vectors of one channel
+CONTIGUOUS = "_contiguous"  # suffix of the kernel for contiguous positions with their channels
+SINGLE = "_single"  # suffix of the kernel for single positions
 
 
 class ChannelsSolver(LRNSolver):

@@ -1,4 +1,4 @@
-"""Plans LRN of any layout (lrn_columns.cu)."""
+"""Plans LRN of generic layouts (lrn_columns.cu)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ COLUMN_SHARE = 0.875  # minimum fraction of lanes that have positions
 
 THREADS = 128  # threads per block
 SHORT_WINDOW = 8  # channels; longer windows have half the positions per thread, and half the blocks per SM
-STEP, SINGLE_STEP = 4, 8  # channels per step, whose loads are in flight together; SINGLE_STEP is for single elements
+STEP = 4  # channels per step, whose loads are in flight together
+SINGLE_STEP = 8  # channels per step if accesses are single elements
 LONG_STEP_BYTES = 32  # bytes per position and step for long windows, because each step shifts all kept registers
-VECTOR, FORWARD_BYTES, BACKWARD_BYTES = 4, 16, 8  # maximum of positions per thread, and of bytes per access
-# These are blocks per SM: forward or with one position per thread, backward, and with several single positions.
-SHORT_BLOCKS, BACKWARD_BLOCKS, SINGLE_BLOCKS = 7, 4, 3
+VECTOR = 4  # positions per thread, upper bound
+FORWARD_BYTES = 16  # bytes per access forward, upper bound
+BACKWARD_BYTES = 8  # bytes per access backward, upper bound
+SHORT_BLOCKS = 7  # blocks per SM, forward or with one position per thread
+BACKWARD_BLOCKS = 4  # blocks per SM, backward
+SINGLE_BLOCKS = 3  # blocks per SM, with several single positions per thread
 START = 8  # latency of a thread's first loads, in channels
 SHORT_CHUNK = 8  # minimum of channels per thread
 LEAST_THREADS = 512  # threads per SM below which a thread has one position
 
 
 class ColumnsSolver(LRNSolver):
-    """Serve any layout; a thread has neighbouring positions and slides along the channels."""
+    """Serve generic layouts; a thread has neighbouring positions and slides along the channels."""
 
     name = "normalization.lrn_columns"
     source = "normalization/lrn_columns.cu"

@@ -1,4 +1,4 @@
-// Sums over neighbouring windows of registers.
+// This header sums neighbouring windows of values in registers.
 #pragma once
 #include "normalization/power.cuh"
 
@@ -9,9 +9,9 @@ struct Itself {
   static __device__ __forceinline__ COMPUTE add(COMPUTE sum, COMPUTE value) { return sum + value; }
 };
 
-// sum[u] of the WINDOW values from at(u) on. The windows of a group share what lies in all of them; nothing is
-// subtracted, which would lose small terms beside a large one. No term is rounded more often than in the sum of one
-// window after the other.
+// Sets sum[u] to the sum of the WINDOW values from at(u) on. Windows of a group share the terms that lie in all of
+// them. Nothing is subtracted, which would lose small terms beside a large one. No term is rounded more often than in
+// separate sums.
 template <class Term, int COUNT, class At> __device__ __forceinline__ void window_sums(At at, COMPUTE (&sum)[COUNT]) {
   constexpr int MOST = COUNT < 8 ? 4 : 8, GROUP = WINDOW >= MOST ? MOST : WINDOW >= 4 ? 4 : WINDOW >= 2 ? 2 : 1;
 #pragma unroll

@@ -26,7 +26,7 @@ class GlobalForward(PoolingSolver):
     kinds = (FORWARD,)
 
     def summation_order(self, problem: PoolingProblem) -> Order | None:
-        """Return the order of the threads that share a plane; None where images have different offsets in packs."""
+        """Return the order of the threads that share a plane; None where images have different offsets in vectors."""
         found, shape = self._configured(problem), problem.shape
         if found is None or any(step % shape.width for step in shape.x_steps[:-1]):
             return None

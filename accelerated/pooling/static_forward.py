@@ -19,9 +19,8 @@ from .static_window import (
     thread_count,
 )
 
-# Volumes slide along axis 0 with at least ENOUGH_THREADS threads per SM, about half of the resident ones. Images with
-# fewer than FEW_THREADS threads per SM use smaller tiles.
-ENOUGH_THREADS, FEW_THREADS = 448, 128
+ENOUGH_THREADS = 448  # threads per SM from which volumes slide along axis 0, about half of the resident ones
+FEW_THREADS = 128  # threads per SM below which images use smaller tiles
 MAX_SMALL_WINDOW = 3  # positions per axis, above which the settings LARGE are used
 IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
 SMALL_IMAGES = Settings(threads=256, blocks=5, channel_bytes=4)

@@ -74,8 +74,8 @@ template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* p
 // stream. Short functions take 0.05 to 0.1 us less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
-// What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
-// which it may use nothing where `blends` is false) to the pack that is stored:
+// This type describes a kernel's work per element. Its function maps vectors of the inputs and of the output's prior
+// values to the stored vector. It must not use the prior values if `blends` is false.
 //   template <bool BLENDS, int N> Pack<Out, N> operator()(const Pack<In, N>* in, const Pack<Out, N>& prior) const
 template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   const In* in[INPUTS == 0 ? 1 : INPUTS];

@@ -75,8 +75,8 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
 
 def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the extents of the fewest dimensions that index all operands alike, outermost first in the order of the
-    last operand's strides, and for every operand its strides in elements.
+    """Return the fewest dimensions that index all operands alike: their extents, then every operand's strides in
+    elements. The order is that of the last operand's strides, outermost first.
 
     Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
     """
@@ -101,16 +101,15 @@ def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> t
 
 
 def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) -> Any:
-    """Return the ``Geometry<N>`` of N operands with the given strides in elements (the last is the output) over
-    ``dims``.
+    """Return the ``Geometry<N>`` of N operands over ``dims``, with their strides in elements; the last is the output.
 
-    width: elements of a pack, as the kernel was compiled for.
+    width: elements per vector, as compiled into the kernel.
     """
     return _described(*merge_dimensions(dims, strides), width)
 
 
 def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return extents and strides of the fewest dimensions that index a tensor in row-major order, for any layout."""
+    """Return extents and strides of the fewest dimensions that index a tensor of any layout in row-major order."""
     extents: list[int] = []
     steps: list[int] = []
     for extent, stride in zip(dims, strides, strict=True):

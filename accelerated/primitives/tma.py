@@ -48,12 +48,12 @@ def mapped_structure(*fields: tuple[str, Any]) -> Any:
 
 
 class TmaLaunch(BackgroundLaunch):
-    """A launch whose kernel reads operands through tensor maps.
+    """Launch a kernel that reads operands through tensor maps.
 
-    maps: for each tensor map its byte offset in the arguments, the index of its operand, the bytes from the operand's
-    address, and the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT, too.
-    fallback: the launch that serves where an address is not, and while the kernel is being compiled; None where the
-    plan sees to both. before, after: launches on the same operands that belong to this one.
+    maps: for each tensor map its byte offset in the arguments, its operand's index, the byte offset from the operand's
+    address, and the map. aligned: indices of other operands whose addresses must be multiples of ALIGNMENT. fallback:
+    the launch for unaligned addresses, and while the kernel is being compiled; None where the plan handles both.
+    before, after: launches on the same operands that belong to this one.
     """
 
     def __init__(

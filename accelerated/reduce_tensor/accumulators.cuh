@@ -6,7 +6,7 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements per pack
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements per vector
 constexpr unsigned NOWHERE = 0xffffffffu;                               // index of an extremum of no elements
 
 enum Op {

@@ -1,20 +1,20 @@
 // These kernels reduce any tensor (3.2.71).
 //
 // Rows: the innermost dimension of A is reduced, and `lanes` neighbouring threads share one element of C. Columns: it
-// is kept, and `lanes` threads share a pack of neighbouring elements of C. Long reductions are split into segments
+// is kept, and `lanes` threads share a vector of neighbouring elements of C. Long reductions are split into segments
 // (blockIdx.y), whose partial results another launch merges in a fixed order, so that sums are reproducible.
 //
 // Roofline: bytes. Every element of A is read once, in 16-byte accesses (8 bytes for int8), with four or eight in
-// flight per thread; C and partial results are a few percent of that. An element costs 2 instructions (extrema with
-// indices 8), an access 15 more for its offset, and 20 more for every dimension that is not contiguous with the next.
-// At 4.2 TB/s an H200 issues 110 instructions per 16 bytes of a thread. Bytes limit float, double and half;
+// flight per thread. C and partial results are a few percent of that. An element costs 2 instructions (extrema with
+// indices 8). An access costs 15 more for its offset, and 20 more for every dimension that is not contiguous with the
+// next. At 4.2 TB/s an H200 issues 110 instructions per 16 bytes of a thread. Bytes limit float, double and half;
 // instructions limit int8, half extrema with indices, and unaligned rows. On an H200, maxima over W of 64x256x56x56
 // float NCHW take 51.3 us, which is 96 % of a copy's throughput. See docs/performance/reduce_tensor.md.
 #include "reduce_tensor/problem.cuh"
 
 constexpr int BATCH = 4;  // loads in flight per thread, where each needs its own offset
 
-// Sets the start of a pack's row in the reduction and in A; returns the pack's position in its row.
+// Sets the start of a vector's row in the reduction and in A; returns the vector's position in its row.
 __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position,
                                          long long& offset) {
   position = offset = 0;
@@ -33,11 +33,11 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
   return in_row;
 }
 
-// Holds packs that a thread reads before it uses the first.
+// Holds vectors that a thread reads before it uses the first.
 struct Batch {
   Pack<ELEMENT, WIDTH> loaded[BATCH];
-  unsigned index[BATCH];  // index of each pack's first element
-  unsigned full = 0;      // mask of the packs that exist
+  unsigned index[BATCH];  // index of each vector's first element
+  unsigned full = 0;      // mask of the vectors that exist
 
   __device__ __forceinline__ void read(int u, const ELEMENT* pointer) {
     loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
@@ -56,7 +56,7 @@ struct Batch {
   }
 };
 
-// Reduces elements `begin` to `end` of a pack that is not one access; all loads precede the first use.
+// Reduces elements `begin` to `end` of a vector that is not one access; all loads precede the first use.
 template <class Reduction>
 __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typename Reduction::State* state,
                                                const ELEMENT* pointer, long long step, int begin, int end,
@@ -72,7 +72,7 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
 
 // --- rows ---
 
-struct Window {  // It is a pack of one row of A.
+struct Window {  // It is a vector of one row of A.
   const ELEMENT* pointer;
   int first;       // start in the row; outer windows of a row may start below 0 or end behind it
   unsigned index;  // position of the first element in the reduction
@@ -164,7 +164,7 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
-  if (own < a.kept.packs) {  // Threads without a pack wait for the others.
+  if (own < a.kept.packs) {  // Threads without a vector wait for the others.
     unsigned located[3], count = a.kept.locate(own, located);
     const ELEMENT* source = a.a + located[2];
     const int step = a.kept.row_stride[2];

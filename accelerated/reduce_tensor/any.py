@@ -23,7 +23,7 @@ class WorkspaceLaunch(Launch):
 
 
 class AnyTensor(ReduceSolver):
-    """Serve all remaining calls: rows and columns of any layout, with or without indices."""
+    """Serve all remaining calls: rows and columns of generic layouts, with or without indices."""
 
     name = "reduce_tensor.any"
 

@@ -11,7 +11,7 @@ from dualdnn.api.operations.reduce_tensor import reduced_dimensions
 BLOCK = 256  # threads per block
 WARP = 32
 MOST_WAVES = 4  # maximum of waves, each of as many blocks as are resident
-LEAST_COLUMN_PACKS = 8  # neighbouring packs per block of columns, 128 contiguous bytes
+LEAST_COLUMN_PACKS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
 READS = 8  # loads in flight per thread of columns
 # Partial results in memory pay if a thread has so many loads, for rows beyond one wave of blocks and for columns.
 LEAST_SEGMENT_PACKS, LEAST_SEGMENT = 4, 12
@@ -21,7 +21,7 @@ class Division(NamedTuple):
     """Hold the division of a reduction.
 
     rows: whether the innermost dimension of A is reduced, so that threads walk along it; else they walk across columns.
-    lanes: threads of a block that share one element (rows) or one pack of elements (columns) of C.
+    lanes: threads of a block that share one element (rows) or one vector of elements (columns) of C.
     segments: parts of each reduction, whose partial results are kept in the workspace.
     """
 
@@ -59,11 +59,11 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
     # A team inside a warp needs no barrier.
     while lanes > WARP and count * lanes >= 4 * resident * BLOCK:
         lanes //= 2
-    # An unaligned row touches one more pack.
+    # An unaligned row touches one more vector.
     most = min(BLOCK, _power_of_two((length + 2 * width - 2) // width))
     lanes = max(lanes, min(most, _enough_lanes(count, multiprocessors)))
     blocks = -(-count * lanes // BLOCK)
-    packs = -(-length // (BLOCK * width))  # packs per thread
+    packs = -(-length // (BLOCK * width))  # vectors per thread
     if lanes < BLOCK or packs <= LEAST_SEGMENT_PACKS:
         return Division(True, lanes, 1)
     longest = max(-(-packs // LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
@@ -71,14 +71,14 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
 
 
 def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
-    """Return the division for columns: threads walk across packs of C.
+    """Return the division for columns: threads walk across vectors of C.
 
-    in_line: whether packs of A are packs of C, which one access reads or writes. Others are slower, so that more
+    in_line: whether vectors of A are vectors of C, which one access reads or writes. Others are slower, so that more
     segments pay.
     """
     each = READS if in_line else READS // 2
     most = min(BLOCK // min(LEAST_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
-    # The lanes are limited to a few waves of blocks, because every lane adds a merge per pack of C.
+    # The lanes are limited to a few waves of blocks, because every lane adds a merge per vector of C.
     lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
     if length >= READS or not in_line:
         wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs, multiprocessors)))

@@ -6,8 +6,8 @@ constexpr int BLOCK = 256, EVEN_BATCH = 8;  // loads in flight per thread
 // The registers must suffice for so many blocks per SM; with four, bfloat16 would spill.
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat16> ? 2 : 4;
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
-constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // Packs of few elements leave registers for faster code.
-constexpr unsigned ACROSS = 8;             // neighbouring packs of a row per tile, as in reduce_tensor/problem.py
+constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // Vectors of few elements leave registers for faster code.
+constexpr unsigned ACROSS = 8;             // neighbouring vectors of a row per tile, as in reduce_tensor/problem.py
 
 struct Arguments {
   const ELEMENT* a;
@@ -19,15 +19,15 @@ struct Arguments {
   COMPUTE alpha, beta;
   unsigned length;             // elements of A per element of C
   unsigned outputs;            // elements of C
-  unsigned segments, segment;  // number of segments, and packs per segment
+  unsigned segments, segment;  // number of segments, and vectors per segment
   unsigned lanes_log2;
-  int alone;  // columns: whether one thread computes a pack of C, which is aligned if C is
-  int tiled;  // columns: whether a block has 2 ** across_log2 packs of each of several rows; one segment
+  int alone;  // columns: whether one thread computes a vector of C, which is aligned if C is
+  int tiled;  // columns: whether a block has 2 ** across_log2 vectors of each of several rows; one segment
   unsigned across_log2;
   FastDivmod blocks_across;
   int early;    // rows: whether dependents are launched before the loads
-  int even;     // whether packs of a segment of A are equidistant, full, and aligned if A is
-  int windows;  // whether rows are unaligned; their packs are aligned, and the outer ones extend beyond the row
+  int even;     // whether vectors of a segment of A are equidistant, full, and aligned if A is
+  int windows;  // whether rows are unaligned; their vectors are aligned, and the outer ones extend beyond the row
   int op, propagate, c_type, index_bytes;
 };
 
@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
   }
 }
 
-// Writes a pack of neighbouring results.
+// Writes a vector of neighbouring results.
 template <class T>
 __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
   using Results = Pack<T, WIDTH>;
@@ -181,8 +181,8 @@ __device__ __forceinline__ bool aligned(const ELEMENT* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
 }
 
-// Reduces `count` packs `step` elements apart, which serves most reductions of packed tensors. Computing all offsets
-// before consecutive loads saves up to 8 % (H200); packs of more elements leave no registers for it.
+// Reduces `count` vectors `step` elements apart, which serves most reductions of packed tensors. Computing all offsets
+// before consecutive loads saves up to 8 % (H200); vectors of more elements leave no registers for it.
 template <class Reduction>
 __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state,
                                             const ELEMENT* pointer, unsigned step, unsigned count, unsigned index,
@@ -226,7 +226,7 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
   }
 }
 
-// Returns the number of packs from `first` to `last` that one of the sharing threads takes.
+// Returns the number of vectors from `first` to `last` that one of the sharing threads takes.
 __device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, unsigned last) {
   return first < last ? ((last - first - 1) >> a.lanes_log2) + 1 : 0;
 }
@@ -249,7 +249,7 @@ __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction&
 
 // --- columns ---
 
-// Returns the pack of C of a column of this block.
+// Returns the vector of C of a column of this block.
 __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
   if (!a.tiled) return blockIdx.x * columns + column;
   unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
@@ -258,9 +258,9 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
-// Returns the slot of a column's states in shared memory. For tiles, a warp writes neighbouring packs and reads
-// neighbouring rows, ACROSS packs apart, without bank conflicts. For packs of more elements this would take 4 % longer
-// (H200).
+// Returns the slot of a column's states in shared memory. For tiles, a warp writes neighbouring vectors and reads
+// neighbouring rows, ACROSS vectors apart, without bank conflicts. For vectors of more elements this would take 4 %
+// longer (H200).
 __device__ __forceinline__ unsigned slot_of(const Arguments& a, unsigned column) {
   return FEW_ELEMENTS && a.tiled ? column ^ (column / 32) : column;
 }
@@ -307,7 +307,7 @@ __device__ __forceinline__ void deliver_tile(const Arguments& a, const State* ti
   }
 }
 
-// Merges the states of the threads that share a pack of C.
+// Merges the states of the threads that share a vector of C.
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction,
                                                const State (&state)[WIDTH], unsigned column, unsigned lane,

@@ -23,7 +23,7 @@ HALF_BYTES = 2
 PACK_BYTES = 16  # bytes, alignment of A where kernels need it
 WORKSPACE_ALIGNMENT = 8  # bytes, alignment of partial results; the workspace has room for it
 INDEX_STATE_BYTES = 4  # bytes of the position in a partial result
-ACROSS = 8  # neighbouring packs of a row of A per block, where C is contiguous across rows
+ACROSS = 8  # neighbouring vectors of a row of A per block, where C is contiguous across rows
 
 T = TypeVar("T")
 Axes = tuple[list[int], list[list[int]]]  # extents, and every operand's strides
@@ -63,7 +63,7 @@ class Walk:
     def rows(self, width: int) -> tuple[Any, Any, bool]:
         """Return the geometries of the reduced and the kept dimensions, and whether rows are unaligned.
 
-        An unaligned row has one more pack; see ``windows`` in the kernel.
+        An unaligned row has one more vector; see ``windows`` in the kernel.
         """
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
@@ -119,7 +119,7 @@ def _packed_like(strides: list[int], dims: list[int]) -> list[int]:
 class Tiles(NamedTuple):
     """Hold the division of columns where C is contiguous across the rows of A.
 
-    A block takes ``across`` neighbouring packs of several rows, so that both its loads and its stores are coalesced.
+    A block takes ``across`` neighbouring vectors of several rows, so that both its loads and its stores are coalesced.
     """
 
     across: int
@@ -192,12 +192,12 @@ class ReduceProblem(solver.Problem):
 
     @cached_property
     def segment(self) -> int:
-        """Return the packs per segment of a reduction."""
+        """Return the vectors per segment of a reduction."""
         return -(-int(self.walked[0].packs) // self.division.segments)
 
     @cached_property
     def even(self) -> bool:
-        """Return whether a thread reads equidistant packs, aligned if A is; for rows, each segment lies in one row."""
+        """Return whether a thread reads equidistant vectors, aligned if A is. For rows, a segment lies in one row."""
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
@@ -208,7 +208,7 @@ class ReduceProblem(solver.Problem):
         return bool(reduced.outer_rank == 0 and row and all(step % self.width == 0 for step in steps))
 
     def alone(self, kept: Any) -> bool:
-        """Return whether a thread of columns can write full packs of C."""
+        """Return whether a thread of columns can write full vectors of C."""
         plain = not self.rows and self.division.segments == 1 and not self.operation.wants_indices
         steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
         return plain and kept.row_stride[0] == 1 and all(step % self.width == 0 for step in (kept.row, *steps))

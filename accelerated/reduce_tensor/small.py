@@ -19,18 +19,26 @@ from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
 # The kernel has the same limits.
-MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # loads per thread, and the same for loads up to NARROW_BYTES
-REDUCED_DIGITS, KEPT_DIGITS = 4, 3  # maximum of merged dimensions
-LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # threads per block, and blocks per grid
-# A has at most so many bytes: in general, for columns longer than MOST_REDUCED, and where C is not contiguous along A.
-MOST_BYTES, MOST_DEEP_BYTES, MOST_SCATTERED_BYTES = 13 << 20, 4 << 20, 2 << 20
+MOST_READS = 8  # loads per thread
+MOST_NARROW_READS = 16  # loads per thread of at most NARROW_BYTES
+NARROW_BYTES = 4  # bytes per narrow load
+REDUCED_DIGITS = 4  # merged dimensions that are reduced, upper bound
+KEPT_DIGITS = 3  # merged dimensions that are kept, upper bound
+LEAST_THREADS = 64  # threads per block
+MOST_THREADS = 1024  # threads per block
+MOST_BLOCKS = 264  # blocks per grid
+MOST_BYTES = 13 << 20  # bytes of A
+MOST_DEEP_BYTES = 4 << 20  # bytes of A for columns longer than MOST_REDUCED
+MOST_SCATTERED_BYTES = 2 << 20  # bytes of A if C is not contiguous along A
 MOST_REDUCED = 256  # elements per reduction
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 MOST_RESULTS = 2  # results per thread up to which the kernel is compiled for the type of C
 WARP = 32
 COST_MULTIPROCESSORS = 132  # SMs of the device on which the costs were measured
-CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # cycles to start and synchronize a cluster, and per block of it
-START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # cycles to start a block, without and with clusters
+CLUSTER_CYCLES = 493  # cycles to start and synchronize a cluster
+CLUSTER_BLOCK_CYCLES = 8.15  # additional cycles per block of a cluster
+START_CYCLES = 4  # cycles to start a block without clusters
+CLUSTER_START_CYCLES = 8  # cycles to start a block of a cluster
 UNEVEN_CYCLES = 60  # cycles added where some threads have one access less
 GATHERING_BYTES = 8  # shared memory for the barrier of a cluster; its alignment needs as much
 
@@ -60,7 +68,7 @@ class Reading(NamedTuple):
     """Hold the accesses of a thread: ``accesses`` loads of ``width`` elements, ``step`` elements apart.
 
     split: the dimension along which they lie, fastest is 0. last: the position from which the last one is missing.
-    packs: neighbouring accesses, or elements of C. shares: threads per pack.
+    packs: neighbouring accesses, or elements of C. shares: threads per vector.
     """
 
     width: int
@@ -83,7 +91,7 @@ class Reading(NamedTuple):
 class Sharing(NamedTuple):
     """Hold how threads share reductions: ``blocks`` per cluster (0 without clusters), ``lanes`` threads per item.
 
-    items: packs of C per block.
+    items: vectors of C per block.
     """
 
     blocks: int

@@ -52,8 +52,9 @@ template <int INPUTS> struct Arguments {
   COMPUTE alpha, beta;
   int algorithm;
   unsigned team;  // threads per block that share a row; strided rows: row vectors per block; a power of two
-  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
-                  // in registers: blocks that prefetch to L2
+  // `kept` counts a thread's groups in shared memory, or the vectors per lane. For tiles it counts rows per block, and
+  // for strided rows in registers the blocks that prefetch to L2.
+  unsigned kept;
   Geometry<INPUTS + 1> rows;   // geometry of row vectors for strided rows, else of single rows
   Geometry<INPUTS + 1> along;  // geometry of positions for strided rows, else of vectors
 };

@@ -1,8 +1,8 @@
-// The packs of a row, or of neighbouring strided rows (softmax/staged.cu, softmax/register_resident.cu). Every kind
-// of row can
-//   load a group asynchronously (the packs first, first + size, ...) to addresses in shared memory `pitch` apart,
-//   take its values from there (what does not exist is neutral), and
-//   write its results, blended with what is in the output.
+// This header accesses the vectors of a row, or of neighbouring strided rows (softmax/staged.cu,
+// softmax/register_resident.cu). Every kind of row supports three steps.
+//   1. It loads a group asynchronously (the vectors first, first + size, ...) to shared memory with stride `pitch`.
+//   2. It reads the group's values from there; missing elements are neutral.
+//   3. It writes the group's results, blended with the output.
 #pragma once
 #include "softmax/reduce.cuh"
 

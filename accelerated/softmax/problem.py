@@ -24,15 +24,17 @@ from ..primitives.geometry import geometry
 from ..primitives.tma import has_tma
 from ..reproducible import level_of
 
-PACK_BYTES, WARP = 16, 32
+PACK_BYTES = 16  # bytes per vector
+WARP = 32  # threads per warp
 SHORT_ROW = 4  # elements per row up to which one thread has the full row
 BUSY_THREADS = 4 * 128  # threads per SM above which rows get no more threads
-SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 128, 32  # contiguous bytes that a block of strided rows reads per position
+SEGMENT_BYTES = 128  # contiguous bytes that a block of strided rows reads per position
+LEAST_SEGMENT_BYTES = 32  # contiguous bytes that a block of strided rows reads per position, lower bound
 LONG_STRIDED_ROW = 1024  # elements per strided row from which a cluster shares it
 BLOCK_BYTES = 64 * 1024  # maximum bytes of a row per block, so that several blocks per SM overlap loads and stores
-# Between these numbers of bytes read and written, kernels of strided rows, and clusters forward, load with evict_first,
-# so that results stay in L2 for the next kernel. With fewer bytes all data stay in L2; with more, nothing useful does.
-EVICTED_BYTES = (60 << 20, 160 << 20)
+# Kernels of strided rows, and clusters forward, load with evict_first in this range. Results then stay in L2 for the
+# next kernel. With fewer bytes all data stay in L2; with more, nothing useful does.
+EVICTED_BYTES = (60 << 20, 160 << 20)  # bytes read and written
 
 Softmax = SoftmaxForward | SoftmaxBackward
 Extents = tuple[list[int], list[list[int]]]  # extents of dimensions, and every operand's strides in elements
@@ -42,9 +44,9 @@ Extents = tuple[list[int], list[list[int]]]  # extents of dimensions, and every 
 class RowShape:
     """Hold the numbers that decide how rows are divided among threads.
 
-    rows: single rows, or packs of neighbouring strided rows. many: the rows of the canonical call, which decide how
-    many threads share one. length: packs per row, or positions per pack of strided rows. vector: whether packs are
-    vectors of 16 bytes. inputs: tensors that are read.
+    rows: single rows, or vectors of neighbouring strided rows. many: the rows of the canonical call, which decide how
+    many threads share one. length: vectors per row, or positions per vector of strided rows. vector: whether vectors
+    have 16 bytes, else one element. inputs: tensors that are read.
     """
 
     rows: int
@@ -56,7 +58,7 @@ class RowShape:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes that are read for a row, or for a pack of strided rows."""
+        """Return the bytes that are read for a row, or for a vector of strided rows."""
         return self.length * self.pack_bytes * self.inputs
 
 
@@ -64,8 +66,8 @@ class RowShape:
 class RowLayout:
     """Hold the geometries of the rows and along a row, as the kernels walk them.
 
-    vector: whether packs have several elements. aligned: whether every row also begins at a pack. dense: whether rows
-    follow each other without gaps.
+    vector: whether vectors have several elements. aligned: whether every row also begins at a vector. dense: whether
+    rows follow each other without gaps.
     """
 
     rows: Any
@@ -87,17 +89,17 @@ class SoftmaxProblem(solver.Problem):
         self.specs: list[TensorSpec] = [operation.tensor(name) for name in operation.operands]
         self.inputs, self.output = len(self.specs) - 1, self.specs[-1]
         self.scalar_bytes = self.output.scalar_bytes
-        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements per pack
+        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements per vector
         self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # bytes per online-softmax state (maximum and sum)
         layout = layout_of(operation, self.specs, self.width)
         canonical = self.canonical
         in_packs = layout.aligned if canonical is self else canonical.layout.vector
         if level_of(device) != RUN and not in_packs:
-            layout = layout_of(operation, self.specs, 1)  # Packs would divide rows by where these begin.
+            layout = layout_of(operation, self.specs, 1)  # Vectors would divide rows by where these begin.
         self.layout = layout
         self.rows, self.length = layout.rows.packs, layout.along.row
         anywhere = layout.vector and not (layout.aligned and aligned)
-        packs = layout.along.packs + anywhere  # An unaligned row touches one more pack.
+        packs = layout.along.packs + anywhere  # An unaligned row touches one more vector.
         pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
         self.shape = RowShape(self.rows, self.canonical.rows, packs, layout.vector, pack_bytes, self.inputs)
 
@@ -108,12 +110,12 @@ class SoftmaxProblem(solver.Problem):
 
     @cached_property
     def half_pack_layout(self) -> RowLayout:
-        """Return the layout of the rows with packs of 8 bytes."""
+        """Return the layout of the rows with vectors of 8 bytes."""
         return layout_of(self.operation, self.specs, self.width // 2)
 
     @property
     def packed_rows(self) -> bool:
-        """Return whether all rows of all operands consist of aligned packs of 16 bytes."""
+        """Return whether all rows of all operands consist of aligned vectors of 16 bytes."""
         packed = not self.layout.strided and self.layout.aligned and self.length % self.width == 0
         return self.aligned and packed and self.tma
 
@@ -153,7 +155,7 @@ class SoftmaxProblem(solver.Problem):
     ) -> Launch:
         """Return the launch of a kernel with the arguments of softmax/online.cuh, one-dimensional in grid and block.
 
-        team: threads of a block that share a row, or packs of strided rows per block. kept: the argument ``kept`` of
+        team: threads of a block that share a row, or vectors of strided rows per block. kept: the argument ``kept`` of
         the kernel. layout: the layout of the rows, by default the problem's.
         """
         layout = layout or self.layout
@@ -208,7 +210,7 @@ class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
     """Plan softmax kernels."""
 
     def packed(self, problem: SoftmaxProblem) -> dict[str, int]:
-        """Return the alignment, by operand, of a kernel that needs aligned packs of 16 bytes in all operands."""
+        """Return the alignment, by operand, of a kernel that needs aligned vectors of 16 bytes in all operands."""
         return dict.fromkeys(problem.operation.operands, PACK_BYTES)
 
 
@@ -225,7 +227,7 @@ def can_launch(launch: Launch, blocks: int) -> bool:
 
 
 def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:
-    """Return the layout of the rows in all operands (output last), for packs of ``width`` elements."""
+    """Return the layout of the rows in all operands (output last), for vectors of ``width`` elements."""
     output = specs[-1]
     along = _dimensions_along(operation, output)
     others = tuple(d for d in range(output.rank) if d not in along)
@@ -239,12 +241,12 @@ def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLay
     row, position = walked(others, 1), walked(along, 1)
     simple = position.outer_rank == 0
     if innermost not in along:
-        # A pack of neighbouring rows needs positions at multiples of 16 bytes, and rows that fill half of a pack.
+        # A vector of neighbouring rows needs positions at multiples of 16 bytes, and rows that fill half of a vector.
         packs = walked(others, width)
         every = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
         vector = width > 1 and simple and every and 2 * packs.row >= width
         return RowLayout(packs if vector else row, position, True, vector, vector, False)
-    # Packs along a row need the same misalignment in every operand; a misaligned row must be long.
+    # Vectors along a row need the same misalignment in every operand; a misaligned row must be long.
     starts = [[spec.strides[d] % width for d in others if output.dims[d] > 1] for spec in specs]
     simple = simple and all(step == 1 for step in position.row_stride)
     aligned = not any(any(start) for start in starts)

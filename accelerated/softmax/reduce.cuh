@@ -5,8 +5,8 @@
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-// Merge the states of the lanes whose numbers are equal modulo `first`, up to a group of `beyond` lanes: the maxima, to
-// which they are raised, and the sums, which have the same maxima.
+// Merge the states of the lanes whose numbers are equal modulo `first`, up to a group of `beyond` lanes. One function
+// merges the maxima, to which states are raised; the other adds the sums, which share these maxima.
 template <class Rule, int ROWS>
 __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
                                              unsigned beyond) {
@@ -79,9 +79,9 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
   rule.finish(state[0]);
 }
 
-// Merges the states of all threads of a block (and of its cluster) that have the same strided row, and finishes them.
-// There are `across` packs of ROWS strided rows, the fastest index of the threads. `parts` has room for a state of
-// every row and warp (or thread, from 32 packs on), and then of every row and block of the cluster.
+// Merges the states of all threads of a block, or cluster, that share a strided row, and finishes them. There are
+// `across` vectors of ROWS strided rows, the fastest index of the threads. `parts` has room for a state per row and
+// warp (from 32 vectors on, per thread). Behind these it has room for a state per row and block of the cluster.
 template <bool CLUSTERED, class Rule, int ROWS>
 __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
                                                    OnlineState* parts) {

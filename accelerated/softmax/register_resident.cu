@@ -1,9 +1,9 @@
 // These kernels compute softmax, forward (3.2.96) and backward (4.1.19), with rows in the registers of a warp or block.
 //
-// A team of threads takes a row ("rows"), or a pack of neighbouring strided rows ("strided"); each thread has PACKS
-// packs of every input. All loads precede the first use, and every exponential is computed once. For rows, a thread
+// A team of threads takes a row ("rows"), or a vector of neighbouring strided rows ("strided"); each thread has PACKS
+// vectors of every input. All loads precede the first use, and every exponential is computed once. For rows, a thread
 // subtracts the maximum of its own values, and scales the exponentials when the team has merged the row's state. For
-// strided rows, the team merges the maxima first, as packs, and then the sums. Packs of one element serve unaligned
+// strided rows, the team merges the maxima first, as vectors, and then the sums. Vectors of one element serve unaligned
 // strided rows.
 //
 // Roofline: bytes, each moves once; about 12 flops per element forward, 10 backward. Blocks that start together load,
@@ -27,7 +27,7 @@ __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
   unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values);
 }
 
-// Returns the element-wise maximum of two packs; fp16x2 pairs are compared without unpacking.
+// Returns the element-wise maximum of two vectors; fp16x2 pairs are compared without unpacking.
 __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
   if constexpr (PAIRED && WIDTH > 1) {
 #pragma unroll
@@ -52,7 +52,7 @@ template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&hel
 __device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) {
   pack(values, &target);
 }
-// Exchanges packs with the lane whose number differs in the bits of `lanes`.
+// Exchanges vectors with the lane whose number differs in the bits of `lanes`.
 __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   constexpr int WORDS = (sizeof(Held) + 3) / 4;
   unsigned word[WORDS] = {};
@@ -64,23 +64,23 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
 }
 
 // The offset of a single element is computed from the previous one, which takes fewer instructions. The offsets of
-// packs are computed from their indices, because steps would make 256 float channels 40 % slower.
+// vectors are computed from their indices, because steps would make 256 float channels 40 % slower.
 constexpr bool STEPS = WIDTH == 1;
 
-// Single elements are always full packs. Compiling only that path saves 5 % for float forward. For half it costs 7 %
+// Single elements are always full vectors. Compiling only that path saves 5 % for float forward. For half it costs 7 %
 // (64 registers instead of 55 on an H200), and gradients would spill.
 template <int INPUTS> constexpr bool ONE_WAY = WIDTH == 1 && INPUTS == 1 && sizeof(ELEMENT) >= 4;
 
-// Holds a thread's packs of a row. KEEP: it also holds their values, which exponentials replace.
+// Holds a thread's vectors of a row. KEEP: it also holds their values, which exponentials replace.
 template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
-  unsigned count;  // number of existing packs, for types without a neutral element
+  unsigned count;  // number of existing vectors, for types without a neutral element
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
-  // Loads all packs from index `rank` on, `size` apart; missing elements are neutral. It returns whether all packs are
-  // full; that path has no instructions between the loads.
+  // Loads all vectors from index `rank` on, `size` apart; missing elements are neutral. It returns whether all vectors
+  // are full; that path has no instructions between the loads.
   template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
     const bool full = ONE_WAY<INPUTS> || row.full_packs == row.packs;
     if constexpr (!NEUTRAL_ELEMENT) count = rank < row.packs ? (row.packs - rank + size - 1) / size : 0;
@@ -130,7 +130,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
       }
     }
   }
-  // Computes the results of a pack after its rows are finished.
+  // Computes the results of a vector after its rows are finished.
   template <int ROWS>
   __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k,
                                           COMPUTE (&result)[WIDTH]) const {
@@ -207,7 +207,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   }
 }
 
-// Computes strided rows. The team merges the maxima first, as packs, so that every exponential is computed once with
+// Computes strided rows. The team merges the maxima first, as vectors, so that every exponential is computed once with
 // the row's maximum, and sums are only added.
 template <class Rule, int PACKS>
 __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {

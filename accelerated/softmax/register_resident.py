@@ -22,18 +22,20 @@ from .problem import (
 )
 
 # softmax/register_resident.cu is compiled for these numbers.
-REGISTER_PACKS = 4  # packs per thread
-MOST_ROW_PACKS = (4, 2)  # packs per lane where a warp has a row, for one and two inputs
-STRIDED_PACKS = 8  # packs per thread for many strided rows
-LEAST_PACKS = 2  # minimum packs per thread that has a full strided row
-ELEMENTS = (16, 12, 10, 8)  # elements per thread where packs are single elements of longer rows
+REGISTER_PACKS = 4  # vectors per thread
+MOST_ROW_PACKS = (4, 2)  # vectors per lane where a warp has a row, for one and two inputs
+STRIDED_PACKS = 8  # vectors per thread for many strided rows
+LEAST_PACKS = 2  # minimum vectors per thread that has a full strided row
+ELEMENTS = (16, 12, 10, 8)  # elements per thread if vectors are single elements of longer rows
 LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements per strided row, by whether elements are below 4 bytes
-BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256  # threads per block
+BLOCK_THREADS = 128  # threads per block
+MOST_BLOCK_THREADS = 256  # threads per block, upper bound
 RESIDENT_THREADS = 1024  # resident threads per SM
-# These limits divide the threads that a tensor needs, with four packs each, by the resident threads of the device.
-FEW_STRIDED, FEW_ROWS, MANY_ROWS = 0.25, 1, 3
-# From so many blocks of BLOCK_THREADS per SM on, blocks of twice the size are faster where all are resident.
-LARGE_BLOCKS = 8
+# These limits divide the threads that a tensor needs, with four vectors each, by the resident threads of the device.
+FEW_STRIDED = 0.25  # ratio of threads, for strided rows
+FEW_ROWS = 1  # ratio of threads, for rows
+MANY_ROWS = 3  # ratio of threads, for rows
+LARGE_BLOCKS = 8  # blocks of BLOCK_THREADS per SM from which resident blocks of twice the size are faster
 LARGEST_ELEMENT = 4  # bytes per single element
 
 
@@ -41,8 +43,8 @@ LARGEST_ELEMENT = 4  # bytes per single element
 class Division:
     """Hold the division of rows among threads.
 
-    strided: whether the rows are strided. team: threads that share a row, or packs of strided rows per block. packs:
-    packs per thread.
+    strided: whether the rows are strided. team: threads that share a row, or vectors of strided rows per block. packs:
+    vectors per thread.
     """
 
     strided: bool
@@ -133,7 +135,7 @@ class RegisterResident(SoftmaxSolver):
         return self._found(problem, preferred=True) is not None
 
     def summation_order(self, problem: SoftmaxProblem) -> Order | None:
-        """Return how many threads share a row, and how many packs each has."""
+        """Return how many threads share a row, and how many vectors each has."""
         found = self._found(problem, preferred=True) or self._found(problem, preferred=False)
         if found is None:
             return None
@@ -170,7 +172,7 @@ class RegisterResident(SoftmaxSolver):
         layout, canonical = problem.layout, problem.canonical
         tried = [(layout, packs(layout, canonical.layout.rows.packs))]
         if layout.strided and problem.scalar_bytes == 2:
-            # Packs of four 16-bit elements serve where packs of eight do not exist or would exceed the registers.
+            # Vectors of four 16-bit elements serve where vectors of eight do not exist or would exceed the registers.
             four = packs(problem.half_pack_layout, canonical.half_pack_layout.rows.packs)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device, canonical.rows)))

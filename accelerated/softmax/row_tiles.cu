@@ -2,7 +2,7 @@
 //
 // A block moves a tile of many rows in 16-byte accesses through shared memory; all tiles are resident at once if they
 // fit the device. Lanes of a warp share a row. For rows of up to four elements, a thread takes as many rows as fill
-// packs (_short). For 16-bit elements, few lanes walk along a row in pairs (_pairs).
+// vectors (_short). For 16-bit elements, few lanes walk along a row in pairs (_pairs).
 //
 // Roofline: bytes, each moves once; about 12 flops per element forward, 10 backward. Shared memory is the limit: 191 KB
 // per SM arrive, are read twice and written. On an H200, 31x67x37x41 float NHWC over channels takes 6.3 us forward,
@@ -53,7 +53,7 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
   }
 }
 
-// Computes rows of LENGTH elements; a thread takes as many neighbouring rows as fill packs.
+// Computes rows of LENGTH elements; a thread takes as many neighbouring rows as fill vectors.
 template <class Rule, int LENGTH>
 __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
                                                    unsigned rows, const ELEMENT* prior) {
@@ -96,8 +96,8 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
 
 // A few lanes compute a row of the tile in shared memory: first its state, then the results, which replace the first
 // input. Elements move in pairs; a lane also takes an element that has no partner. Single elements with more lanes
-// would be issue-bound (80 % of all cycles on an H200), and take 10 % longer for rows of 67 half elements. Float tiles
-// do not use this kernel, because it takes 15 % longer.
+// would be issue-bound (80 % of all cycles on an H200). They would take 10 % longer for rows of 67 half elements. Float
+// tiles do not use this kernel, because it takes 15 % longer.
 template <class Rule>
 __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile,
                                               unsigned pitch, unsigned rows, const ELEMENT* prior) {

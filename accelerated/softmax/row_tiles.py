@@ -9,11 +9,13 @@ from ..reproducible import Order
 from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
 # softmax/row_tiles.cu is compiled for these numbers.
-MOST_EACH, MORE_EACH = 8, (10, 9)  # elements per lane, and the same for one and two inputs if many lanes shrink
+MOST_EACH = 8  # elements per lane
+MORE_EACH = (10, 9)  # elements per lane for one and two inputs, where they halve many lanes
 LEAST_LANES = 8  # lanes per row above which MORE_EACH is used
 TILE_THREADS = 256  # threads per block
-# A tile of pairs has these bytes of all inputs, elements per lane, and minimum of elements per row.
-PAIR_TILE_BYTES, PAIR_LANE_ELEMENTS, LEAST_PAIR_ROW = 8800, 80, 33
+PAIR_TILE_BYTES = 8800  # bytes of all inputs per tile of pairs
+PAIR_LANE_ELEMENTS = 80  # elements per lane for pairs
+LEAST_PAIR_ROW = 33  # elements per row from which pairs are used
 TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # bytes per tile, by whether there are two inputs of 4 bytes or more
 TILES_AT_ONCE = 6  # tiles per SM where all fit the device at once
 RESERVED_BYTES = 1024  # shared memory that the system reserves per block
@@ -43,7 +45,7 @@ def pair_tile(length: int, inputs: int) -> tuple[int, int]:
 
 
 def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
-    """Return the rows per tile of very short rows; a thread takes as many at a time as fill packs."""
+    """Return the rows per tile of very short rows; a thread takes as many at a time as fill vectors."""
     at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
     rounds = min(
         SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),
@@ -53,7 +55,7 @@ def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: A
 
 
 class RowTiles(SoftmaxSolver):
-    """Serve short contiguous rows. RegisterResident is preferred where rows consist of aligned packs."""
+    """Serve short contiguous rows. RegisterResident is preferred where rows consist of aligned vectors."""
 
     name = "softmax.row_tiles"
 

@@ -1,13 +1,13 @@
 // These kernels compute softmax of few rows, forward (3.2.96) and backward (4.1.19), in the registers of clusters.
 //
-// A thread's packs (16 bytes, or single elements) are equidistant along one dimension, so that all loads are in flight
-// at once. The blocks of a cluster exchange states once: every warp sends its state to all blocks. Addresses of
+// A thread's vectors (16 bytes, or single elements) are equidistant along one dimension, so that all loads are in
+// flight at once. The blocks of a cluster exchange states once: every warp sends its state to all blocks. Addresses of
 // operands and of other blocks are computed before the wait.
 //
-// Roofline: the latency of a launch and of one round trip to memory; bytes (2 or 3 elements moved per element) and
+// Roofline: the latency of a launch and of one round trip to memory. Bytes (2 or 3 elements moved per element) and
 // flops (about 12) hardly matter. On an H200, 8 rows of 12544 floats take 1.38 us in a graph, where an empty kernel
-// takes 0.52: 410 to 460 cycles until the values arrive, 340 for a warp's maximum and sum, 300 to 400 for the exchange,
-// 470 for merging, and 100 to 180 for stores. See docs/performance/softmax.md.
+// takes 0.52. Values arrive after 410 to 460 cycles. A warp's maximum and sum take 340 cycles, the exchange 300 to 400.
+// Merging takes 470 cycles and the stores 100 to 180. See docs/performance/softmax.md.
 #include "softmax/reduce.cuh"
 
 // Forces the compiler to compute an address here, before the wait for earlier kernels.
@@ -20,19 +20,19 @@ template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #endif
 }
 
-// Locates a thread's packs, which are equidistant along the slowest of up to four dimensions (softmax/small_rows.py).
+// Locates a thread's vectors, which are equidistant along the slowest of up to four dimensions (softmax/small_rows.py).
 // It uses few arguments and instructions and no jumps, because an instruction cache miss takes longer than the
 // computation.
 template <int N> struct Offsets {
   static constexpr int FASTER = 3;
-  unsigned count;  // number of first packs, one per thread
+  unsigned count;  // number of first vectors, one per thread
   unsigned items, apart,
-      limit;  // packs per thread, their distance in positions, and the number of positions
+      limit;  // vectors per thread, their distance in positions, and the number of positions
   int item_step[N];
   FastDivmod extent[FASTER];
   int step[N][FASTER + 1];  // strides, fastest dimension first
 
-  // Sets the offsets of a thread's first pack, and returns its number of packs; only the last one may be missing.
+  // Sets the offsets of a thread's first vector, and returns its number of vectors; only the last one may be missing.
   __device__ __forceinline__ unsigned locate(unsigned index, unsigned (&offset)[N]) const {
     unsigned rest = index, position[FASTER + 1];
 #pragma unroll
@@ -56,7 +56,7 @@ template <int INPUTS> struct SmallArguments {
   Offsets<INPUTS + 1> rows, along;
 };
 
-// Holds N packs per input of a thread, of which the first `count` exist, and their values.
+// Holds N vectors per input of a thread, of which the first `count` exist, and their values.
 template <class Rule, int N> struct LocatedPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   using Held = Elements<WIDTH>;
@@ -67,7 +67,7 @@ template <class Rule, int N> struct LocatedPacks {
   Held held[N][INPUTS];
   COMPUTE values[INPUTS][N * WIDTH];
 
-  // Locates the packs of thread `number` along a row.
+  // Locates the vectors of thread `number` along a row.
   __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
       : a(arguments) {
     unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];

@@ -15,7 +15,7 @@ from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, c
 
 MOST_THREADS = 512  # threads per block
 RANK = 4  # maximum of dimensions along rows, and across them
-# By elements per pack, these are the packs per thread that the kernel is compiled for, in order of preference.
+# By elements per vector, these are the vectors per thread that the kernel is compiled for, in order of preference.
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_ROW = 1024  # elements per row; other solvers are preferred for shorter rows
 FEW_VALUES = 32  # values per thread up to which two blocks of 512 threads fit the registers of an SM
@@ -66,7 +66,7 @@ def row_offsets(problem: SoftmaxProblem) -> Any:
 class Division(NamedTuple):
     """Hold the division of a row among the threads of a cluster.
 
-    blocks: blocks per cluster. each: packs per thread, equidistant. along: the offsets of the first pack of every
+    blocks: blocks per cluster. each: vectors per thread, equidistant. along: the offsets of the first vector of every
     thread. at_once: whether all blocks are resident at the same time.
     """
 
@@ -85,8 +85,8 @@ class Division(NamedTuple):
 def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
     """Yield the divisions that hold a row, fastest first.
 
-    extents: packs along a row, with every operand's strides in elements. packs: candidates for the packs per thread.
-    values: values per pack, of all inputs.
+    extents: vectors along a row, with every operand's strides in elements. packs: candidates for vectors per thread.
+    values: values per vector, of all inputs.
     """
     for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
@@ -98,13 +98,13 @@ def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], va
 
 
 def _splits(row: Extents, each: int) -> Iterator[Any]:
-    """Yield the offsets of threads whose packs lie along each of the dimensions, outermost first."""
+    """Yield the offsets of threads whose vectors lie along each of the dimensions, outermost first."""
     extents, steps = merge_dimensions(*row)
     yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
 
 
 class SmallRows(SoftmaxSolver):
-    """Serve few rows with a cluster each (a block without clusters), in packs of 16 bytes or single elements."""
+    """Serve few rows with a cluster each (a block without clusters), in vectors of 16 bytes or single elements."""
 
     name = "softmax.small_rows"
 

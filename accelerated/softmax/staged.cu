@@ -1,9 +1,9 @@
 // These kernels compute softmax of any rows, forward (3.2.96) and backward (4.1.19), through shared memory.
 //
-// Some lanes of a warp, a block or a cluster share a row ("rows"), or a block or cluster shares packs of neighbouring
-// strided rows ("strided"). Packs are vectors of 16 bytes, or scalars for unaligned rows. Each thread copies its packs
-// to its own part of shared memory, many in flight at once (cp.async), and adds them to its online-softmax state. It
-// merges the state with its team, computes and writes. Data that exceed shared memory are read again, last ones first,
+// Some lanes of a warp, a block or a cluster share a row ("rows"). Or a block or cluster shares vectors of neighbouring
+// strided rows ("strided"). Vectors have 16 bytes, or one element for unaligned rows. Each thread copies its vectors to
+// its own part of shared memory, many in flight at once (cp.async). It adds them to its online-softmax state, merges
+// the state with its team, computes and writes. Data that exceed shared memory are read again, the last ones first,
 // while L2 has them.
 //
 // Roofline: bytes. Forward moves 2 elements and backward 3, with about 12 and 10 flops per element. At 4.2 TB/s a float

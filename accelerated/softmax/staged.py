@@ -28,20 +28,23 @@ from .problem import (
 )
 
 # softmax/staged.cu is compiled for these numbers.
-GROUP_PACKS = {True: 2, False: 8}  # packs per group, which a thread loads together, by whether packs are vectors
+GROUP_PACKS = {
+    True: 2,
+    False: 8,
+}  # vectors per group that a thread loads at once, by whether they are wide
 LANES_THREADS = 128  # threads per block, where some lanes of a warp share a row
 BLOCK_THREADS = (128, 512)  # minimum and maximum of threads per block, where a block or a cluster shares a row
 CLUSTER_THREADS = 256  # maximum of threads per block of a cluster where all blocks are resident
 STRIDED_THREADS = 256  # threads per block of strided rows
 FEW_SHARES = 8  # threads per row up to which a block has half of STRIDED_THREADS
-LANE_PACKS = 8  # packs per lane for short rows
-THREAD_PACKS = {True: 4, False: 8}  # packs per thread for longer rows, by whether packs are vectors
+LANE_PACKS = 8  # vectors per lane for short rows
+THREAD_PACKS = {True: 4, False: 8}  # vectors per thread for longer rows, by whether they are wide
 IN_FLIGHT = 4  # minimum of groups in flight per thread
 
 
 @dataclass(frozen=True)
 class Division:
-    """Hold the division of rows among threads. team: threads that share a row, or packs of strided rows per block."""
+    """Hold the division of rows among threads. team: threads that share a row, or vectors of strided rows per block."""
 
     kind: str
     threads: int
@@ -95,7 +98,7 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
 
 
 def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Division:
-    """Return the division of strided rows: threads of a block take neighbouring packs, and share their length.
+    """Return the division of strided rows: threads of a block take neighbouring vectors, and share their length.
 
     blocks: blocks per cluster for long rows. width: elements per vector.
     """
@@ -126,12 +129,12 @@ class Staged(SoftmaxSolver):
     name = "softmax.staged"
 
     def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
-        """Return the alignment of single rows; unaligned rows need the fallback, because they have one more pack."""
+        """Return the alignment of single rows; unaligned rows need the fallback, because they have one more vector."""
         rows = problem.layout.aligned and not problem.layout.strided
         return self.packed(problem) if problem.aligned and rows else {}
 
     def summation_order(self, problem: SoftmaxProblem) -> Order | None:
-        """Return how a row is divided; None where packs divide it by its address.
+        """Return how a row is divided; None where vectors divide it by its address.
 
         Above level RUN a cluster has at most the blocks that every device takes.
         """

@@ -1,1 +1,1 @@
-"""The spatial transformer: grids of coordinates and sampling at them, forward and backward."""
+"""Implements the spatial transformer: coordinate grids and sampling, forward and backward."""

@@ -76,7 +76,7 @@ struct Bins {
   }
 };
 
-// This packs the bins of a sample into a word: the bin of its cell and up to three bins before it. A sample reaches the
+// This encodes the bins of a sample in a word: the bin of its cell and up to three bins before it. A sample reaches the
 // bin before where its cell is the first of a bin and the last of the one before.
 struct SampleBins {
   unsigned word = 0;  // The low half is the first bin; the high half has one bit for each of the four bins.

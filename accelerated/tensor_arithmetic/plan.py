@@ -17,10 +17,10 @@ PACK_BYTES = 16
 
 
 class ArithmeticProblem(Problem):
-    """An operation on every element of its output, with operands that may be broadcast onto it.
+    """Describe an operation on every element of its output, with operands that may be broadcast onto it.
 
-    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of
-    every operand over ``dims``, the output's last.
+    kernel: the prefix of the kernels' names. scalars: the argument fields that follow the pointers. strides: in
+    elements, for every operand over ``dims``, the output's last.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:

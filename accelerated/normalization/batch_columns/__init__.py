@@ -1,1 +1,1 @@
-"""Batch normalization of columns: NHWC tensors, and activations that have statistics of their own."""
+"""Implements batch normalization of columns: NHWC tensors, and activations with separate statistics."""

@@ -1,4 +1,4 @@
-"""Builds the structures of generic.cuh, for pooling with any window in any layout."""
+"""Builds the structures of generic.cuh, for pooling with any window in generic layouts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-// These kernels compute the gradient (4.1.18) of averages with any window in any layout; static and global windows have
-// other kernels.
+// These kernels compute the gradient (4.1.18) of averages with any window in generic layouts; static and global windows
+// have other kernels.
 //
-// Tiling: in `tile` a block has a tile of inputs, in packs of planes or channels. It reads dy once, divides it, and
-// keeps it in shared memory (generic_tile.cuh), where every input sums the gradients of the windows over it in order.
-// In `gather`, for windows that are sparse or large, each thread computes 16 bytes of dx; neighbours share loads in L1.
+// Tiling: in `tile` a block has a tile of inputs, in vectors of planes or channels. It reads dy once, divides it, and
+// keeps it in shared memory (generic_tile.cuh). There every input sums the gradients of its windows in order. In
+// `gather`, for windows that are sparse or large, each thread computes 16 bytes of dx; neighbours share loads in L1.
 //
 // Roofline bound: bytes, dy is read and dx written once; two operations per input of every window. For 3x3 windows an
 // estimate is 50 instructions per element: 6.0 us for 32x128x28x28 float, as long as memory takes.

@@ -1,7 +1,8 @@
-// These kernels compute forward pooling (3.2.69) with any window in any layout; static and global windows have others.
+// These kernels compute forward pooling (3.2.69) with any window in generic layouts; static and global windows have
+// others.
 //
-// Tiling: in `tile` a block has a tile of outputs, in packs of planes or channels, and reads x once into shared memory
-// (generic_tile.cuh). In `thread`, for NHWC windows with little overlap, each thread computes 16 bytes of y. In
+// Tiling: in `tile` a block has a tile of outputs, in vectors of planes or channels, and reads x once into shared
+// memory (generic_tile.cuh). In `thread`, for NHWC windows with little overlap, each thread computes 16 bytes of y. In
 // `bands`, for high windows, a block reads full rows; each thread pools vectors of some rows, and windows then pool the
 // columns in shared memory.
 //

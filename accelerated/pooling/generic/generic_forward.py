@@ -15,13 +15,14 @@ from .generic import configured, pack_width, thread_blocks, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_forward.cu"
-# HIGH_WINDOW is the minimum of rows per window for bands. Overlapping bands need LARGE_WINDOW positions per window.
-HIGH_WINDOW, LARGE_WINDOW = 8, 1024
+HIGH_WINDOW = 8  # rows per window from which bands are used
+LARGE_WINDOW = 1024  # positions per window from which bands may overlap
 MAX_BANDS = 2  # bands over an input row up to which small windows use bands
 MANY_THREADS = 2**16  # threads that keep a GPU busy, approximately
 MOST_ROWS = 40  # rows of a band per thread, approximately
 SUMMANDS = 4  # minimum of columns that a thread pools
-POSITION_BYTES, MAX_SHARED_BYTES = 16, 48 * 1024  # shared memory for a band's position, and per block
+POSITION_BYTES = 16  # bytes of shared memory per band, for its position
+MAX_SHARED_BYTES = 48 * 1024  # bytes of shared memory per block
 OVERLAP = 4  # windows over an input, from which NHWC uses tiles
 
 

@@ -1,9 +1,11 @@
-// These kernels compute the gradient (4.1.18) of maxima with any window in any layout; static windows have others.
+// These kernels compute the gradient (4.1.18) of maxima with any window in generic layouts; static windows have others.
 //
-// Tiling: in `tile` a block has a tile of inputs, in packs of four planes or channels (eight of 16 bits), and reads x
-// once into shared memory (generic_tile.cuh). It finds the first maximum of every window over them, keeps its index and
-// dy in shared memory, and every input sums the gradients of its windows in order. For larger windows, teams of threads
-// in `index` write the indices of first maxima to scratch memory, and in `gather` each thread computes a vector of dx.
+// Tiling: in `tile` a block has a tile of inputs, in vectors of four planes or channels (eight of 16 bits). It reads x
+// once into shared memory (generic_tile.cuh). It finds the first maximum of every window there, and keeps its index and
+// dy in shared memory. Every input then sums the gradients of its windows in order. For larger windows, teams of
+// threads in `index` write the indices of first maxima to scratch memory. In `gather` each thread then computes a
+// vector of dx.
+//
 // Roofline bound: bytes, x and dy are read, dx is written; three operations per input of every window, twice. For 3x3
 // windows an estimate is 100 instructions per element: 11.0 us for 32x128x28x28, where memory takes 9.
 #include "pooling/generic/generic_tile.cuh"

@@ -1,7 +1,7 @@
-// This header pools any window from shared memory, in tiles of outputs (forward) or inputs (backward).
-// A block has a tile of several groups; a group is P planes or P contiguous channels. It reads the inputs of the tile's
-// windows once and keeps them in shared memory as packs of P, so that one access moves P elements. Positions outside of
-// the tensor hold a neutral value, so that windows need no bounds checks.
+// This header pools windows of any size from shared memory, in tiles of outputs (forward) or inputs (backward). A block
+// has a tile of several groups; a group is P planes or P contiguous channels. It reads the inputs of the tile's windows
+// once. Shared memory keeps them as vectors of P, so that one access moves P elements. Positions outside of the tensor
+// hold a neutral value, so that windows need no bounds checks.
 #pragma once
 #include "pooling/generic/generic.cuh"
 
@@ -21,7 +21,7 @@ struct TileLayout {
   int covering[3];        // backward: maximum of windows that cover an input
   int shift[3];           // backward: the first window over input i is (i + shift) / stride - before
   int before[3];
-  unsigned source_pitch, window_pitch;  // packs from one group to the next in shared memory
+  unsigned source_pitch, window_pitch;  // vectors from one group to the next in shared memory
   unsigned indices, values;             // byte offsets of the windows' indices and gradients in shared memory
 };
 
@@ -32,9 +32,9 @@ struct PlaneOffsets {
 constexpr unsigned MAX_BLOCK_GROUPS = 32;  // groups per block, as in generic_tile.py
 constexpr unsigned OFFSET_BYTES = MAX_BLOCK_GROUPS * sizeof(PlaneOffsets);
 
-// Handles the tile of a block, in packs of P planes or P channels.
+// Handles the tile of a block, in vectors of P planes or P channels.
 template <int P, bool CHANNELS> struct BlockTile {
-  static constexpr bool PACKED = CHANNELS || P == 1;  // A pack is one access.
+  static constexpr bool PACKED = CHANNELS || P == 1;  // A vector is one access.
   static constexpr int READS = 2;
 
   const TileLayout& layout;
@@ -65,7 +65,7 @@ template <int P, bool CHANNELS> struct BlockTile {
     __syncthreads();
   }
   // Locates position n, in the order of threads, of boxes of `extents` for all groups. It returns the group, which may
-  // not exist, and sets the slot in shared memory, where groups are `pitch` packs apart.
+  // not exist, and sets the slot in shared memory, where groups are `pitch` vectors apart.
   __device__ __forceinline__ unsigned locate(unsigned n, const FastDivmod (&extents)[3], unsigned pitch, unsigned& slot,
                                              unsigned (&at)[3]) const {
     unsigned neighbour = 0, rest = CHANNELS ? layout.neighbours.divide(n, neighbour) : n;
@@ -95,7 +95,7 @@ template <int P, bool CHANNELS> struct BlockTile {
       if (!CHANNELS || group < groups) visit(group, slot, at);
     }
   }
-  // Stores read(group, at) in shared memory for every source, with READS packs in flight per thread.
+  // Stores read(group, at) in shared memory for every source, with READS vectors in flight per thread.
   template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
     const unsigned all = positions(layout.sources);
     for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
@@ -144,7 +144,7 @@ template <int P, bool CHANNELS> struct BlockTile {
   }
 };
 
-// Calls call(tile) with the kind of packs as template arguments. Single planes use the code of single channels.
+// Calls call(tile) with the kind of vectors as template arguments. Single planes use the code of single channels.
 template <class Call> __device__ __forceinline__ void with_tile(const TileLayout& layout, Call call) {
   if (layout.items == 1) return call(BlockTile<1, true>(layout));
   layout.channels ? call(BlockTile<ITEMS, true>(layout)) : call(BlockTile<ITEMS, false>(layout));

@@ -14,7 +14,8 @@ from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, Po
 from .generic import configured
 
 MAX_OUTER = 3  # dimensions that are not pooled
-ITEMS, HALF_ITEMS = 4, 8  # planes or channels per group, and the same for elements of 16 bits
+ITEMS = 4  # planes or channels per group
+HALF_ITEMS = 8  # planes or channels per group, for elements of 16 bits
 MAX_BLOCK_GROUPS = 32  # groups per block; generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS  # shared memory for the plane offsets of a block
 INDEX_BYTES = 2  # bytes per index of a maximum
@@ -110,18 +111,18 @@ class Tile:
         return kept if self.problem.kind in (FORWARD, MAX_BACKWARD) else SCALAR_BYTES[operation.compute_type]
 
     def pitch(self, positions: int) -> int:
-        """Return the distance of groups in shared memory, in packs, at which neighbouring threads use other banks."""
+        """Return the distance of groups in shared memory, in vectors, at which neighbouring threads use other banks."""
         lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
         return positions if self.neighbours == 1 else positions + (lanes // self.neighbours - positions) % lanes
 
     @property
     def source_pitch(self) -> int:
-        """Return the distance of the sources of two groups, in packs."""
+        """Return the distance of the sources of two groups, in vectors."""
         return self.pitch(prod(self.sources))
 
     @property
     def window_pitch(self) -> int:
-        """Return the distance of the windows of two groups, in packs."""
+        """Return the distance of the windows of two groups, in vectors."""
         return self.pitch(prod(self.windows))
 
     def areas(self, groups: int) -> list[int]:
