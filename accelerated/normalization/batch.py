@@ -22,7 +22,7 @@ from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
-FEWEST_LANES = 16  # minimum of threads along statistics, which read a sector of 32 bytes
+FEWEST_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
 MOST_LANES = WARP = 32
 CLUSTER = 8  # blocks per cluster
 IN_FLIGHT = 8  # loads in flight per thread, as in batch.cuh

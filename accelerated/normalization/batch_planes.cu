@@ -7,7 +7,7 @@
 // everything that exceeds shared memory.
 //
 // A small channel fits the registers of one block. One block serves several channels of small planes, as many as fill
-// whole vectors together. Each thread then owns the same vector of every image. Inference reads the tensor as one row.
+// full vectors together. Each thread then owns the same vector of every image. Inference reads the tensor as one row.
 //
 // The roofline bound is bytes while a channel fits the shared memory of a cluster. Forward reads x and writes y once;
 // backward reads x and dy and writes dx once. An H200 takes 38 us for training 64 x 1024 x 14 x 14 float, 66 % of the
@@ -315,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
 
 constexpr unsigned NO_PACK = ~0u;
 
-// This struct lists the offsets of a thread's vectors where planes consist of whole vectors.
+// This struct lists the offsets of a thread's vectors where planes consist of full vectors.
 struct HeldPacks {
   unsigned offset[HELD];  // NO_PACK where no vector exists
 

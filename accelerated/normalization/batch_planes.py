@@ -94,14 +94,14 @@ class BatchPlanesSolver(BatchPacksSolver):
         return PACK_BYTES * (2 if problem.is_gradient else 1)
 
     def _channels_of_block(self, problem: BatchProblem) -> int:
-        """Return the channels per block: the group whose planes fill whole vectors, if shared memory holds it, else 1."""
+        """Return the channels per block: a group whose planes fill full vectors if it fits shared memory, else 1."""
         group, channels = self._group(problem), problem.x.dims[1]
         fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
         return group if fits and channels % group == 0 and self._packs_of_row(problem) <= MORE_THREADS else 1
 
     @staticmethod
     def _group(problem: BatchProblem) -> int:
-        """Return the smallest number of channels whose planes together fill whole vectors."""
+        """Return the smallest number of channels whose planes together fill full vectors."""
         return problem.width // gcd(problem.plane or 1, problem.width)
 
     def _packs_of_row(self, problem: BatchProblem) -> int:

@@ -27,7 +27,7 @@ SHORT_BLOCKS = 7  # blocks per SM, forward or with one position per thread
 BACKWARD_BLOCKS = 4  # blocks per SM, backward
 SINGLE_BLOCKS = 3  # blocks per SM, with several single positions per thread
 START = 8  # latency of a thread's first loads, in channels
-SHORT_CHUNK = 8  # minimum of channels per thread
+SHORT_CHUNK = 8  # channels per thread, lower bound
 LEAST_THREADS = 512  # threads per SM below which a thread has one position
 
 

@@ -21,7 +21,7 @@ struct AverageArguments {
   int partial_sectors;  // whether rows with gaps leave partly written sectors that L2 does not keep
 };
 
-// Rows that do not fill whole sectors (32 bytes) write sectors in two parts, which takes up to 1.5 times as long. On an
+// Rows that do not fill full sectors (32 bytes) write sectors in two parts, which takes up to 1.5 times as long. On an
 // H200, 103 MB in rows of 112 bytes take 34 us, and in one piece 23 us. Where a block's results are contiguous, it
 // collects them in shared memory and writes them in the order of memory.
 template <class Access> struct Gathered {

@@ -2,7 +2,7 @@
 // previous out[i].
 //
 // The roofline bound is bytes: memory needs about 25 KB in flight per SM. Tensors that all operands index as one row
-// move in accesses of 16 bytes. A thread takes `flat` vectors and reads several before the first use. Rows of whole
+// move in accesses of 16 bytes. A thread takes `flat` vectors and reads several before the first use. Rows of full
 // vectors move vector by vector. Other rows, unaligned or strided, move element by element. Neighbouring threads touch
 // neighbouring elements, and a thread's elements have a fixed stride. So it computes only the first offset, in about 60
 // instructions. geometry.py chooses the path.
@@ -141,7 +141,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // Handles rows of whole vectors, up to `end`. The vectors of each operand are aligned, or the operand is broadcast
+  // Handles rows of full vectors, up to `end`. The vectors of each operand are aligned, or the operand is broadcast
   // along rows.
   template <int WIDTH>
   __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {

@@ -1,6 +1,7 @@
-// TMA: asynchronous copies of tiles between tensors and shared memory, and the mbarriers that they complete (the host
-// side is runtime/tensor_map.py and primitives/tma.py). Tiles of three and five dimensions and im2col tiles are rows of
-// 128 bytes with the 128-byte swizzle, as primitives/mma.cuh reads them; tiles of four dimensions are dense.
+// This header copies tiles between tensors and shared memory asynchronously with TMA. It also holds the mbarriers that
+// the copies complete. The host side is runtime/tensor_map.py and primitives/tma.py. Tiles of three and five
+// dimensions, and im2col tiles, are rows of 128 bytes. They have the 128-byte swizzle that primitives/mma.cuh reads.
+// Tiles of four dimensions are dense.
 //
 // A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied;
 // mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
@@ -208,7 +209,7 @@ inline void finish_loads(Mbarrier* barrier) {
 inline void begin_store(const unsigned char* from, const TensorMap& map, const int (&at)[5], const void* instruction) {
   require_followed(instruction);
   const Box box = box_of(from, map, at, instruction);
-  // A GPU writes whole vectors of 16 bytes, so it also writes behind a row that ends within one.
+  // A GPU writes full vectors of 16 bytes, so it also writes behind a row that ends within one.
   if (box.map.extent[0] * box.map.element_bytes % 16)
     fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no packs of 16 bytes",
             box.map.extent[0]);

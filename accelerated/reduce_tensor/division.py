@@ -10,11 +10,12 @@ from dualdnn.api.operations.reduce_tensor import reduced_dimensions
 
 BLOCK = 256  # threads per block
 WARP = 32
-MOST_WAVES = 4  # maximum of waves, each of as many blocks as are resident
+MOST_WAVES = 4  # waves of resident blocks
 LEAST_COLUMN_PACKS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
 READS = 8  # loads in flight per thread of columns
-# Partial results in memory pay if a thread has so many loads, for rows beyond one wave of blocks and for columns.
-LEAST_SEGMENT_PACKS, LEAST_SEGMENT = 4, 12
+# Partial results in memory pay only for longer segments.
+LEAST_SEGMENT_PACKS = 4  # loads per thread for rows beyond one wave of blocks
+LEAST_SEGMENT = 12  # loads per thread for columns
 
 
 class Division(NamedTuple):

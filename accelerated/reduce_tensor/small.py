@@ -100,7 +100,7 @@ class Sharing(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
+        """Return the threads per block."""
         return self.lanes * self.items
 
 

@@ -33,9 +33,7 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
 constexpr int SMALLEST_COPY = 4;  // bytes
 
 #ifndef EVICT_FIRST
-#define EVICT_FIRST \
-  0  // whether more is moved than L2 keeps: what was read leaves it first, so that results stay for who reads them;
-     // EVICTED_BYTES
+#define EVICT_FIRST 0  // 1 where the data exceed L2 (EVICTED_BYTES): reads are evicted first, so that results stay
 #endif
 
 // Copies to shared memory, asynchronously if cp.async supports the size.

@@ -14,7 +14,7 @@ from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 
 MOST_THREADS = 512  # threads per block
-RANK = 4  # maximum of dimensions along rows, and across them
+RANK = 4  # dimensions along rows, and across them, upper bound
 # By elements per vector, these are the vectors per thread that the kernel is compiled for, in order of preference.
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_ROW = 1024  # elements per row; other solvers are preferred for shorter rows

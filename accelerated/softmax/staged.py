@@ -33,13 +33,13 @@ GROUP_PACKS = {
     False: 8,
 }  # vectors per group that a thread loads at once, by whether they are wide
 LANES_THREADS = 128  # threads per block, where some lanes of a warp share a row
-BLOCK_THREADS = (128, 512)  # minimum and maximum of threads per block, where a block or a cluster shares a row
-CLUSTER_THREADS = 256  # maximum of threads per block of a cluster where all blocks are resident
+BLOCK_THREADS = (128, 512)  # threads per block that shares a row, alone or in a cluster: lower and upper bound
+CLUSTER_THREADS = 256  # threads per block of a cluster where all blocks are resident, upper bound
 STRIDED_THREADS = 256  # threads per block of strided rows
 FEW_SHARES = 8  # threads per row up to which a block has half of STRIDED_THREADS
 LANE_PACKS = 8  # vectors per lane for short rows
 THREAD_PACKS = {True: 4, False: 8}  # vectors per thread for longer rows, by whether they are wide
-IN_FLIGHT = 4  # minimum of groups in flight per thread
+IN_FLIGHT = 4  # groups in flight per thread, lower bound
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,11 @@
 // A tile of 16 x 16 input pixels adds up the samples that have a corner in it. `sampler_sort` builds its list: each
 // block sorts CHUNK output pixels of an image by tiles in shared memory. In `sampler_gradients` a block owns a tile and
 // CHANNELS channels. It sorts the samples of its lists by cell, and each thread adds those of the four cells around its
-// pixel.
-//
-// Both kernels sort with atomic additions in undefined order. This order does not change which samples are added
+// pixel. Both kernels sort with atomic additions in undefined order, which does not change which samples are added
 // together. Samples of one cell are then put in the order of the output pixels, so results are bitwise reproducible.
 //
 // If FUSED, the tile that owns a cell also computes the gradient of its grid, with its pixels of x in shared memory.
-// Else separate blocks compute it: one thread per output pixel, or several that divide its channels.
+// Else separate blocks do: one thread per output pixel, or several that divide its channels.
 //
 // The roofline bound is bytes. dy, x and the grid are read once, dx and dgrid are written once. 2 bytes of a list move
 // up to four times. With 3 channels of float this takes 13 ps per element at 4.2 TB/s on an H200 (calculated). Random

@@ -1,7 +1,7 @@
 // This file computes cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75) and cudnnSetTensor
 // (3.2.90).
 //
-// Rows that every operand stores in whole vectors, or broadcasts, move in accesses of 16 bytes. Other rows move element
+// Rows that every operand stores in full vectors, or broadcasts, move in accesses of 16 bytes. Other rows move element
 // by element (primitives/elementwise.cuh).
 //
 // The roofline bound is bytes. A broadcast operand stays in L1 and L2. So a bias addition moves 2 elements per output,

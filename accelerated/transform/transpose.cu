@@ -186,7 +186,7 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
   }
 }
 
-// Loads a tile that is contiguous in memory, without touching its neighbours. It loads whole vectors and the tile's
+// Loads a tile that is contiguous in memory, without touching its neighbours. It loads full vectors and the tile's
 // single elements before and behind them. Returns the index in shared memory at which the tile begins.
 template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;

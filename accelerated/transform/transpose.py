@@ -23,7 +23,7 @@ SHORT_PACK_BYTES = 8  # bytes per short vector
 Shapes = tuple[tuple[tuple[int, int], int], ...]
 SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
 SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
-# These shapes serve vectors of 8 bytes. The PARTIAL ones write long runs, for rows that do not fill whole sectors.
+# These shapes serve vectors of 8 bytes. The PARTIAL ones write long runs, for rows that do not fill full sectors.
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
 LEAST_TILED = 8  # shorter extent for tiles of single elements, lower bound
@@ -159,7 +159,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
             walk, "destination", along, across, sides[::-1], widths[1]
         )
         if not packed:
-            # Rows of whole sectors are never written in part.
+            # Rows of full sectors are never written in part.
             partial = along.extent * destination_bytes % SECTOR_BYTES != 0
             contiguous = along.source == across.extent, partial and across.destination == along.extent
             sides = _sides(extents, outer, contiguous, source_bytes, multiprocessors)
@@ -217,7 +217,7 @@ def _log_squares(across: int, along: int, log_warp_threads: tuple[int, int], log
 
 def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
     """Return the sides of a tile of about ``elements`` elements. The shorter extent gets at most ``narrow`` elements,
-    the other one whole vectors."""
+    the other one full vectors."""
     if along <= across:
         return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
     return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
@@ -225,7 +225,7 @@ def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: t
 
 def _part(extent: int, most: int, width: int) -> int:
     """Return the elements per part if the extent is split into the fewest equal parts of at most ``most`` elements.
-    The result is rounded up to whole vectors."""
+    The result is rounded up to full vectors."""
     part = -(-extent // -(-extent // most))
     return min(extent, -(-part // width) * width)
 

@@ -1,7 +1,7 @@
 // This file normalizes packed tensors whose fastest dimension has the channels or activations (3.2.3, 4.1.2 to 4.1.5,
 // 3.2.66, 4.1.15, 4.1.16). Each of these has its own statistics.
 //
-// The tensor is a matrix. A row contains all groups once, or several times so that it consists of whole vectors. A
+// The tensor is a matrix. A row contains all groups once, or several times so that it consists of full vectors. A
 // block owns a tile of vector columns and a segment of rows. Each thread walks down one vector column. Moments or sums
 // of segments go to scratch memory, one partial result per cluster. Every block of the second launch merges the partial
 // results of its columns in order. It then walks its segment backwards, because L2 still has the last rows.

@@ -73,7 +73,7 @@ def width_of(problem: BatchProblem) -> int:
 
 
 def division_of(problem: BatchProblem) -> Division | None:
-    """Return the division of a call, or None where rows do not consist of whole vectors."""
+    """Return the division of a call, or None where rows do not consist of full vectors."""
     if not problem.has_columns:
         return None
     width, groups, elements = width_of(problem), problem.statistics_count, problem.x.count
