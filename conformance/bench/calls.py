@@ -1,7 +1,9 @@
-"""``dualdnn bench --calls``: what calls cost on the host, from C the first time and every other time, from Python, and by a rival.
+"""Runs ``dualdnn bench --calls``: times calls on the host, from C the first time and every other time, from Python, and
+by a rival.
 
-The calls are those of one sample of every operation: its descriptors' setters, queries and the call itself. Launches count with what the
-driver takes for them; on the emulated device they run kernels, so that computing calls are worth something on a GPU alone.
+The calls are those of one sample of every operation: its descriptors' setters, queries and the call itself. A launch
+counts with the time that the driver takes for it. On the emulated device a launch runs its kernel, so that times of
+computing calls are useful on a GPU alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ MAX_FLOPS = 4 * 10**12  # per row, some 10 ms on tensor cores
 CONVOLUTIONS = 0.5  # share of the drawn layers
 KINDS = ("half", "half", "bfloat16", "TF32", "float")  # half is drawn twice as often as the others
 MEMORY_KINDS = ("half", "bfloat16", "float")
-NO_BFLOAT16 = ("batch normalization", *POOLINGS)  # the document lists no BFLOAT16 for these
+NO_BFLOAT16 = ("batch normalization", *POOLINGS)  # The document lists no BFLOAT16 for these.
 OTHER_KINDS = (
     *POOLINGS,
     *ACTIVATIONS,

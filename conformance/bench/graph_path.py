@@ -62,8 +62,10 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """Return the ways to compute a convolution, its gradient, an attention of one head, or an operator of
-        PyTorch, on these buffers, by name; none for other operations."""
+        """Yield by name the ways to compute an operation on these buffers; none for unsupported operations.
+
+        The operations are a convolution, its gradient, an attention of one head, and those with an operator of PyTorch.
+        """
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
             yield from self._attentions(operation, memory)
         if type(operation) in OPERATORS:

@@ -71,7 +71,7 @@ class Border:
         self.twins: dict[int, tuple[Any, Any]] = {}  # descriptors, each with the one that computing calls see instead
         self.made: list[Any] = []  # memory that replaces the caller's
         self.calls = 0
-        self.last = ""  # the function that was called last
+        self.last = ""  # name of the function that was called last
         self.called: set[str] = set()  # functions that were called under the break
         self.refuses = False  # whether the subject refused what the break gave it
         self.said: set[str] | None = (

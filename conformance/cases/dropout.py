@@ -189,7 +189,7 @@ def test_masks_of_calls_seeds_and_generators(cudnn, handle):
 
 @shows("cudnnSetDropoutDescriptor/c09", "cudnnSetDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c06")
 def test_setting_again(cudnn, handle):
-    """With new states the random numbers begin anew. Without, only the probability changes, and the states go on
+    """New states begin the random numbers anew. Without them only the probability changes, and the states go on
     (D111)."""
     layer = Layer(cudnn, handle, 0.5)
     first, second = layer.mask(), layer.mask()

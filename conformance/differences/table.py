@@ -58,8 +58,8 @@ class Difference:
     cases: patterns of case ids (fnmatch) that show it. says: patterns of the text of these failures (occurrences.what);
     a case that fails otherwise shows something else. subjects: patterns of subject names. recorded: the findings about
     recorded calls that it explains. sometimes: (pattern of cases, pattern of their text) that show it in some runs
-    only, because the library orders its work anew each time; no list names these. A case that passes and is suspect
-    says "suspect" and the outputs.
+    only. The library orders its work anew each time; no list names these. A case that passes and is suspect says
+    "suspect" and the outputs.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """Run ``dualdnn fuzz --calls``: draw sequences of documented calls on the C library, and compare its ways to answer.
 
-Each sequence of SEQUENCE calls runs in a process of its own for each way: by Python alone, by the memo, by a memo that
-is emptied all the time, and on the emulated device. What must hold: a refusal has a documented status, cites a clause
-and writes nothing; no call crashes or hangs; memory stays flat; all ways give the same answers, byte for byte.
+Each sequence of SEQUENCE calls runs in a process of its own for each way. The ways are Python alone, the memo, a memo
+that is emptied all the time, and the emulated device. A refusal must have a documented status, cite a clause and write
+nothing. No call may crash or hang, memory must stay flat, and all ways must give the same answers, byte for byte.
 """
 
 from __future__ import annotations

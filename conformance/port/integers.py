@@ -86,8 +86,8 @@ def number(node: Any) -> int | None:
 
 
 def cast(node: Any) -> tuple[str, Any]:
-    """Return the type that an expression is cast to, by any of the ways of C and C++, and its operand; no type where
-    it is no cast."""
+    """Return the type that an expression is cast to, by any of the ways of C and C++, and its operand. The type is
+    empty without a cast."""
     if node.type in ("cast_expression", "compound_literal_expression"):
         return bare(node.child_by_field_name("type").text.decode()), node.child_by_field_name("value")
     if node.type != "call_expression":

@@ -1,6 +1,7 @@
-"""Run cases in a worker of a Dask cluster: one session of pytest, which lasts as long as the process, and runs a case when it is asked.
+"""Run cases in a worker of a Dask cluster.
 
-``collected`` and ``outcome`` are the tasks. The session has a thread of its own, because it waits inside pytest between two cases.
+One session of pytest lasts as long as the process, and runs a case on request. ``collected`` and ``outcome`` are the
+tasks. The session has a thread of its own, because it waits inside pytest between two cases.
 """
 
 from __future__ import annotations

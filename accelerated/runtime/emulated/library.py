@@ -13,8 +13,8 @@ from dualdnn.api.operations.forks import awaited_by_forks
 
 from ..errors import DeviceError
 
-# Only one launch runs at a time: the scheduler's state exists once per module, signal handlers belong to the process,
-# and a launch makes memory inaccessible for a while.
+# Only one launch runs at a time. The scheduler's state exists once per module, and signal handlers belong to the
+# process. A launch also makes memory inaccessible for a while.
 launching = awaited_by_forks(threading.Lock())
 _KERNEL_SOURCES = (".cu", ".cuh")
 

@@ -133,8 +133,8 @@ def test_special_values_of_convolutions(trial, direction, form):
 
 
 def diamond():
-    """Return a graph with a tensor that is read twice, one that is stored and read, statistics of a virtual tensor,
-    and two outputs of a node."""
+    """Return a graph with a tensor that is read twice, one that is stored and read, virtual statistics, and a node
+    of two outputs."""
     dims, channels = (2, 3, 4, 5), (1, 3, 1, 1)
     x, left, right = tensor(1, dims), tensor(2, dims, virtual=True), tensor(3, dims)
     joined, y = tensor(4, dims, virtual=True), tensor(5, dims, HALF)

@@ -78,7 +78,7 @@ def test_cumulative_average(cudnn, caller, mode):
 
 @shows(f"{FORWARD}/c17")
 def test_one_element_has_no_unbiased_variance(cudnn, caller):
-    """With m = 1, y is the bias, and the running variance is NaN."""
+    """If m = 1, y is the bias, and the running variance is NaN."""
     x = TensorSpec.packed(FLOAT, (1, 3, 1, 1))
     operation = forward(x)
     memory = {name: np.ones(3, np.float32) for name in operation.operands}

@@ -176,7 +176,7 @@ def test_special_values_of_large_windows(trial, size, layout):
 ], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
 @pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
 def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
-    """Where NaN is passed over, the rest of the window counts, or the lowest finite number (docs/errata.md, D090)."""
+    """NaN is passed over: the rest of the window counts, or the lowest finite number (docs/errata.md, D090)."""
     inf = np.inf
     x = np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, np.nan, -inf, -inf, -inf, 3, -inf], np.float16)
     for layout in ("nchw", "nhwc"):

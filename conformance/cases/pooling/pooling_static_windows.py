@@ -59,7 +59,7 @@ COMBINATIONS = [
 ]
 
 
-# With one row or one line, half of the inputs are maxima, so that gradients without factors are not mostly zeros.
+# Half of the inputs are maxima in one row or one line, so that gradients without factors are not mostly zeros.
 FLAT = {
     "16": ((2, 3, 1, 16), "nchw"), "14": ((2, 3, 1, 14), "nchw"), "11": ((3, 3, 1, 11), "nchw"),
     "8-channels": ((2, 8, 1, 10), "nhwc"), "5-channels": ((2, 5, 1, 12), "nhwc"), "3d-16": ((1, 6, 1, 1, 16), "nchw"),

@@ -39,8 +39,8 @@ INFERENCE, TRAINING = "cudnnRNNForwardInference", "cudnnRNNForwardTraining"
 DATA, WEIGHTS = "cudnnRNNBackwardData", "cudnnRNNBackwardWeights"
 NAMES = (INFERENCE, TRAINING, DATA, WEIGHTS)
 EX = tuple(f"{name}Ex" for name in NAMES)
-# Each call has the clauses of: rnnDesc; other descriptors that are NULL; misfits; a network that a persistent algorithm
-# refuses; a small workspace; a small reserve space.
+# Each call has clauses in this order: rnnDesc, other NULL descriptors, misfits. A refused persistent algorithm, a small
+# workspace and a small reserve space follow.
 CLAUSES = {
     INFERENCE: ("c45", "c46", "c47", "c44", "c48", None), TRAINING: ("c46", "c47", "c48", "cudnnRNNForward/c41", "c49", "c50"),
     DATA: ("c59", "c60", "c61", "c58", "c62", "c63"), WEIGHTS: ("c25", "c26", "c27", "c24", "c28", "c29"),

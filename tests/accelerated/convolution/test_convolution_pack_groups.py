@@ -45,7 +45,7 @@ def test_groups_that_share_tiles(backend, name, inputs):
 
 @pytest.mark.parametrize("shifted", ["x", "w", "y", "workSpace"])
 def test_operands_that_begin_anywhere(backend, shifted):
-    """Where TMA does not read the operands, no block notes anything, and the last launch computes all."""
+    """No block notes anything where TMA does not read the operands, and the last launch computes all."""
     check(backend, FORWARD["eight groups of four"][0], PACKED, shift=UNALIGNED, shifted=shifted, inputs="infinite")
 
 

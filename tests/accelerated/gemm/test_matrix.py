@@ -30,7 +30,7 @@ def rounded_to_tf32(values):
 
 
 def laid_out(rng, rows, columns, batches, mn_major, gap, kind):
-    """Return random batches of matrices and their places: (values, memory, stride of rows, of columns, of batches)."""
+    """Return random batches of matrices and their layout: (values, memory, stride of rows, of columns, of batches)."""
     shape = (*batches, columns, rows) if mn_major else (*batches, rows, columns)
     padded = (*shape[:-1], shape[-1] + gap)
     memory = rng.standard_normal(padded).astype(kind)

@@ -62,7 +62,7 @@ def run(backend, plan, operation, contents, offset=0):
     ((2, 16, 32, 64), LAST, None), ((2, 16, 32, 64), None, None), ((2, 3, 1366, 8), None, (1, 1, 1, 8)), ((2, 3, 1366, 8), None, (1, 1, 1, 1)),
 ], ids=["channels last", "channels first", "a row", "a number"])  # fmt: skip
 def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch, dims, order, bias):
-    """Bits agree wherever operands are broadcast. The interpreted chain serves where an operand is unaligned or
+    """Bits are equal wherever operands are broadcast. The interpreted chain serves where an operand is unaligned or
     nothing compiles."""
     operation = executed(*layer(dims, order, bias))
     random = np.random.default_rng(4)

@@ -160,8 +160,7 @@ def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors)
 @pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
 @pytest.mark.parametrize("window", [(3, 1, 2), (2, 3, 1)], ids=str)
 def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
-    """What a kernel keeps around a tensor is never the maximum, not even in windows that hold -infinity and NaN
-    alone."""
+    """The filling around a tensor is never the maximum, not even in windows that hold -infinity and NaN alone."""
     geometry = cases.Geometry((2, 4, 7, 9), *((size,) * 2 for size in (window[0], window[2], window[1])))
     operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, "nchw", "nchw", nan=nan)
     memory = static_cases.with_ties(operation)
