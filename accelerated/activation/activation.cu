@@ -3,10 +3,10 @@
 // Each thread takes one or more vectors of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh).
 //
 // Roofline bound: bytes. Forward moves 2 elements and does 1 to about 20 operations per element (sigmoid, tanh).
-// Backward moves 3, because no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward and a half
-// 1.0 ps, in which an H200 issues about 28 instructions; the library's tanh, two branches of about 20, would be near
-// that bound. On an H200, ReLU forward of 411 MB of floats takes 100.3 us (97 % of a copy's throughput), and backward
-// of 617 MB takes 141.2 us.
+// Backward moves 3, because no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward and a half 1.0
+// ps. In 1.0 ps an H200 issues about 28 instructions. The library's tanh, two branches of about 20, would be near that
+// bound. On an H200, ReLU forward of 411 MB of floats takes 100.3 us (97 % of a copy's throughput). Backward of 617 MB
+// takes 141.2 us.
 #include "primitives/elementwise.cuh"
 
 enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
@@ -130,8 +130,8 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(con
   griddepcontrol_wait_deferred();
   forward(a).run<WIDTH>(a.geometry);
 }
-// Rectified functions have a kernel with fewer registers: ReLU of 51 MB of half takes 26.6 us instead of 27.3, and of
-// 6 MB 2.4 us instead of 2.9.
+// Rectified functions have a kernel with fewer registers. ReLU of 51 MB of half then takes 26.6 us instead of 27.3, and
+// 6 MB take 2.4 us instead of 2.9.
 extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<true>(a).run<WIDTH>(a.geometry);

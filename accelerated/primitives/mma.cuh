@@ -1,7 +1,7 @@
 // This header multiplies tiles in shared memory on tensor cores. 64 x N sums of a warpgroup (128 threads) += 64 rows *
 // N rows. Rows have 32 bytes: 16 half or bfloat16, or 8 float (TF32: tensor cores read the upper 19 bits).
 //
-// Tiles lie in rows of 128 bytes whose eight vectors of 16 bytes are swizzled: vector p of row r is at p ^ (r % 8). A
+// Tiles lie in rows of 128 bytes, whose eight vectors of 16 bytes are swizzled. Vector p of row r is at p ^ (r % 8). A
 // tile begins at a multiple of 1024 bytes. Sum d[4 * n + i] belongs to row 16 * warp + lane / 4 + i / 2 * 8. Its column
 // is 8 * n + lane % 4 * 2 + i % 2. Hopper's warpgroup instruction serves; elsewhere, and with -DWARP_INSTRUCTIONS, the
 // warp's.

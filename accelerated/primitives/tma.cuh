@@ -3,8 +3,8 @@
 // dimensions, and im2col tiles, are rows of 128 bytes. They have the 128-byte swizzle that primitives/mma.cuh reads.
 // Tiles of four dimensions are dense.
 //
-// A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied;
-// mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
+// A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied. The
+// function mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
 #pragma once
 #include "primitives/mma.cuh"
 

@@ -130,8 +130,8 @@ class Tiles(NamedTuple):
     def of(cls, kept: Any, columns: int) -> Tiles | None:
         """Return the tiles, or None.
 
-        It is None where rows of A are rows of C, where C is contiguous in neither dimension, or where more than a
-        quarter of the threads would be idle.
+        It is None where rows of A are rows of C, or where C is contiguous in neither dimension. It is also None where
+        more than a quarter of the threads would be idle.
         """
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None

@@ -1,11 +1,11 @@
 // These kernels reduce small tensors (3.2.71), whose loads are all in flight at once.
 //
 // Arguments are few. Each thread computes one offset, and has at most MOST_READS equidistant accesses along one
-// dimension. Lanes (threads that share elements of C) merge by shuffles in their warp, then through shared memory, and
-// in clusters through the shared memory of the first block. After the wait for earlier kernels there are no branches:
-// offsets are computed before it, missing accesses hold neutral elements, and numbers merge in pairs. Rows: lanes are
-// neighbouring threads, and an access belongs to one element of C. Columns: items (neighbouring accesses) belong to
-// neighbouring threads, and each element of an access belongs to another element of C.
+// dimension. Lanes (threads that share elements of C) merge by shuffles in their warp, then through shared memory. In
+// clusters they merge through the shared memory of the first block. After the wait for earlier kernels there are no
+// branches: offsets are computed before it, missing accesses hold neutral elements, and numbers merge in pairs. Rows:
+// lanes are neighbouring threads, and an access belongs to one element of C. Columns: items (neighbouring accesses)
+// belong to neighbouring threads, and each element of an access belongs to another element of C.
 //
 // Roofline: the latency of a launch (0.51 us on an H200 in a graph of many, 0.71 with a round trip to L2); bytes and
 // flops hardly matter. 0.4 MB take 0.9 to 1.3 us, and 1.3 to 1.6 us with clusters. See

@@ -11,8 +11,8 @@
 // which is 56 % of a copy's throughput. See docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
-// Float gradients of many single elements take 1.2 times as long with blocks of the next kernel on the same SMs (H200);
-// other calls gain from them.
+// Float gradients of many single elements take 1.2 times as long beside blocks of the next kernel (H200). Other calls
+// gain from such blocks.
 template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
 constexpr unsigned MANY_BESIDE = 1024;  // blocks above which such kernels launch no dependents early
 

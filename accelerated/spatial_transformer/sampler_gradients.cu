@@ -9,9 +9,9 @@
 // If FUSED, the tile that owns a cell also computes the gradient of its grid, with its pixels of x in shared memory.
 // Else separate blocks do: one thread per output pixel, or several that divide its channels.
 //
-// The roofline bound is bytes. dy, x and the grid are read once, dx and dgrid are written once. 2 bytes of a list move
-// up to four times. With 3 channels of float this takes 13 ps per element at 4.2 TB/s on an H200 (calculated). Random
-// samples take one L2 sector of 32 bytes per element of dy.
+// The roofline bound is bytes. The kernels read dy, x and the grid once and write dx and dgrid once. 2 bytes of a list
+// move up to four times. With 3 channels of float this takes 13 ps per element at 4.2 TB/s on an H200 (calculated).
+// Random samples take one L2 sector of 32 bytes per element of dy.
 #include "spatial_transformer/sampler.cuh"
 
 constexpr unsigned ALL_LANES = 0xFFFFFFFF;

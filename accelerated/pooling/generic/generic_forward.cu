@@ -3,7 +3,7 @@
 //
 // Tiling: in `tile` a block has a tile of outputs, in vectors of planes or channels, and reads x once into shared
 // memory (generic_tile.cuh). In `thread`, for NHWC windows with little overlap, each thread computes 16 bytes of y. In
-// `bands`, for high windows, a block reads full rows; each thread pools vectors of some rows, and windows then pool the
+// `bands`, for high windows, a block reads full rows. Each thread pools vectors of some rows; windows then pool the
 // columns in shared memory.
 //
 // Roofline bound: bytes, x is read and y written once; one operation per input of every window. For 3x3 windows an
