@@ -1,1 +1,1 @@
-"""Gradients of convolutions with respect to the filter (6.2.2)."""
+"""Compute gradients of convolutions with respect to the filter (6.2.2)."""

@@ -1,43 +1,44 @@
 // Gradients with respect to the filter (6.2.2) of convolutions of which every channel has one filter of its own.
 //
-// Tiling: a thread has CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
-// after the other: it keeps the rows of dy that a row of x meets, and the sums of all taps. Threads of a block have a
-// few packs of channels and share chunks (`items`); their sums are added in a tree, those of the blocks that share the
-// channels by sum.cu, in one order.
+// Tiling: a thread owns CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
+// after the other. It keeps the rows of dy that a row of x meets, and the sums of all taps. The threads of a block have
+// a few vectors of channels and share chunks (`items`). A tree adds their sums; sum.cu adds those of blocks that share
+// channels, in a fixed order.
 //
-// Where channels lie innermost a producer warp loads rows by TMA into a ring of stages; a warp has 64 channels.
+// Where channels are innermost, a producer warp loads rows by TMA into a ring of stages, and a warp has 64 channels.
 //
 // Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half, rows
-// innermost, on an H100: 96 us (the bytes take 68, at 3010 GB/s), channels innermost 79.
+// innermost, on an H100 takes 96 us (the bytes take 68, at 3010 GB/s); with channels innermost it takes 79.
 #include "primitives/geometry.cuh"
 #include "primitives/tma.cuh"
 #include "primitives/types.cuh"
 
-constexpr int DEPTH = (TAP_ROWS + ROW_STEP - 1) / ROW_STEP;  // rows of dy that one of x meets
+constexpr int DEPTH = (TAP_ROWS + ROW_STEP - 1) / ROW_STEP;  // rows of dy that meet one row of x
 constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
 constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
 constexpr int WARPS = THREADS / 32;
-constexpr int PITCH = TAPS * CHANNELS + 1;  // numbers between the sums of two lanes in shared memory
-// Warps that add up at once: one where the sums of all do not fit the 48 KiB of static shared memory.
+constexpr int PITCH = TAPS * CHANNELS + 1;  // stride between the sums of two lanes in shared memory
+// SLOTS counts the warps that add together: one where the sums of all do not fit the 48 KiB of static shared memory.
 constexpr int SLOTS = sizeof(COMPUTE) * WARPS * 32 * PITCH <= 48 << 10 ? WARPS : 1;
 
-// Axes: rows, columns. The steps are elements from one image, channel, row, column to the next.
+// The axes are rows and columns. The strides, in elements, separate images, channels, rows and columns.
 struct Arguments {
   const ELEMENT* x;
   const ELEMENT* dy;
   COMPUTE* partial;  // [block that shares channels][channel][tap]
   long long x_step[4], dy_step[4];
   int input[2], output[2];
-  int padding, chunk_rows;  // of rows; rows of dy of an item
+  int padding, chunk_rows;  // padding of the rows; rows of dy per item
   int channels, items, flipped;
-  int log_packs;             // of channels, of a block
-  FastDivmod tiles, chunks;  // of columns, of rows
+  int log_packs;             // binary logarithm of the vectors of channels per block
+  FastDivmod tiles, chunks;  // tiles of columns, chunks of rows
   FastDivmod channel_blocks;
 };
 
 using Row = COMPUTE[COLUMNS][CHANNELS];
 
-// COUNT columns from `column` on. Columns of dy outside are not multiplied; those of x are the zeros of the padding.
+// Reads COUNT columns from `column` on. Columns of dy outside are not multiplied; columns of x outside are the zeros of
+// the padding.
 template <int COUNT, int BEFORE, int WIDTH>
 __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
                                          int extent, bool exists) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], con
       }
     }
   } else {
-    // Packs from `column` on, which is a multiple of their width, and single elements before and behind.
+    // Reads vectors from `column` on, which is a multiple of their width, and single elements before and after them.
     using Packed = Pack<ELEMENT, WIDTH>;
     constexpr int PACKS = (COUNT - BEFORE) / WIDTH;
 #pragma unroll
@@ -80,7 +81,7 @@ __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], con
 struct Sums {
   COMPUTE of[TAPS][CHANNELS];
 
-  // Of the taps of one row; the first `count` columns of dy exist.
+  // Adds the products of the taps of one row, for the first `count` columns of dy.
   template <bool ALL>
   __device__ __forceinline__ void add(const Row& dy, const COMPUTE (&x)[X_COLUMNS][CHANNELS], int tap_row, int count) {
 #pragma unroll
@@ -94,14 +95,14 @@ struct Sums {
   }
 };
 
-// One chunk of rows.
+// Describes one chunk of rows.
 struct Item {
-  const ELEMENT *x, *dy;  // the image, at the first of the thread's channels
-  int column, count;      // of dy: the first, how many exist
-  int first, end;         // rows of dy
+  const ELEMENT *x, *dy;  // The image, at the first channel of the thread
+  int column, count;      // first column of dy, number of existing columns
+  int first, end;         // range of rows of dy
 
-  // Row `row` of dy and the rows of x that it meets first; window[k] becomes row `row`, window[k - 1] was the one
-  // before. EVERY: all rows of the window are rows of the item.
+  // Adds row `row` of dy and the rows of x that meet it first. window[k] becomes row `row`, and window[k - 1] was the
+  // row before. EVERY means that all rows of the window are rows of the item.
   template <bool EVERY, bool ALL>
   __device__ __forceinline__ void slide(const Arguments& a, Sums& sums, Row (&window)[DEPTH], int k, int row) const {
     if (EVERY || row < end)
@@ -189,30 +190,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
   }
 }
 
-// --- channels innermost, by TMA ---
+// --- The kernel for channels innermost, fed by TMA ---
 
 #if CHANNELS_LAST && CHANNELS == 2
-constexpr int MOST_STAGES = 8, MOST_WARPS = 8;  // those that add; with one more that loads
-constexpr int COLUMN_BYTES = 32 * CHANNELS * static_cast<int>(sizeof(ELEMENT));  // of a box
+constexpr int MOST_STAGES = 8, MOST_WARPS = 8;  // stages of the ring; warps that add, without the one that loads
+constexpr int COLUMN_BYTES = 32 * CHANNELS * static_cast<int>(sizeof(ELEMENT));  // bytes per column of a box
 
 struct TmaArguments {
-  const ELEMENT* x;  // read through the maps
+  const ELEMENT* x;  // The maps read the operands.
   const ELEMENT* dy;
-  COMPUTE* partial;  // as above
+  COMPUTE* partial;  // [block that shares channels][channel][tap]
   long long reserved[5];
   TensorMap image, incoming;
   int output[2];
   int padding, chunk_rows;
   int channels, items, flipped;
-  int stages, x_bytes, stage_bytes;  // rows of x, then a row of dy
+  // number of stages; bytes of the rows of x, which precede a row of dy; bytes per stage
+  int stages, x_bytes, stage_bytes;
   FastDivmod tiles, chunks;
   FastDivmod channel_blocks;
 };
 
-// A chunk of rows, as the block has it.
+// Describes the block's chunk of rows.
 struct Chunk {
   unsigned image;
-  int column, first, end;  // of dy
+  int column, first, end;  // column and range of rows of dy
   __device__ __forceinline__ Chunk(const TmaArguments& a, unsigned item, int columns) {
     unsigned tile, chunk;
     image = a.chunks.divide(a.tiles.divide(item, tile), chunk);

@@ -1,5 +1,4 @@
-"""Gradients with respect to the filter of depthwise convolutions
-(convolution/filter_gradient/depthwise.cu)."""
+"""Plan gradients with respect to the filter of depthwise convolutions (convolution/filter_gradient/depthwise.cu)."""
 
 from __future__ import annotations
 
@@ -26,21 +25,22 @@ from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/depthwise.cu"
 THREADS, WARP = 128, 32
-MOST_TAPS, MOST_STEP = 7, 2  # along an axis
+MOST_TAPS, MOST_STEP = 7, 2  # taps and stride along an axis
 FEW_TAPS = 9
-MOST_OF_TMA = 25  # taps, of which a thread has all sums: of 49 TMA takes 4 times as long as other loads
-CHANNELS = 2  # of a thread, where they lie side by side
-COLUMNS = {True: (4, 2), False: (8, 4)}  # of a thread, of few taps or more: where channels lie side by side or columns
-BLOCKS = {True: 6, False: 3}  # of a multiprocessor: of few taps, of more
-LEAST_ROWS = 4  # of a chunk, but for the last one
+MOST_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
+CHANNELS = 2  # channels per thread, where they are contiguous
+# These are the columns per thread, with few taps or more. The key tells whether channels, or columns, are contiguous.
+COLUMNS = {True: (4, 2), False: (8, 4)}
+BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key tells whether there are few taps
+LEAST_ROWS = 4  # rows per chunk, but for the last one
 MOST_WARPS, MOST_STAGES = 8, 8
-STAGE_BYTES = 60 << 10  # of a block
-TMA_BLOCKS = 2  # of a multiprocessor
+STAGE_BYTES = 60 << 10  # bytes per block
+TMA_BLOCKS = 2  # blocks per multiprocessor
 SUM_BYTES = 4
 
 
 class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
-    """ALGO_1 where every channel has one filter of its own, of up to 7 x 7 taps."""
+    """Serve ALGO_1 where every channel has one filter of its own, of up to 7 x 7 taps."""
 
     name = "convolution.depthwise_filter_gradient"
 
@@ -54,7 +54,7 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
         return depthwise and taps and c.padding[1] < o.dw.dims[3] and along
 
     def division(self, problem: FilterGradientProblem) -> _Division:
-        """Return how channels, columns and rows are divided."""
+        """Return the division of channels, columns and rows."""
         return _Division(problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
@@ -78,8 +78,7 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
 
 
 class Chunks(NamedTuple):
-    """How images are divided: rows of a chunk, how many chunks, blocks that share channels, rows that a thread
-    walks."""
+    """Divide images: rows per chunk, number of chunks, blocks that share channels, rows that a thread walks."""
 
     rows: int
     chunks: int
@@ -88,7 +87,7 @@ class Chunks(NamedTuple):
 
 
 class _Division:
-    """Channels and columns of a thread, chunks of images."""
+    """Divide the channels and columns among threads, and images into chunks."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation = problem, problem.operation
@@ -96,7 +95,7 @@ class _Division:
         self.last = channels_last(o.x) and channels_last(o.dy)
         few = self.few = prod(o.dw.dims[2:]) <= FEW_TAPS
         self.blocks = BLOCKS[few and o.x.scalar_bytes < 8]
-        # The division is one for all addresses, as the workspace is.
+        # All addresses have one division, because they have one workspace.
         self.channels = self._width(CHANNELS, o.x, o.dy) if self.last else 1
         wide, narrow = COLUMNS[self.last]
         width = o.dy.dims[3]
@@ -113,7 +112,7 @@ class _Division:
         self.depth = -(-o.dw.dims[2] // c.stride[0])
 
     def _width(self, most: int, *tensors: TensorSpec) -> int:
-        """Return how many elements of a row, or channels, come in one access."""
+        """Return the elements of a row, or the channels, per access."""
         width = most
         for tensor in tensors:
             row = tensor.dims[1] if self.last else tensor.dims[3]
@@ -123,7 +122,7 @@ class _Division:
 
     @cached_property
     def chunks(self) -> Chunks:
-        """The division with which the threads that there are at a time are done first."""
+        """Return the division with which all resident threads finish first."""
         height, lanes = self.operation.dy.dims[2], self.lanes
         most = max(1, self.blocks * self.problem.device.multiprocessors // self.channel_blocks)
 
@@ -176,7 +175,7 @@ class _Division:
 
 
 class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
-    """The same with channels innermost, whose rows TMA loads."""
+    """Serve the same problems with channels innermost, whose rows TMA loads."""
 
     name = "convolution.depthwise_filter_gradient_tma"
 
@@ -199,7 +198,7 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
         return _TmaDivision(problem)
 
     def workspace_bytes(self, problem: FilterGradientProblem) -> int:
-        """Return what either kernel needs: the other one serves addresses that TMA does not take."""
+        """Return the larger workspace of both kernels. The other kernel serves addresses that TMA does not take."""
         return max(super().workspace_bytes(problem), DepthwiseFilterGradient().workspace_bytes(problem))
 
     def alignment(self, problem: FilterGradientProblem) -> Mapping[str, int]:
@@ -207,7 +206,7 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
 
 
 class _TmaDivision(_Division):
-    """Warps of a block have neighbouring columns of all of its channels."""
+    """Divide the work so that the warps of a block have neighbouring columns of all of its channels."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         super().__init__(problem)
@@ -226,7 +225,7 @@ class _TmaDivision(_Division):
 
     @property
     def is_possible(self) -> bool:
-        """Whether TMA reads both tensors."""
+        """Return whether TMA can read both tensors."""
         maps = (tiled_map(self.operation.x, self.x_box), tiled_map(self.operation.dy, self.dy_box))
         return all(made.is_possible for made in maps)
 
@@ -263,5 +262,5 @@ class _TmaDivision(_Division):
 
 
 def _is_along(tensor: TensorSpec) -> bool:
-    """Whether the elements of a row lie side by side."""
+    """Return whether the elements of a row are contiguous."""
     return tensor.strides[3] == 1 or tensor.dims[3] == 1

@@ -1,14 +1,14 @@
 // Gradients of a convolution with respect to its filter (6.2.2), without a workspace.
 //
-// Tiling: up to 32 lanes of a warp share the images and output positions of one element of dw; their sums are added in
-// one order.
+// Tiling: up to 32 lanes of a warp share the images and output positions of one element of dw. Their sums are added in
+// a fixed order.
 //
 // Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Every element of dy is read once
-// for each element of a filter, from L1 and L2, which bounds this kernel: convolutions of more than a few products take
+// for each element of a filter, from L1 and L2, which bounds this kernel. Convolutions of more than a few products take
 // matrix products (forward_convolution.py).
 #include "convolution/direct.cuh"
 
-// Axes: depth, rows, columns. The steps are elements from one image, channel, plane, row, column to the next.
+// The axes are depth, rows and columns. The strides, in elements, separate images, channels, planes, rows and columns.
 struct Arguments {
   const ELEMENT* x;
   const ELEMENT* dy;
@@ -16,11 +16,11 @@ struct Arguments {
   COMPUTE alpha, beta;
   long long x_step[5], dy_step[5];
   int input[3], padding[3], stride[3], dilation[3];
-  int terms, elements;                    // images and output positions; elements of dw
-  int channels_last;                      // of dw
-  int flipped, log_lanes;                 // lanes of an element
-  FastDivmod positions[3];                // of an image
-  FastDivmod taps[3], channels, filters;  // channels and filters of a group
+  int terms, elements;                    // images times output positions; elements of dw
+  int channels_last;                      // dw has channels innermost
+  int flipped, log_lanes;                 // lanes per element
+  FastDivmod positions[3];                // per image
+  FastDivmod taps[3], channels, filters;  // channels and filters per group
 };
 
 extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_direct(const Arguments a) {
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_di
         from += at * a.x_step[2 + d];
         to += p[d] * a.dy_step[2 + d];
       }
-      // The zeros of the padding are multiplied, too: zero times an infinity of dy is NaN.
+      // The zeros of the padding must be multiplied, too: zero times an infinity of dy is NaN.
       const COMPUTE value = inside ? load<COMPUTE>(x[from]) : COMPUTE(0);
       sum += value * load<COMPUTE>(dy[to]);
     }

@@ -1,4 +1,4 @@
-"""Gradients with respect to the filter without a workspace (convolution/filter_gradient/direct.cu)."""
+"""Plan gradients with respect to the filter without a workspace (convolution/filter_gradient/direct.cu)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ DIRECT = (
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
 )
-LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
-PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds of a full device, each with an access to L1 and an index
-TERM_SECONDS = 4.8e-7  # between two terms of a lane, which follow each other; bounds few elements of dw with long sums
-LEAST_TERMS = 512  # terms of a sum from which on a matrix product serves few results
-FEW_RESULTS = 256  # of a group, which a tile of a matrix product would leave empty for the most part
+LANE_TERMS, MOST_LANES = 4, 32  # terms per lane that are worth more lanes; lanes per element
+PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds a second of a full device, each with an access to L1 and an index
+TERM_SECONDS = 4.8e-7  # between two dependent terms of a lane; bounds few elements of dw with long sums
+LEAST_TERMS = 512  # terms of a sum; a matrix product serves few results with more
+FEW_RESULTS = 256  # results per group; more of them fill a tile of a matrix product
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
 
 
 class FilterGradientDirect(Solver[FilterGradientProblem]):
-    """Lanes of a warp share the images and output positions of an element of dw: ALGO_0, few elements in each of
-    several groups, tensors that are larger than the products count to, and addresses that TMA does not take, as no
-    other solver makes do with its workspace."""
+    """Serve with lanes of a warp that share the images and output positions of an element of dw.
+
+    It serves ALGO_0, and several groups of few elements each. It also serves tensors that are larger than the products
+    count to, and addresses that TMA does not take. No other solver fits the workspace.
+    """
 
     name = "convolution.filter_gradient_direct"
 
@@ -80,7 +82,7 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
 
 
 def lanes_of(terms: int, elements: int) -> int:
-    """Return how many lanes of a warp share the terms of an element of dw."""
+    """Return the number of lanes of a warp that share the terms of an element of dw."""
     lanes = 1
     while lanes < MOST_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
         lanes *= 2

@@ -1,9 +1,10 @@
-"""Gradients with respect to the filter (6.2.2) as forward convolutions of x with dy.
+"""Compute gradients with respect to the filter (6.2.2) as forward convolutions of x with dy.
 
-With images and channels of x exchanged, dy is a filter as large as the output: dw is the convolution of channels of x,
-as images, with output channels of dy, as filters, over the images, as channels; stride and dilation are exchanged.
-Where the images make packs of 16 bytes both are first transposed so that images lie innermost, as channels do in NHWC.
-Parts of the images are groups whose sums are added in the end, which is how few elements of dw fill a device.
+With images and channels of x exchanged, dy is a filter as large as the output. dw is then the convolution of channels
+of x, as images, with output channels of dy, as filters. Images take the place of channels, and stride and dilation are
+exchanged. Where the images fill vectors of 16 bytes, both operands are first transposed so that images are innermost,
+as channels are in NHWC. Parts of the images are groups whose sums are added in the end, so that few elements of dw fill
+a device.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from ..implicit_gemm.products import kernel_of
 from ..problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
 from .sum import sum_launch
 
-ALIGNMENT = 256  # bytes, of the regions of the workspace
-TILE = 128  # rows and columns of dw that a block computes
-BLOCKS = 2  # of a multiprocessor
+ALIGNMENT = 256  # bytes, for the regions of the workspace
+TILE = 128  # rows and columns of dw per block
+BLOCKS = 2  # per multiprocessor
 IMPLICIT_GEMM = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 FOURIER = {
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
@@ -47,7 +48,7 @@ FOURIER = {
 
 
 class FilterGradientProblem(Problem):
-    """A gradient with respect to the filter, and how its operands are those of a forward convolution."""
+    """Describe a gradient with respect to the filter, and its operands as those of a forward convolution."""
 
     operation: ConvolutionBackwardFilter
 
@@ -60,7 +61,7 @@ class FilterGradientProblem(Problem):
 
     @property
     def in_one_launch(self) -> bool:
-        """Whether 32 bits count to every element of x and of dy."""
+        """Return whether 32 bits count to every element of x and of dy."""
         return max(self.operation.x.span, self.operation.dy.span) <= FARTHEST
 
     @property
@@ -69,19 +70,20 @@ class FilterGradientProblem(Problem):
 
     @cached_property
     def exchanged(self) -> TensorSpec:
-        """x as it lies, its channels of one group as images, its images as channels."""
+        """Return x in place, with the channels of one group as images, and its images as channels."""
         x = self.operation.x
         (images, channels, *extents), (image, channel, *steps) = x.dims, x.strides
         return TensorSpec(x.data_type, (channels // self.groups, images, *extents), (channel, image, *steps))
 
     def convolution(self, groups: int) -> ConvolutionSpec:
-        """The forward convolution's: a step of a tap is one of the dilation, a step of a position one of the stride."""
+        """Return the forward convolution's geometry. Its stride is the dilation, and its dilation is the stride."""
         c = self.operation.convolution
         return replace(c, mode=Mode.CUDNN_CROSS_CORRELATION, stride=c.dilation, dilation=c.stride, group_count=groups)
 
     def incoming(self, parts: int, channels_last: bool) -> tuple[TensorSpec, FilterSpec]:
-        """Return dy as it lies, (parts of the images, output channels, images, positions ...), and the forward
-        convolution's filter."""
+        """Return dy in place, (parts of the images, output channels, images, positions ...), and the forward
+        convolution's filter.
+        """
         dy = self.operation.dy
         (images, filters, *extents), (image, channel, *steps) = dy.dims, dy.strides
         each = images // parts
@@ -89,8 +91,11 @@ class FilterGradientProblem(Problem):
         return source, FilterSpec(dy.data_type, NHWC if channels_last else NCHW, (parts * filters, each, *extents))
 
     def result(self, data_type: object, filters: int) -> tuple[TensorSpec, int]:
-        """The forward convolution's output, ``filters`` output channels of dw by channels as images, in memory of dw's
-        order; and the bytes to its first element, which in mode CUDNN_CONVOLUTION is the last tap."""
+        """Return the forward convolution's output, and the bytes to its first element, which in mode CUDNN_CONVOLUTION
+        is the last tap.
+
+        The output has ``filters`` output channels of dw by channels as images, in memory of dw's order.
+        """
         dw = self.operation.dw.tensor
         (_, channels, *taps), (filter_step, channel_step, *steps) = dw.dims, dw.strides
         flipped = self.operation.convolution.is_flipped
@@ -102,8 +107,9 @@ class FilterGradientProblem(Problem):
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: dy as a filter is at its beginning, then x, the partial sums, and what
-    the forward convolution uses."""
+    """Hold the byte offsets of the workspace: dy as a filter is at its beginning. x, the partial sums, and the
+    workspace of the forward convolution follow.
+    """
 
     x: int
     partial: int
@@ -112,7 +118,7 @@ class Regions(NamedTuple):
 
 
 class FilterGradient(Solver[FilterGradientProblem]):
-    """ALGO_1: the forward convolution of transposed operands, by the solvers of IMPLICIT_GEMM."""
+    """Serve ALGO_1 with the forward convolution of transposed operands, by the solvers of IMPLICIT_GEMM."""
 
     name = "convolution.filter_gradient"
 
@@ -124,7 +130,7 @@ class FilterGradient(Solver[FilterGradientProblem]):
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:
         o, division = problem.operation, _Division(problem)
-        # A block adds up all products of its tile, so that fewer blocks than multiprocessors leave some idle.
+        # A block adds all products of its tile, so that fewer blocks than multiprocessors leave some idle.
         tiles = problem.groups * -(-(o.dw.dims[0] // problem.groups) // TILE) * -(-prod(o.dw.dims[1:]) // TILE)
         busy = min(1.0, division.parts * tiles / problem.device.multiprocessors)
         if division.parts == 1 and division.inner:
@@ -137,7 +143,7 @@ class FilterGradient(Solver[FilterGradientProblem]):
         return 4 * Rates.LAUNCH + moved + 2.0 * filled * o.terms / rate / busy
 
     def is_one_product(self, problem: FilterGradientProblem) -> bool:
-        """Return whether it is one convolution, of transposed operands."""
+        """Return whether the gradient is one convolution, of transposed operands."""
         division = _Division(problem)
         return division.transposed and division.parts == 1 and division.inner is not None
 
@@ -146,7 +152,7 @@ class FilterGradient(Solver[FilterGradientProblem]):
 
 
 class _Division:
-    """How ALGO_1 lays out and divides its operands."""
+    """Lay out and divide the operands of ALGO_1."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation = problem, problem.operation
@@ -154,8 +160,8 @@ class _Division:
         pack = PACK_BYTES // o.x.scalar_bytes
         self.transposed = problem.images % pack == 0
         self.parts = self._parts(pack if self.transposed else 1)
-        # Groups of channels are no groups of a convolution over images: what a group adds to the address of x is said
-        # below.
+        # Groups of channels are no groups of a convolution over images. Code below adds a group's offset to the address
+        # of x.
         self.source, self.filter = problem.incoming(self.parts, self.transposed)
         self.x = problem.exchanged
         if self.transposed:
@@ -168,7 +174,7 @@ class _Division:
         self.inner = Inner(self.forward, problem.device) if problem.groups == 1 else None
 
     def _parts(self, pack: int) -> int:
-        """Return into how many parts the images are divided: enough for a few blocks on each multiprocessor."""
+        """Return the number of parts of the images, enough for a few blocks on each multiprocessor."""
         o = self.operation
         filters, *others = o.dw.dims
         if self.problem.groups > 1:
@@ -223,7 +229,7 @@ def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward)
 
 
 class FilterGradientAsItLies(Solver[FilterGradientProblem]):
-    """ALGO_3: the implicit GEMM of x as it lies, with dy as a filter in the workspace."""
+    """Serve ALGO_3 with the implicit GEMM of x in place, and dy as a filter in the workspace."""
 
     name = "convolution.filter_gradient_as_it_lies"
 
@@ -257,7 +263,7 @@ class FilterGradientAsItLies(Solver[FilterGradientProblem]):
 
 
 class FilterGradientFft(Solver[FilterGradientProblem]):
-    """FFT and FFT_TILING: the forward convolution of each group by the algorithm of the same name."""
+    """Serve FFT and FFT_TILING with the forward convolution of each group by the algorithm of the same name."""
 
     name = "convolution.filter_gradient_fft"
 

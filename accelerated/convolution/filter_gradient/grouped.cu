@@ -1,21 +1,22 @@
 // Gradients of a convolution with respect to its filter (6.2.2), of few channels and filters.
 //
-// Tiling: a block has some lanes, TAPS taps and a part of the pixels; a lane is FILTERS filters by CHANNELS channels of
-// GROUPS groups, and a thread adds up its products under these taps at every so many pixels. The threads of a warp add
-// theirs by shuffles, warps through shared memory, and sum.cu adds those of the parts, all in one order.
-// Where one part has all pixels, it writes dw.
+// Tiling: a block has some lanes, TAPS taps and a part of the pixels. A lane is FILTERS filters by CHANNELS channels of
+// GROUPS groups. A thread adds its products under these taps at every so many pixels. The threads of a warp add theirs
+// by shuffles, and warps through shared memory. sum.cu adds the parts, and all orders are fixed. Where one part has all
+// pixels, the kernel writes dw.
 //
 // Roofline bound: bytes, x and dy once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
-// each output of 16 bits (3 x 3, groups of 4); for 48 products a thread reads four packs of four values, most from L1.
+// each output of 16 bits (3 x 3, groups of 4). For 48 products a thread reads four vectors of four values, most from
+// L1.
 #include "convolution/problem.cuh"
 
-// Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS, TAPS.
+// The host defines GROUPS, FILTERS, CHANNELS and TAPS (grouped.py).
 constexpr int THREADS = 256, WARP = 32;
-constexpr int VALUES = GROUPS * CHANNELS;               // elements of x that a lane has of a pixel
-constexpr int GRADIENTS = GROUPS * FILTERS;             // elements of dy that a lane has of a pixel
-constexpr int PRODUCTS = VALUES * FILTERS;              // sums of a lane under one tap
-constexpr int ALL = TAPS * PRODUCTS;                    // sums of a lane under all taps
-constexpr int AT_ONCE = PRODUCTS < 16 ? PRODUCTS : 16;  // sums of a lane in shared memory
+constexpr int VALUES = GROUPS * CHANNELS;               // elements of x per lane and pixel
+constexpr int GRADIENTS = GROUPS * FILTERS;             // elements of dy per lane and pixel
+constexpr int PRODUCTS = VALUES * FILTERS;              // sums per lane under one tap
+constexpr int ALL = TAPS * PRODUCTS;                    // sums per lane under all taps
+constexpr int AT_ONCE = PRODUCTS < 16 ? PRODUCTS : 16;  // sums per lane in shared memory
 
 struct Arguments {
   const ELEMENT* x;
@@ -25,12 +26,11 @@ struct Arguments {
   COMPUTE alpha, beta;
   Convolution convolution;
   FastDivmod lane_blocks, tap_blocks, lanes;           // blocks of lanes, of taps; lanes of a block
-  FastDivmod filter_blocks, packs;                     // per group: blocks of filters, packs of channels
+  FastDivmod filter_blocks, packs;                     // per group: blocks of filters, vectors of channels
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
-  int taps, w_tap, w_channel, elements;                // per filter; elements from one tap of dw to the next, one
-                                                       // channel; of dw
-  int of_part, one_part;                               // pixels; whether one part has all
-  int channels_last, dy_packs;  // neighbouring threads have neighbouring lanes; packs of dy are aligned
+  int taps, w_tap, w_channel, elements;  // taps per filter; strides of dw between taps and channels; elements of dw
+  int of_part, one_part;                 // pixels per part; whether one part has all
+  int channels_last, dy_packs;           // neighbouring threads have neighbouring lanes; vectors of dy are aligned
 };
 
 template <int N>
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
       for (int t = 0; t < TAPS; t++) {
         if (first_tap + t >= a.taps) continue;
         COMPUTE values[VALUES];
-        // Zeros of the padding are multiplied, too: zero times an infinity of dy is NaN.
+        // Zeros of the padding must be multiplied, too: zero times an infinity of dy is NaN.
         read_values(x + wrapping_sum(static_cast<int>(from), terms[t].offset), c.x_channel, x_packed,
                     inside(c, pixel, terms[t]), channels_left, values);
 #pragma unroll
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
     }
   }
 
-  // The threads of a lane in a warp, then its warps: each has a slot.
+  // Each of the threads of a lane in a warp, then each of its warps, has a slot.
   const unsigned nearest = a.channels_last ? lanes : 1, farthest = a.channels_last ? WARP : min(across, WARP);
   const unsigned slots = a.channels_last ? THREADS / WARP : (across + WARP - 1) / WARP;
   const unsigned slot = a.channels_last ? threadIdx.x / WARP : thread / WARP, of_slots = lanes * AT_ONCE;

@@ -1,4 +1,4 @@
-"""Gradients with respect to the filter of few channels and filters (convolution/filter_gradient/grouped.cu)."""
+"""Plan gradients with respect to the filter of few channels and filters (convolution/filter_gradient/grouped.cu)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/grouped.cu"
-THREADS = 256  # as in the kernel
+THREADS = 256  # threads per block, as in the kernel
 MOST_LANES = 32  # per block
-MOST_OF_ONE_TAP = 8  # filters, channels of a lane where a filter has one tap
-MOST_SUMS = 48  # sums of a thread
-MOST_TAPS = 9  # taps of a thread
+MOST_OF_ONE_TAP = 8  # filters and channels per lane where a filter has one tap
+MOST_SUMS = 48  # sums per thread
+MOST_TAPS = 9  # taps per thread
 LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
-INSTRUCTIONS = 1.1e11  # instructions of threads a second on a multiprocessor, of an H200
-SUM_INSTRUCTIONS = 20  # instructions of a thread for each of its sums
+INSTRUCTIONS = 1.1e11  # instructions of threads a second, per multiprocessor of an H200
+SUM_INSTRUCTIONS = 20  # instructions of a thread per sum
 
 
 class _Division:
-    """How lanes, taps and pixels are divided among blocks: by the numbers of the operation alone."""
+    """Divide lanes, taps and pixels among blocks, by the sizes of the operation alone."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation = problem, problem.operation
@@ -48,7 +48,7 @@ class _Division:
         self.products = self.lane.values * self.lane.filters  # products under one tap
         most_taps = max(1, min(MOST_TAPS, MOST_SUMS // self.products))
         self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // most_taps)
-        self.of_block = -(-self.taps // self.tap_blocks)  # taps
+        self.of_block = -(-self.taps // self.tap_blocks)  # taps per block
 
     @cached_property
     def blocks(self) -> int:
@@ -56,7 +56,7 @@ class _Division:
 
     @property
     def seconds(self) -> float:
-        """About how long the products take: memory traffic, or the instructions of all threads."""
+        """Return the approximate seconds of the products: memory traffic, or the instructions of all threads."""
         o, lane = self.operation, self.lane
         of_tap = TAP_INSTRUCTIONS + 3 * lane.values + self.products
         pixel = PIXEL_INSTRUCTIONS + 3 * lane.results + self.of_block * of_tap
@@ -109,7 +109,7 @@ class _Division:
 
 
 class FilterGradientGrouped(Solver[FilterGradientProblem]):
-    """ALGO_1 of any window and layout; preferred where tiles of products would be mostly zeros."""
+    """Serve ALGO_1 of any window and layout. It is preferred where tiles of products would be mostly zeros."""
 
     name = "convolution.filter_gradient_grouped"
 

@@ -1,8 +1,8 @@
-// Images of few channels as rows in which every window lies side by side: channels innermost, padded to CHANNELS, with
-// the padding on the left and zeros up to the last window on the right; `together` rows lie side by side, column by
-// column. Filter gradients (6.2.2) read the columns of a window as channels then.
+// Converts images of few channels to rows in which every window is contiguous. Channels are innermost, padded to
+// CHANNELS, with the padding on the left and zeros up to the last window on the right. `together` rows are interleaved
+// column by column. Filter gradients (6.2.2) read the columns of a window as channels.
 //
-// Tiling: a thread has the channels of one column of a row. Roofline bound: bytes, x read once and CHANNELS for each
+// Tiling: a thread owns the channels of one column of a row. Roofline bound: bytes, x read once and CHANNELS for each
 // column written; no flops.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -10,13 +10,13 @@
 struct Arguments {
   const ELEMENT* x;
   ELEMENT* packed;
-  long long x_step[5];         // elements from one image, channel, plane, row, column to the next
-  int width, height, padding;  // of x
-  int together;                // rows
+  long long x_step[5];         // strides in elements between images, channels, planes, rows and columns
+  int width, height, padding;  // extents and padding of x
+  int together;                // interleaved rows
   int kept;                    // channels of x
   unsigned count;              // columns of all rows
-  FastDivmod columns, rows;    // of rows that lie together; such rows of a plane
-  FastDivmod planes;           // of an image
+  FastDivmod columns, rows;    // divide by the columns of interleaved rows, and by such rows per plane
+  FastDivmod planes;           // per image
 };
 
 extern "C" __global__ void __launch_bounds__(256) convolution_pack_rows(const Arguments a) {

@@ -1,5 +1,6 @@
-"""Images and volumes of few channels as rows in which every window lies side by side
-(convolution/filter_gradient/pack_rows.cu)."""
+"""Plan images and volumes of few channels as rows in which every window is contiguous
+(convolution/filter_gradient/pack_rows.cu).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +16,17 @@ from ...primitives.tma import ALIGNMENT
 from ..problem import spatial
 
 SOURCE = "convolution/filter_gradient/pack_rows.cu"
-WIDTHS = (4, 8)  # channels of a column in the rows
-MOST_PADDED = 4  # columns of a padded row for each column of x and each tap
+WIDTHS = (4, 8)  # channels per column of the rows
+MOST_PADDED = 4  # columns of a padded row per column of x and per tap
 
 
 class PackedRows(NamedTuple):
-    """Rows of ``columns`` columns of ``channels`` channels each, of which ``together`` lie side by side, column by
-    column, where the stride is as many; windows: their taps side by side, as channels of the columns of dy. A window
-    begins ``early`` rows before the first tap; taps, stride, padding: along such rows."""
+    """Describe rows of ``columns`` columns of ``channels`` channels each.
+
+    ``together`` rows are interleaved column by column, where the stride is as many. ``windows`` have their taps side by
+    side, as channels of the columns of dy. A window begins ``early`` rows before the first tap. ``taps``, ``stride``
+    and ``padding`` are along such rows.
+    """
 
     channels: int
     columns: int
@@ -36,9 +40,11 @@ class PackedRows(NamedTuple):
 
     @classmethod
     def of(cls, operation: ConvolutionBackwardFilter, most: int) -> PackedRows | None:
-        """Return the rows of x where the taps of a row are at most ``most`` channels and windows begin where TMA
-        reads; None where there are no such rows, where most of them were zeros, or where channels are enough to be
-        read one tap at a time."""
+        """Return the rows of x where the taps of a row are at most ``most`` channels and windows are aligned for TMA.
+
+        Return None where there are no such rows, where most of them would be zeros, or where TMA can read one tap at a
+        time.
+        """
         o, c = operation, operation.convolution
         taps, step, nbytes = o.dw.dims[-1], c.stride[-1], o.x.scalar_bytes
         if c.group_count > 1 or c.dilation[-1] > 1:

@@ -1,5 +1,6 @@
-"""Gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu): both
-operands of the product have pixels innermost as they lie."""
+"""Compute gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu). Both
+operands of the product have pixels innermost, in place.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from ...primitives.tma import ROW_BYTES, TiledMap
 from .forward_convolution import FilterGradientProblem
 from .tma import FilterGradientTma, Operand, Product, TileKernel
 
-LEAST_FILL = 0.75  # of the boxes of an image's pixels
+LEAST_FILL = 0.75  # share of the boxes that an image's pixels fill
 
 
 @dataclass(frozen=True)
 class PlanesKernel(TileKernel):
-    """A tile of 16-bit types."""
+    """Describe a tile of 16-bit types."""
 
     prefix: ClassVar[str] = "planes_"
     kind: ClassVar[str] = ""
@@ -31,13 +32,13 @@ class PlanesKernel(TileKernel):
 
     @property
     def name(self) -> str:
-        """The solver's name."""
+        """Return the solver's name."""
         return f"convolution.filter_gradient_planes_{self.kind}{self.entry.rpartition('_')[2]}"
 
 
 @dataclass(frozen=True)
 class Tf32PlanesKernel(PlanesKernel):
-    """The same tile of TF32, in twice as many boxes."""
+    """Describe the same tile for TF32, in twice as many boxes."""
 
     kind: ClassVar[str] = "tf32_"
     data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (FLOAT,)
@@ -57,8 +58,11 @@ PLANES_KERNELS: tuple[PlanesKernel, ...] = (
 
 
 class FilterGradientPlanes(FilterGradientTma):
-    """Serves ALGO_1 and ALGO_3 of filters of one tap, without padding and strides, where the math type allows tensor
-    cores: a product of dy and x as they lie, in tiles of one kernel."""
+    """Serve ALGO_1 and ALGO_3 of filters of one tap, without padding and strides, where the math type allows tensor
+    cores.
+
+    One kernel multiplies tiles of dy and x in place.
+    """
 
     def __init__(self, kernel: PlanesKernel) -> None:
         self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types
@@ -74,7 +78,7 @@ class FilterGradientPlanes(FilterGradientTma):
 
 
 def _in_planes(tensor: TensorSpec) -> bool:
-    """Whether the pixels of a channel follow each other, and fill most of their boxes."""
+    """Return whether the pixels of a channel are contiguous, and fill most of their boxes."""
     (_, channels, *extents), (_, channel, *strides) = tensor.dims, tensor.strides
     box, pixels = ROW_BYTES // tensor.scalar_bytes, prod(extents)
     packed = TensorSpec.packed(tensor.data_type, tensor.dims, NCHW).strides[2:]
@@ -83,7 +87,7 @@ def _in_planes(tensor: TensorSpec) -> bool:
 
 
 class _PlanesProduct(Product):
-    """One gradient as a product of dy and x as they lie."""
+    """Describe one gradient as a product of dy and x in place."""
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
         super().__init__(problem, kernel)
@@ -109,11 +113,11 @@ class _PlanesProduct(Product):
         return self._operand(name, self._map_of(name, self.kernel.row_boxes), channels)
 
     def _map_of(self, name: str, boxes: int) -> TiledMap:
-        """Return the map of an operand in boxes of pixels by so many boxes of channels."""
+        """Return the map of an operand in boxes of pixels by channels."""
         tensor, box = self.operation.tensor(name), self.kernel.box
         images, channels, *extents = tensor.dims
         strides = [stride * tensor.scalar_bytes for stride in (tensor.strides[1], tensor.strides[0])]
-        if images == 1:  # never used, but it has to be possible
+        if images == 1:  # TMA never uses the stride, but it must be valid.
             strides[1] = channels * strides[0]
         factor = "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type]
         return TiledMap(factor, (prod(extents), channels, images), (strides[0], strides[1]), box=(box, box * boxes, 1))

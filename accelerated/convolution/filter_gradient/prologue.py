@@ -1,5 +1,6 @@
-"""Gradients with respect to the filter of an x that is scaled, biased and rectified between its loads and its products
-(convolution/filter_gradient/tma.cu with PROLOGUE)."""
+"""Compute gradients with respect to the filter of an x that is scaled, biased and rectified between its loads and its
+products (convolution/filter_gradient/tma.cu with PROLOGUE).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ DEFINITIONS = {"PROLOGUE": "1"}
 
 @dataclass(frozen=True)
 class PrologueKernel(TileKernel):
-    """A tile whose rows, of x, pass through registers."""
+    """Describe a tile whose rows, of x, pass through registers."""
 
     prefix: ClassVar[str] = "prologue_"
     definitions: ClassVar[Mapping[str, str]] = DEFINITIONS
@@ -29,8 +30,10 @@ KERNEL = PrologueKernel(1, 2, 8, 0.4)
 
 
 class PrologueProduct(Product):
-    """The gradient as a product of x, as rows, and dy; both lie with channels innermost, without groups and padding,
-    whose zeros the prologue would change."""
+    """Describe the gradient as a product of x, as rows, and dy, both with channels innermost and without groups.
+
+    The prologue would change the zeros of a padding, so there must be none.
+    """
 
     def __init__(self, problem: FilterGradientProblem, prologue: tuple[bool, bool, bool]) -> None:
         super().__init__(problem, KERNEL)
@@ -42,7 +45,7 @@ class PrologueProduct(Product):
 
     @property
     def serves(self) -> bool:
-        """Whether the launches compute the gradient."""
+        """Return whether the launches can compute the gradient."""
         o = self.operation
         plain = self.groups == 1 and not any(o.convolution.padding) and o.x.data_type in (HALF, BFLOAT16)
         return plain and not self.copies and self.is_possible

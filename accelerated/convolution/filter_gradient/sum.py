@@ -1,4 +1,4 @@
-"""The sum of filter gradients of several parts of the images (convolution/filter_gradient/sum.cu)."""
+"""Sum the filter gradients of several parts of the images (convolution/filter_gradient/sum.cu)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ SOURCE = "convolution/filter_gradient/sum.cu"
 
 
 def sum_launch(operation: ConvolutionBackwardFilter, parts: int, device: Any) -> Launch:
-    """Return the launch that adds ``parts`` partial gradients, one behind the other in ``partial``, and blends them
-    into ``dw``."""
+    """Return the launch that adds ``parts`` consecutive partial gradients in ``partial``, and blends them into
+    ``dw``.
+    """
     return parts_launch(operation, operation.x.data_type, operation.dw.tensor.count, parts, device)
 
 
 def parts_launch(operation: Any, data_type: cudnnDataType_t, elements: int, parts: int, device: Any) -> Launch:
-    """Return the same of any operation with alpha and beta, whose result ``dw`` has so many elements of a type."""
+    """Return the same launch for any operation with alpha and beta. Its result ``dw`` has this many elements of a
+    type.
+    """
     arguments = structure(
         *pointers(2),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),

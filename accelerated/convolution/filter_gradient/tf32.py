@@ -1,5 +1,6 @@
-"""Gradients with respect to the filter in TF32 (convolution/filter_gradient/tf32.cu): tensor cores do not
-transpose 32 bits, so that one operand is copied with pixels side by side."""
+"""Compute gradients with respect to the filter in TF32 (convolution/filter_gradient/tf32.cu). Tensor cores do not
+transpose 32 bits, so one operand is copied with pixels innermost.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from .tma import OF_ROWS, FilterGradientTma, Operand, Product, TileKernel
 
 SOURCE = "convolution/filter_gradient/tf32.cu"
 FLOAT_BYTES = 4
-TRANSPOSED_SHARE = 0.95  # of the time of a product, in which one of transposed operands has to be done
+TRANSPOSED_SHARE = 0.95  # share of a product's time in which one of transposed operands must finish
 
 
 @dataclass(frozen=True)
 class Tf32Kernel(TileKernel):
-    """A tile whose rows come through registers."""
+    """Describe a tile whose rows pass through registers."""
 
     source: ClassVar[str] = SOURCE
     box: ClassVar[int] = ROW_BYTES // FLOAT_BYTES
@@ -38,8 +39,11 @@ TF32_KERNELS = (Tf32Kernel(8, 4, 4, 0.74), Tf32Kernel(4, 4, 6, 0.6), Tf32Kernel(
 
 
 class FilterGradientTf32(FilterGradientTma):
-    """Serves ALGO_1 and ALGO_3 of float where the math type allows TF32: a product of one operand with channels
-    innermost, as it lies or copied, and the other with pixels innermost, in tiles of one kernel."""
+    """Serve ALGO_1 and ALGO_3 of float where the math type allows TF32.
+
+    One kernel multiplies tiles of an operand with channels innermost, in place or copied, and of the other operand with
+    pixels innermost.
+    """
 
     data_types = (FLOAT,)
     kernels = TF32_KERNELS
@@ -59,12 +63,14 @@ class FilterGradientTf32(FilterGradientTma):
 
 
 class _Tf32Product(Product):
-    """One gradient as a product of one operand as it lies and a copy of the other with pixels innermost: dy, or x where
-    that is no larger and the filter has one tap, which meets every pixel of dy."""
+    """Describe one gradient as a product of one operand in place and a copy of the other with pixels innermost.
+
+    The copy is dy, or x where that is no larger and the filter has one tap, which meets every pixel of dy.
+    """
 
     @cached_property
     def by_pixels(self) -> str:
-        """The operand that is copied with pixels innermost."""
+        """Return the operand that is copied with pixels innermost."""
         no_larger = not self.rows and self.channels <= self.filters
         return "x" if no_larger and prod(self.taps) == 1 and not any(self.operation.convolution.padding) else "dy"
 
@@ -87,7 +93,7 @@ class _Tf32Product(Product):
         return copied(self._as_pixels(), made, self.problem.device)
 
     def _as_pixels(self) -> TensorSpec:
-        """Return the operand as it lies, by channels; of x the pixels that dy meets."""
+        """Return the operand in place, by channels; x has only the pixels that dy meets."""
         o = self.operation
         tensor = o.tensor(self.by_pixels)
         steps = o.convolution.stride if self.by_pixels == "x" else (1,) * o.convolution.rank

@@ -1,17 +1,17 @@
-// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by products of warps (mma.sync), fed by TMA:
-// where the bytes of x and dy bound them and a copy of either would cost more than the products.
+// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by products of warps (mma.sync), fed by TMA.
+// They serve where the bytes of x and dy are the bound, and a copy of either would cost more than the products.
 //
-// Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major as
-// they lie: lanes read them from shared memory, a warp 32 rows and all columns.
+// Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major in place. Lanes read
+// them from shared memory; a warp has 32 rows and all columns.
 //
-// Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory
-// comes next: a K-block reads 96 KiB and writes 40 KiB in 1088 clocks, of which the memory leaves 2200.
+// Roofline bound: bytes, x and dy read once: 61 us for 64x64x56x56, 256 filters of 1x1, at 4.2 TB/s. Shared memory is
+// the next bound: a K-block reads 96 KiB and writes 40 KiB in 1088 of the 2200 clocks that the memory takes.
 #include "convolution/filter_gradient/tma.cuh"
 
 template <int ROW_BOXES, int COLUMN_BOXES, int STAGES>
 struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYTES>;
-  static constexpr int COLUMNS = COLUMN_BOXES * BOX, STEPS = 4;  // products of a K-block
+  static constexpr int COLUMNS = COLUMN_BOXES * BOX, STEPS = 4;  // products per K-block
   static constexpr int ALL_ROWS = ROW_BOXES * BOX;
   static constexpr int READERS = WARPGROUP * CONSUMERS;  // threads that read a stage
   static constexpr bool MOVES_REGISTERS = false;
@@ -37,8 +37,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     }
   }
 
-  // Column lane / 4 of eight, number n of four in a box, is column 16 * (lane / 16) + 4 * n + lane / 4 % 4 of it: so no
-  // two lanes meet in a bank (TmaPipeline::read_left).
+  // Column lane / 4 of eight, number n of four in a box, is column 16 * (lane / 16) + 4 * n + lane / 4 % 4. No two
+  // lanes meet in a bank (TmaPipeline::read_left).
   __device__ __forceinline__ void read_right(int step, int right, int n, unsigned (&fragment)[2]) const {
     const unsigned char* box = this->stages + this->stage * this->STAGE_BYTES + right;
     const int lane = threadIdx.x % 32;
@@ -79,7 +79,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   }
 };
 
-// NAME: rows x columns of a tile
+// NAME gives the rows x columns of a tile.
 #define KERNEL(NAME, ...)                                                                \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)           \
       convolution_filter_gradient_tf32_mma_##NAME(const __grid_constant__ Arguments a) { \

@@ -1,5 +1,6 @@
-"""Gradients with respect to the filter in TF32 whose operands are multiplied as they lie, by products of warps
-(convolution/filter_gradient/tf32_mma.cu)."""
+"""Compute gradients with respect to the filter in TF32 by products of warps, whose operands stay in place
+(convolution/filter_gradient/tf32_mma.cu).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .tma import OF_BOTH, FilterGradientTma
 
 @dataclass(frozen=True)
 class MmaKernel(Tf32Kernel):
-    """A tile whose rows and columns both come through registers."""
+    """Describe a tile whose rows and columns both pass through registers."""
 
     source: ClassVar[str] = "convolution/filter_gradient/tf32_mma.cu"
     order: ClassVar[int] = OF_BOTH
@@ -25,8 +26,10 @@ MMA_KERNELS = (MmaKernel(8, 2, 5, 0.45),)
 
 
 class FilterGradientTf32Mma(FilterGradientTma):
-    """ALGO_1 of float where the math type allows TF32: a product of x and dy with channels innermost, without a copy of
-    either, where that takes less time than a copy and faster products."""
+    """Serve ALGO_1 of float where the math type allows TF32, with x and dy in place and channels innermost.
+
+    It is preferred where it takes less time than a copy and faster products.
+    """
 
     data_types = (FLOAT,)
     kernels = MMA_KERNELS

@@ -1,13 +1,14 @@
 // Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and
-// bfloat16, channels innermost; PLANES: filters of one tap, x and dy in planes, TF32, too.
+// bfloat16, channels innermost. PLANES serves filters of one tap, with x and dy in planes, in TF32, too.
 //
-// Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x
-// are both MN-major as they lie, in planes K-major, with pixels of one image in a K-block; either may be the rows. With
-// 64 rows two warpgroups take every other K-block. PROLOGUE: rows are x, which passes through registers, where its
+// Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
+// MN-major in place. In planes they are K-major, with pixels of one image in a K-block. Either may be the rows. With 64
+// rows two warpgroups take every other K-block. PROLOGUE makes the rows x. They pass through registers, where their
 // channels are scaled, biased and rectified.
 //
-// Roofline bound: flops, 2 * pixels * elements of dw at 989 T/s, or the bytes of x and dy where dw is small. L2 comes
-// next: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56, 256 filters of 3x3, an H100: 295 us, 803 T/s.
+// Roofline bound: flops, 2 * pixels * elements of dw at 989 T/s, or the bytes of x and dy where dw is small. L2 is the
+// next bound: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56 with 256 filters of 3x3 takes 295 us
+// (803 T/s) on an H100.
 #include "convolution/filter_gradient/tma.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
 
@@ -24,7 +25,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
   static constexpr bool SPLIT_K = ROWS < CONSUMERS * 64;
   static constexpr int ROW_BOXES = ROWS / BOX, COLUMN_BOXES = COLUMN_COUNT / BOX;
   static constexpr int ALL_ROWS = ROWS, COLUMNS = COLUMN_COUNT;
-  static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;  // from one K-block of a warpgroup to its next
+  static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;  // stride between the K-blocks of a warpgroup
   static_assert(PLANES || BOX == 64);
   static_assert(has_own_stages(STAGES, STEP));
   static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
@@ -43,7 +44,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
-        if constexpr (PLANES) {  // boxes of pixels of an image: one box of all channels for each operand
+        if constexpr (PLANES) {  // Each operand has one box of all channels for the pixels of an image.
           unsigned box;
           const unsigned image = a.width.divide(k_block, box);
           tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
@@ -58,13 +59,14 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     }
   }
 
-  // The products of `count` K-blocks with rows through registers, of which the last may be in flight; the stage that
-  // they read. first_row: of the warpgroup, in boxes of channels; left: bytes to its box of a stage.
+  // Begins the products of `count` K-blocks with rows through registers. The last may still be in flight on return; the
+  // result is the stage that it reads. `first_row` is the warpgroup's first row, in boxes of channels. `left` counts
+  // the bytes to its box in a stage.
   __device__ __forceinline__ unsigned begin_scaled(float (&sums)[COLUMNS / 2], unsigned first_row, int left,
                                                    int count) {
-    constexpr int STEPS = 4;  // of a stage
+    constexpr int STEPS = 4;  // steps per stage
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    ScaledPair pairs[2];  // of rows 8 apart
+    ScaledPair pairs[2];  // rows that are 8 apart
     unsigned box;
     a.rows.boxes.divide(first_row / BOX, box);
 #pragma unroll
@@ -73,7 +75,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       if (channel < a.rows.channels)
         pairs[i].load_channel(a.scales ? a.x_scale : nullptr, a.biases ? a.x_bias : nullptr, channel);
     }
-    unsigned previous = 0, fragments[2][4];  // one is read while the other is multiplied
+    unsigned previous = 0, fragments[2][4];  // One fragment is read while the other is multiplied.
     for (int k_block = 0; k_block < count; k_block++) {
       const unsigned used = this->stage;
       const unsigned char* rows = this->stages + used * this->STAGE_BYTES + left;
@@ -99,7 +101,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
 
   __device__ __forceinline__ void consume() {
     const int group = threadIdx.x / WARPGROUP - 1;
-    unsigned done = 0;  // K-blocks of the block
+    unsigned done = 0;  // K-blocks of the block so far
     if (SPLIT_K) this->advance(group);
     Segment segment;
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
@@ -128,7 +130,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
   }
 };
 
-// NAME: rows x columns of a tile
+// NAME gives the rows x columns of a tile.
 #if PROLOGUE
 #define KERNEL(NAME, ...)                                                                    \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * WARPGROUP, 1)               \

@@ -1,48 +1,48 @@
-// Gradients of a convolution with respect to its filter (6.2.2) as products that TMA feeds: what tma.cu
-// and tf32.cu share. dw is a product over all pixels of dy; x, and dy where it lies like x, comes in
-// boxes: 128 bytes of channels under one tap, of as many pixels (im2col mode).
+// Gradients of a convolution with respect to its filter (6.2.2) as products that TMA feeds. tma.cu and tf32.cu share
+// this header. dw is a product over all pixels of dy. x, and dy in the layout of x, are loaded in boxes (im2col mode).
+// A box has 128 bytes of channels under one tap, for as many pixels.
 //
-// A block blends the sums of a tile that it has alone into dw from its registers. Other tiles have equal parts of the
-// pixels, which their blocks walk together, and what is left is shared by the other blocks (stream-K). A block stores
-// its float sums of every such tile that it meets, in the order of its registers; a second kernel adds those of a tile
-// in one order and blends them into dw (tma_sum.cu).
+// A block blends the sums of a tile that it owns alone into dw from its registers. Other tiles have equal parts of the
+// pixels, which their blocks walk together. Further blocks share the rest (stream-K). A block stores its float sums of
+// each shared tile in the order of its registers. A second kernel adds the sums of a tile in a fixed order and blends
+// them into dw (tma_sum.cu).
 #pragma once
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
 
-constexpr int BOX = ROW_BYTES / sizeof(ELEMENT);  // channels, and pixels of a K-block
+constexpr int BOX = ROW_BYTES / sizeof(ELEMENT);  // channels per box, and pixels per K-block
 constexpr int BOX_BYTES = BOX * ROW_BYTES;
 constexpr int CONSUMERS = 2;
 
-// dy or x: boxes of the channels of a group under all taps, of which dy has one.
+// Describes dy or x: boxes of the channels of a group under all taps. dy has one tap.
 struct Operand {
-  FastDivmod boxes, across, down;  // boxes of a tap; taps across and down
+  FastDivmod boxes, across, down;  // boxes per tap; taps across and down
   int step[3], padding[3], dilation[3];
-  int channels, all_boxes;  // of a group
+  int channels, all_boxes;  // per group
 };
 
-// Where a row or a column of a tile lies in dw: elements from its beginning, negative where dw has none; the group of a
-// filter among those of the product, and of a channel, or which tap of a packed row it is under.
+// Locates a row or a column of a tile in dw. `offset` counts elements, and is negative where dw has none. The other
+// field is the group of a filter within the product, or of a channel, or the tap of a packed row.
 struct Target {
   long long offset;
   unsigned part;
 };
 
-// dw, and how sums are blended into it.
+// Describes dw, and the blending of sums into it.
 struct Results {
   float alpha, beta;
-  FastDivmod row_boxes, column_boxes;  // of a tap
-  FastDivmod inner;                    // channels of x that lie under one tap of several in a box, which has inner_taps
-  FastDivmod of_row;                   // of those: of one of the rows that lie together
-  FastDivmod filters;                  // filters in a group of dw; a group of the product may hold several such groups
+  FastDivmod row_boxes, column_boxes;  // per tap
+  FastDivmod inner;                    // channels of x per tap, where a box has several taps, inner_taps of them
+  FastDivmod of_row;                   // channels of x in one of the interleaved rows
+  FastDivmod filters;                  // filters per group of dw; a group of the product may have several groups of dw
   int all_filters;                     // filters of dw
-  int row_channels, column_channels;   // of a group
+  int row_channels, column_channels;   // per group
   int taps, inner_taps;
   int rows_are_filters, flipped;
-  int together, early, tap_rows;  // rows of a tap, of which the first begins `early` rows before dw; rows of dw
-  int kept;                       // of the channels of a row, in dw
-  int filter_step, channel_step, tap_step;  // of dw
-  int packs;  // 1: channels follow each other in dw, in packs of 16 bytes that begin with multiples of one
+  int together, early, tap_rows;            // rows per tap, and the rows before dw where the first begins; rows of dw
+  int kept;                                 // channels of a row that dw has
+  int filter_step, channel_step, tap_step;  // strides of dw
+  int packs;                                // 1: channels are contiguous in dw, in aligned vectors of 16 bytes
 
   __device__ __forceinline__ Target target_of_row(unsigned group, unsigned box, unsigned at) const {
     return target(rows_are_filters, row_boxes, row_channels, group, box, at);
@@ -50,10 +50,10 @@ struct Results {
   __device__ __forceinline__ Target target_of_column(unsigned group, unsigned box, unsigned at) const {
     return target(!rows_are_filters, column_boxes, column_channels, group, box, at);
   }
-  // Where the sum of a row and a column lies; negative: nowhere.
+  // Returns the offset of the sum of a row and a column in dw, or a negative number for none.
   __device__ __forceinline__ long long locate(const Target& row, const Target& column) const {
     const unsigned right = rows_are_filters ? column.part - row.part : row.part - column.part;
-    // Groups of dw in one of the product, or taps of a packed row: never several of both.
+    // A product has several groups of dw, or packed rows have several taps, but never both.
     if (row.offset < 0 || column.offset < 0 || right >= static_cast<unsigned>(inner_taps)) return -1;
     return row.offset + column.offset;
   }
@@ -68,7 +68,7 @@ struct Results {
     if (channel >= static_cast<unsigned>(channels)) return {nowhere, 0};
     if (of_filter) {
       const unsigned filter = group * channels + channel;
-      const bool exists = tap == 0 && filter < static_cast<unsigned>(all_filters);  // dy has one tap
+      const bool exists = tap == 0 && filter < static_cast<unsigned>(all_filters);  // dy has one tap.
       part = filters.divide(channel, channel);
       return {exists ? static_cast<long long>(filter) * filter_step : nowhere, part};
     }
@@ -84,11 +84,11 @@ struct Results {
 };
 
 struct Arguments {
-  const ELEMENT* row_operand;  // read through the maps
+  const ELEMENT* row_operand;  // The maps read the operands.
   const ELEMENT* column_operand;
   float* partial;
   ELEMENT* dw;
-  const ELEMENT *x_scale, *x_bias;  // of each channel, with PROLOGUE
+  const ELEMENT *x_scale, *x_bias;  // one per channel, with PROLOGUE
   int scales, biases, x_rectified;
   int volumes;  // 1 where maps have planes
   TensorMap row_map, column_map;
@@ -96,23 +96,23 @@ struct Arguments {
   FastDivmod depth, height, width;  // extents of dy
   Division division;
   Results results;
-  int slots;  // of tiles that blocks share
+  int slots;  // slots per tile that blocks share
 };
 
-// A box of an operand: its first channel, and where its tap is.
+// Describes a box of an operand: its first channel, and the position of its tap.
 struct Box {
   int channel;
   unsigned tap;
 };
 __device__ __forceinline__ Box find_box(const Operand& o, unsigned group, unsigned index) {
   unsigned box, right, down;
-  index = min(index, static_cast<unsigned>(o.all_boxes) - 1);  // sums of boxes behind the last are not read
+  index = min(index, static_cast<unsigned>(o.all_boxes) - 1);  // Sums of boxes after the last are never read.
   const unsigned deep = o.down.divide(o.across.divide(o.boxes.divide(index, box), right), down);
   return {static_cast<int>(group * o.channels + box * BOX),
           tap_offset(deep * o.dilation[0], down * o.dilation[1], right * o.dilation[2])};
 }
 
-// The first pixel of a K-block: image, plane, row and column of dy.
+// Locates the first pixel of a K-block: image, plane, row and column of dy.
 struct Pixel {
   unsigned image, at[3];
   bool volumes;
@@ -121,7 +121,7 @@ struct Pixel {
   }
 };
 
-// The COUNT boxes of an operand in a tile.
+// Holds the COUNT boxes of an operand in a tile.
 template <int COUNT> struct Boxes {
   Box box[COUNT];
 
@@ -129,7 +129,7 @@ template <int COUNT> struct Boxes {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
   }
-  // Loads what lies under a pixel.
+  // Loads the boxes for one pixel.
   __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
                                        const Pixel& at) const {
     int begin[3];
@@ -141,23 +141,24 @@ template <int COUNT> struct Boxes {
   }
 };
 
-// Where sums lie in a tile: block b of 64 rows of a warpgroup, eight columns, a thread, four of them: two rows of two
-// columns. STAGES: both operands come from shared memory, a block for each warpgroup; ROWS: rows come through registers
-// in boxes of 32 of a warp, two blocks for each warpgroup (read_left); BOTH: columns, too (tf32_mma.cu).
-enum class Order { STAGES, ROWS, BOTH };  // tma.py has the same
+// Names the order of sums in a tile: block b of 64 rows of a warpgroup, eight columns, a thread, four sums (two rows of
+// two columns). STAGES: both operands come from shared memory, one block per warpgroup. ROWS: rows pass through
+// registers in boxes of 32 per warp, two blocks per warpgroup (read_left). BOTH: columns pass through registers, too
+// (tf32_mma.cu).
+enum class Order { STAGES, ROWS, BOTH };  // tma.py must match
 
-// Row `i` of a thread of block `b` in the tile.
+// Returns row `i` of a thread of block `b` in the tile.
 __device__ __forceinline__ unsigned row_of(Order order, unsigned b, unsigned thread, int i) {
   if (order == Order::STAGES) return b * 64 + thread / 32 * 16 + thread % 32 / 4 + i * 8;
   return b / 2 * 128 + thread / 32 * 32 + thread % 32 / 16 * 16 + b % 2 * 8 + i * 4 + thread % 16 / 4;
 }
-// The first of its two columns of eight, number `n` of the tile.
+// Returns the first of a thread's two columns in the eight columns `n` of the tile.
 __device__ __forceinline__ unsigned column_of(Order order, unsigned n, unsigned thread) {
   if (order != Order::BOTH) return n * 8 + thread % 4 * 2;
   return n / 4 * 32 + thread % 4 / 2 * 16 + n % 4 * 4 + thread % 2 * 2;
 }
 
-// The sums of a warpgroup, in the order of its registers.
+// Stores the sums of a warpgroup, in the order of its registers.
 template <int BLOCKS, int COUNT>
 __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOCKS][COUNT]) {
   float4* to = reinterpret_cast<float4*>(slot) + threadIdx.x % WARPGROUP;
@@ -168,7 +169,7 @@ __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOC
       to[(b * (COUNT / 4) + i) * WARPGROUP] =
           make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
 }
-// Adds what another warpgroup stored so.
+// Adds the sums that another warpgroup stored in this order.
 template <int BLOCKS, int COUNT>
 __device__ __forceinline__ void add_sums(float (&sums)[BLOCKS][COUNT], const float* slot) {
   const float4* from = reinterpret_cast<const float4*>(slot) + threadIdx.x % WARPGROUP;
@@ -200,8 +201,8 @@ __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const 
   }
 }
 
-// What the threads of both warpgroups do with the sums of a tile of ROWS x COLUMNS that the block has alone. Targets
-// are found before the products, in one of two tables in turn.
+// Finishes the sums of a tile of ROWS x COLUMNS that the block owns alone. Targets are located before the products, in
+// two alternating tables.
 template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   const Arguments& a;
   Target (*targets)[ROWS + COLUMNS];
@@ -218,8 +219,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
                        : a.results.target_of_column(group, column * (COLUMNS / BOX), i - ROWS);
   }
 
-  // sums: of blocks of 64 rows of the warpgroup; SPLIT_K: of every other K-block, which the first warpgroup adds to
-  // those of the second one.
+  // `sums` holds blocks of 64 rows of the warpgroup. With SPLIT_K it has every other K-block, and the first warpgroup
+  // adds its sums to those of the second.
   template <int BLOCKS, int COUNT>
   __device__ __forceinline__ void finish(const Segment& segment, float (&sums)[BLOCKS][COUNT]) {
     constexpr int SLOT = CONSUMERS * BLOCKS * COUNT * WARPGROUP;
@@ -228,7 +229,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
       store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + warpgroup * (SLOT / CONSUMERS), sums);
       return;
     }
-    // Two parts of a slot for each block lie behind those of shared tiles, used in turn.
+    // Two alternating parts of a slot for each block follow the slots of shared tiles.
     float* exchanged =
         a.partial + (static_cast<long long>(a.slots + blockIdx.x) * CONSUMERS + tiles % 2) * (SLOT / CONSUMERS);
     if (SPLIT_K && warpgroup == 1) store_sums(exchanged, sums);
@@ -266,8 +267,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
     }
   }
 
-  // Four lanes, which have four rows that follow each other, exchange their sums of four columns, so that each has
-  // those of one column.
+  // Exchanges the sums of four columns between four lanes with consecutive rows. Each lane then has the sums of one
+  // column.
   template <int COUNT>
   __device__ __forceinline__ void blend_packs(const float (&sums)[COUNT], const Target* rows, const Target* columns,
                                               int block) const {
@@ -292,7 +293,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
     }
   }
 
-  // Transposes four values of each of four lanes that are `STEP` apart; lane: which of them this one is.
+  // Transposes four values of each of four lanes that are `STEP` apart; `lane` is the index of this one.
   template <int STEP, class T> static __device__ __forceinline__ void exchange(T (&values)[4], int lane) {
 #pragma unroll
     for (int far = 1; far <= 2; far *= 2)
@@ -305,8 +306,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
       }
   }
 
-  // Four lanes, which have pairs of the same eight columns, exchange those of four such columns, so that each has eight
-  // sums that follow each other.
+  // Exchanges sums between four lanes that have pairs of the same eight columns. Each lane then has eight consecutive
+  // sums.
   template <int COUNT>
   __device__ __forceinline__ void store_packs(const float (&sums)[COUNT], const Target (&of_rows)[2],
                                               const Target* columns) const {
@@ -331,8 +332,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   }
 };
 
-// A block: one thread fills the stages of an M, two warpgroups multiply them; where M::MOVES_REGISTERS they have those
-// of the producer's warpgroup.
+// Runs a block: one thread fills the stages of an M, and two warpgroups multiply them. With M::MOVES_REGISTERS they
+// take the registers of the producer's warpgroup.
 template <class M> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   __shared__ Mbarrier full[M::DEPTH], empty[M::DEPTH], targets_known;

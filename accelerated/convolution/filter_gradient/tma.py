@@ -1,8 +1,8 @@
-"""Gradients with respect to the filter on the tensor cores of compute capability 9.0, fed by its TMA
+"""Plan gradients with respect to the filter on the tensor cores of compute capability 9.0, fed by TMA
 (convolution/filter_gradient/tma.cu).
 
-Operands that lie otherwise than channels innermost are copied into the workspace first. Behind the copies lie the
-sums of blocks that share tiles: each block has a slot for every such tile that it meets.
+Operands with another layout than channels innermost are copied into the workspace first. The sums of blocks that share
+tiles follow the copies: each block has a slot for every such tile that it meets.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ SOURCE = "convolution/filter_gradient/tma.cu"
 OF_STAGES, OF_ROWS, OF_BOTH = range(3)  # orders of sums in a slot
 ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
 WARPGROUP, CONSUMERS = 128, 2
-ALIGNMENT = 256  # bytes, of the regions of the workspace
+ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LANES_SECONDS = 1e-6  # that a sum takes longer where threads share parts
+LANES_SECONDS = 1e-6  # additional seconds of a sum where threads share parts
 SLOTS_BANDWIDTH = 5e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
-BLENDED, BLENDED_APART = 6.0, 1.5  # results that it blends in a clock: in packs, or one by one
-SUM_SECONDS = 3e-6  # of the launch that adds sums
+BLENDED, BLENDED_APART = 6.0, 1.5  # results that a multiprocessor blends in a clock: as vectors, or one by one
+SUM_SECONDS = 3e-6  # seconds of the launch that adds sums
 
 Triple = c_int * AXES
 
 
 class OperandStruct(ctypes.Structure):
-    """``Operand`` in the kernel's source."""
+    """Mirror ``Operand`` of the kernel's source."""
 
     _fields_ = (
         ("boxes", FastDivmod), ("across", FastDivmod), ("down", FastDivmod), ("step", Triple), ("padding", Triple),
@@ -61,7 +61,7 @@ class OperandStruct(ctypes.Structure):
 
 
 class ResultsStruct(ctypes.Structure):
-    """``Results`` in the kernel's source."""
+    """Mirror ``Results`` of the kernel's source."""
 
     _fields_ = (
         ("alpha", c_float), ("beta", c_float), ("row_boxes", FastDivmod), ("column_boxes", FastDivmod),
@@ -74,7 +74,7 @@ class ResultsStruct(ctypes.Structure):
 
 
 class Operand(NamedTuple):
-    """dy or x as an operand: its map, boxes of channels under all taps, channels of a group."""
+    """Describe dy or x as an operand: its map, boxes of channels under all taps, channels per group."""
 
     name: str
     map: Im2colMap | TiledMap
@@ -85,9 +85,12 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class TileKernel:
-    """A tile of boxes. throughput: the share of the tensor cores' rate that long sums reach. least_k_blocks: of a
-    block. few_parts: of a tile, which one thread adds. rows_are_filters: whether they may be, and channels under
-    taps. alone: whether a block may have unsplit tiles, and blocks share all."""
+    """Describe a tile of boxes.
+
+    ``throughput``: share of the tensor cores' rate that long sums reach. ``least_k_blocks``: per block. ``few_parts``:
+    parts of a tile that one thread adds. ``rows_are_filters``: whether rows may be filters, and whether they may be
+    channels under taps. ``alone``: whether blocks may have unsplit tiles, and whether they may share all.
+    """
 
     row_boxes: int
     column_boxes: int
@@ -99,37 +102,37 @@ class TileKernel:
     alone: tuple[bool, ...] = (True, False)
 
     source: ClassVar[str] = SOURCE
-    prefix: ClassVar[str] = ""  # of the tile in the kernel's name
+    prefix: ClassVar[str] = ""  # prefix of the tile in the kernel's name
     definitions: ClassVar[Mapping[str, str]] = {}
-    operands: ClassVar[tuple[str, ...]] = ()  # of the prologue
-    box: ClassVar[int] = ROW_BYTES // 2  # channels, and pixels of a K-block
-    warpgroup_boxes: ClassVar[int] = 1  # of the rows of a warpgroup
+    operands: ClassVar[tuple[str, ...]] = ()  # operands of the prologue
+    box: ClassVar[int] = ROW_BYTES // 2  # channels per box, and pixels per K-block
+    warpgroup_boxes: ClassVar[int] = 1  # boxes per warpgroup along the rows
     order: ClassVar[int] = OF_STAGES
-    products: ClassVar[int] = 2048  # multiply-adds in a clock of a multiprocessor
+    products: ClassVar[int] = 2048  # multiply-adds per clock of a multiprocessor
 
     @property
     def stem(self) -> str:
-        """The path of the source in one word, as the names of its kernels begin."""
+        """Return the path of the source in one word, which begins the names of its kernels."""
         return self.source.partition(".")[0].replace("/", "_")
 
     @property
     def entry(self) -> str:
-        """The kernel's entry point."""
+        """Return the kernel's entry point."""
         return f"{self.stem}_{self.prefix}{self.box * self.row_boxes}x{self.box * self.column_boxes}"
 
     @property
     def splits_k(self) -> bool:
-        """Whether two warpgroups take every other K-block."""
+        """Return whether two warpgroups take every other K-block."""
         return self.row_boxes < CONSUMERS * self.warpgroup_boxes
 
     @property
     def slot(self) -> int:
-        """Sums that a block stores of a tile."""
+        """Return the sums that a block stores per tile."""
         return self.size * (CONSUMERS if self.splits_k else 1)
 
     @property
     def size(self) -> int:
-        """Elements of the tile."""
+        """Return the elements of the tile."""
         return self.box**2 * self.row_boxes * self.column_boxes
 
     @property
@@ -141,8 +144,11 @@ KERNELS = (TileKernel(2, 4, 4, 0.9), TileKernel(2, 2, 6, 0.62), TileKernel(1, 2,
 
 
 class FilterGradientTma(Solver[FilterGradientProblem]):
-    """Serves ALGO_1 and ALGO_3 of half and bfloat16 where the math type allows tensor cores: a product of dy and x as
-    they lie, or of copies with channels innermost, in tiles of one kernel. Several groups share a tile."""
+    """Serve ALGO_1 and ALGO_3 of half and bfloat16 where the math type allows tensor cores.
+
+    One kernel multiplies tiles of dy and x in place, or of copies with channels innermost. Several groups may share a
+    tile.
+    """
 
     data_types: tuple[cudnnDataType_t, ...] = (HALF, BFLOAT16)
     kernels: tuple[TileKernel, ...] = KERNELS
@@ -179,12 +185,12 @@ class FilterGradientTma(Solver[FilterGradientProblem]):
         return {name: COPY_ALIGNMENT for name in ("x", "dy") if name not in made.copies}
 
     def _is_known(self, problem: FilterGradientProblem) -> bool:
-        """Whether tensor cores and TMA serve the algorithm, the types and the device."""
+        """Return whether tensor cores and TMA can serve the algorithm, the types and the device."""
         return problem.aligned and problem.operation.x.data_type in self.data_types and is_known(problem)
 
 
 def is_known(problem: FilterGradientProblem) -> bool:
-    """Return whether tensor cores and TMA serve the algorithm, the math type and the device."""
+    """Return whether tensor cores and TMA can serve the algorithm, the math type and the device."""
     o, device = problem.operation, problem.device
     if not has_wgmma(device):
         return False
@@ -194,7 +200,7 @@ def is_known(problem: FilterGradientProblem) -> bool:
 
 
 class Tiling(NamedTuple):
-    """The tiles of a product, and which operand their rows are."""
+    """Describe the tiles of a product, and the operand of their rows."""
 
     rows_are_filters: bool
     row_tiles: int
@@ -204,7 +210,7 @@ class Tiling(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: copies of x and dy, and the sums of blocks."""
+    """Hold the byte offsets of the workspace: copies of x and dy, and the sums of blocks."""
 
     x: int
     dy: int
@@ -213,8 +219,9 @@ class Regions(NamedTuple):
 
 
 class Product:
-    """One gradient as a product of dy and x, in tiles of a kernel. prologue: whether x is scaled, biased, rectified
-    first."""
+    """Describe one gradient as a product of dy and x, in tiles of a kernel. ``prologue`` means that x is scaled, biased
+    and rectified first.
+    """
 
     prologue = (False, False, False)
 
@@ -227,12 +234,15 @@ class Product:
         self.channels, self.filters = together * o.dw.dims[1], together * (o.dw.dims[0] // problem.groups)
         self.taps = o.dw.dims[2:]
         self.k_blocks = -(-o.dy.dims[0] * prod(o.dy.dims[2:]) // kernel.box)
-        self.rows = PackedRows.of(o, kernel.box)  # of few channels
+        self.rows = PackedRows.of(o, kernel.box)  # rows of few channels
         self.copies = {name: made for name in ("x", "dy") if (made := self._copy(name)) is not None}
 
     def _together(self) -> int:
-        """Return how many groups of x and dy are one group of the product, whose sums of different groups are not
-        read: as many as fit into a box of both and begin where TMA reads."""
+        """Return the number of groups of x and dy that are one group of the product.
+
+        As many groups share it as fit into a box of both and are aligned for TMA. The sums of different groups are not
+        read.
+        """
         o, groups = self.operation, self.problem.groups
         filters, channels = o.dw.dims[0] // groups, o.dw.dims[1]
         unit = COPY_ALIGNMENT // o.x.scalar_bytes
@@ -242,20 +252,20 @@ class Product:
 
     @property
     def choices(self) -> tuple[bool, ...]:
-        """Whether filters may be the rows, and channels under taps."""
+        """Return whether filters may be the rows, and whether channels under taps may be."""
         return self.kernel.rows_are_filters
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Planes, rows and columns of dy that K-blocks walk."""
+        """Return the planes, rows and columns of dy that K-blocks walk."""
         return spatial(self.operation.dy.dims[2:], 1)
 
     def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
-        """Return the maps by which operands are loaded as rows and as columns of tiles."""
+        """Return the maps that load operands as rows and as columns of tiles."""
         return rows.map, columns.map
 
     def _copy(self, name: str) -> TensorSpec | None:
-        """Return the description of the copy of an operand; None where it is read as it lies."""
+        """Return the description of the copy of an operand, or None where it is read in place."""
         tensor = self.operation.tensor(name)
         if name == "x" and self.rows:
             return self.rows.windows
@@ -263,7 +273,7 @@ class Product:
 
     @cached_property
     def is_possible(self) -> bool:
-        """Whether TMA reads both operands."""
+        """Return whether TMA can read both operands."""
         if self.groups > 1 and any(
             count * self.operation.x.scalar_bytes % COPY_ALIGNMENT for count in (self.channels, self.filters)
         ):
@@ -273,7 +283,7 @@ class Product:
 
     @cached_property
     def image(self) -> Operand:
-        """x, under all taps; of rows of few channels, under all taps of a column."""
+        """Return x under all taps. Rows of few channels have all taps of a column."""
         c, o = self.operation.convolution, self.operation
         x, channels, taps = self.copies.get("x", o.x), self.channels, self.taps
         stride, padding, dilation = c.stride, c.padding, c.dilation
@@ -291,7 +301,7 @@ class Product:
 
     @cached_property
     def incoming(self) -> Operand:
-        """dy, under one."""
+        """Return dy under one tap."""
         dy = self.copies.get("dy", self.operation.dy)
         none, one = (0,) * (len(dy.dims) - 2), (1,) * (len(dy.dims) - 2)
         return self._operand("dy", self._map(dy, none, none, one, none), self.filters)
@@ -308,12 +318,14 @@ class Product:
         return Operand(name, map_, boxes, count, OperandStruct(*counts, *triples, channels, count))
 
     def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
-        """Return the map of a tensor; corners, steps and spans of taps along planes, rows and columns."""
+        """Return the map of a tensor. ``corners``, ``steps`` and ``spans`` of taps are along planes, rows and
+        columns.
+        """
         images, channels, *extents = tensor.dims
         extent = (channels, *extents[::-1], images)
         strides = [stride * tensor.scalar_bytes for stride in (*tensor.strides[:1:-1], tensor.strides[0])]
         for d, size in enumerate(extent[1:]):
-            if size == 1:  # never used, but it has to be possible
+            if size == 1:  # TMA never uses the stride, but it must be valid.
                 strides[d] = rounded_up(channels * tensor.scalar_bytes, COPY_ALIGNMENT)
         return Im2colMap(
             "tf32" if tensor.data_type == FLOAT else ELEMENTS[tensor.data_type], extent, tuple(strides),
@@ -323,7 +335,7 @@ class Product:
 
     @cached_property
     def tiling(self) -> Tiling:
-        """The tiling that is expected to be done first."""
+        """Return the tiling that should finish first."""
         return min(map(self._tiling, self.choices), key=lambda tiling: tiling.seconds)
 
     def _tiling(self, rows_are_filters: bool) -> Tiling:
@@ -331,7 +343,7 @@ class Product:
         row_tiles, column_tiles = -(-rows.boxes // kernel.row_boxes), -(-columns.boxes // kernel.column_boxes)
         tiles, multiprocessors = row_tiles * column_tiles * self.groups, self.problem.device.multiprocessors
         possible: list[Shares] = []
-        if True in kernel.alone:  # all tiles of one block each, or as many as keep all blocks busy
+        if True in kernel.alone:  # Every tile has one block, or enough tiles keep every block busy.
             counts_unsplit = {tiles, tiles // multiprocessors * multiprocessors} - {0}
             possible += [
                 Shares.with_unsplit(unsplit, tiles, self.k_blocks, multiprocessors)
@@ -339,7 +351,7 @@ class Product:
             ]
         if False in kernel.alone:
             most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
-            # As many blocks as there can be, or several equal parts of all tiles.
+            # There are as many blocks as possible, or all tiles have several equal parts.
             equal = range(2 * tiles, most + 1, tiles)
             possible += [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *equal)]
         timed = ((self._shared_seconds(each, rows_are_filters), each) for each in possible)
@@ -347,7 +359,7 @@ class Product:
         return Tiling(rows_are_filters, row_tiles, column_tiles, shares, seconds)
 
     def _follow(self, rows_are_filters: bool) -> bool:
-        """Return whether channels follow each other in dw, in packs that the kernel stores."""
+        """Return whether channels are contiguous in dw, in vectors that the kernel stores."""
         o, pack = self.operation, PACK_BYTES // self.operation.x.scalar_bytes
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         stored = not rows_are_filters if self.kernel.order != OF_STAGES else o.x.scalar_bytes == 2 and rows_are_filters
@@ -355,12 +367,12 @@ class Product:
         return plain and not any(step % pack for step in (self.channels, filter_step, tap_step))
 
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
-        """Return about how long blocks take that share tiles so, and the sum of theirs."""
+        """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
         kernel = self.kernel
         k_block = kernel.size * kernel.box / kernel.products / kernel.throughput
         stored = kernel.slot * SUM_BYTES / STORED
         clocks = (shares.share + (shares.longer_parts > 0)) * k_block + stored if shares.parts else 0.0
-        if shares.further:  # which meet several tiles
+        if shares.further:  # Further blocks meet several tiles.
             k_blocks, longer = divmod(shares.tiles * shares.rest, shares.further)
             tiles = k_blocks / shares.rest + (longer > 0 or k_blocks % shares.rest > 0)
             clocks = max(clocks, (k_blocks + (longer > 0)) * k_block + tiles * stored)
@@ -375,7 +387,7 @@ class Product:
         return clocks / Rates.CLOCK + added
 
     def _lanes(self, shares: Shares) -> int:
-        """Return how many threads share the parts of a sum."""
+        """Return the number of threads that share the parts of a sum."""
         return SUM_LANES if shares.sharing > self.kernel.few_parts * shares.tiles else 1
 
     def _sides(self, rows_are_filters: bool) -> tuple[Operand, Operand]:
@@ -388,7 +400,7 @@ class Product:
 
     @property
     def read_seconds(self) -> float:
-        """The least time in which x and dy are read, and dw is written."""
+        """Return the minimum seconds in which x and dy are read, and dw is written."""
         o = self.operation
         return (o.x.nbytes + o.dy.nbytes + o.dw.nbytes) / Rates.BANDWIDTH
 
@@ -427,7 +439,7 @@ class Product:
         return copied(self.operation.tensor(name), made, self.problem.device)
 
     def _product_launches(self) -> list[Launch]:
-        """Return the product, and the sum of what blocks share."""
+        """Return the launch of the product, and the launch that adds the shared sums."""
         return [self._product_launch(), *self._sum_launches()]
 
     def _sum_launches(self) -> list[Launch]:
@@ -493,14 +505,14 @@ class Product:
 
 
 def _lies_well(tensor: TensorSpec) -> bool:
-    """Whether channels lie side by side, and TMA takes the distances of pixels."""
+    """Return whether channels are contiguous, and TMA takes the strides of pixels."""
     image, channel, *steps = tensor.strides
     last = channel == 1 or tensor.dims[1] == 1
     return last and all(step * tensor.scalar_bytes % COPY_ALIGNMENT == 0 for step in (image, *steps))
 
 
 def _channels_last(tensor: TensorSpec) -> TensorSpec:
-    """Return the description of a copy that lies well."""
+    """Return the description of a copy with contiguous channels."""
     images, channels, *pixels = tensor.dims
     pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
     strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides

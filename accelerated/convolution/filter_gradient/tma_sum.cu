@@ -1,7 +1,7 @@
 // The sum of the parts of tiles that several blocks share (tma.cuh), blended into the gradient of a filter (6.2.2).
 //
-// Tiling: a thread has four sums of a tile, or several threads of a block share their parts, which are added in one
-// order. Roofline bound: bytes, the parts are read once, dw is written once.
+// Tiling: each thread owns four sums of a tile, or several threads of a block share their parts, which are added in a
+// fixed order. Roofline bound: bytes, the parts are read once, dw is written once.
 #include "convolution/filter_gradient/tma.cuh"
 
 struct SumArguments {
@@ -9,21 +9,21 @@ struct SumArguments {
   ELEMENT* dw;
   Results results;
   Division division;
-  FastDivmod quads;             // fours of sums of a slot, without those of the second half of K
-  int log_columns, tile_boxes;  // of a tile; of its rows
-  int split_k, slot;            // sums of a slot
+  FastDivmod quads;             // groups of four sums per slot, without the second half of K
+  int log_columns, tile_boxes;  // binary logarithm of the tile's columns; boxes along its rows
+  int split_k, slot;            // whether K is split in two; sums per slot
   int lanes;                    // threads that share the parts of a sum: one or MOST_LANES
-  int order;                    // of the sums in a slot, an Order
+  int order;                    // order of the sums in a slot, an Order
 };
 
-constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads of a thread in flight
+constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads in flight per thread
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
 }
 
-// LANES threads of a block share the parts of fours of sums, which the first of them add and blend. Neighbouring
-// threads have neighbouring columns, 64 of them.
+// Adds parts with LANES threads of a block per group of four sums. The first of them add the others and blend.
+// Neighbouring threads have neighbouring columns, 64 of them.
 template <int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
   constexpr int QUADS = SUM_THREADS / LANES;
   __shared__ float4 shared[LANES][QUADS];

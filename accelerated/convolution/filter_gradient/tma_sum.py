@@ -1,5 +1,6 @@
-"""The sum of tiles that several blocks share, of gradients with respect to the filter
-(convolution/filter_gradient/tma_sum.cu)."""
+"""Sum the tiles that several blocks share, for gradients with respect to the filter
+(convolution/filter_gradient/tma_sum.cu).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 
 SOURCE, SUM = "convolution/filter_gradient/tma_sum.cu", "convolution_filter_gradient_tma_sum"
-SUM_THREADS, SUM_LANES = 256, 8  # of a block; threads that share many parts
+SUM_THREADS, SUM_LANES = 256, 8  # threads per block; threads that share many parts
 
 
 def sum_launch(
@@ -21,7 +22,8 @@ def sum_launch(
 ) -> Launch:  # fmt: skip
     """Return the launch that adds the parts of tiles of a kernel (TileKernel in tma.py) and blends them into ``dw``.
 
-    results: where sums lie in dw. shared: elements of all tiles that blocks share, sums of a slot, threads of a sum.
+    ``results`` locates sums in dw. ``shared`` has the elements of all tiles that blocks share, the sums per slot, and
+    the threads per sum.
     """
     elements, slot, lanes = shared
     arguments = structure(

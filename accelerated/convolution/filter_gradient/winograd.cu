@@ -1,12 +1,13 @@
 // Winograd gradients with respect to the filter (6.2.2), the transpose of y = A'((G g G') * (B' d B))A with respect to
 // g: dw = G'((A dy A') * (B' x B))G, * by elements, summed over tiles of all images.
 //
-// Tiles of 6 x 6 values of x, so 4 x 4 of dy for a filter of 3 x 3 and 2 x 2 for 5 x 5. Both are transformed into the
-// workspace, [pixel in the tile][group][channel][tile], a matrix product for each pixel in the tile sums over tiles,
+// Tiles have 6 x 6 values of x, and 4 x 4 of dy for a filter of 3 x 3 or 2 x 2 for 5 x 5. Both are transformed into the
+// workspace, [pixel in the tile][group][channel][tile]. A matrix product for each pixel in the tile sums over tiles,
 // and its results are transformed back.
 //
 // Roofline bound: flops, those of the direct sum divided by 4 (3 x 3) or 2.78 (5 x 5), in float, or the bytes of the
-// transforms: 36/16 (36/4) values for each of x and of dy, written once and read once for each tile of dw.
+// transforms. The transforms have 36/16 (36/4) values for each of x and of dy, written once and read once for each tile
+// of dw.
 #include "convolution/transforms/winograd.cuh"
 
 struct Arguments {
@@ -14,16 +15,16 @@ struct Arguments {
   const ELEMENT* dy;
   ELEMENT* dw;
   unsigned char* workspace;
-  long long incoming_at, products_at;  // bytes from the beginning of the workspace, where images are
-  Convolution convolution;             // the forward one, whose y is dy
+  long long incoming_at, products_at;  // byte offsets in the workspace, which begins with the images
+  Convolution convolution;             // forward convolution, whose y is dy
   COMPUTE alpha, beta;
-  FastDivmod tile_rows, tile_columns;   // of one image
-  FastDivmod tiles, channels, filters;  // of this launch; of one group
+  FastDivmod tile_rows, tile_columns;   // per image
+  FastDivmod tiles, channels, filters;  // tiles per launch; channels and filters per group
   int first_image, groups;
-  int channel_step;  // elements of dw; from one filter to the next all of its taps and channels
+  int channel_step;  // stride between channels of dw in elements; a filter has all of its taps and channels
 };
 
-// A m: the values of a tile of dy, as the results of a forward tile are weighed.
+// Computes A m from the values of a tile of dy, as the forward transform weighs results.
 template <class C> __device__ __forceinline__ void spread_incoming(const C (&m)[4], C (&t)[6]) {
   const C near_even = m[0] + m[2], near_odd = m[1] + m[3], far_even = m[0] + C(4) * m[2],
           far_odd = C(2) * m[1] + C(8) * m[3];
@@ -43,7 +44,7 @@ template <class C> __device__ __forceinline__ void spread_incoming(const C (&m)[
   t[5] = m[1];
 }
 
-// G' t: the taps that the values of a tile belong to.
+// Computes G' t, the sums of the values of a tile that belong to each tap.
 template <class C> __device__ __forceinline__ void gather_taps(const C (&t)[6], C (&g)[3]) {
   const C near_sum = (t[1] + t[2]) * C(1.0 / 6), near_difference = (t[2] - t[1]) * C(1.0 / 6);
   const C far_sum = (t[3] + t[4]) * C(1.0 / 24), far_difference = (t[3] - t[4]) * C(1.0 / 12);
@@ -61,7 +62,7 @@ template <class C> __device__ __forceinline__ void gather_taps(const C (&t)[6], 
   g[4] = C(16) * far_sum - near_sum + t[5];
 }
 
-// The image, the first row and column of the outputs of a tile of OUT x OUT.
+// Locates a tile of OUT x OUT outputs: its image, first row and first column.
 template <int OUT>
 __device__ __forceinline__ unsigned locate_tile(const Arguments& a, unsigned tile, int& row, int& column) {
   unsigned tile_row, tile_column;
@@ -107,7 +108,7 @@ template <int OUT> __device__ __forceinline__ void incoming_to_workspace(const A
   write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.incoming_at) + index, step);
 }
 
-// Products lie as [pixel in the tile][group][filter][channel].
+// The products have the layout [pixel in the tile][group][filter][channel].
 template <int TAPS> __device__ __forceinline__ void products_to_filter(const Arguments& a, unsigned index) {
   unsigned channel;
   const unsigned filter = a.channels.divide(index, channel), filters = a.filters.divisor * a.groups;

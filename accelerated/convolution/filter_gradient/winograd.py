@@ -1,4 +1,4 @@
-"""Winograd gradients with respect to the filter (convolution/filter_gradient/winograd.cu)."""
+"""Plan Winograd gradients with respect to the filter (convolution/filter_gradient/winograd.cu)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ VALUES = TILE * TILE
 
 
 class WinogradFilterGradient(Solver[FilterGradientProblem]):
-    """Transforms of x and dy, a product for each of the 36 values of a tile, the inverse transform; images slice by
-    slice where they are large, added by the products."""
+    """Serve with transforms of x and dy, a product for each of the 36 values of a tile, and the inverse transform.
+
+    Large images are transformed slice by slice, and the products add the slices.
+    """
 
     name = "convolution.winograd_filter_gradient"
 
@@ -49,7 +51,7 @@ class WinogradFilterGradient(Solver[FilterGradientProblem]):
 
 
 class _Tiles:
-    """The tiles of one gradient and where the workspace holds what is made of them."""
+    """Describe the tiles of one gradient, and their regions of the workspace."""
 
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation, self.groups = problem, problem.operation, problem.groups
@@ -113,8 +115,11 @@ class _Tiles:
         return Launch(function, arguments, ("x", "dy", "dw", "workSpace"), blocks(threads), (THREADS, 1, 1))
 
     def _product(self, tiles: int, added: bool) -> Product:
-        """Return the products over all tiles, of channels by filters for each value of a tile and group. added: to
-        those of the slices before, which a kernel reads from the address of its prior values, without an offset."""
+        """Return the products over all tiles, of channels by filters for each value of a tile and group.
+
+        ``added`` adds them to the slices before, which a kernel reads from the address of its prior values, without an
+        offset.
+        """
         batch, channels, filters = VALUES * self.groups, self.channels, self.filters
         x, y = Matrices(tiles, 1, channels * tiles), Matrices(1, channels, channels * filters)
         value = mark_packs(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)
