@@ -10,7 +10,7 @@
 struct Collection {
   long long source_offset, result_offset;  // bytes
   int parts, size;                         // parts per sum; numbers per part
-  int packs;                               // 16-byte vectors of the whole collection
+  int packs;                               // 16-byte vectors of all results
   int is_of_keys;
   FastDivmod packs_of_vector;
   Rows rows;

@@ -5,7 +5,8 @@
 // forward call. No scores are stored, and the order of sums is fixed, so that results do not vary.
 //
 // Roofline bound: flops on CUDA cores. Each query and key of its window takes 2 (size of q + size of v) for scores and
-// weights. Each TILE elements of a gradient take 2 TILE more. Each tile reads each vector once from L2.
+// weights. Each TILE elements of a gradient take 2 TILE more. Bytes: each tile reads
+// each vector once from L2.
 #include "attention/heads.cuh"
 
 struct GradientArguments {

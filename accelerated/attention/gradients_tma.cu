@@ -5,7 +5,7 @@
 // into shared memory. It also loads tiles of 64 keys (or queries), with their statistics, into STAGES stages.
 //
 // Roofline bound: flops, at 989 T/s (half, H200). Each query and key of its window takes 7 products of 2 * size: three
-// for queries, four for keys and values. Each item reads each vector once from L2.
+// for queries, four for keys and values. Bytes: each item reads each vector once from L2.
 #include "attention/tiles.cuh"
 #include "attention/tma_items.cuh"
 
@@ -81,7 +81,7 @@ struct alignas(16) Queries {
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
 };
 
-// The state of a stage: the item has ended, windows cut its tile, or the whole tile is in the windows.
+// The state of a stage: the item has ended, windows cut its tile, or all of the tile is in the windows.
 enum State { ENDED, CUT, FULL };
 
 // The pipeline between the producers and the consumers. `infinite` marks tiles with infinities or NaNs that weights of

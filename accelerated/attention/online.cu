@@ -4,8 +4,8 @@
 // the online-softmax state (running maximum and sum) and the weighted sum in registers, so that no scores are stored.
 // Heads with more than TILE elements compute the scores once for each TILE of them.
 //
-// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each query and key of its window. Each tile of
-// queries reads each input once from L2.
+// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each query and key of its window. Bytes: each
+// tile of queries reads each input once from L2.
 #include "attention/heads.cuh"
 
 struct OnlineArguments {

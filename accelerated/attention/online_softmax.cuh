@@ -35,7 +35,7 @@ struct Softmax {
         for (int i = 0; i < 2; i++) {
           float& score = scores[4 * n + 2 * part + i];
           const float weight = power_of_two(score * factor - shift);
-          // A factor of zero must not turn a score of minus infinity into NaN.
+          // A factor of zero must not make NaN of a score of minus infinity.
           score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
           sum += score;
         }

@@ -6,8 +6,8 @@
 // one are multiplied together. The softmax therefore overlaps with the sums, and with products of other warpgroups.
 //
 // Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200). Each
-// pair also takes one exponential, of 16 a clock and multiprocessor. A block's queries read keys and values once from
-// L2.
+// pair also takes one exponential, of 16 a clock and multiprocessor. Bytes: a block's queries read keys and values
+// once from L2.
 #include "attention/online_softmax.cuh"
 #include "attention/tma_items.cuh"
 

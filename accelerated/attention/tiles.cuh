@@ -78,7 +78,7 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 
 // Removes infinities and NaNs, which weights of zero must not multiply. They are added to the sums of the rows whose
 // window has their vector, and replaced by zeros. POSITIVE means that weights are positive; otherwise NaN is added.
-// is_weighed(i, vector) tells whether the window of the warp's row lane / 4 + 8 * i has the vector. synchronise() is a
+// is_weighed(i, vector) says whether the window of the warp's row lane / 4 + 8 * i has the vector. synchronise() is a
 // barrier of the first THREADS_OF_BLOCK threads, all of which take part.
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,

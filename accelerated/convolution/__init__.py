@@ -1,2 +1,3 @@
-"""Convolutions with every documented algorithm, their gradients, Im2Col and reordered filters: a folder for each kind
-of solver."""
+"""Serve convolutions with every documented algorithm, their gradients, Im2Col and reordered filters. Each kind of
+solver has a folder.
+"""

@@ -1,5 +1,6 @@
-"""Gradients of the bias (6.2.1): the sums of dy, by the kernels of reductions; partial sums lie in scratch memory, as
-the call has no workspace."""
+"""Compute gradients of the bias (6.2.1), the sums of dy, by the kernels of reductions. The call has no workspace, so
+partial sums are in scratch memory.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.small import Small
 from ..reproducible import Order, order_of_batch
 
-MOST_SMALL_BYTES = 16 << 20  # of a dy in planes, whose sums take half as long all at once as in parts
-NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # operands of a reduction -> those of the call
+MOST_SMALL_BYTES = 16 << 20  # bytes of a dy in planes whose sums take half as long in one step as per part
+NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # names of a reduction's operands in the call
 
 
 class BiasProblem(solver.Problem):
-    """A gradient of the bias and the reduction that it is."""
+    """Describe a gradient of the bias and the reduction that computes it."""
 
     def __init__(self, operation: ConvolutionBackwardBias, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
@@ -31,7 +32,7 @@ class BiasProblem(solver.Problem):
 
 
 class BiasGradient(solver.Solver[BiasProblem]):
-    """The sums by one solver of reductions."""
+    """Compute the sums by one solver of reductions."""
 
     def __init__(self, sums: ReduceSolver) -> None:
         self.sums, self.asks_device = sums, sums.asks_device

@@ -1,7 +1,7 @@
-// Gradients of a bias (6.2.1) of packed dy with channels innermost, as many as there are.
+// Gradients of a bias (6.2.1) of packed dy with channels innermost, for any number of channels.
 //
-// A thread reads packs of 16 bytes that are as many apart as lead to the same channels again, and keeps a sum for
-// each of its elements. Blocks add theirs by channel, then clusters; another launch adds what clusters have
+// Each thread reads 16-byte vectors of dy. Their stride leads to the same channels again, and the thread keeps a sum
+// for each element. Blocks add their sums by channel, then clusters do. Another launch adds the sums of clusters
 // (filter_gradient/sum.cu).
 //
 // Roofline bound: bytes, dy read once; 2 flops an element.
@@ -14,17 +14,18 @@ constexpr unsigned THREADS = 256, WARP = 32, WARPS = THREADS / WARP;
 constexpr unsigned WIDTH = 16 / sizeof(ELEMENT);
 using Elements = Pack<ELEMENT, WIDTH>;
 
-constexpr int BATCH = 8;                          // packs of a thread in flight
-constexpr unsigned MOST_CHANNELS = 512, FEW = 8;  // FEW: threads of a channel, of which the first adds all
+constexpr int BATCH = 8;  // vectors in flight per thread
+// FEW counts the threads per channel whose sums the first of them adds.
+constexpr unsigned MOST_CHANNELS = 512, FEW = 8;
 
 struct Arguments {
   const ELEMENT* dy;
   ELEMENT* db;
-  COMPUTE* partials;  // [part][channel], where parts are several
+  COMPUTE* partials;  // [part][channel], where there are several parts
   COMPUTE alpha, beta;
   FastDivmod channels;
-  unsigned elements;       // of dy
-  unsigned active, parts;  // threads of a block that read; clusters
+  unsigned elements;       // elements of dy
+  unsigned active, parts;  // threads per block that read; clusters
 };
 
 struct Shared {
@@ -33,12 +34,12 @@ struct Shared {
   ClusterGather gather;
 };
 
-// finish(channel, sum) for every channel, by some thread: the sums of get(i, channel), i below `count`, added in one
-// order. lanes: for THREADS sums.
+// Calls finish(channel, sum) for every channel, by some thread. The sum adds get(i, channel), for i below `count`, in a
+// fixed order. `lanes` has memory for THREADS sums.
 template <class Get, class Finish>
 __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count, COMPUTE* lanes, const Get& get,
                                                const Finish& finish) {
-  const unsigned share = min(count, max(1u, THREADS / channels));  // threads of a channel
+  const unsigned share = min(count, max(1u, THREADS / channels));  // threads per channel
   for (unsigned first = 0; first < channels; first += THREADS) {
     const unsigned channel = first + threadIdx.x % min(channels, THREADS), lane = threadIdx.x / min(channels, THREADS);
     COMPUTE sum = 0;
@@ -71,7 +72,7 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
   }
 }
 
-// Adds COUNT packs at a time, `step` apart, while there are as many.
+// Adds COUNT vectors at a time, `step` apart, while enough are left.
 template <int COUNT>
 __device__ __forceinline__ void add_packs(const ELEMENT* dy, unsigned& index, unsigned step, unsigned packs,
                                           COMPUTE (&sums)[WIDTH]) {
@@ -100,7 +101,8 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     add_packs<BATCH>(a.dy, index, step, packs, sums);
     add_packs<BATCH / 2>(a.dy, index, step, packs, sums);
     add_packs<1>(a.dy, index, step, packs, sums);
-    if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {  // what is left is no pack
+    // The remaining elements are no vector.
+    if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {
 #pragma unroll
       for (unsigned i = 0; i < WIDTH; i++)
         if (packs * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[packs * WIDTH + i]);
@@ -109,7 +111,7 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];
   }
   __syncthreads();
-  // A block begins with the first channel.
+  // The first channel of a block is channel 0.
   sum_by_channel(
       channels, a.channels.divide(a.active * WIDTH), shared.lanes,
       [&](unsigned i, unsigned channel) { return shared.elements[i * channels + channel]; },

@@ -1,4 +1,4 @@
-"""Gradients of the bias of packed dy with channels innermost (convolution/bias_gradient_channels.cu)."""
+"""Plan gradients of the bias of packed dy with channels innermost (convolution/bias_gradient_channels.cu)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ SOURCE = "convolution/bias_gradient_channels.cu"
 PACK_BYTES = 16
 THREADS = 256  # threads per block
 MOST_CHANNELS = 512  # as in the kernel
-BLOCKS = 2  # of a multiprocessor
-LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20  # of dy; of one whose pixels are packs
-FLOATS = 4  # of a pack
+BLOCKS = 2  # blocks per multiprocessor
+# bytes of dy, at least; bytes of a dy whose pixels are vectors, at most
+LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20
+FLOATS = 4  # floats per 16-byte vector
 
 
 class BiasGradientChannels(solver.Solver[BiasProblem]):
-    """The sums of channels, whatever their number, by threads that meet the same ones again."""
+    """Sum any number of channels, by threads that meet the same channels again."""
 
     name = "convolution.bias_gradient_channels"
-    least_packs = 4  # of a thread
+    least_packs = 4  # vectors per thread
 
     def serves(self, problem: BiasProblem) -> bool:
         dy, db = problem.operation.dy, problem.operation.db
@@ -39,7 +40,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
-        # Of pixels that are packs others are faster, but where dy of 16 bits is small.
+        # Where pixels are vectors, other solvers are faster, but not where dy of 16 bits is small.
         small_packs = width > FLOATS and dy.nbytes <= MOST_PACKED_BYTES
         if channels == 1 or dy.nbytes < LEAST_BYTES or (channels % width == 0 and not small_packs):
             return False
@@ -50,7 +51,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
 
     @staticmethod
     def _period(problem: BiasProblem) -> int:
-        """Return the packs from one to the next that begins with the same channel."""
+        """Return the number of vectors between two that begin with the same channel."""
         dy = problem.operation.dy
         return dy.dims[1] // gcd(dy.dims[1], PACK_BYTES // dy.scalar_bytes)
 

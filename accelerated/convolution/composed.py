@@ -1,5 +1,4 @@
-"""Plans of launches whose operands begin somewhere in the operands of a call, and what gradients make of forward
-convolutions."""
+"""Compose plans of launches on parts of a call's operands, and compute gradients as forward convolutions."""
 
 from __future__ import annotations
 
@@ -19,19 +18,19 @@ from .implicit_gemm.solvers import ImplicitGemm
 from .implicit_gemm.tma import TMA
 from .problem import Rates
 
-# Kernels that find every element of x by its coordinates.
+# These kernels locate every element of x by its coordinates.
 BY_COORDINATES = tuple(kernel for kernel in KERNELS if "tma" not in kernel.name)
 
 
 class At(NamedTuple):
-    """An operand of the call, and how many bytes behind its address."""
+    """Locate an operand of the call, and bytes after its address."""
 
     operand: str
     offset: int = 0
 
 
 class ComposedLaunch(NamedTuple):
-    """A launch and where each of its operands is."""
+    """Place each operand of a launch."""
 
     launch: Launch
     operands: tuple[At, ...]
@@ -43,7 +42,7 @@ def within(launches: Sequence[Launch], where: Mapping[str, At]) -> list[Composed
 
 
 class ComposedPlan(PlacedPlan):
-    """Launches on parts of the operands. A workspace counts from its first multiple of 16 bytes on."""
+    """Run launches on parts of the operands. Offsets in a workspace count from its first 16-byte boundary."""
 
     def __init__(self, operation: Operation, launches: Sequence[ComposedLaunch], solver: str) -> None:
         indices = {name: i for i, name in enumerate(operation.operands)}
@@ -60,7 +59,10 @@ def copied(source: TensorSpec, target: TensorSpec, device: Any) -> Launch:
 
 def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any, row: int = 0) -> Launch:
     """Return the launch that copies ``part``, (groups, output channels of w in each, its input channels, taps ...),
-    into w. row: elements from one filter to the next where w has gaps between them."""
+    into w.
+
+    ``row`` is the stride between filters, in elements, where w has gaps between them.
+    """
     (step, *strides), (groups, channels, *_) = w.tensor.strides, part.dims
     assert groups * channels == w.dims[0]
     step = row or step
@@ -68,12 +70,12 @@ def transposed_filter(part: TensorSpec, w: FilterSpec, device: Any, row: int = 0
 
 
 class Inner:
-    """A forward convolution that a gradient is made of: any padding, and an output that may end anywhere.
+    """Describe a forward convolution inside a gradient, with any padding and any end of its output.
 
-    Not all solvers of the implicit GEMM take a negative padding, or an output that ends before or behind the last
-    window, or is not of the type of x: there products compute it, by kernels that find every element of x by its
-    coordinates, or by TMA within the box that the output needs. The same goes for filters with gaps between
-    them (filter_row, forward.py).
+    Some solvers of the implicit GEMM do not take a negative padding or an output of another type than x. Some need an
+    output that ends at the last window. Elsewhere kernels that locate every element of x by its coordinates compute the
+    products, or TMA does within the box that the output needs. The same is true of filters with gaps between them
+    (filter_row, forward.py).
     """
 
     def __init__(self, operation: ConvolutionForward, device: Any, filter_row: int = 0) -> None:
@@ -92,14 +94,14 @@ class Inner:
 
     @property
     def kernel(self) -> ProductKernel | None:
-        """The kernel of the products, if they are all there is."""
+        """Return the kernel of the products, if there are no other launches."""
         if self.solver:
             return self.solver.kernel if isinstance(self.solver, ImplicitGemm) else None
         return kernel_of(self.problem.products[0], self.kernels)
 
     @property
     def summation_order(self) -> Order | None:
-        """The order in which the launches add."""
+        """Return the order in which the launches add."""
         if self.solver:
             return self.solver.summation_order(self.problem)
         product = self.problem.products[0]
@@ -107,12 +109,12 @@ class Inner:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of workspace from its first multiple of 16 bytes on."""
+        """Return the bytes of workspace from its first 16-byte boundary."""
         return self.solver.used_bytes(self.problem) if self.solver else 0
 
     @property
     def estimated_seconds(self) -> float:
-        """About how many seconds the launches take."""
+        """Return the approximate seconds of the launches."""
         if self.solver:
             return self.solver.estimated_seconds(self.problem)
         return Rates.LAUNCH + self.problem.product_seconds(kernel_of(self.problem.products[0], self.kernels))

@@ -1,5 +1,4 @@
-"""Forward convolutions (5.2.9, 5.2.10) as the solvers of this room read them: the problem, and what all solvers
-share."""
+"""Describe forward convolutions (5.2.9, 5.2.10) to their solvers: the problem, and the base of all solvers."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ from .problem import (
 IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
 IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
 IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
-TENSOR_CORE_CAPABILITY = 80  # the first with these data types
+TENSOR_CORE_CAPABILITY = 80  # the first compute capability with these data types
 
 
 def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_t, device: Any) -> bool:
@@ -50,8 +49,11 @@ def may_use_tensor_cores(convolution: ConvolutionSpec, data_type: cudnnDataType_
 
 
 class ConvolutionProblem(Problem):
-    """One forward convolution. farthest: elements of x to which a kernel may count from the first of its launch;
-    filter_row: elements from one filter to the next where w has gaps between them."""
+    """Describe one forward convolution.
+
+    ``farthest``: elements of x to which a kernel may count from the first of its launch. ``filter_row``: stride between
+    filters in elements, where w has gaps between them.
+    """
 
     operation: Convolution
 
@@ -70,20 +72,21 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def definitions(self) -> tuple[tuple[str, str], ...]:
-        """ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept as they
-        are."""
+        """Return ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept
+        unrounded.
+        """
         o = self.operation
         kept = {"RESULT": "float"} if o.x.data_type in (HALF, BFLOAT16) and o.y.data_type == FLOAT else {}
         return type_definitions(o.x.scalar_type, o, **kept)
 
     @cached_property
     def tensor_cores(self) -> bool:
-        """Whether data type and math type let tensor cores multiply, and the device has them."""
+        """Return whether data type and math type let tensor cores multiply, and the device has them."""
         return may_use_tensor_cores(self.operation.convolution, self.operation.x.data_type, self.device)
 
     @cached_property
     def described(self) -> tuple[ConvolutionStruct, bool]:
-        """The implicit GEMM, and whether it counts in words of four 8-bit channels."""
+        """Return the implicit GEMM, and whether it counts in words of four 8-bit channels."""
         value, element_bytes = operation_product(self.operation), self.operation.x.scalar_bytes
         value.w_row = self.filter_row or value.w_row
         words = element_bytes == 1 and in_words(value, self.groups)
@@ -98,8 +101,10 @@ class ConvolutionProblem(Problem):
         offsets: tuple[int, int, int] = (0, 0, 0),
         **options: Any,
     ) -> Product:  # fmt: skip
-        """Return a product whose results are those of the convolution. x, w, y: the operands that hold them,
-        ``offsets`` bytes into each. options: fields of Product."""
+        """Return a product whose results are those of the convolution.
+
+        ``x``, ``w``, ``y``: operands that contain them, ``offsets`` bytes into each. ``options``: fields of Product.
+        """
         o = self.operation
         names = (x, w, *(y if name == "y" else name for name in operand_names(o)))
         reordered = o.w.dims[0] // 32 if o.filter_is_reordered else 0
@@ -109,8 +114,10 @@ class ConvolutionProblem(Problem):
         )  # fmt: skip
 
     def implicit_products(self, **options: Any) -> tuple[Product, ...]:
-        """Return the implicit GEMM in as many launches as it takes for 32 bits to count to every element of x: tensors
-        with vectors of channels have up to 2**36 of them."""
+        """Return the implicit GEMM in enough launches for 32 bits to count to every element of x.
+
+        Tensors with vectors of channels have up to 2**36 elements.
+        """
         value, words = self.described
         unit_bytes = WORD if words else self.operation.x.scalar_bytes
         return tuple(
@@ -120,47 +127,47 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def products(self) -> tuple[Product, ...]:
-        """The implicit GEMM of x and w as they lie."""
+        """Return the implicit GEMM of x and w in place."""
         return self.implicit_products()
 
     @cached_property
     def kernel(self) -> ProductKernel:
-        """The preferred kernel of the implicit GEMM."""
+        """Return the preferred kernel of the implicit GEMM."""
         return preferred_kernel(self.products[0])
 
     @cached_property
     def in_one_launch(self) -> bool:
-        """Whether 32 bits count to every element of x and of y."""
+        """Return whether 32 bits count to every element of x and of y."""
         x, y = self.operation.x, self.operation.y
         return max(x.span * x.vector_length, y.span * y.vector_length) <= self.farthest
 
     @cached_property
     def memory_seconds(self) -> float:
-        """How long x, w and y take to pass through the memory once."""
+        """Return the seconds in which x, w and y pass through the memory once."""
         o = self.operation
         return float(o.x.nbytes + o.w.nbytes + o.y.nbytes) / Rates.BANDWIDTH
 
     @cached_property
     def operations(self) -> float:
-        """Operations of the direct sum, with those that tiles which are not full make in vain."""
+        """Return the operations of the direct sum, including the unused ones of partial tiles."""
         filters = self.operation.w.dims[0] // self.groups
         filled = rounded_up(filters, 16 if filters <= 16 else 64)
         y = self.operation.y.dims
         return 2.0 * filled * self.groups * self.operation.terms * (prod(y) // y[1])
 
     def seconds_of(self, algo: Algo) -> float:
-        """Return about how long the same convolution takes with another algorithm."""
+        """Return the approximate seconds of the same convolution with another algorithm."""
         return estimated_seconds(replace(self.operation, algo=algo), self.device)
 
     def product_seconds(self, kernel: ProductKernel) -> float:
-        """Return about how long the implicit GEMM takes with a kernel, its launch not counted."""
+        """Return the approximate seconds of the implicit GEMM with a kernel, without its launch."""
         product = self.products[0]
         computing = self.operations / kernel.operations_per_second(product)
         return max(self.memory_seconds, computing, kernel.gathering_seconds(product))
 
 
 class ConvolutionSolver(Solver[ConvolutionProblem]):
-    """A solver of documented algorithms."""
+    """Serve documented algorithms."""
 
     algorithms: tuple[Algo, ...] = ()
 
@@ -168,15 +175,15 @@ class ConvolutionSolver(Solver[ConvolutionProblem]):
         return problem.operation.algo in self.algorithms and self.can_launch(problem)
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
-        """Return whether the launches would be right for a problem of these algorithms."""
+        """Return whether the launches can serve a problem of these algorithms."""
         return True
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        """Return the bytes of workspace from its first multiple of 16 bytes on."""
+        """Return the bytes of workspace from its first 16-byte boundary."""
         return 0
 
     def workspace_bytes(self, problem: ConvolutionProblem) -> int:
-        """Return the bytes of workspace, with up to a pack more, because the caller's memory may begin anywhere."""
+        """Return the bytes of workspace, with padding because the caller's memory may have any alignment."""
         return with_alignment(self.used_bytes(problem))
 
     def plan(self, problem: ConvolutionProblem) -> Plan:

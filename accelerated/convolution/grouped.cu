@@ -1,42 +1,43 @@
 // Convolutions (5.2.9, 5.2.10) and gradients of their input (5.2.8), of few channels and filters, summed directly.
 //
-// Tiling: a block has some lanes and pixels; a lane is FILTERS filters by CHANNELS channels of GROUPS groups, and a
-// thread computes the filters of a lane for PIXELS pixels. The filters of the lanes are in shared memory as numbers of
-// the arithmetic, [tap][channel][filter]; each is read once for all pixels of a thread. Where channels lie innermost,
-// neighbouring threads have neighbouring lanes, else neighbouring pixels. A gradient is the convolution of dy, `x`, to
-// dx, `y`: its pixels are divided into residues of the stride, which meet the same taps; a block has pixels of one.
+// Tiling: a block has some lanes and pixels. A lane is FILTERS filters by CHANNELS channels of GROUPS groups, and a
+// thread computes the filters of a lane for PIXELS pixels. The filters of the lanes are in shared memory in the compute
+// type, [tap][channel][filter]. Each is read once for all pixels of a thread. Where channels are innermost,
+// neighbouring threads have neighbouring lanes, otherwise neighbouring pixels. A gradient is the convolution of dy,
+// `x`, to dx, `y`. Its pixels are divided into residues of the stride, which meet the same taps; a block has pixels of
+// one.
 //
 // Roofline bound: bytes, x and y once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
-// each output of 16 bits (3 x 3, groups of 4); a thread issues 16 products for 4 values of x and its part of a tap.
+// each output of 16 bits (3 x 3, groups of 4). A thread issues 16 products for 4 values of x and its part of a tap.
 #include "convolution/problem.cuh"
 
-// Defined by the host (grouped.py): GROUPS, FILTERS, CHANNELS.
+// The host defines GROUPS, FILTERS and CHANNELS (grouped.py).
 constexpr int THREADS = 128, PIXELS = 4;   // per block; per thread
-constexpr int VALUES = GROUPS * CHANNELS;  // elements of x that a lane has of a pixel
-constexpr int RESULTS = GROUPS * FILTERS;  // elements of y that a lane has of a pixel
+constexpr int VALUES = GROUPS * CHANNELS;  // elements of x per lane and pixel
+constexpr int RESULTS = GROUPS * FILTERS;  // elements of y per lane and pixel
 constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
 
 struct Arguments : Operands<ELEMENT> {
   const int* notes;         // one per block of the product: 1 if its results are right (pack_groups.py)
-  int noting;               // blocks; 0: none has computed y before
-  Convolution convolution;  // a gradient has that of dy with the pixels of the first residue
+  int noting;               // number of blocks; 0: no kernel has computed y before
+  Convolution convolution;  // A gradient has the convolution of dy with the pixels of the first residue.
   Epilogue epilogue;
   FastDivmod lane_blocks, lanes;    // blocks of lanes; lanes of a block
-  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, packs of CHANNELS channels
-  FastDivmod residues[3];           // along depth, rows, columns
-  int backward;                     // whether it is a gradient
-  int extent[3], y_axis[3];         // the pixels of y; elements from a pixel to the next
+  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, vectors of CHANNELS channels
+  FastDivmod residues[3];           // residues along depth, rows, columns
+  int backward;                     // The product is a gradient.
+  int extent[3], y_axis[3];         // extents of y; strides between pixels in elements
   int stride[3], padding[3], dilation[3];
-  int apart[3];                                        // how many taps lie from one to the next of the same residue
+  int apart[3];                                        // stride between taps of the same residue
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
-  int w_channel, w_filter, w_axis[3];                  // elements of w from one to the next
+  int w_channel, w_filter, w_axis[3];                  // strides of w in elements
   int lane_values;                                     // numbers of shared memory per lane
   int channels_last;                                   // neighbouring threads have neighbouring lanes
   long long w_group;
 };
 
-// The taps along an axis that meet a residue: `count` of them, from `first` on, `apart` from each other. The first is
-// at `origin` in x for the first pixel, the others `step` from each other.
+// Describes the taps along an axis that meet a residue: `count` of them, from `first` on, `apart` from each other. For
+// the first pixel, the first tap is at `origin` in x, and the others are `step` apart.
 struct Axis {
   int count, first, apart, origin, step;
 };
@@ -53,7 +54,7 @@ __device__ __forceinline__ Axis find_axis(const Arguments& a, int d, int residue
           -(a.dilation[d] * a.apart[d] / a.stride[d])};
 }
 
-// The filters of this block's lanes.
+// Reads the filters of this block's lanes.
 __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&axes)[3], unsigned first_lane,
                                              COMPUTE* shared) {
   const Convolution& c = a.convolution;
@@ -68,7 +69,7 @@ __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&ax
       tap /= axes[d].count;
       offset += static_cast<long long>(c.flipped ? c.filter[d].divisor - 1 - at : at) * a.w_axis[d];
     }
-    // The channel within its group, which is another one for every CHANNELS of several groups.
+    // Every CHANNELS channels of several groups begin a new group.
     const unsigned at = GROUPS > 1 ? channel % CHANNELS : channel;
     const unsigned group =
         a.filter_blocks.divide(first_lane + lane, block) * GROUPS + (GROUPS > 1 ? channel / CHANNELS : 0);
@@ -104,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
   read_filters(a, axes, first_lane, filters);
   __syncthreads();
 
-  const unsigned across = THREADS / a.lanes.divisor;  // threads of a lane
+  const unsigned across = THREADS / a.lanes.divisor;  // threads per lane
   unsigned lane = threadIdx.x / across, thread = threadIdx.x % across;
   if (a.channels_last) thread = a.lanes.divide(threadIdx.x, lane);
   unsigned block;
@@ -115,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
   const bool packed = c.x_packs && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, VALUES>) == 0;
   const COMPUTE* w = filters + lane * a.lane_values;
   Pixel pixel[PIXELS];
-  int offset[PIXELS];  // in y; -1 where there is no pixel
+  int offset[PIXELS];  // offset in y; -1 where there is no pixel
   COMPUTE sums[PIXELS][RESULTS] = {};
 #pragma unroll
   for (int i = 0; i < PIXELS; i++) {
@@ -154,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
         for (int i = 0; i < PIXELS; i++) exists[i] = inside(c, pixel[i], term);
         for (unsigned pack = 0; pack < a.packs.divisor; pack++, w += FACTORS) {
           COMPUTE values[PIXELS][VALUES];
-      // Zeros of the padding are multiplied, too: zero times an infinity of the filter is NaN.
+      // Zeros of the padding must be multiplied, too: zero times an infinity of the filter is NaN.
 #pragma unroll
           for (int i = 0; i < PIXELS; i++) {
             const ELEMENT* from = x + wrapping_sum(pixel[i].offset, static_cast<int>(to_tap)) +

@@ -1,4 +1,4 @@
-"""Convolutions and gradients of their input, of few channels and filters (convolution/grouped.cu)."""
+"""Plan convolutions and gradients of their input, of few channels and filters (convolution/grouped.cu)."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from .problem import (
 )
 
 SOURCE = "convolution/grouped.cu"
-THREADS, PIXELS = 128, 4  # as in the kernel
-MOST = 4  # filters, channels, or groups of a lane
+THREADS, PIXELS = 128, 4  # threads per block, pixels per thread, as in the kernel
+MOST = 4  # filters, channels, or groups per lane
 MOST_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
-FEW = 8  # channels, and filters, of a group up to which products of tiles would be mostly zeros
-TILED = range(2, 5)  # channels in planes, which small_channels.py multiplies sooner on tensor cores
-FEW_OF_ONE = 16  # filters without groups, up to which tiles of 64 filters would be mostly zeros
+FEW = 8  # channels and filters per group up to which tiles of products would be mostly zeros
+TILED = range(2, 5)  # channels in planes that small_channels.py multiplies sooner on tensor cores
+FEW_OF_ONE = 16  # filters without groups up to which tiles of 64 filters would be mostly zeros
 DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
-INSTRUCTIONS = 8e10  # instructions of threads a second on a multiprocessor, of an H200
-LATENCY = 3  # clocks in which a thread issues an instruction at most once
-PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS = 80, 14  # instructions of a thread for each pixel, and for each of its taps
+INSTRUCTIONS = 8e10  # instructions of threads a second, per multiprocessor of an H200
+LATENCY = 3  # clocks between two instructions of a thread, at least
+PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS = 80, 14  # instructions of a thread per pixel, and per tap of a pixel
 FILTER_INSTRUCTIONS = 60  # instructions of a thread for the filters of a channel under a tap
 
 Integers, FastDivmods = c_int * AXES, FastDivmod * AXES
 
 
 def seconds_of(threads: int, instructions: float, rate: float) -> float:
-    """Return about how long so many threads take for instructions of each, at so many a second together."""
+    """Return the approximate seconds of this many threads, by instructions per thread and their common rate."""
     return max(threads * instructions / rate, LATENCY * instructions / Rates.CLOCK)
 
 
 class Lane(NamedTuple):
-    """The groups, filters and channels that a thread multiplies at once."""
+    """Describe the groups, filters and channels that a thread multiplies at once."""
 
     groups: int
     filters: int
@@ -62,8 +62,9 @@ class Lane(NamedTuple):
 
     @staticmethod
     def of(groups: int, filters: int, channels: int, most: int = MOST) -> Lane:
-        """Return the lane for groups of so many filters and channels, each up to ``most``. Several groups are in one
-        if it is all of each."""
+        """Return the lane for groups of these filters and channels, each up to ``most``. A lane has several groups if
+        it has all of each.
+        """
         of_lane = [min(most, 1 << (count - 1).bit_length()) for count in (filters, channels)]
         together = min(max(1, MOST // max(of_lane)), 1 << (groups.bit_length() - 1))
         return Lane(together if of_lane == [filters, channels] else 1, *of_lane)
@@ -82,7 +83,7 @@ class Lane(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """Holds the convolution of a gradient, and how far apart taps are that meet the same residue."""
+    """Hold the convolution of a gradient, and the stride between taps that meet the same residue."""
 
     convolution: ConvolutionSpec
     apart: tuple[int, ...]
@@ -90,9 +91,11 @@ class Backward(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupedProduct:
-    """One convolution of x to y, or the gradient of one with dy as x and dx as y. value: its geometry, of a gradient
-    with the pixels of the first residue; w_steps: elements of w from one filter, channel and tap to the next, along
-    each axis; taps: that meet a pixel, at most."""
+    """Describe one convolution of x to y, or its gradient with dy as x and dx as y.
+
+    ``value``: its geometry; a gradient has the pixels of the first residue. ``w_steps``: strides of w between filters,
+    channels and taps along each axis, in elements. ``taps``: that meet a pixel, at most.
+    """
 
     groups: int
     x: TensorSpec
@@ -110,7 +113,7 @@ class GroupedProduct:
 
     @property
     def is_known(self) -> bool:
-        """Whether the kernel has the types, shared memory the filters, and a launch all blocks."""
+        """Return whether the kernel has the types, shared memory the filters, and a launch all blocks."""
         known = self.x.data_type in DATA_TYPES and self.y.data_type == self.x.data_type
         return known and self.lanes > 0 and self.blocks <= FARTHEST
 
@@ -132,7 +135,7 @@ class GroupedProduct:
 
     @cached_property
     def lane_values(self) -> int:
-        """Numbers of shared memory that a lane takes. Lanes begin in different banks."""
+        """Return the numbers of shared memory per lane. Lanes begin in different banks."""
         values = self.taps * self.packs * self.lane.values * self.lane.filters
         return values + (MOST - values) % BANKS
 
@@ -142,7 +145,7 @@ class GroupedProduct:
 
     @cached_property
     def lanes(self) -> int:
-        """Lanes of a block: as many as shared memory holds, 0 where it holds none."""
+        """Return the lanes per block, as many as fit in shared memory, or 0 where none does."""
         most = SHARED_BYTES // (self.lane_values * self.number_bytes)
         lanes = MOST_LANES
         while lanes > min(most, self.all_lanes) and lanes > 1:
@@ -155,7 +158,7 @@ class GroupedProduct:
 
     @property
     def residues(self) -> tuple[int, ...]:
-        """The residues along each axis."""
+        """Return the residues along each axis."""
         if not self.backward:
             return (1,) * AXES
         extents = spatial(self.y.dims[2:], 1)
@@ -163,14 +166,14 @@ class GroupedProduct:
 
     @cached_property
     def blocks(self) -> int:
-        """How many blocks of threads there are."""
+        """Return the number of blocks of threads."""
         (across, _, _) = blocks(self.value.m, THREADS // self.lanes * PIXELS)
         return across * prod(self.residues) * self.lane_blocks
 
     def estimated_seconds(self, device: Any) -> float:
-        """Return about how long the launch takes: memory traffic, or the instructions of its threads."""
+        """Return the approximate seconds of the launch: memory traffic, or the instructions of its threads."""
         nbytes, lane, taps = self.x.nbytes + self.w.nbytes + self.y.nbytes, self.lane, self.taps
-        if self.backward:  # some residues meet fewer taps
+        if self.backward:  # Some residues meet fewer taps.
             taps = -(-prod(self.w.dims[2:]) // prod(self.backward.apart))
         of_pack = 3 * lane.values + lane.values * lane.filters
         pixel = PIXEL_INSTRUCTIONS + taps * (TAP_INSTRUCTIONS + self.packs * of_pack)
@@ -181,8 +184,11 @@ class GroupedProduct:
     def launch(
         self, operation: Any, device: Any, epilogue: EpilogueStruct, operands: Sequence[str], noting: int = 0
     ) -> Launch:
-        """Return the launch. noting: blocks of a product that has computed y before; where the first words of
-        ``workSpace`` say that all were right, the launch does nothing."""
+        """Return the launch.
+
+        ``noting`` counts the blocks of a product that has computed y before. Where the first words of ``workSpace`` say
+        that all were right, the launch does nothing.
+        """
         value, lane, channels = self.value, self.lane, self.channels
         last = channels_last(self.x) and channels_last(self.y)
         value.x_packs = (
@@ -229,7 +235,7 @@ class GroupedProduct:
 
 
 class Grouped(ConvolutionSolver):
-    """Any window and layout; preferred for groups of few channels and filters."""
+    """Serve any window and layout. It is preferred for groups of few channels and filters."""
 
     name = "convolution.grouped"
     algorithms = IMPLICIT

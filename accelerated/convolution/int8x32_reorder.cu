@@ -1,6 +1,6 @@
 // INT8x32 filters and their bias in the order that convolutions with CUDNN_NO_REORDER read (5.2.32).
 //
-// Roofline bound: bytes, each read and written once. A thread moves four channels; the order within 1024 bytes
+// Roofline bound: bytes, each read and written once. Each thread moves four channels. The order within 1024 bytes
 // changes, so that reads and writes both fill full lines of the L2 cache.
 #include "convolution/problem.cuh"
 
@@ -9,13 +9,14 @@ struct Arguments {
   int8* reordered_filter;
   const float* bias;
   float* reordered_bias;
-  FastDivmod words;  // of one filter
+  FastDivmod words;  // words per filter
   int filters, biased, reorders;
 };
 
 extern "C" __global__ void convolution_int8x32_reorder(const Arguments a) {
   griddepcontrol_wait();
-  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;  // 32 filters of 8 words or more are full blocks
+  // 32 filters of 8 words or more fill blocks completely.
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned word;
   const unsigned filter = a.words.divide(index, word);
   const long long offset = a.reorders ? reordered_offset(filter, word, a.filters / 32, 4) : index;

@@ -1,4 +1,4 @@
-"""Reordered filters and biases of INT8x32 convolutions (5.2.32; convolution/int8x32_reorder.cu)."""
+"""Reorder filters and biases of INT8x32 convolutions (5.2.32; convolution/int8x32_reorder.cu)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = "convolution/int8x32_reorder.cu"
 
 
 class Int8x32Reorder(Solver[Problem]):
-    """A thread for each word of four 8-bit channels; the first block has the bias."""
+    """Serve with a thread for each word of four 8-bit channels. The first block also moves the bias."""
 
     name = "convolution.int8x32_reorder"
     fixed_order = NO_SUMS

@@ -1,8 +1,8 @@
-"""Convolutions of many groups as products of fewer ones on tensor cores (convolution/implicit_gemm/tma.cu).
+"""Serve convolutions of many groups as products of fewer groups on tensor cores (convolution/implicit_gemm/tma.cu).
 
-As many groups as fit into 128 bytes of channels are one, whose filter has zeros between filters and channels of
-different groups. A zero times an infinity is NaN, where the groups are apart: blocks note whether they met a NaN, and
-where one did, the kernel of few channels (grouped.cu) computes all results once more.
+As many groups as fit into 128 bytes of channels are combined. The combined filter has zeros between filters and
+channels of different groups. A zero times an infinity is NaN, where separate groups would give none. Blocks therefore
+note whether they met a NaN. Where one did, the kernel of few channels (grouped.cu) computes all results again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from .implicit_gemm.product import Product
 from .implicit_gemm.tma import TMA, TmaKernel
 from .problem import FARTHEST, Convolution, Rates, blend, operand_names, rounded_up
 
-NOTE_BYTES = 4  # of a block
-NOTED = 512  # blocks of a product, at most: those of multiprocessors, and the later ones of short products
+NOTE_BYTES = 4  # bytes per block
+NOTED = 512  # blocks of a product, at most: one per multiprocessor, and the later ones of short products
 
 
 class Packed(NamedTuple):
-    """The convolution with ``together`` groups as one: x with channels innermost, its filter in the workspace behind
-    ``zeros`` rows of zeros, of which the notes are the first bytes."""
+    """Describe the convolution with ``together`` groups as one.
+
+    x has channels innermost. The workspace has its filter after ``zeros`` rows of zeros, whose first bytes are the
+    notes.
+    """
 
     operation: Convolution
     together: int
@@ -39,7 +42,7 @@ class Packed(NamedTuple):
 
     @classmethod
     def of(cls, problem: ConvolutionProblem) -> Packed:
-        """Return the convolution with as many groups together as fit and begin where TMA reads."""
+        """Return the convolution with as many groups together as fit and are aligned for TMA."""
         o, groups = problem.operation, problem.groups
         filters, channels, unit = o.w.dims[0] // groups, o.w.dims[1], ALIGNMENT // o.x.scalar_bytes
         most = min(groups, ROW_BYTES // o.x.scalar_bytes // max(filters, channels))
@@ -52,23 +55,23 @@ class Packed(NamedTuple):
 
     @property
     def w(self) -> FilterSpec:
-        """The filter with the rows before it."""
+        """Return the filter with the rows before it."""
         filters, channels, *taps = self.operation.w.dims
         return FilterSpec(self.operation.w.data_type, NHWC, (self.zeros + filters, self.together * channels, *taps))
 
     @property
     def filter_at(self) -> int:
-        """Bytes of the workspace before the filter."""
+        """Return the bytes of the workspace before the filter."""
         return self.zeros * self.w.tensor.strides[0] * self.w.tensor.scalar_bytes
 
     @property
     def x_at(self) -> int:
-        """Bytes of the workspace before the copy of x."""
+        """Return the bytes of the workspace before the copy of x."""
         return rounded_up(self.w.nbytes, ROW_BYTES)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the workspace."""
+        """Return the bytes of the workspace."""
         return self.x_at + (self.x.nbytes if self.copies_x else 0)
 
     @property
@@ -77,14 +80,14 @@ class Packed(NamedTuple):
 
     @property
     def forward(self) -> Convolution:
-        """The convolution as a product computes it."""
+        """Return the convolution as a product computes it."""
         o = self.operation
         spec = replace(o.convolution, group_count=o.convolution.group_count // self.together)
         w = replace(self.w, dims=(o.w.dims[0], *self.w.dims[1:]))
         return replace(o, convolution=spec, x=self.x, w=w)
 
     def product(self, problem: ConvolutionProblem) -> tuple[TmaKernel, Product] | None:
-        """Return the product and the kernel that computes it first; None where TMA does not read it."""
+        """Return the product and the kernel that finishes it first, or None where TMA cannot read it."""
         x, x_at = ("workSpace", self.x_at) if self.copies_x else ("x", 0)
         packed = ConvolutionProblem(self.forward, problem.device)
         made = packed.product(packed.value, x, "workSpace", offsets=(x_at, self.filter_at, 0), notes=True)
@@ -95,7 +98,7 @@ class Packed(NamedTuple):
 
 
 class PackGroups(ConvolutionSolver):
-    """Groups of few channels on tensor cores; preferred where that is expected to take less time than direct sums."""
+    """Serve groups of few channels on tensor cores. It is preferred where it should take less time than direct sums."""
 
     name = "convolution.pack_groups"
     algorithms = (IMPLICIT_PRECOMP_GEMM,)
@@ -145,7 +148,7 @@ class PackGroups(ConvolutionSolver):
 
 
 def _to_workspace(name: str, walk: Walk, source: TensorSpec, target: TensorSpec, device: Any) -> Launch:
-    """Return the launch of a walk from an operand to the workspace."""
+    """Return the launch that copies an operand to the workspace by a walk."""
     made = launch(walk, TransformTensor(1.0, 0.0, source, target), ("x", "y"), device)
     made.operands = (name, "workSpace")
     return made

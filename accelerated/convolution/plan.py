@@ -1,7 +1,7 @@
-"""Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31), reordered filters (5.2.32), gradients of
-the input (5.2.8), of the bias (6.2.1) and of the filter (6.2.2): their solvers.
+"""List the solvers of forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31) and reordered filters
+(5.2.32). Gradients of the input (5.2.8), of the bias (6.2.1) and of the filter (6.2.2) follow.
 
-The documented algorithm decides which solvers of a convolution may serve: an algorithm is itself, with the workspace it
+The documented algorithm decides which solvers of a convolution may serve, within the workspace that the algorithm
 reports.
 """
 

@@ -1,50 +1,51 @@
-// The implicit GEMM of a forward convolution (the host side is problem.py; the layouts match).
+// The implicit GEMM of a forward convolution. problem.py is the host side, and its layouts must match.
 //
-// M: output pixels (image, depth, row, column); N: filters; K: the taps and channels of a filter in the order of its
-// memory. One description covers every layout: strides for x and y, and for the filter the number of channels that lie
-// innermost (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
+// M counts output pixels (image, depth, row, column), N filters, and K the taps and channels of a filter in the order
+// of its memory. One description covers every layout. It has strides for x and y, and the number of innermost channels
+// of the filter (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 #ifndef RESULT
-#define RESULT ELEMENT  // the type of y; float where sums of 16-bit elements are kept as they are
+#define RESULT ELEMENT  // the type of y; float where sums of 16-bit elements are kept unrounded
 #endif
 
-// A coordinate that is outside of every image, also behind the taps and before the padding of one: those span fewer
-// than 2^31 positions. Terms and pixels that do not exist have it in different dimensions, so that they add up to none.
+// A coordinate that is outside of every image, even after adding any tap and padding: those span fewer than 2^31
+// positions. Terms and pixels that do not exist have it in different dimensions, so that they never add to a valid one.
 constexpr int OUTSIDE = -(1 << 30) - (1 << 30);
 
 struct Convolution {
-  long long x_pixel[4], y_pixel[4];           // elements from one image, plane, row, column of the output to the next
-  long long x_origin, x_group;                // elements to pixel 0 without padding, from one group to the next
-  long long y_channel, y_group;               // elements from one vector of channels to the next; what a group adds
-  int x_channel_block, x_channel, x_axis[3];  // elements between channel blocks, channels of one, depth, rows, columns
+  long long x_pixel[4], y_pixel[4];  // strides in elements between images, planes, rows and columns of the output
+  long long x_origin, x_group;       // offset of pixel 0 without padding; stride between groups
+  long long y_channel, y_group;      // strides between vectors of channels, and between groups
+  // strides between channel blocks, channels of a block, depth, rows, columns
+  int x_channel_block, x_channel, x_axis[3];
   int input[3], step[3], padding[3], dilation[3];
-  int m, first_m;         // pixels of this launch
-  int n, k, w_row;        // of one group; elements from one filter to the next
-  int y_n;                // channels of y that a group adds
-  int flipped, y_vector;  // log2 of the channels of one vector of y
-  int y_rises;            // whether each output pixel lies behind the one before it in y
-  int x_packs, w_packs;   // whether packs of 16 bytes lie at multiples of 16 bytes
+  int m, first_m;         // pixels of this launch, and the first of them
+  int n, k, w_row;        // extents per group; stride between filters in elements
+  int y_n;                // channels of y per group
+  int flipped, y_vector;  // binary logarithm of the channels per vector of y
+  int y_rises;            // Each output pixel follows the one before it in y.
+  int x_packs, w_packs;   // 16-byte vectors are aligned to 16 bytes.
   FastDivmod output[3], filter[3], inner_channels;
 };
 
-// The operands with which the arguments of kernels begin.
+// Holds the operands with which the arguments of kernels begin.
 template <class Element> struct Operands {
   const Element *x, *w;
   Element* y;
   const Element *prior, *bias;
 };
 
-// Where a term of the sum is in x, relative to the output pixel.
+// Locates a term of the sum in x, relative to the output pixel.
 struct __align__(16) KOffset {
   int offset;
   int at[3];
 };
 
-// Where the receptive field of an output pixel begins. A launch meets fewer than 2**31 values of x, gaps counted: the
-// sum of the offsets of pixel and term is right modulo 2**32, each of them alone may not be.
+// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The sum
+// of the offsets of pixel and term is therefore right modulo 2**32, even where one of them is not.
 struct Pixel {
   int offset, at[3];
 };
@@ -66,14 +67,14 @@ __device__ __forceinline__ KOffset find_k(const Convolution& c, unsigned index) 
   return term;
 }
 
-// The output pixel as (image, plane, row, column).
+// Splits the output pixel into (image, plane, row, column).
 __device__ __forceinline__ void split_pixel(const Convolution& c, unsigned index, unsigned (&coordinate)[4]) {
 #pragma unroll
   for (int d = 2; d >= 0; d--) index = c.output[d].divide(index, coordinate[d + 1]);
   coordinate[0] = index;
 }
 
-// `index` counts from first_m; beyond the last pixel everything is outside.
+// Returns the pixel `index`, counted from first_m. Everything beyond the last pixel is outside.
 __device__ __forceinline__ Pixel find_pixel(const Convolution& c, unsigned index) {
   if (index >= c.m) return {0, {OUTSIDE, 0, 0}};
   unsigned coordinate[4];
@@ -88,7 +89,7 @@ __device__ __forceinline__ Pixel find_pixel(const Convolution& c, unsigned index
   return pixel;
 }
 
-// The sum of two numbers modulo 2**32.
+// Returns the sum of two numbers modulo 2**32.
 __device__ __forceinline__ int wrapping_sum(int a, int b) {
   return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
@@ -108,7 +109,7 @@ __device__ __forceinline__ long long y_offset(const Convolution& c, unsigned ind
   return offset;
 }
 
-// Whether `count` pixels lie side by side in y, of which the first and the last are at these offsets.
+// Returns whether `count` pixels are contiguous in y. The arguments are the offsets of the first and the last.
 __device__ __forceinline__ bool side_by_side(const Convolution& c, long long first, long long last, int count) {
   return c.y_rises && last - first == count - 1;
 }
@@ -117,19 +118,19 @@ __device__ __forceinline__ long long y_channel_offset(const Convolution& c, unsi
   return (channel >> c.y_vector) * c.y_channel + (channel & ((1u << c.y_vector) - 1));
 }
 
-// What becomes of a sum: activation(alpha * sum + beta * prior + bias).
+// Describes the epilogue of a sum: activation(alpha * sum + beta * prior + bias).
 struct Epilogue {
   double alpha, beta;
   int biased, rectified, reordered_bias;
 
   __device__ __forceinline__ unsigned bias_index(unsigned filter) const {
-    if (!reordered_bias) return filter;  // else [K/32, 4, 2, 4] became [K/32, 2, 4, 4]
+    if (!reordered_bias) return filter;  // [K/32, 4, 2, 4] was reordered to [K/32, 2, 4, 4]
     return (filter & ~31u) | (filter & 4) << 2 | (filter >> 1 & 12) | (filter & 3);
   }
 };
 
-// The results of `count` sums of filters `filter`, `filter + filter_step` and so on; their prior values lie `stride`
-// apart from `at` on.
+// Returns the results of `count` sums of filters `filter`, `filter + filter_step` and so on. Their prior values are
+// `stride` apart from `at` on.
 template <int WIDTH, class C, class T, class B, class S>
 __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long at,
                                              long long stride, int count, unsigned filter, unsigned filter_step,
@@ -160,7 +161,7 @@ __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, c
   }
 }
 
-// Writes the results, which lie like the prior values, to y.
+// Writes the results to y, with the layout of the prior values.
 template <int WIDTH, class C, class T, class B, class S>
 __device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T* prior, T* y, long long offset,
                                        long long stride, int count, unsigned filter, unsigned filter_step,
@@ -180,8 +181,8 @@ __device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T
   }
 }
 
-// Elements from the filter's start to a term of filter `filter`, in the order that cudnnReorderFilterAndBias makes:
-// [C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4]; `unit` 8-bit channels are one element.
+// Returns the offset of a term of filter `filter`, in elements from the filter's start. cudnnReorderFilterAndBias makes
+// the order [C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4]. `unit` 8-bit channels are one element.
 __device__ __forceinline__ long long reordered_offset(unsigned filter, unsigned term, unsigned blocks, unsigned unit) {
   unsigned channel = term * unit % 32, tap = term * unit / 32;
   unsigned offset = (filter / 8 % 4) * 256 + filter % 2 * 128 + channel / 4 * 16 + filter / 2 % 4 * 4 + channel % 4;

@@ -1,4 +1,4 @@
-"""Forward convolutions as matrix products: the structures of convolution/problem.cuh."""
+"""Describe forward convolutions as matrix products: the structures of convolution/problem.cuh."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first o
 
 
 class Rates:
-    """What kernels reach on an H200: bytes and operations a second (two for each multiply-add), seconds of a launch."""
+    """Hold the rates of kernels on an H200: bytes and operations a second (two for each multiply-add), and seconds of a
+    launch.
+    """
 
     BANDWIDTH = 3.5e12
-    LAUNCH = 4e-6  # of a kernel that does nothing
-    CLOCK = 1.755e9  # of a multiprocessor
+    LAUNCH = 4e-6  # seconds of a kernel that does nothing
+    CLOCK = 1.755e9  # clocks a second of a multiprocessor
     TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 
 
 class ConvolutionStruct(ctypes.Structure):
-    """``Convolution`` in problem.cuh."""
+    """Mirror ``Convolution`` of problem.cuh."""
 
     _fields_ = [
         ("x_pixel", c_longlong * 4),
@@ -73,7 +75,7 @@ class ConvolutionStruct(ctypes.Structure):
 
 
 class EpilogueStruct(ctypes.Structure):
-    """``Epilogue`` in problem.cuh."""
+    """Mirror ``Epilogue`` of problem.cuh."""
 
     _fields_ = [
         ("alpha", c_double),
@@ -85,18 +87,18 @@ class EpilogueStruct(ctypes.Structure):
 
 
 def spatial(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
-    """Return the values of depth, height and width; ``missing`` for the depth of an image."""
+    """Return the values of depth, height and width; ``missing`` is the depth of an image."""
     return (missing,) * (AXES - len(values)) + tuple(values)
 
 
 def scalar_strides(tensor: TensorSpec) -> tuple[int, ...]:
-    """Return (image, channel plane, depth, row, column), counted in scalars."""
+    """Return the strides (image, channel plane, depth, row, column), counted in scalars."""
     strides = tuple(stride * tensor.vector_length for stride in tensor.strides)
     return (*strides[:2], *spatial(strides[2:], 0))
 
 
 def inner_channels_of(w: FilterSpec) -> int:
-    """Return the channels that lie side by side in the filter's memory."""
+    """Return the channels that are contiguous in the filter's memory."""
     vector = w.tensor.vector_length
     if vector > 1:
         return vector
@@ -105,7 +107,7 @@ def inner_channels_of(w: FilterSpec) -> int:
 
 
 def describe(convolution: ConvolutionSpec, x: TensorSpec, w: FilterSpec, y_dims: tuple[int, ...]) -> ConvolutionStruct:
-    """The product of w and the input under each output pixel; y is not described."""
+    """Return the product of w and the input under each output pixel, without a description of y."""
     value = ConvolutionStruct()
     image, plane, *axes = scalar_strides(x)
     outputs, taps = spatial(y_dims[2:], 1), spatial(w.dims[2:], 1)
@@ -130,7 +132,7 @@ def describe(convolution: ConvolutionSpec, x: TensorSpec, w: FilterSpec, y_dims:
 
 
 def with_result(value: ConvolutionStruct, y: TensorSpec) -> ConvolutionStruct:
-    """The same product, written to y."""
+    """Return the same product, written to y."""
     image, plane, *axes = scalar_strides(y)
     value.y_pixel[:], value.y_channel = (image, *axes), plane
     value.y_vector, value.y_rises = y.vector_length.bit_length() - 1, _rises(value)
@@ -138,8 +140,11 @@ def with_result(value: ConvolutionStruct, y: TensorSpec) -> ConvolutionStruct:
 
 
 def _rises(value: ConvolutionStruct) -> bool:
-    """Return whether each output pixel lies behind the one before it in y. Pixels whose first and last offsets are as
-    far apart as the pixels lie side by side only then: other orders may permute what is between."""
+    """Return whether each output pixel follows the one before it in y.
+
+    Only then do the offsets of a first and a last pixel say whether the pixels between them are contiguous. Other
+    orders may permute those.
+    """
     outputs = [output.divisor for output in value.output]
     extents, reach = (value.m // prod(outputs), *outputs), 0
     for extent, step in reversed([*zip(extents, value.y_pixel, strict=True)]):
@@ -150,13 +155,13 @@ def _rises(value: ConvolutionStruct) -> bool:
 
 
 def operation_product(operation: Convolution) -> ConvolutionStruct:
-    """The product that a convolution asks for."""
+    """Return the product of a convolution."""
     o = operation
     return with_result(describe(o.convolution, o.x, o.w, o.y.dims), o.y)
 
 
 class Matrices(NamedTuple):
-    """One matrix for each group: elements from one row, one column, one group to the next."""
+    """Describe one matrix for each group: strides in elements between rows, columns and groups."""
 
     row: int
     column: int
@@ -164,13 +169,14 @@ class Matrices(NamedTuple):
 
 
 def matrix_product(pixels: int, filters: int, terms: int, x: Matrices, y: Matrices) -> ConvolutionStruct:
-    """y[pixel, filter] = sum of x[pixel, term] * w[filter, term] for each group; the filters of all groups follow
-    each other without gaps."""
+    """Return y[pixel, filter] = sum of x[pixel, term] * w[filter, term] for each group. The filters of all groups are
+    contiguous.
+    """
     value = ConvolutionStruct()
     value.x_pixel[0], value.x_channel, value.x_group = x
     value.y_pixel[0], value.y_channel, value.y_group = y
     for d in range(AXES):
-        value.input[d] = value.dilation[d] = 1  # and steps of 0: every pixel is inside
+        value.input[d] = value.dilation[d] = 1  # The steps are 0, so that every pixel is inside.
         value.output[d] = value.filter[d] = FastDivmod.of(1)
     value.m, value.n, value.k, value.w_row = pixels, filters, terms, terms
     value.inner_channels, value.y_rises = FastDivmod.of(terms), _rises(value)
@@ -178,7 +184,7 @@ def matrix_product(pixels: int, filters: int, terms: int, x: Matrices, y: Matric
 
 
 def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> ConvolutionStruct:
-    """Say which operands may be read in packs of 16 bytes (8-bit integers: 4)."""
+    """Mark the operands that may be read in vectors of 16 bytes (8-bit integers: 4)."""
     width = 4 if element_bytes == 1 else PACK_BYTES // element_bytes
     value.x_packs = (
         value.x_channel == 1 and value.inner_channels.divisor % width == 0 and all_multiples(value, groups, width)
@@ -188,17 +194,19 @@ def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> Con
 
 
 def all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
-    """Whether every distance in x that occurs is a multiple of ``width``."""
+    """Return whether every stride in x that occurs is a multiple of ``width``."""
     extents = (value.m, *(output.divisor for output in value.output))
     steps = [step for step, extent in zip(value.x_pixel, extents, strict=True) if extent > 1]
     steps += [step for step, taps in zip(value.x_axis, value.filter, strict=True) if taps.divisor > 1]
     steps += [value.x_origin, value.x_group if groups > 1 else 0]
-    return all(step % width == 0 for step in steps)  # several blocks of channels are vectors of 32
+    return all(step % width == 0 for step in steps)  # Several blocks of channels are vectors of 32.
 
 
 def m_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
-    """Whether ``width`` pixels from each multiple of it on lie side by side in x, at multiples of it, for every term:
-    planes without padding, stride and taps."""
+    """Return whether aligned vectors of ``width`` pixels are contiguous and aligned in x, for every term.
+
+    This holds in planes without padding, stride and taps.
+    """
     if not width or value.first_m or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
         return False
     outputs = [output.divisor for output in value.output]
@@ -231,12 +239,12 @@ def in_words(value: ConvolutionStruct, groups: int) -> bool:
 
 
 def channels_last(tensor: TensorSpec) -> bool:
-    """The channels of a pixel lie side by side."""
+    """Return whether the channels of a pixel are contiguous."""
     return tensor.vector_length == 1 and (tensor.strides[1] == 1 or tensor.dims[1] == 1)
 
 
 def epilogue(operation: Convolution) -> EpilogueStruct:
-    """Return what becomes of the sums."""
+    """Return the epilogue of the sums."""
     alpha, beta = blend(operation)
     if isinstance(operation, ConvolutionForward):
         return fill(EpilogueStruct(), alpha=alpha, beta=beta)
@@ -246,15 +254,16 @@ def epilogue(operation: Convolution) -> EpilogueStruct:
 
 
 def blend(operation: Convolution) -> tuple[float, float]:
-    """Return the factors of the sums and of what is added to them."""
+    """Return the factors of the sums and of the values that are added to them."""
     if isinstance(operation, ConvolutionForward):
         return operation.alpha, operation.beta
     return operation.alpha1, operation.alpha2
 
 
 def operand_names(operation: Convolution) -> tuple[str, ...]:
-    """Return the operands of a kernel that finishes y: y, what beta blends in, the bias. What is not read may be
-    anything."""
+    """Return the operands of a kernel that finishes y: y, the prior values of beta, the bias. An operand that is not
+    read may be anything.
+    """
     if isinstance(operation, ConvolutionForward):
         return ("y", "y", "y")
     return ("y", "z" if operation.alpha2 != 0 else "y", "bias")
@@ -266,8 +275,10 @@ PLAIN = EpilogueStruct(1.0, 0.0)
 def product_fields(
     value: ConvolutionStruct, finish: EpilogueStruct, offsets: tuple[int, int, int], m_tiles: int, n_tiles: int
 ) -> list[tuple[str, Any]]:
-    """Return what the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w
-    and y."""
+    """Return the fields after the operands with which the arguments of every product begin.
+
+    ``offsets`` are the bytes to the beginning of x, w and y.
+    """
     names = ("x_offset", "w_offset", "y_offset")
     return [
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
@@ -283,8 +294,11 @@ def rounded_up(value: int, step: int) -> int:
 
 
 def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
-    """Yield slices of several images within which 32 bits count to every element of x, each with how many elements of x
-    come before it. Raises DeviceError where one image spans more."""
+    """Yield slices of several images within which 32 bits count to every element of x, and the elements of x before
+    each.
+
+    Raise DeviceError where one image spans more.
+    """
     outputs = prod(output.divisor for output in value.output)
     image, images = value.x_pixel[0], value.m // outputs
     span = image_span(value)
@@ -299,7 +313,7 @@ def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Itera
 
 
 def image_span(value: ConvolutionStruct) -> int:
-    """Return how many elements lie between the first element of an image of x that a group reads and the last."""
+    """Return the number of elements from the first to the last element of an image of x that a group reads."""
     taps = prod(tap.divisor for tap in value.filter)
     blocks_of_channels = value.k // (value.inner_channels.divisor * taps)
     extents = (*value.input, value.inner_channels.divisor, blocks_of_channels)
@@ -307,10 +321,13 @@ def image_span(value: ConvolutionStruct) -> int:
     return sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
 
 
-REFERENCE_MULTIPROCESSORS = 132  # of the device for which sizes of slices were chosen
+REFERENCE_MULTIPROCESSORS = 132  # multiprocessors of the device for which sizes of slices were chosen
 
 
 def slice_bytes(nbytes: int, device: Any) -> int:
-    """Return how many bytes of transformed images the workspace holds at a time: ``nbytes`` on an H200, in proportion
-    on a device of fewer multiprocessors, which a smaller product fills."""
+    """Return the bytes of transformed images in the workspace at a time.
+
+    They are ``nbytes`` on an H200, and proportionally fewer on a device of fewer multiprocessors, which a smaller
+    product fills.
+    """
     return nbytes * device.multiprocessors // REFERENCE_MULTIPROCESSORS

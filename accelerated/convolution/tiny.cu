@@ -1,9 +1,9 @@
-// Convolutions (5.2.9, 5.2.10) of few products, as many as a GPU has threads.
+// Convolutions (5.2.9, 5.2.10) with no more products than a GPU has threads.
 //
 // Tiling: up to 32 lanes of a warp share the K of one output.
 //
-// Roofline bound: bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
-// flight at once.
+// Roofline bound: latency. The bytes are a few KiB, and all threads have one read of image and filter in flight at
+// once.
 #include <type_traits>
 
 #include "convolution/problem.cuh"
@@ -11,11 +11,11 @@
 struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod channels, filters;  // of y; of a group
-  int log_lanes;                 // of an output
+  FastDivmod channels, filters;  // channels of y; filters per group
+  int log_lanes;                 // binary logarithm of the lanes per output
 };
 
-// Floats are added up as doubles: of terms that cancel each other a float keeps few digits, and there are few terms.
+// Floats are added as doubles. Where terms cancel each other a float keeps few digits, and there are few terms.
 using Sum = std::conditional_t<std::is_same_v<ELEMENT, float>, double, COMPUTE>;
 
 extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Arguments a) {
@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Argumen
 #pragma unroll 4
   for (unsigned i = lane; i < c.k; i += lanes) {
     const KOffset term = find_k(c, i);
-    // Padding is multiplied, too: zero times an infinity of the filter is NaN.
+    // Padding must be multiplied, too: zero times an infinity of the filter is NaN.
     const COMPUTE value =
         inside(c, pixel, term) ? load<COMPUTE>(x[wrapping_sum(pixel.offset, term.offset)]) : COMPUTE(0);
     sum += Sum(value) * load<COMPUTE>(w[i]);

@@ -1,4 +1,4 @@
-"""Convolutions of few products (convolution/tiny.cu)."""
+"""Plan convolutions of few products (convolution/tiny.cu)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from .problem import FARTHEST, Rates, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
-RESIDENT = 2048  # threads of a multiprocessor: one has a product, or few
-LANE_K, MOST_LANES = 4, 32  # K of a lane that lanes are added for
+RESIDENT = 2048  # threads per multiprocessor; each has one product, or few
+LANE_K, MOST_LANES = 4, 32  # K per lane that is worth more lanes; lanes per output
 
 
 class Tiny(ConvolutionSolver):
-    """Lanes of a warp share the K of an output; preferred where the device has a thread for each product."""
+    """Serve with lanes of a warp that share the K of an output. It is preferred where the device has a thread for each
+    product.
+    """
 
     name = "convolution.tiny"
     algorithms = IMPLICIT
@@ -56,7 +58,7 @@ class Tiny(ConvolutionSolver):
 
 
 def _lanes(k: int) -> int:
-    """Return how many lanes share the K of an output."""
+    """Return the number of lanes that share the K of an output."""
     lanes = 1
     while lanes < MOST_LANES and lanes * LANE_K < k:
         lanes *= 2

@@ -58,7 +58,7 @@ class Tile(NamedTuple):
     """Describe a kernel with one block per tile.
 
     The fields are rows and columns of the tile, threads, blocks per multiprocessor, and bytes of dynamic shared memory.
-    The rates are operations a second (a multiply-add counts two) of a whole H200, for 16-bit elements and for floats.
+    The rates are operations a second (a multiply-add counts two) of all of an H200, for 16-bit elements and for floats.
     """
 
     name: str

@@ -53,7 +53,7 @@ class GraphProblem(Problem):
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
         """Return the layout of a tensor. A virtual tensor keeps its described layout where that has no gaps, and is
-        packed otherwise.
+        packed elsewhere.
         """
         packed = TensorSpec.packed(tensor.data_type, tensor.dims)
         return packed if tensor.is_virtual and tensor.spec.nbytes != packed.nbytes else tensor.spec

@@ -5,8 +5,8 @@
 // matrices (gemm/matrix.cu) is the gradient of the previous states; the next step adds its split-K parts. After the
 // last step, one product with the input matrices, over both directions, gives the gradients of all inputs.
 //
-// Roofline bound: as in recurrence.cu, whose products have the same sizes. Each step reads and writes the gates once
-// and reads the recurrent matrices from L2.
+// Roofline bound: as in recurrence.cu, whose products have the same sizes. Bytes: each step reads and writes the gates
+// once and reads the recurrent matrices from L2.
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"
 

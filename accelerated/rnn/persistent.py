@@ -50,7 +50,7 @@ PRODUCT_CLOCKS = 2 * 6
 PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # rates of the input products of all steps
 LEAST_GAIN = 1.15  # minimum speedup by parts of K
 # The clocks from a block's barrier until the output of other blocks arrives, where blocks read DELAYED_BYTES in a step.
-# The first key tells whether K includes the gates of a unit; the second is the cell.
+# The first key says whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
 DELAYED_BYTES = 400e3
 

@@ -81,7 +81,7 @@ struct Inputs {
   Before before[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD];
 
-  // `offset` locates the vectors of the step in dy. `lengths` and `states` tell whether the call loads those too.
+  // `offset` locates the vectors of the step in dy. `lengths` and `states` say whether the call loads those too.
   __device__ __forceinline__ void load(const Arguments& a, const int* offsets, int offset, const Items& items,
                                        const Item& item, int part, bool lengths, bool states) {
     const Shape& s = a.shape;

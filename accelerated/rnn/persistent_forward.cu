@@ -7,8 +7,8 @@
 // soon as it arrives.
 //
 // Roofline bound: latency of a store to L2, a load, a warp's product, and a block barrier. A step takes 2.3 us for 768
-// units and 16 sequences (half, H100). In each step a block reads SEQUENCES * hidden elements from L2, twice where it
-// multiplies inputs. Flops: 2 * batch * gates * hidden * hidden per step.
+// units and 16 sequences (half, H100). Bytes: in each step a block reads SEQUENCES * hidden elements from L2, twice
+// where it multiplies inputs. Flops: 2 * batch * gates * hidden * hidden per step.
 #include "rnn/persistent_items.cuh"
 
 struct Arguments {

@@ -4,7 +4,7 @@
 // previous outputs, in split-K parts. A thread adds the parts of a cell and computes it, for both directions at a time.
 // States have two copies, so that a step reads one and writes the other.
 //
-// Roofline bound: flops, 2 * batch * gates * hidden * projected per step. L2 holds the recurrent matrices, gates *
+// Roofline bound: flops, 2 * batch * gates * hidden * projected per step. Bytes: L2 has the recurrent matrices, gates *
 // hidden * projected elements. Each step has two launches of about 2.5 us.
 #include "rnn/cells.cuh"
 #include "gemm/product_tile.cuh"

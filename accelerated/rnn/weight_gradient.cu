@@ -8,8 +8,8 @@
 // outputs of the step before. For small layers it also copies the factors of the input matrices. Another launch
 // computes the projections. The gate gradients are in the reserve space, with zeros in the padding.
 //
-// Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) per direction and layer. The gate
-// gradients are read twice, inputs and outputs once; the weights are read and written once.
+// Roofline bound: flops, 2 * steps * batch * gates * hidden * (width + projected) per direction and layer. Bytes: the
+// gate gradients are read twice, inputs and outputs once; the weights are read and written once.
 #include "rnn/copy_vector.cuh"
 #include "rnn/network.cuh"
 #include "gemm/product_tile.cuh"

@@ -1,1 +1,1 @@
-"""Gradients of convolutions with respect to the input (5.2.8)."""
+"""Compute gradients of convolutions with respect to the input (5.2.8)."""

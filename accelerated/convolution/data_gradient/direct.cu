@@ -1,13 +1,14 @@
 // Gradients of a convolution with respect to its input (5.2.8), without a workspace.
 //
-// Tiling: up to 32 lanes of a warp share the output channels of one element of dx; each visits the taps that meet it.
+// Tiling: up to 32 lanes of a warp share the output channels of one element of dx. Each visits the taps that meet it.
 //
 // Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Every element of dy is read once
-// for each tap and input channel, from L1 and L2, which bounds this kernel: convolutions of more than a few products
+// for each tap and input channel, from L1 and L2, which bounds this kernel. Convolutions of more than a few products
 // take the forward kernels (residue_classes.py).
 #include "convolution/direct.cuh"
 
-// Axes: depth, rows, columns. The steps are elements from one image or filter, channel, plane, row, column to the next.
+// The axes are depth, rows and columns. The strides, in elements, separate images or filters, channels, planes, rows
+// and columns.
 struct Arguments {
   const ELEMENT* w;
   const ELEMENT* dy;
@@ -15,10 +16,10 @@ struct Arguments {
   COMPUTE alpha, beta;
   long long w_step[5], dy_step[5], dx_step[5];
   int positions[3], padding[3], stride[3], dilation[3], taps[3];
-  int filters;                       // of a group
-  int channels_last;                 // of dx: neighbouring threads take neighbouring channels
+  int filters;                       // per group
+  int channels_last;                 // dx has channels innermost: neighbouring threads take neighbouring channels
   int flipped, log_lanes, elements;  // elements of dx
-  FastDivmod extent[3], channels;    // of dx
+  FastDivmod extent[3], channels;    // extents of dx
   FastDivmod channels_of_group;
 };
 
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_dire
   const ELEMENT* w = a.w + first * a.w_step[0] + c * a.w_step[1];
   const ELEMENT* dy = a.dy + image * a.dy_step[0] + first * a.dy_step[1];
   COMPUTE sum = 0;
-  // The position of dy that meets this element under a tap; whether the tap meets it at all.
+  // Finds the position of dy that meets this element under a tap. Returns whether the tap meets the element.
   auto meets = [&](int d, int tap, int& position) {
     const int distance = static_cast<int>(element.at[d]) + a.padding[d] - tap * a.dilation[d];
     position = distance / a.stride[d];
@@ -55,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_dire
           const ELEMENT* value = dy + (p[0] * a.dy_step[2] + p[1] * a.dy_step[3] + p[2] * a.dy_step[4]);
 #pragma unroll 4
           for (int k = element.lane; k < a.filters; k += element.lanes) {
-            // Zeros outside dy are multiplied, too: zero times an infinity of the filter is NaN.
+            // Zeros outside dy must be multiplied, too: zero times an infinity of the filter is NaN.
             const COMPUTE gradient = exists ? load<COMPUTE>(value[k * a.dy_step[1]]) : COMPUTE(0);
             sum += gradient * load<COMPUTE>(factor[k * a.w_step[0]]);
           }

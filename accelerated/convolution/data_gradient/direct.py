@@ -1,4 +1,4 @@
-"""Gradients with respect to the input without a workspace (convolution/data_gradient/direct.cu)."""
+"""Plan gradients with respect to the input without a workspace (convolution/data_gradient/direct.cu)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
 from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/direct.cu"
-LANE_FILTERS, MOST_LANES = 4, 32  # output channels of a lane that lanes are added for
-PRODUCTS_PER_SECOND = 4e11  # multiply-adds, each with an access to L1 and an index
+LANE_FILTERS, MOST_LANES = 4, 32  # output channels per lane that are worth more lanes; lanes per element
+PRODUCTS_PER_SECOND = 4e11  # multiply-adds a second, each with an access to L1 and an index
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
 
 
 class DataGradientDirect(Solver[DataGradientProblem]):
-    """Lanes of a warp share the output channels of an element of dx. It serves every algorithm where tensors are larger
-    than the forward kernels count to."""
+    """Serve with lanes of a warp that share the output channels of an element of dx.
+
+    It serves every algorithm where tensors are larger than the forward kernels count to.
+    """
 
     name = "convolution.data_gradient_direct"
 
@@ -68,7 +70,7 @@ class DataGradientDirect(Solver[DataGradientProblem]):
 
 
 def _lanes(problem: DataGradientProblem) -> int:
-    """Return how many lanes share the output channels of an element of dx."""
+    """Return the number of lanes that share the output channels of an element of dx."""
     o, lanes = problem.operation, 1
     filters, elements = o.w.dims[0] // o.convolution.group_count, prod(o.dx.dims)
     while lanes < MOST_LANES and lanes * LANE_FILTERS < filters and 2 * lanes * elements <= FARTHEST:

@@ -1,7 +1,7 @@
-"""Gradients with respect to the input (5.2.8) of strided convolutions as one product for all residue classes.
+"""Compute gradients with respect to the input (5.2.8) of strided convolutions as one product for all residue classes.
 
-The elements of dx that lie a stride apart are channels of a folded dx: the residues of all dimensions, outermost
-first, then the channels. Where the stride divides the filter, all of them meet equally many taps, and the folded dx is
+The elements of dx that are a stride apart become channels of a folded dx: the residues of all dimensions, outermost
+first, then the channels. Where the stride divides the filter, all of them meet equally many taps. The folded dx is then
 a forward convolution of dy with stride 1. A last launch unfolds it. Patches, whose stride is their filter, are a plain
 matrix product. Other filters would need taps of zeros, which give NaN with an infinite dy that they do not meet.
 """
@@ -38,8 +38,9 @@ PLANES_UNFOLDED = 1.1e11  # elements of planes that are unfolded in a second
 
 
 class Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: the filter at its beginning, dy with channels innermost, the folded dx,
-    what the product uses."""
+    """Hold the byte offsets of the workspace: the filter at its beginning, dy with channels innermost, the folded dx,
+    and the workspace of the product.
+    """
 
     dy: int
     dx: int
@@ -48,8 +49,10 @@ class Regions(NamedTuple):
 
 
 class Folded:
-    """A data gradient with all residues among the channels of dx. taps: of the window; first: the step of the stride,
-    counted from the padding, in which dx begins."""
+    """Describe a data gradient with all residues among the channels of dx.
+
+    ``taps`` belong to the window. ``first`` is the step of the stride, counted from the padding, in which dx begins.
+    """
 
     def __init__(self, problem: DataGradientProblem) -> None:
         self.device, self.operation = problem.device, problem.operation
@@ -61,7 +64,7 @@ class Folded:
 
     @cached_property
     def dx(self) -> TensorSpec:
-        """The folded dx in the workspace, channels innermost."""
+        """Return the folded dx in the workspace, channels innermost."""
         o, c = self.operation, self.operation.convolution
         ends = zip(o.dx.dims[2:], c.padding, c.stride, self.first, strict=True)
         steps = ((extent - 1 + padding) // step - first + 1 for extent, padding, step, first in ends)
@@ -70,7 +73,7 @@ class Folded:
 
     @cached_property
     def forward(self) -> ConvolutionForward:
-        """The product: taps are counted backwards from a step, as a convolution does."""
+        """Return the product. It counts taps backwards from a step, as a convolution does."""
         o, c, rank = self.operation, self.operation.convolution, len(self.taps)
         padding = tuple(taps - 1 - first for taps, first in zip(self.taps, self.first, strict=True))
         spec = replace(c, mode=Mode.CUDNN_CONVOLUTION, padding=padding, stride=(1,) * rank, dilation=(1,) * rank)
@@ -96,7 +99,7 @@ class Folded:
 
     @property
     def moved_seconds(self) -> float:
-        """The time in which the filter is laid out and the folded dx is unfolded."""
+        """Return the seconds in which the filter is copied and the folded dx is unfolded."""
         dx = self.operation.dx
         unfolded = (self.dx.nbytes + dx.nbytes) / Rates.BANDWIDTH
         if not channels_last(dx):
@@ -105,7 +108,7 @@ class Folded:
 
     @property
     def saved_seconds(self) -> float:
-        """The time that residue classes take longer: the launches of a product and a filter for each."""
+        """Return the seconds that residue classes take longer: the launches of a product and a filter for each."""
         return (2 * self.classes - 3) * LAUNCH_SECONDS
 
     def unfolding(self) -> Launch:
@@ -119,16 +122,18 @@ class Folded:
         return launch(walk, TransformTensor(1.0, 0.0, self.dx, o.dx), ("x", "y"), self.device)
 
     def filter_launch(self) -> Launch:
-        """Return the launch that lays out the filter ``x`` as ``y``."""
+        """Return the launch that copies the filter ``x`` to ``y``."""
         source, target = self.operation.w.tensor, self.forward.w.tensor
         walk = spread_filter(source, target, self.stride)
         return launch(walk, TransformTensor(1.0, 0.0, source, target), ("x", "y"), self.device)
 
 
 class DataGradientFolded(Solver[DataGradientProblem]):
-    """ALGO_1 of correlations whose stride divides the filter, without groups and dilation, where nothing is blended in:
-    one product, whatever the stride. It is preferred where launches of residue classes would take longer than it
-    moves dx."""
+    """Serve ALGO_1 of correlations whose stride divides the filter, without groups, dilation and blending.
+
+    It takes one product, whatever the stride. It is preferred where launches of residue classes would take longer than
+    unfolding dx.
+    """
 
     name = "convolution.data_gradient_folded"
 

@@ -1,5 +1,6 @@
-"""Gradients with respect to the input (5.2.8) of few channels and filters, without a workspace
-(convolution/grouped.cu)."""
+"""Compute gradients with respect to the input (5.2.8) of few channels and filters, without a workspace
+(convolution/grouped.cu).
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ from ..grouped import FEW, Backward, GroupedProduct
 from ..problem import EpilogueStruct, describe, with_result
 from .residue_classes import DataGradientProblem
 
-FEW_CHANNELS, FEW_FILTERS = 4, 32  # without groups, of whose products tiles of tensor cores would be mostly zeros
-MARGIN = 2  # by which the next solver is estimated to take longer, as these estimates are rough
+FEW_CHANNELS, FEW_FILTERS = 4, 32  # channels and filters without groups; tiles of tensor cores would be mostly zeros
+MARGIN = 2  # ratio by which the next solver must be estimated slower, as these estimates are rough
 
 
 class DataGradientGrouped(Solver[DataGradientProblem]):
-    """ALGO_1 of any window, stride and layout in one launch; preferred for groups of few channels and filters,
-    and where products of tiles would be mostly zeros."""
+    """Serve ALGO_1 of any window, stride and layout in one launch.
+
+    It is preferred for groups of few channels and filters, and where tiles of products would be mostly zeros.
+    """
 
     name = "convolution.data_gradient_grouped"
 
@@ -49,7 +52,8 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
             return True
         if self.estimated_seconds(problem) > seconds_otherwise(self, problem):
             return False
-        # Without strides it is one convolution, which has kernels of its own for common windows of one channel.
+        # Without strides the gradient is one convolution, which has kernels of its own for common windows of one
+        # channel.
         one = prod(c.stride) == max(filters, channels) == 1 and Inner(problem.classes[0].forward, problem.device)
         return not (one and isinstance(one.solver, DepthwiseSolver))
 
@@ -66,7 +70,7 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
 
 
 def _leaves_tiles_empty(problem: DataGradientProblem) -> bool:
-    """Return whether products of tiles compute some residue class, of which such groups fill a small part."""
+    """Return whether tiles of products compute some residue class, and such groups fill a small part of them."""
     classes = (found for found in problem.classes if found.meets)
     return any(Inner(found.forward, problem.device).solver is None for found in classes)
 

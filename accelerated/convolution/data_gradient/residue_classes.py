@@ -1,13 +1,15 @@
-"""Gradients with respect to the input (5.2.8) as forward convolutions of dy.
+"""Compute gradients with respect to the input (5.2.8) as forward convolutions of dy.
 
-The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy:
-each residue class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output
-channels exchanged. Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w as it
-lies, with input channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each
-class lays its filter into the workspace. Where tensor cores repay it, dy in
-planes is copied with channels innermost, and dx passes through the workspace where its planes cannot be written as
-they are. Where the channels of dy fill no packs, filters have gaps between them, if that lets TMA read planes of dy as
-they lie, or dy is copied with channels up to packs (pack_nhwc.py).
+The elements of dx that are ``stride`` apart form a residue class. They meet the same taps, and under each tap
+neighbouring elements of dy. Each class is a forward convolution of dy with stride 1. Its filter is a part of w with
+input and output channels exchanged.
+
+Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w in place, with input
+channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each class copies its
+filter into the workspace. Where tensor cores repay it, dy in planes is copied with channels innermost. dx passes
+through the workspace where its planes cannot be written in place. Where the channels of dy fill no vectors, filters get
+gaps between them if TMA can then read planes of dy in place. Otherwise dy is copied with padded channels
+(pack_nhwc.py).
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up, spatial
 
-FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class and of copies in the workspace
-LEAST_PRODUCTS = 128  # of a value of dy, from which copying it takes less time than it saves (pack_nhwc.py)
-LEAST_BYTES = ROW_BYTES // 2  # of dy's channels of a group, which TMA loads
+FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
+LEAST_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
+LEAST_BYTES = ROW_BYTES // 2  # bytes of dy's channels per group, which TMA loads
 LEAST_MULTIPLIED = 2**24  # multiply-adds of a forward convolution that are worth the launches of pack_nhwc.py
 FORWARD = {
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
@@ -52,9 +54,11 @@ FORWARD = {
 
 
 class Residue(NamedTuple):
-    """The elements of one dimension of dx from ``first`` on, a stride apart: ``extent`` of them, and the ``taps`` that
-    meet them, from ``first_tap`` on, ``step`` apart in the filter's memory. padding, dilation: of the forward
-    convolution, which may begin within dy, at a negative padding."""
+    """Describe the elements of one dimension of dx from ``first`` on, a stride apart.
+
+    There are ``extent`` of them. The ``taps`` from ``first_tap`` on meet them, ``step`` apart in the filter's memory.
+    ``padding`` and ``dilation`` belong to the forward convolution, which may begin within dy, at a negative padding.
+    """
 
     first: int
     extent: int
@@ -83,10 +87,12 @@ def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, f
 
 
 class ResidueClass(NamedTuple):
-    """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w
-    that its filter is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets:
-    whether any tap does; filter_row: elements from one filter to the next where these have gaps between them; walk: its
-    taps in w."""
+    """Describe one residue in each dimension.
+
+    The fields begin with its forward convolution, whose x is dy and whose y is a part of dx. Its part of w follows, as
+    (groups, input channels, output channels, taps ...), then the byte offsets of both. ``meets``: whether any tap does.
+    ``filter_row``: stride between filters in elements, where they have gaps between them. ``walk``: its taps in w.
+    """
 
     forward: ConvolutionForward
     part: TensorSpec
@@ -98,13 +104,13 @@ class ResidueClass(NamedTuple):
 
 
 class DataGradientProblem(Problem):
-    """A gradient with respect to the input, by residue classes."""
+    """Describe a gradient with respect to the input, by residue classes."""
 
     operation: ConvolutionBackwardData
 
     @property
     def in_one_launch(self) -> bool:
-        """Whether 32 bits count to every element of dy and of dx."""
+        """Return whether 32 bits count to every element of dy and of dx."""
         return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
 
     @cached_property
@@ -113,14 +119,15 @@ class DataGradientProblem(Problem):
 
     @property
     def of_group(self) -> tuple[int, int]:
-        """Groups, and output channels of each."""
+        """Return the groups, and the output channels per group."""
         groups = self.operation.convolution.group_count
         return groups, self.operation.w.dims[0] // groups
 
     @cached_property
     def laid_out(self) -> ConvolutionBackwardData:
-        """The operation with dy and dx as the forward convolutions read and write them: as they lie, or with channels
-        innermost in the workspace."""
+        """Return the operation with dy and dx as the forward convolutions access them, in place or with channels
+        innermost in the workspace.
+        """
         o, c = self.operation, self.operation.convolution
         filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
         in_packs, last = filters * o.dy.scalar_bytes % PACK_BYTES == 0, channels_last(o.dy)
@@ -128,7 +135,7 @@ class DataGradientProblem(Problem):
             return o
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
-        if last:  # filters of one tap may have gaps between them
+        if last:  # Filters of one tap may have gaps between them.
             dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
             repays = one and filters >= LEAST_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
@@ -154,20 +161,20 @@ class DataGradientProblem(Problem):
         taps = tuple(residue.taps if meets else 1 for residue in chosen)
         spec = replace(
             o.convolution,
-            # Where the forward convolution correlates, its gradient convolves.
+            # The gradient convolves where the forward convolution correlates.
             mode=Mode.CUDNN_CROSS_CORRELATION if o.convolution.is_flipped else Mode.CUDNN_CONVOLUTION,
             padding=tuple(residue.padding for residue in chosen),
             stride=(1,) * len(chosen),
             dilation=tuple(residue.dilation for residue in chosen),
         )
-        # Transforms read filters in planes. A dy of one pixel has its channels innermost, whichever way it is meant.
+        # Transforms read filters in planes. A dy of one pixel has its channels innermost in either format.
         planes = o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or not channels_last(o.dy)
         w = FilterSpec(data_type, NCHW if planes else NHWC, (groups * channels, filters, *taps))
         apart = (s * stride for s, stride in zip(o.dx.strides[2:], o.convolution.stride, strict=True))
         dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
         algo = FORWARD[o.algo]
         if groups > 1 and algo == ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM:
-            algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # this algorithm may pack groups
+            algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # This algorithm may combine groups.
         of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
         forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
         return self._in_packs(ResidueClass(
@@ -185,7 +192,7 @@ class DataGradientProblem(Problem):
         ))  # fmt: skip
 
     def _walk(self, chosen: tuple[Residue, ...]) -> TapWalk:
-        """Return the taps of a class in w, as its forward convolution meets them."""
+        """Return the taps of a class in w, in the order of its forward convolution."""
         taps = spatial(self.operation.w.dims[2:], 1)
         apart = (taps[1] * taps[2], taps[2], 1)
         # Where the forward convolution convolves, its last tap is the first.
@@ -197,7 +204,7 @@ class DataGradientProblem(Problem):
         return TapWalk(prod(taps), first, deep, down, right)
 
     def _in_packs(self, found: ResidueClass) -> ResidueClass:
-        """Return the class as its forward convolution is computed where dy's channels fill no packs."""
+        """Return the class with padded channels or filter gaps, where dy's channels fill no vectors."""
         o, forward = self.operation, found.forward
         channels, unit = forward.w.dims[1], PACK_BYTES // o.dy.scalar_bytes
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < LEAST_CHANNELS:
@@ -217,8 +224,9 @@ class DataGradientProblem(Problem):
 
 
 class Together(NamedTuple):
-    """All residue classes that taps meet, as products of one launch of a kernel; the copy of w that they read, or
-    None."""
+    """Hold all residue classes that taps meet, as products of one launch of a kernel, and the copy of w that they read,
+    or None.
+    """
 
     kernel: TmaKernel
     products: tuple[Product, ...]
@@ -226,7 +234,7 @@ class Together(NamedTuple):
 
 
 def together(problem: DataGradientProblem) -> Together | None:
-    """Return the classes as products of one launch; None where no kernel computes all of them."""
+    """Return the classes as products of one launch, or None where no kernel computes all of them."""
     o = problem.operation
     if (
         not problem.aligned
@@ -257,8 +265,9 @@ def together(problem: DataGradientProblem) -> Together | None:
 
 
 class DataGradient(Solver[DataGradientProblem]):
-    """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for
-    ALGO_1)."""
+    """Serve with the forward convolutions of all residue classes, by the forward algorithm of the same name
+    (IMPLICIT_GEMM for ALGO_1).
+    """
 
     name = "convolution.data_gradient"
 
@@ -274,7 +283,7 @@ class DataGradient(Solver[DataGradientProblem]):
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         device = problem.device
-        # In one launch the classes have one beginning.
+        # In one launch the classes start only once.
         saved = LAUNCH_SECONDS + Rates.LAUNCH if problem.together else 0.0
         made = (
             LAUNCH_SECONDS
@@ -301,7 +310,7 @@ class DataGradient(Solver[DataGradientProblem]):
             launches += within([copied(o.dy, copies["dy"], device)], {"x": At("dy"), "y": dy})
         classes, where = problem.classes, {"x": dy, "w": At("workSpace"), "y": dx}
         if o.beta == 0 and sum(not found.meets for found in classes) > 1:
-            # One launch fills all of dx; the classes that taps meet are written behind it.
+            # One launch fills all of dx. The classes that taps meet are written after it.
             zeros = SetTensor(0.0, problem.laid_out.dx)
             room = ROOMS[SetTensor]
             launches += within(room.solver(made := room.problem(zeros, device)).launches(made), where)
@@ -341,8 +350,9 @@ class DataGradient(Solver[DataGradientProblem]):
 
 
 class _Regions(NamedTuple):
-    """Where the workspace holds what, in bytes: filters at its beginning, dy and dx with channels innermost, what the
-    forward convolutions use one after the other."""
+    """Hold the byte offsets of the workspace: filters at its beginning, dy and dx with channels innermost, and the
+    workspace that the forward convolutions use in turn.
+    """
 
     dy: int
     dx: int
@@ -367,7 +377,7 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
 
 
 def in_channels(tensor: TensorSpec) -> TensorSpec:
-    """Return a copy with channels innermost, whose pixels begin with packs."""
+    """Return a copy with channels innermost, whose pixels are aligned to vectors."""
     images, channels, *pixels = tensor.dims
     pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
     strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
@@ -379,7 +389,7 @@ def _inner(found: ResidueClass, device: Any) -> Inner:
 
 
 def _from_filter(found: ResidueClass, problem: DataGradientProblem) -> tuple[TmaKernel, Product] | None:
-    """Return the product of a class that reads w as it lies; None where no kernel does."""
+    """Return the product of a class that reads w in place, or None where no kernel does."""
     o, walk = problem.operation, found.walk
     if not (problem.aligned and walk) or found.filter_row or o.w.data_type not in (HALF, BFLOAT16):
         return None
@@ -400,7 +410,7 @@ def _filter_bytes(found: ResidueClass) -> int:
 
 
 def _blend(forward: ConvolutionProblem) -> Launch:
-    """Return the launch for elements of dx that no tap meets: a product of no terms, which alpha and beta blend."""
+    """Return the launch for elements of dx that no tap meets: a product without terms, which alpha and beta blend."""
     made = forward.product(forward.value)
     made.value.k = 0
     return SIMT[-1].launch(made)

@@ -1,37 +1,37 @@
 // Gradients of a convolution with respect to its input (5.2.8) of up to 8 channels, on tensor cores: half, bfloat16,
 // float where TF32 is allowed.
 //
-// Tiling: 16 x 16 steps of the stride in dx, with all elements of dx that belong to them: up to four residue classes,
-// whose sums are 8 columns of channels each. A K-block is 128 bytes of dy's channels at all pixels that meet the tile,
-// and of w under all taps. A warp has four rows of 16 pixels: a fragment of dy serves every class that meets it, one of
-// w four rows. Results pass through shared memory.
+// Tiling: each tile has 16 x 16 steps of the stride in dx, and all elements of dx that belong to them. These are up to
+// four residue classes, whose sums are 8 columns of channels each. A K-block is 128 bytes of dy's channels at all
+// pixels that meet the tile, and of w under all taps. A warp has four rows of 16 pixels. A fragment of dy serves every
+// class that meets it, and a fragment of w serves four rows. Results pass through shared memory.
 //
-// Roofline bound: bytes, dy and dx once; next come the tensor cores, which compute 8 columns for few channels, and
-// shared memory, which the fragments take as long.
+// Roofline bound: bytes, dx and dy once. The next bounds are the tensor cores, which compute 8 columns for few
+// channels, and shared memory, whose fragments take as long.
 #include "primitives/geometry.cuh"
 #include "primitives/mma.cuh"
 
 constexpr int TILE = 16, WARP_ROWS = TILE / (THREADS / 32), COLUMNS = 8;
 constexpr int ROW_BYTES = 128, PACK = 16 / sizeof(ELEMENT), TILE_K = ROW_BYTES / sizeof(ELEMENT);
-constexpr int STEPS = 4;      // of 32 bytes, in a K-block
-constexpr int IN_FLIGHT = 8;  // packs that a thread copies at once
+constexpr int STEPS = 4;      // steps of 32 bytes per K-block
+constexpr int IN_FLIGHT = 8;  // vectors that a thread copies at once
 
 struct Arguments {
   const ELEMENT* w;  // [tap][COLUMNS][filters]
   const ELEMENT* dy;
   ELEMENT* dx;
   COMPUTE alpha, beta;
-  int dy_image, dy_axis[2], filters;  // elements from one image, row, column to the next; channels of dy
+  int dy_image, dy_axis[2], filters;  // strides in elements between images, rows and columns; channels of dy
   int dx_image, dx_channel, dx_axis[2];
-  int extent[2], incoming[2];                  // of dx, of dy
-  int stride[2], channels, channels_last;      // of dx
-  int first[2];                                // dy's pixel at the first corner of the window of pixel 0
+  int extent[2], incoming[2];                  // extents of dx and of dy
+  int stride[2], channels, channels_last;      // stride, channels and layout of dx
+  int first[2];                                // pixel of dy at the first corner of the window of pixel 0
   int window[2], taps;                         // pixels of dy that meet those of one step; taps of the filter
-  signed char tap[MOST_WINDOW][MOST_CLASSES];  // of a pixel of the window in a class, or -1
-  FastDivmod rows, columns, inner_columns;     // tiles; pixels of dy across a tile
+  signed char tap[MOST_WINDOW][MOST_CLASSES];  // tap of a pixel of the window in a class, or -1
+  FastDivmod rows, columns, inner_columns;     // divide by tiles, and by the pixels of dy across a tile
 };
 
-// Rows of 128 bytes of K, from element k on; `find` gives row i's address, or nothing for zeros.
+// Copies rows of 128 bytes of K, from element k on. `find` returns row i's address, or nullptr for zeros.
 template <class Find>
 __device__ __forceinline__ void copy_rows(unsigned char* to, int rows, int k, int filters, Find find) {
   for (int start = threadIdx.x; start < rows * 8; start += IN_FLIGHT * THREADS) {
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
       }
   }
 
-  // [row][column][channel] of dx in the tile
+  // The tile of dx is [row][column][channel].
   __syncthreads();
   float* results = reinterpret_cast<float*>(pixels);
   const int width = TILE * a.stride[1], channels = a.channels;

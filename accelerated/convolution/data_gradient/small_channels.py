@@ -1,4 +1,4 @@
-"""Gradients with respect to an input of few channels (small_channels.cu): all residue classes in one launch."""
+"""Compute gradients with respect to an input of few channels (small_channels.cu): all residue classes in one launch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from .residue_classes import DataGradient, DataGradientProblem
 
 SOURCE = "convolution/data_gradient/small_channels.cu"
 THREADS = 128
-TILE, COLUMNS = 16, 8  # steps of the stride across a tile; channels
+TILE, COLUMNS = 16, 8  # steps of the stride across a tile; channels per tile
 MOST_CLASSES, MOST_WINDOW = 4, 64
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
-OPERATIONS_PER_SECOND = 250e12  # with all 8 columns
+OPERATIONS_PER_SECOND = 250e12  # per second, with all 8 columns
 
 
 class Window:
-    """The pixels of dy that meet one step of the stride of dx, along one axis: ``taps[at][residue]`` is the tap of
-    pixel ``first`` + at, in the filter's memory, or -1."""
+    """Describe the pixels of dy that meet one step of the stride of dx, along one axis.
+
+    ``taps[at][residue]`` is the tap of pixel ``first`` + at, in the filter's memory, or -1.
+    """
 
     def __init__(self, operation: ConvolutionBackwardData, axis: int) -> None:
         c = operation.convolution
@@ -50,7 +52,7 @@ class Window:
 
 
 class DataGradientSmallChannels(Solver[DataGradientProblem]):
-    """ALGO_1, tensor cores, two dimensions, up to 8 channels, strides of up to four residue classes."""
+    """Serve ALGO_1 on tensor cores in two dimensions, up to 8 channels, strides of up to four residue classes."""
 
     name = "convolution.data_gradient_small_channels"
 
@@ -80,7 +82,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         return SWIZZLE_BYTES + max(copied_rows * ROW_BYTES, results)
 
     def _copies(self, problem: DataGradientProblem) -> dict[str, TensorSpec]:
-        """Return dy with channels innermost, unless it lies like that."""
+        """Return dy with channels innermost, unless it already has this layout."""
         dy = problem.operation.dy
         apart = (step for step, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1 and step > 1)
         if channels_last(dy) and all(step * dy.scalar_bytes % PACK_BYTES == 0 for step in apart):

@@ -1,1 +1,1 @@
-"""Convolutions of each channel with filters of its own."""
+"""Serve convolutions of each channel with filters of its own."""

@@ -1,40 +1,40 @@
 // Depthwise convolutions (5.2.9, 5.2.10): groups of one channel and one filter, summed directly.
 //
-// Tiling: kernels compiled for common windows slide down a column of rows; a thread has CHANNELS channels (one, where
-// rows lie innermost) and COLUMNS columns, reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of
-// y that it is part of; taps and sums stay in registers. Where channels lie innermost TMA loads the rows
-// (tma.cuh). Operands at addresses that packs do not take: a sum after the other. Other windows: grouped.cu.
+// Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one, where
+// rows are innermost) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN rows
+// of y that it belongs to. Taps and sums stay in registers. Where channels are innermost TMA loads the rows (tma.cuh).
+// Operands at unaligned addresses take one sum after the other. Other windows take grouped.cu.
 //
-// Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3
-// x 3; the loops take 16 to 22 (docs/performance/convolution.md).
+// Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3 x 3;
+// the loops take 16 to 22 (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
-// Of tma.cuh.
+// Describes the ring of tma.cuh.
 struct Ring {
-  FastDivmod packs;  // of CHANNELS, of a block
-  int stages;        // of the ring
-  int boxes;         // of a stage
+  FastDivmod packs;  // vectors of CHANNELS per block
+  int stages;        // stages of the ring
+  int boxes;         // boxes per stage
   int box_bytes, row_bytes;
-  int columns;  // of y, of a block
+  int columns;  // columns of y per block
 };
 
 struct Arguments : Operands<ELEMENT> {
   long long reserved[3];
-  TensorMap image;  // of x, for the ring
+  TensorMap image;  // map of x for the ring
   Ring ring;
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod packs, columns, row_tiles,
-      blocks;           // of channels of neighbouring threads; thread tiles: columns, rows; the other channels
-  COMPUTE alpha, beta;  // of the epilogue
-  int plain;            // whether the sums are the results
+      blocks;           // blocks of channels of neighbouring threads; thread tiles: columns, rows; the other channels
+  COMPUTE alpha, beta;  // factors of the epilogue
+  int plain;            // The sums are the results.
   int channels, images;
-  int rows;    // of a thread tile
-  int packed;  // packs of channels of x lie at multiples of their size
+  int rows;    // rows per thread tile
+  int packed;  // Vectors of channels of x are aligned to their size.
 };
 
-// What a thread computes: channels from `channel` on, output rows and columns from `row` and `column` on.
+// Describes the work of a thread: channels from `channel` on, output rows and columns from `row` and `column` on.
 struct Work {
   unsigned image, channel, plane, row, column;
 };
@@ -52,7 +52,7 @@ __device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, 
   }
 }
 
-// One sum for each of WIDTH channels, of any filter.
+// Computes one sum for each of WIDTH channels, with any filter.
 template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& work) {
   const Convolution& c = a.convolution;
   const int count = a.channels - work.channel < WIDTH ? a.channels - work.channel : WIDTH;
@@ -70,7 +70,8 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
         const bool inside = static_cast<unsigned>(d) < static_cast<unsigned>(c.input[0]) &&
                             static_cast<unsigned>(h) < static_cast<unsigned>(c.input[1]) &&
                             static_cast<unsigned>(v) < static_cast<unsigned>(c.input[2]);
-        COMPUTE values[WIDTH] = {};  // zeros times a filter that is not finite are no zeros
+        // Zeros outside must be multiplied, because an infinity or NaN of the filter makes them NaN.
+        COMPUTE values[WIDTH] = {};
         if (inside)
           read_channels(x + (static_cast<long long>(d) * c.x_axis[0] + static_cast<long long>(h) * c.x_axis[1] +
                              static_cast<long long>(v) * c.x_axis[2]),
@@ -85,26 +86,27 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
   finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_channel, count, work.channel, 1, sums);
 }
 
-// Defined by the host (depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
-// groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x
-// and y that are moved at once, X_PACK and Y_PACK; for TMA RING_THREADS, RING_BLOCKS.
-constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
+// The host defines WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in groups of STEP rows), THREADS and
+// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left and the elements of x
+// and y that are moved at once, X_PACK and Y_PACK. For TMA it defines RING_THREADS and RING_BLOCKS.
+constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x belongs to
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile
 constexpr int TAPS = WINDOW_ROWS * WINDOW_COLUMNS;
 using Taps = COMPUTE[TAPS][CHANNELS];
-using Sums = COMPUTE[OPEN][COLUMNS][CHANNELS];  // of the rows of y that are not finished
+using Sums = COMPUTE[OPEN][COLUMNS][CHANNELS];  // sums of the unfinished rows of y
 static_assert(STEP < WINDOW_ROWS, "every row of x is part of a row of y");
 static_assert(AHEAD > 0 && AHEAD < BUFFERS, "a group of rows is read into a buffer that is not in use");
 
-// WIDTH neighbouring elements of a row of x; those of 16 bits in words, so that registers of 32 bits are moved.
+// Holds WIDTH neighbouring elements of a row of x. Elements of 16 bits are in words, so that registers of 32 bits are
+// moved.
 template <int WIDTH> struct Neighbours {
   static constexpr bool PAIRS = sizeof(ELEMENT) == 2;
   using Word = std::conditional_t<PAIRS, unsigned, ELEMENT>;
   static constexpr int WORDS = PAIRS ? (WIDTH + 1) / 2 : WIDTH;
   Pack<Word, WORDS> words;
 
-  // Zeros outside of the first `limit` columns.
+  // Reads zeros outside of the first `limit` columns.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
     words = {};
     if (static_cast<unsigned>(column) < static_cast<unsigned>(limit))
@@ -128,11 +130,11 @@ template <int WIDTH> struct Neighbours {
 #ifdef CHANNELS_LAST
 constexpr int X_ALIGNED = CHANNELS;
 
-// A row of x under a thread tile: a pack of channels for each column.
+// Holds a row of x under a thread tile: a vector of channels for each column.
 struct Row {
   Neighbours<CHANNELS> packs[FIELD];
 
-  // `from`: where column `column` is, the first of the window; `step`: elements to the next one.
+  // `from` points to column `column`, the first of the window; `step` is the stride between columns, in elements.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
 #pragma unroll
     for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
@@ -144,7 +146,7 @@ struct Row {
   __device__ __forceinline__ COMPUTE at(int column, int channel) const { return packs[column].at(channel); }
 };
 
-constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // of a row of y
+constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // vectors and elements per row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack; }
 __device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
 #else
@@ -155,14 +157,14 @@ constexpr int X_ALIGNED = X_PACK;
 constexpr int OWN = COLUMNS * STEP;  // columns of x that no other thread tile begins with
 constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
 
-// Elements of the packs beside the own columns: as few as hold `count`.
+// Returns the elements per vector of the halo beside the own columns: as few as cover `count`.
 constexpr int halo_pack(int count) {
   int width = 1;
   while (width < count && width < X_PACK) width *= 2;
   return width;
 }
 
-// A row of x under a thread tile: its own columns, what the window has on the left and on the right of them.
+// Holds a row of x under a thread tile: its own columns, and the window's halo on the left and on the right.
 struct Row {
   static constexpr int LEFT_PACK = halo_pack(PADDING), LEFT_PACKS = (PADDING + LEFT_PACK - 1) / LEFT_PACK;
   static constexpr int RIGHT_PACK = halo_pack(RIGHT), RIGHT_PACKS = (RIGHT + RIGHT_PACK - 1) / RIGHT_PACK;
@@ -188,13 +190,13 @@ struct Row {
   }
 };
 
-constexpr int Y_PACKS = COLUMNS / Y_PACK;  // of a row of y
+constexpr int Y_PACKS = COLUMNS / Y_PACK;  // vectors per row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack * Y_PACK; }
 __device__ __forceinline__ int pack_step(const Convolution&) { return Y_PACK; }
 #endif
 
-// What becomes of the sums of a row of y, `offset` elements from its first: what finish() does, but the questions are
-// asked once for a row.
+// Finishes the sums of a row of y, `offset` elements from its first. It does the same as finish(), but checks the
+// conditions once per row.
 __device__ __forceinline__ void finish_row(const Arguments& a, long long offset, const Work& work,
                                            COMPUTE (&sums)[COLUMNS][CHANNELS]) {
   using Packed = Pack<ELEMENT, Y_PACK>;
@@ -252,7 +254,7 @@ template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T*
   return reinterpret_cast<uintptr_t>(address) % sizeof(Pack<T, WIDTH>) == 0;
 }
 
-// The taps of CHANNELS filters lie side by side; they are read in packs.
+// Reads the taps of CHANNELS filters, which are contiguous, as vectors.
 __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& taps) {
 #pragma unroll
   for (int i = 0; i < TAPS; i++) {
@@ -273,8 +275,8 @@ __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& 
   }
 }
 
-// Row t of a group is added to the rows of y that it is part of, those that `is_open` says; a row's first product
-// begins its sum.
+// Adds row t of a group to the rows of y that it belongs to and that `is_open` accepts. A row's first product begins
+// its sum.
 template <class IsOpen>
 __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int phase, int t, Sums& sums,
                                         IsOpen is_open) {
@@ -285,7 +287,7 @@ __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int ph
     for (int i = 0; i < CHANNELS; i++) field[j][i] = row.at(j, i);
 #pragma unroll
   for (int open = 0; open < OPEN; open++) {
-    const int r = open * STEP + t;  // of the window of output row group - open
+    const int r = open * STEP + t;  // row in the window of output row group - open
     if (r >= WINDOW_ROWS || !is_open(open)) continue;
     COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + OPEN - open) % OPEN];
 #pragma unroll
@@ -338,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
   const int end = top + (rows - 1) * STEP + WINDOW_ROWS;
   const unsigned bottom = end < 0            ? 0
                           : end < c.input[1] ? end
-                                             : c.input[1];  // rows of x from here on add nothing but zeros
+                                             : c.input[1];  // Rows of x from here on would add only zeros.
   const ELEMENT* x = a.x + (work.image * c.x_pixel[0] + work.channel * c.x_group +
                             static_cast<long long>(top) * c.x_axis[1] + static_cast<long long>(column) * c.x_axis[2]);
   ELEMENT* y = a.y + (work.image * c.y_pixel[0] + work.row * c.y_pixel[2] + work.column * c.y_pixel[3] +

@@ -1,4 +1,4 @@
-"""Depthwise convolutions on the device (convolution/depthwise/depthwise.cu)."""
+"""Plan depthwise convolutions on the device (convolution/depthwise/depthwise.cu)."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ from ..problem import (
 from .tma import RingStruct, ring, ring_definitions
 
 SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
-CHANNELS = 4  # channels in a pack that single sums read
-NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
+CHANNELS = 4  # channels per vector of single sums
+NEIGHBOURS = 32  # threads with vectors of channels of the same pixel, at most
 
-# Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
+# These windows have a kernel of their own. A thread takes channels of 16 bits, channels of more bits, and columns of
+# them.
 WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
 STEPS = ((1, 1), (2, 2))
 THREADS = 128
-BLOCKS = 1  # of a multiprocessor, at least
+BLOCKS = 1  # blocks per multiprocessor, at least
 AHEAD = 2  # rows of x that are read before they are needed
-ROWS = range(7, 15)  # of a thread tile: as many as leave enough threads
-ENOUGH = 300_000  # threads, a few times what a GPU holds
-TILE_COST = 20  # what a thread tile costs beside its products, in products
+ROWS = range(7, 15)  # rows per thread tile, as many as leave enough threads
+ENOUGH = 300_000  # threads, a few times what a GPU can run at once
+TILE_COST = 20  # cost of a thread tile in products, without its own products
 
 
 class DepthwiseSolver(ConvolutionSolver):
-    """One kernel for convolutions of which every channel has one filter of its own."""
+    """Serve convolutions of which every channel has one filter of its own, by one kernel."""
 
     algorithms = IMPLICIT
 
@@ -65,7 +66,7 @@ class DepthwiseSolver(ConvolutionSolver):
 
 
 class DepthwiseTma(DepthwiseSolver):
-    """Thread tiles of common windows, channels innermost, whose rows TMA loads."""
+    """Serve common windows, channels innermost, with thread tiles whose rows TMA loads."""
 
     name = "convolution.depthwise_tma"
 
@@ -88,7 +89,7 @@ class DepthwiseTma(DepthwiseSolver):
 
 
 class Depthwise(DepthwiseSolver):
-    """Thread tiles of common windows: rows and columns for each thread."""
+    """Serve common windows with thread tiles: rows and columns for each thread."""
 
     name = "convolution.depthwise"
 
@@ -114,8 +115,10 @@ def _launch(
     problem: ConvolutionProblem, name: str, definitions: dict[str, int], per_thread: int, columns: int,
     rows_of: Callable[[int, int], int] | None,
 ) -> Launch:  # fmt: skip
-    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` thread
-    tiles. rows_of: rows of a thread tile, by the height of y and the threads of one row; one where it is None."""
+    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` thread tiles.
+
+    ``rows_of`` returns the rows per thread tile from the height of y and the threads of one row; None means one row.
+    """
     o, value = problem.operation, operation_product(problem.operation)
     last, height = channels_last(o.x) and channels_last(o.y), value.output[1].divisor
     packs = -(-o.x.dims[1] // per_thread)
@@ -137,7 +140,7 @@ def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str
 def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
-    """Return the ``Arguments`` in depthwise.cu."""
+    """Return ``Arguments`` of depthwise.cu."""
     names, last = ("packs", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
@@ -163,12 +166,12 @@ def _factors(operation: Convolution) -> list[tuple[str, Any]]:
 
 
 def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
-    """Return the distances between neighbours along every dimension but the innermost."""
+    """Return the strides along every dimension but the innermost."""
     return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
 
 
 def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
-    """The largest pack, a power of two up to ``most``, that divides an extent and every distance."""
+    """Return the largest vector, a power of two up to ``most``, that divides an extent and every stride."""
     return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
 
 
@@ -190,7 +193,7 @@ def _definitions_of_window(o: Convolution) -> dict[str, int]:
 
 
 def _definitions_of_channels(o: Convolution) -> dict[str, int]:
-    """Return the definitions where channels lie innermost."""
+    """Return the definitions where channels are innermost."""
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
     channels = _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
@@ -198,7 +201,7 @@ def _definitions_of_channels(o: Convolution) -> dict[str, int]:
 
 
 def _definitions_of_rows(o: Convolution) -> dict[str, int]:
-    """Return the definitions where rows lie innermost."""
+    """Return the definitions where rows are innermost."""
     step, width, most = o.convolution.stride[1], o.y.dims[3], PACK_BYTES // o.x.scalar_bytes
     x_pack = _pack(most, o.x.dims[3], _steps(o.x, 3))
     y_pack = _pack(most // step, width, _steps(o.y, 3))
@@ -212,8 +215,9 @@ def _definitions_of_rows(o: Convolution) -> dict[str, int]:
 
 
 def _tile_rows(height: int, threads: int) -> int:
-    """Return the rows of a thread tile, all about alike: neighbours share rows, so tiles are long while there are
-    enough."""
+    """Return the rows per thread tile. Tiles have almost equal heights. They share rows with neighbours, so they are
+    tall while there are enough.
+    """
     rows = height
     for row_tiles in range(1, height + 1):
         rows = -(-height // row_tiles)

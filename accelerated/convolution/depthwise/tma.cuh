@@ -1,19 +1,19 @@
 // Thread tiles of a depthwise convolution, channels innermost, that TMA feeds: part of depthwise.cu.
 //
 // A block has some channels, columns and rows of an image. One producer warp loads groups of STEP rows of x by TMA into
-// a ring in shared memory, with what windows have on both sides and zeros for the padding, far enough ahead to keep the
-// memory busy. Each thread of the other warps slides down its tile, as in convolution_depthwise_static, but asks no
-// questions about bounds.
+// a ring in shared memory. The rows include the halo of windows on both sides, and zeros for the padding. The loads run
+// far enough ahead to keep the memory busy. Each thread of the other warps slides down its tile, as in
+// convolution_depthwise_static, but without checks of bounds.
 //
-// 64x256x56x56 in half, 3 x 3, step 1, on an H200: 58 us (the bytes take 49, convolution_depthwise_static 72). Sums
-// alone take 30, with loads 32, with stores 42: what is left is how the memory takes loads and stores together.
+// 64x256x56x56 in half, 3 x 3, step 1, takes 58 us on an H200 (the bytes take 49, convolution_depthwise_static 72).
+// Sums alone take 30, with loads 32, with stores 42. The rest is the time in which the memory mixes loads and stores.
 #pragma once
 
 constexpr int MOST_STAGES = 8;
-constexpr int BOX_CHANNEL_BYTES = 128;  // of a column in a box
+constexpr int BOX_CHANNEL_BYTES = 128;  // bytes per column of a box
 constexpr int PACK_BYTES = CHANNELS * static_cast<int>(sizeof(ELEMENT)), BOX_PACKS = BOX_CHANNEL_BYTES / PACK_BYTES;
 
-// An index of the ring: which stage, and the parity of its phase.
+// Describes an index of the ring: a stage, and the parity of its phase.
 struct Stage {
   int index = 0, parity = 0;
 
@@ -22,10 +22,10 @@ struct Stage {
   }
 };
 
-// The block's part of the tensors: the first channel, row and column of y.
+// Describes the block's part of the tensors: the first channel, row and column of y.
 struct Part {
   unsigned image, channel, row, column;
-  int rows, groups;  // of y; of x
+  int rows, groups;  // rows of y; groups of rows of x
 
   __device__ __forceinline__ explicit Part(const Arguments& a) {
     unsigned block, column_tile, row_tile;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
   __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
   const Ring& ring = a.ring;
-  const unsigned producer = blockDim.x - 32;  // the first thread of the last warp
+  const unsigned producer = blockDim.x - 32;  // first thread of the last warp
   const int stage_bytes = ring.boxes * ring.box_bytes;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127);
   if (threadIdx.x == 0) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
   const unsigned column_tile = ring.packs.divide(threadIdx.x, pack);
   const Convolution& c = a.convolution;
   Work work{part.image, part.channel + pack * CHANNELS, 0, part.row, part.column + column_tile * COLUMNS};
-  // Threads beyond the block's columns or the tensor's channels do as the others, with other numbers, and write
+  // Threads beyond the block's columns or the tensor's channels compute as the others do, on other numbers, but write
   // nothing.
   const bool exists = column_tile * COLUMNS < ring.columns && work.channel < a.channels;
   const unsigned char* own =
@@ -109,7 +109,7 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
           __syncwarp();
           if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[stage.index]);
         }
-        add_row(row, taps, phase, t, sums, [](int) { return true; });  // what is no row of the part is not written
+        add_row(row, taps, phase, t, sums, [](int) { return true; });  // Rows outside the part are not written.
       }
       stage.advance(ring.stages);
       if (group < OPEN - 1) continue;

@@ -1,5 +1,6 @@
-"""Thread tiles of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
-(convolution/depthwise/tma.cuh)."""
+"""Plan thread tiles of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
+(convolution/depthwise/tma.cuh).
+"""
 
 from __future__ import annotations
 
@@ -18,29 +19,33 @@ from ..problem import Convolution, rounded_up
 
 TYPES = ("half", "bfloat16", "float")
 WARP = 32
-BOX_CHANNEL_BYTES = 128  # of a column in a box
+BOX_CHANNEL_BYTES = 128  # bytes per column of a box
 BOX_ALIGNMENT = 128
-MOST_BOX = 256  # columns of a box
+MOST_BOX = 256  # columns per box
 STAGES = 4
-# Rows that a block's beginning and end cost; the part of a last block's rows in which others are done; shares of its
-# time that columns cost which two blocks read, and boxes alone in their stage.
+# START is the cost in rows of a block's beginning and end. LAST is the share of a last block's rows in which others are
+# done. HALO and NARROW are shares of its time: the cost of columns that two blocks read, and of boxes alone in their
+# stage.
 START, LAST, HALO, NARROW = 6, 0.25, 0.25, 0.06
 
 
 class Window(NamedTuple):
-    """What a thread computes and how many share a multiprocessor, as fast as was measured on an H200. Widths of common
-    networks are multiples of seven, and seven columns of two channels give a block of 3 x 3 eight warps, as many for
-    each scheduler."""
+    """Describe the work of a thread, and the threads that share a multiprocessor, for the fastest kernel measured on an
+    H200.
 
-    narrow: int  # channels of 16 bits
-    wide: int  # channels of 32 bits
+    Widths of common networks are multiples of seven. Seven columns of two channels give a block of 3 x 3 eight warps,
+    as many for each scheduler.
+    """
+
+    narrow: int  # channels of 16 bits per thread
+    wide: int  # channels of 32 bits per thread
     columns: int
-    threads: int  # of a block, at most; one warp of them loads rows by TMA
-    blocks: int  # of a multiprocessor
+    threads: int  # per block, at most; one of its warps loads rows by TMA
+    blocks: int  # per multiprocessor
 
     @property
     def block_bytes(self) -> int:
-        """Return the bytes of shared memory of a block."""
+        """Return the bytes of shared memory per block."""
         return 224 * 1024 // self.blocks
 
 
@@ -50,7 +55,7 @@ WINDOWS: dict[tuple[int, ...], Window] = {
 
 
 class RingStruct(ctypes.Structure):
-    """``Ring`` in depthwise.cu."""
+    """Mirror ``Ring`` of depthwise.cu."""
 
     _fields_ = [
         ("packs", FastDivmod),
@@ -63,8 +68,11 @@ class RingStruct(ctypes.Structure):
 
 
 class Shape(NamedTuple):
-    """What a block computes. packs: of channels, side by side; boxes: of a stage, each of ``box`` elements (channels,
-    columns, rows, images); column_tiles: of threads; columns, rows: of y."""
+    """Describe the work of a block.
+
+    ``packs``: vectors of channels, side by side. ``boxes``: per stage, each of ``box`` elements (channels, columns,
+    rows, images). ``column_tiles``: tiles of threads. ``columns``, ``rows``: of y.
+    """
 
     packs: int
     boxes: int
@@ -88,13 +96,13 @@ class Shape(NamedTuple):
         return self.stages * self.boxes * self.box_bytes + BOX_ALIGNMENT
 
     def blocks(self, o: Convolution) -> tuple[int, int, int]:
-        """Return how many blocks there are along channels, columns and rows."""
+        """Return the number of blocks along channels, columns and rows."""
         channels, height, width = o.y.dims[1:]
         return -(-channels // (self.boxes * self.box[0])), -(-width // self.columns), -(-height // self.rows)
 
 
 class Ring(NamedTuple):
-    """A launch: the map of x, the argument structure, what a block computes."""
+    """Hold the map of x, the argument structure, and the work of a block."""
 
     image: UnswizzledTiledMap
     arguments: RingStruct
@@ -102,7 +110,7 @@ class Ring(NamedTuple):
 
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """Return the definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
+    """Return the definitions of a kernel that TMA feeds, or none where it cannot read x or would split vectors of y."""
     if not has_tma(device):
         return {}
     window = WINDOWS[o.w.dims[2:]]
@@ -133,14 +141,14 @@ def tiled_map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledT
     extent = tuple(tensor.dims[d] for d in order)
     strides = [tensor.strides[d] * bytes_ for d in order[1:]]
     for d, size in enumerate(extent[1:]):
-        if size == 1:  # never used, but it has to be possible
+        if size == 1:  # TMA never uses the stride, but it must be valid.
             step = extent[d] * (strides[d - 1] if d else bytes_)
             strides[d] = rounded_up(step, ALIGNMENT)
     return UnswizzledTiledMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
 
 
 def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
-    """Yield, for every number of boxes, the widest shape, with all heights of which blocks are about alike."""
+    """Yield, for every number of boxes, the widest shape, with all heights that give blocks of almost equal heights."""
     window, (taps, step) = WINDOWS[o.w.dims[2:]], (o.w.dims[3], o.convolution.stride[1])
     channels, columns = definitions["CHANNELS"], window.columns
     box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
@@ -159,8 +167,9 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
 
 
 def _clocks(o: Convolution, shape: Shape, multiprocessors: int) -> float:
-    """Return rows times threads of a multiprocessor; one with room for more blocks than it gets waits for memory
-    instead."""
+    """Return rows times threads per multiprocessor. A multiprocessor with room for more blocks than it gets waits for
+    memory instead.
+    """
     window = shape.window
     resident = min(
         window.blocks * window.threads // shape.threads, window.blocks * window.block_bytes // shape.shared_bytes

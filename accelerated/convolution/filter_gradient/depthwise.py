@@ -29,9 +29,9 @@ MOST_TAPS, MOST_STEP = 7, 2  # taps and stride along an axis
 FEW_TAPS = 9
 MOST_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
 CHANNELS = 2  # channels per thread, where they are contiguous
-# These are the columns per thread, with few taps or more. The key tells whether channels, or columns, are contiguous.
+# These are the columns per thread, with few taps or more. The key says whether channels, or columns, are contiguous.
 COLUMNS = {True: (4, 2), False: (8, 4)}
-BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key tells whether there are few taps
+BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key says whether there are few taps
 LEAST_ROWS = 4  # rows per chunk, but for the last one
 MOST_WARPS, MOST_STAGES = 8, 8
 STAGE_BYTES = 60 << 10  # bytes per block

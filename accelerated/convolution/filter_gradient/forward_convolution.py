@@ -1,7 +1,7 @@
 """Compute gradients with respect to the filter (6.2.2) as forward convolutions of x with dy.
 
 With images and channels of x exchanged, dy is a filter as large as the output. dw is then the convolution of channels
-of x, as images, with output channels of dy, as filters. Images take the place of channels, and stride and dilation are
+of x, as images, with output channels of dy, as filters. Images replace channels, and stride and dilation are
 exchanged. Where the images fill vectors of 16 bytes, both operands are first transposed so that images are innermost,
 as channels are in NHWC. Parts of the images are groups whose sums are added in the end, so that few elements of dw fill
 a device.

@@ -202,7 +202,7 @@ __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const 
 }
 
 // Finishes the sums of a tile of ROWS x COLUMNS that the block owns alone. Targets are located before the products, in
-// two alternating tables.
+// two tables, one per parity.
 template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   const Arguments& a;
   Target (*targets)[ROWS + COLUMNS];
@@ -229,7 +229,7 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
       store_sums(a.partial + static_cast<long long>(segment.slot) * SLOT + warpgroup * (SLOT / CONSUMERS), sums);
       return;
     }
-    // Two alternating parts of a slot for each block follow the slots of shared tiles.
+    // Two parts of a slot for each block, one per parity, follow the slots of shared tiles.
     float* exchanged =
         a.partial + (static_cast<long long>(a.slots + blockIdx.x) * CONSUMERS + tiles % 2) * (SLOT / CONSUMERS);
     if (SPLIT_K && warpgroup == 1) store_sums(exchanged, sums);

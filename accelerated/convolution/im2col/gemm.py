@@ -1,4 +1,4 @@
-"""GEMM: the im2col buffer slice by slice in the workspace, and the product of each slice with the filter."""
+"""Serve GEMM: the im2col buffer slice by slice in the workspace, and the product of each slice with the filter."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ..problem import (
     with_result,
 )
 
-BUFFER_BYTES = 2**26  # of one slice of the im2col buffer
-LARGEST_TILE = 128  # pixels, of which a slice is a multiple
+BUFFER_BYTES = 2**26  # bytes per slice of the im2col buffer
+LARGEST_TILE = 128  # pixels; a slice is a multiple of it
 
 
 class Im2ColGemm(ConvolutionSolver):
-    """The im2col buffer, or a slice of it where that is large, and its product with the filter."""
+    """Multiply the im2col buffer, or slices of it where it is large, by the filter."""
 
     name = "convolution.im2col_gemm"
     algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_GEMM,)
@@ -66,12 +66,12 @@ class Im2ColGemm(ConvolutionSolver):
 
 
 def _row(operation: Convolution) -> int:
-    """Return the elements of one row of the im2col buffer: its K, up to a multiple of 16 bytes."""
+    """Return the elements per row of the im2col buffer: its K, padded to 16 bytes."""
     return rounded_up(operation.terms, PACK_BYTES // operation.x.scalar_bytes)
 
 
 def _slice_pixels(problem: ConvolutionProblem) -> int:
-    """Return the rows of the im2col buffer that the workspace holds at a time."""
+    """Return the rows of the im2col buffer that the workspace has at a time."""
     row_bytes = problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
     fitting = slice_bytes(BUFFER_BYTES, problem.device) // row_bytes // LARGEST_TILE * LARGEST_TILE
     return min(problem.value.m, max(LARGEST_TILE, fitting))
@@ -91,5 +91,5 @@ def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> Convo
         step *= source.output[d].divisor
     value.x_pixel[0] = step
     mark_packs(value, groups, o.x.scalar_bytes)
-    value.x_packs = True  # the rows of the buffer end in zeros up to a multiple of a pack
+    value.x_packs = True  # The rows of the buffer are padded with zeros to full vectors.
     return value

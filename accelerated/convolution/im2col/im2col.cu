@@ -1,38 +1,38 @@
 // The matrix A of GEMM convolution: cudnnIm2Col (5.2.31).
 //
-// Tiling: a block copies the patch under some channels and output pixels into shared memory, zeros for the padding
-// included; a thread knows where its K are in the patch and writes packs of 16 bytes for all pixels.
+// Tiling: a block copies the patch under some channels and output pixels into shared memory, including zeros for the
+// padding. A thread locates its K in the patch once, and writes 16-byte vectors for all pixels.
 //
-// Roofline bound: bytes; the matrix, as many times larger than the input as the filter has taps, is written
-// once. Finding an element costs 4 instructions and one shared-memory access with bank conflicts, instead of some 60
-// instructions without the patch. Measured on an H200: the fraction in reports/README.md; what bounds it and what was
-// slower: docs/performance/convolution.md.
+// Roofline bound: bytes. The matrix, which has the size of the input times the taps of the filter, is written once.
+// Locating an element costs 4 instructions and one shared-memory access with bank conflicts, instead of 60 instructions
+// without the patch. reports/README.md has the fraction measured on an H200. docs/performance/convolution.md says what
+// bounds it, and what was slower.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are in flight together
+constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // AT_ONCE counts the loads in flight per thread.
 
-// Rows and columns; the host side is im2col.py.
+// The axes are rows and columns; the host side is im2col.py.
 struct Arguments {
   const ELEMENT* x;
   ELEMENT* matrix;              // [image, pixel][channel, tap]
-  int image, channel, axis[2];  // steps in x, in elements
+  int image, channel, axis[2];  // strides of x, in elements
   int input[2], step[2], padding[2], dilation[2], output[2];
-  int channels, row;                // of the matrix: elements of a row
-  int flipped, packed;              // packed: rows, and what blocks write of them, are full packs of 16 bytes
-  int chunk, tile[2];               // of a block: channels, output rows, output columns
+  int channels, row;    // channels; elements per row of the matrix
+  int flipped, packed;  // packed: rows, and the parts that blocks write, are full aligned vectors of 16 bytes
+  int chunk, tile[2];   // channels, output rows and output columns per block
   FastDivmod chunks, across, down;  // blocks along the channels, the columns, the rows
   FastDivmod patch[2], taps[2];     // extents
-  int pitch;                        // from one channel of the patch to the next, in elements
+  int pitch;                        // stride between channels of the patch, in elements
 };
 
-// A row of the patch: where it begins in x, below 0 in the padding, and in the patch.
+// Locates a row of the patch in x, below 0 in the padding, and in the patch.
 struct Line {
   int source, slot;
 };
 
-// The rows of this block's part of the matrix, W neighbouring terms a thread.
+// Writes the rows of this block's part of the matrix, W neighbouring terms per thread.
 template <int W>
 __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* patch, const int* terms, unsigned count,
                                            unsigned rows, unsigned columns, ELEMENT* matrix) {

@@ -1,4 +1,4 @@
-"""The matrix of cudnnIm2Col (convolution/im2col/im2col.cu)."""
+"""Plan the matrix of cudnnIm2Col (convolution/im2col/im2col.cu)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..implicit_gemm.simt import im2col_launch
 from ..problem import PACK_BYTES, describe
 
 SOURCE = "convolution/im2col/im2col.cu"
-LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side, where there are as many
-MOST_SHARED = 40 * 1024  # bytes of a block, so that several blocks share a multiprocessor
-ENOUGH_BLOCKS = 8  # of a multiprocessor
+LEAST_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
+MOST_SHARED = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
+ENOUGH_BLOCKS = 8  # blocks per multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
 
 Integers = c_int * 2  # rows and columns
@@ -29,7 +29,7 @@ FastDivmods = FastDivmod * 2
 
 
 class Tile(NamedTuple):
-    """What a block writes: channels, output rows and columns."""
+    """Name the channels, output rows and output columns that a block writes."""
 
     channels: int
     rows: int
@@ -37,7 +37,9 @@ class Tile(NamedTuple):
 
 
 class Im2ColProblem(Problem):
-    """One matrix. most_shared: bytes of shared memory that a block may take; enough_blocks: of a multiprocessor."""
+    """Describe one matrix. ``most_shared`` bounds the shared memory per block in bytes, ``enough_blocks`` the blocks
+    per multiprocessor.
+    """
 
     operation: Im2Col
 
@@ -52,7 +54,7 @@ class Im2ColProblem(Problem):
         self.output, self.taps = spec.output_dims(source.dims, window)[2:], window[2:]
         self.channels, self.per_channel = source.dims[1], prod(self.taps)
         self.pack = PACK_BYTES // self.element_bytes
-        self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full packs
+        self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full vectors
 
     def patch(self, tile: Tile) -> list[int]:
         """Return the extents of the input under a tile: rows, columns."""
@@ -61,8 +63,9 @@ class Im2ColProblem(Problem):
         return [(n - 1) * step + (taps - 1) * dilation + 1 for n, step, taps, dilation in sizes]
 
     def pitch(self, tile: Tile) -> int:
-        """Return the elements from one channel of a patch to the next: an odd number of words, so that channels lie in
-        all banks."""
+        """Return the stride between channels of a patch in elements. An odd number of words spreads channels over all
+        banks.
+        """
         word = max(1, ctypes.sizeof(ctypes.c_uint) // self.element_bytes)
         return (-(-prod(self.patch(tile)) // word) | 1) * word
 
@@ -77,8 +80,7 @@ class Im2ColProblem(Problem):
 
     @cached_property
     def tile(self) -> Tile | None:
-        """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds
-        none."""
+        """Return the largest tile that fits in shared memory, or None. It has fewer rows where blocks are too few."""
         unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
         tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output)
         while self.shared_bytes(tile) > self.most_shared:
@@ -99,7 +101,7 @@ class Im2ColProblem(Problem):
 
 
 class Im2ColBlocks(Solver[Im2ColProblem]):
-    """Blocks of some channels and output pixels, whose patch of the input passes through shared memory."""
+    """Serve with blocks of some channels and output pixels, whose patch of the input passes through shared memory."""
 
     name = "convolution.im2col"
     fixed_order = NO_SUMS
@@ -130,7 +132,7 @@ class Im2ColBlocks(Solver[Im2ColProblem]):
 
 
 class Im2ColElements(Solver[Im2ColProblem]):
-    """Any filter, also one whose patch no block could hold: a thread finds each element of a pack."""
+    """Serve any filter, also one whose patch fits no block. A thread locates each element of a vector."""
 
     name = "convolution.im2col_elements"
     fixed_order = NO_SUMS
@@ -140,7 +142,7 @@ class Im2ColElements(Solver[Im2ColProblem]):
         dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
         w = replace(o.filter, dims=(o.filter.dims[0], problem.channels, *o.filter.dims[2:]))
         value = describe(o.convolution, o.srcData, w, dims)
-        value.inner_channels = FastDivmod.of(1)  # columns are (channel, row, column of the filter)
+        value.inner_channels = FastDivmod.of(1)  # The columns are (channel, row, column of the filter).
         value.x_channel_block = value.x_channel
         definitions, operands = type_definitions(o.srcData.data_type, o), ("srcData", "colBuffer")
         return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.pack, operands)]

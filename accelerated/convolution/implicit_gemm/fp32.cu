@@ -2,7 +2,7 @@
 // Winograd.
 //
 // Tiling: a block owns TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
-// through three stages of shared memory by cp.async. One bit of a mask tells whether a tap is inside the image.
+// through three stages of shared memory by cp.async. One bit of a mask says whether a tap is inside the image.
 //
 // Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 T/s at its sustained clock. A multiply-add of a
 // warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %, copies 4 %. Registers

@@ -251,8 +251,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_n, first_m};
-  // Tensor cores drop the lower 13 bits of a float. Rounding to nearest halves the error, and costs a detour through
-  // registers.
+  // Tensor cores drop the lower 13 bits of a float. Rounding to nearest makes the error half as large, and costs a
+  // detour through registers.
   const Reading packs = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
   m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? packs : ELEMENTS;
   m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? packs : ELEMENTS;

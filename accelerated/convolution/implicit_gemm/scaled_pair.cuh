@@ -14,7 +14,7 @@ __device__ __forceinline__ Elements rounded_pair(float first, float second) {
   }
   return {store<ELEMENT>(first), store<ELEMENT>(second)};
 }
-// Applies the ReLU, which turns NaN into 0.
+// Applies the ReLU, which makes 0 of NaN.
 __device__ __forceinline__ Elements rectified(Elements pair) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(ELEMENT) == 2) {

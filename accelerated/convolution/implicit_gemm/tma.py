@@ -67,8 +67,8 @@ class Maps(NamedTuple):
 class TmaKernel(ProductKernel):
     """Describe tiles of m pixels by n filters.
 
-    ``consumers``: warpgroups that multiply. ``planes``: y has planes. ``transposed``: x has planes, too, and is read in
-    place. ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock
+    ``consumers``: warpgroups that multiply. ``planes``: y has planes. ``transposed``: x has planes, too, as it was
+    given. ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock
     of a multiprocessor that short sums reach. Both were measured on an H200 for tiles of 128 x 256 and transposed
     tiles; the others use the same rates.
     """

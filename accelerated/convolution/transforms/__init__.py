@@ -1,1 +1,1 @@
-"""Convolutions as products of transformed tiles: Fourier and Winograd."""
+"""Serve convolutions as products of transformed tiles: Fourier and Winograd."""

@@ -1,13 +1,14 @@
-// Convolution through the Fourier transform: spectra of image tiles and filters, their products summed over channels
-// (as real matrix products, see fft_expand), and back. FFT takes the padded image as one tile, FFT_TILING many small
-// ones that overlap by the filter (overlap-save). Tiles have up to three dimensions of powers of two.
+// Convolution through the Fourier transform. The kernels compute spectra of image tiles and filters, sum their products
+// over channels (as real matrix products, see fft_expand), and transform back. FFT takes the padded image as one tile.
+// FFT_TILING takes many small tiles that overlap by the filter (overlap-save). Tiles have up to three dimensions of
+// powers of two.
 //
-// A spectrum lies as [depth][row][column / 2 + 1][column of the matrix product]: the last is (group, tile, channel), so
-// that every access of a pass fills lines of the cache.
+// A spectrum has the layout [depth][row][column / 2 + 1][column of the matrix product]. The last is (group, tile,
+// channel), so that every access of a pass fills lines of the cache.
 //
-// Roofline bound: bytes; each pass over a spectrum reads and writes it once, a dimension is a pass. The
-// products are flops: 8 per term of a complex sum, with the matrix products' bound of 67.0 T/s in float (34.0 in
-// double) on an H200.
+// Roofline bound: bytes; each pass over a spectrum reads and writes it once, and each dimension is a pass. The products
+// are bound by flops: 8 per term of a complex sum, at the matrix products' 67.0 T/s in float (34.0 in double) on an
+// H200.
 #include "convolution/problem.cuh"
 
 struct Complex {
@@ -19,28 +20,28 @@ __device__ __forceinline__ Complex operator*(Complex a, Complex b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
-constexpr int LINES = sizeof(COMPUTE) == 8 ? 8 : 16;  // transforms of a block
-constexpr int PITCH = LINES + 1;                      // one more against conflicts of memory banks
+constexpr int LINES = sizeof(COMPUTE) == 8 ? 8 : 16;  // transforms per block
+constexpr int PITCH = LINES + 1;                      // one more, against bank conflicts
 
 struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
-  long long spectrum_at;  // bytes from the beginning of the workspace
+  long long spectrum_at;  // byte offset in the workspace
   Convolution convolution;
   Epilogue epilogue;
-  int size[3], log_size[3];  // of a tile: depth, rows, columns
-  int step[3];               // from one tile to the next: the results of a tile before striding
+  int size[3], log_size[3];  // extents of a tile: depth, rows, columns
+  int step[3];               // stride between tiles: the results of a tile before striding
   int stride[3];
-  FastDivmod tiles[3];             // of one image
-  FastDivmod all_tiles, channels;  // of this launch; of one group, of the image or of the result
+  FastDivmod tiles[3];             // tiles per image
+  FastDivmod all_tiles, channels;  // tiles per launch; channels per group, of the image or of the result
   FastDivmod columns;              // groups * all_tiles * channels: columns of the spectrum, or filters * channels
   int first_image;
   int inverse;
-  int axis;  // of fft_lines: 0 depth, 1 rows
+  int axis;  // axis of fft_lines: 0 depth, 1 rows
 };
 
 __device__ __forceinline__ unsigned half_columns(const Arguments& a) { return a.size[2] / 2 + 1; }
 
-// The factors exp(-2 pi i k / size), k < size / 2.
+// Computes the factors exp(-2 pi i k / size), k < size / 2.
 __device__ __forceinline__ void make_factors(Complex* factors, int size, bool inverse) {
   for (int k = threadIdx.x; k < size / 2; k += blockDim.x) {
     const COMPUTE angle = COMPUTE(2 * k) / size;
@@ -49,8 +50,8 @@ __device__ __forceinline__ void make_factors(Complex* factors, int size, bool in
   }
 }
 
-// LINES transforms of length 2^log_size in [element][line] order (Stockham: natural order in and out). Begins and ends
-// with all threads together; returns where the result is.
+// Computes LINES transforms of length 2^log_size in [element][line] order (Stockham: natural order in and out). It
+// begins and ends with a barrier, and returns the result.
 __device__ __forceinline__ Complex* transform(Complex* from, Complex* to, const Complex* factors, int log_size) {
   const int half_size = (1 << log_size) / 2;
   __syncthreads();
@@ -71,13 +72,13 @@ __device__ __forceinline__ Complex* transform(Complex* from, Complex* to, const 
   return from;
 }
 
-// A box in memory, zeros outside it, from `at` on.
+// Describes a box in memory, from `at` on, with zeros outside it.
 struct Box {
   long long offset;
   int at[3], limit[3], stride[3];
 };
 
-// Where a column's tile begins: its image and the coordinates of its first result.
+// Locates a column's tile: its image and the coordinates of its first result.
 __device__ __forceinline__ unsigned find_tile(const Arguments& a, unsigned tile, unsigned (&first)[3]) {
 #pragma unroll
   for (int d = 2; d >= 0; d--) {
@@ -113,7 +114,7 @@ __device__ __forceinline__ Box filter_box(const Arguments& a, unsigned column) {
           {sign * rows * columns, sign * columns, sign}};
 }
 
-// Real rows to half spectra, two rows as the real and the imaginary part of one transform.
+// Transforms real rows to half spectra. Two rows are the real and the imaginary part of one transform.
 template <class FindBox>
 __device__ __forceinline__ void rows_to_spectrum(const Arguments& a, const ELEMENT* source, FindBox find_box) {
   __shared__ Box box[LINES];
@@ -180,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_fft_lines(const Ar
   Complex* values = reinterpret_cast<Complex*>(shared_memory);
   Complex* spare = values + size * PITCH;
   Complex* factors = spare + size * PITCH;
-  // Elements after the axis; those of one step along it.
+  // The two values are the elements after the axis, and those of one step along it.
   const long long inner = static_cast<long long>(half_columns(a)) * a.columns.divisor * (a.axis == 0 ? a.size[1] : 1);
   const unsigned line_blocks = (inner + LINES - 1) / LINES;
   const long long first = static_cast<long long>(blockIdx.x % line_blocks) * LINES, outer = blockIdx.x / line_blocks;
@@ -197,9 +198,9 @@ extern "C" __global__ void __launch_bounds__(256) convolution_fft_lines(const Ar
   }
 }
 
-// A complex product of matrices as a real one: an image's spectrum [tile][channel] of complex numbers is [tile][2 *
-// channel] of real ones as it lies. The conjugate h of a filter's spectrum (a correlation multiplies by it) becomes two
-// rows, for the real and the imaginary part of the result: (h.re, -h.im, ...) and (h.im, h.re, ...).
+// Converts a complex product of matrices to a real one. An image's spectrum [tile][channel] of complex numbers is
+// already [tile][2 * channel] of real ones. The conjugate h of a filter's spectrum (a correlation multiplies by it)
+// becomes two rows. They give the real and the imaginary part of the result: (h.re, -h.im, ...) and (h.im, h.re, ...).
 extern "C" __global__ void convolution_fft_expand(const Arguments a) {
   griddepcontrol_wait();
   const unsigned blocks = (a.columns.divisor + blockDim.x - 1) / blockDim.x,
@@ -216,7 +217,7 @@ extern "C" __global__ void convolution_fft_expand(const Arguments a) {
   rows[a.channels.divisor] = {-value.im, value.re};
 }
 
-// Half spectra to rows of results, two rows as the real and the imaginary part of one transform.
+// Transforms half spectra to rows of results. Two rows are the real and the imaginary part of one transform.
 extern "C" __global__ void __launch_bounds__(256) convolution_fft_results(const Arguments a) {
   griddepcontrol_wait();
   __shared__ unsigned image[LINES], first[LINES][3], channel[LINES];
@@ -247,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_fft_results(const 
       if (row + 1 < a.size[1]) right = spectrum[at + static_cast<long long>(kept) * a.columns.divisor];
     }
     const int mirrored = (size - f) & (size - 1);
-    if (f == mirrored) {  // real but for rounding
+    if (f == mirrored) {  // The value is real, apart from rounding.
       values[f * PITCH + line] = {left.re, right.re};
     } else {
       values[f * PITCH + line] = {left.re - right.im, left.im + right.re};

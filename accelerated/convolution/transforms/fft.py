@@ -1,4 +1,4 @@
-"""Convolutions through the Fourier transform on the device (convolution/transforms/fft.cu)."""
+"""Plan convolutions through the Fourier transform on the device (convolution/transforms/fft.cu)."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from ..problem import (
 
 SOURCE = "convolution/transforms/fft.cu"
 ALIGNMENT = 256
-SLICE_BYTES = 2**28  # of the spectra of images and results that the workspace holds at a time
-SMALLEST_TILE = 32  # of FFT_TILING, in each transformed dimension
-SMALLEST_TILE_3D, SMALL_FILTER_3D = 16, 5  # three dimensions of filters up to this size
+SLICE_BYTES = 2**28  # bytes of the spectra of images and results in the workspace at a time
+SMALLEST_TILE = 32  # extent of FFT_TILING, in each transformed dimension
+SMALLEST_TILE_3D, SMALL_FILTER_3D = 16, 5  # extent in three dimensions, for filters up to this size
 DEPTH, ROWS = 0, 1
 
 
 def _power_of_two(size: int) -> int:
-    """The smallest one that is not less than ``size``."""
+    """Return the smallest power of two that is at least ``size``."""
     return 1 << (size - 1).bit_length()
 
 
 @dataclass(frozen=True)
 class Spectra:
-    """Tiles and workspace of one operation. ``step``: results of a tile, before striding."""
+    """Describe the tiles and the workspace of one operation. ``step`` counts the results of a tile, before striding."""
 
     operation: Convolution
-    most_bytes: int  # of the spectra of images and results at a time
+    most_bytes: int  # bytes of the spectra of images and results at a time
 
     @cached_property
     def taps(self) -> tuple[int, ...]:
@@ -55,15 +55,16 @@ class Spectra:
 
     @cached_property
     def results(self) -> tuple[int, ...]:
-        """Results of an image with strides of 1, as far as they are needed."""
+        """Return the results of an image with strides of 1, as far as they are needed."""
         strides = spatial(self.operation.convolution.stride, 1)
         outputs = spatial(self.operation.y.dims[2:], 1)
         return tuple((output - 1) * stride + 1 for output, stride in zip(outputs, strides, strict=True))
 
     @cached_property
     def size(self) -> tuple[int, ...]:
-        """Return the sizes of a tile. A dimension in which the filter has one element is not transformed, except that
-        columns are if no other dimension is."""
+        """Return the sizes of a tile. A dimension where the filter has one element is not transformed. Columns are
+        transformed if no other dimension is.
+        """
         untiled = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
         if self.operation.algo == Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT:
             return tuple(untiled)
@@ -97,14 +98,14 @@ class Spectra:
 
     @cached_property
     def images(self) -> int:
-        """Transformed at a time."""
+        """Return the number of images that are transformed at a time."""
         o = self.operation
         one = self.spectrum_bytes(prod(self.tiles) * (o.x.dims[1] + o.y.dims[1]))
         return min(o.x.dims[0], max(1, self.most_bytes // one))
 
     @cached_property
     def images_at(self) -> int:
-        """The spectra of the filters, twice their size, come first."""
+        """Return the offset of the images. The spectra of the filters, twice their size, come first."""
         return 2 * self.spectrum_bytes(prod(self.operation.w.dims[:2]))
 
     @cached_property
@@ -113,7 +114,9 @@ class Spectra:
 
     @cached_property
     def nbytes(self) -> int:
-        """Filters pass through the room of images and results before those are made."""
+        """Return the bytes of the workspace. Filters pass through the memory of images and results before those are
+        computed.
+        """
         o = self.operation
         results = self.spectrum_bytes(self.images * prod(self.tiles) * o.y.dims[1])
         return max(self.results_at + results, self.images_at + self.spectrum_bytes(prod(o.w.dims[:2])))
@@ -124,7 +127,7 @@ def spectra_of(problem: ConvolutionProblem) -> Spectra:
 
 
 class _Kernels:
-    """Launches of fft.cu for one operation."""
+    """Launch the kernels of fft.cu for one operation."""
 
     def __init__(self, problem: ConvolutionProblem) -> None:
         operation = problem.operation
@@ -138,7 +141,7 @@ class _Kernels:
         self, name: str, blocks: int, spectrum_at: int, columns: int, channels: int, axis: int = 2,
         first_image: int = 0, images: int = 1, inverse: bool = False,
     ) -> Launch:  # fmt: skip
-        """A kernel on a spectrum of ``columns`` columns that begins ``spectrum_at`` bytes into the workspace."""
+        """Return a kernel on a spectrum of ``columns`` columns that begins ``spectrum_at`` bytes into the workspace."""
         s = self.spectra
         integers, divisors = c_int * AXES, FastDivmod * AXES
         arguments = structure(
@@ -163,7 +166,7 @@ class _Kernels:
         return Launch(function, arguments, self.names, (blocks, 1, 1), (THREADS, 1, 1), shared)
 
     def _shared_bytes(self, size: int) -> int:
-        """Two arrays of ``lines`` transforms, padded, and the factors."""
+        """Return the bytes of two arrays of ``lines`` transforms, padded, and the factors."""
         return (2 * size * (self.lines + 1) + size // 2) * 2 * self.spectra.compute_bytes
 
     def _blocks(self, columns: int) -> int:
@@ -172,7 +175,7 @@ class _Kernels:
     def forward(
         self, name: str, spectrum_at: int, columns: int, channels: int, first: int = 0, images: int = 1
     ) -> list[Launch]:
-        """The spectrum of images or filters: columns, then rows, then the depth."""
+        """Return the launches to the spectrum of images or filters: columns, then rows, then the depth."""
         depth, rows, _ = self.spectra.size
         blocks = depth * -(-rows // 2) * self._blocks(columns)
         first_pass = self.launch(name, blocks, spectrum_at, columns, channels, first_image=first, images=images)
@@ -209,7 +212,7 @@ class _Kernels:
         return passes
 
     def filters(self) -> list[Launch]:
-        """The spectra of the filters, as matrices of real numbers."""
+        """Return the launches to the spectra of the filters, as matrices of real numbers."""
         s, filters, channels = self.spectra, *self.operation.w.dims[:2]
         columns = filters * channels
         expand = self.launch(
@@ -218,7 +221,7 @@ class _Kernels:
         return [*self.forward("convolution_fft_filters", s.images_at, columns, channels), expand]
 
     def images(self, first: int, images: int) -> list[Launch]:
-        """Return the launch from images to results."""
+        """Return the launches from images to results."""
         s, o, groups = self.spectra, self.operation, self.groups
         tiles = images * prod(s.tiles)
         channels, filters = o.w.dims[1], o.w.dims[0] // groups
@@ -254,8 +257,10 @@ class _Kernels:
 
 
 class Fft(ConvolutionSolver):
-    """Spectra of filters and images, of images or of tiles, their products, and back; images slice by slice where the
-    spectra are large."""
+    """Serve with spectra of filters and of images or tiles, their products, and the inverse transform.
+
+    Images are transformed slice by slice where the spectra are large.
+    """
 
     def __init__(self, name: str, algo: Algo) -> None:
         self.name, self.algorithms = name, (algo,)

@@ -1,29 +1,29 @@
 // Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015), * by elements, summed over channels.
 //
 // WINOGRAD is fused: F(2 x 2, 3 x 3), a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
-// images and products to the workspace and multiplies them with implicit_gemm/simt.cu: tiles of 6 x 6 values, so
-// F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
+// images and products to the workspace and multiplies them with implicit_gemm/simt.cu. Its tiles have 6 x 6 values, so
+// that F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5) share the transform of the image.
 //
-// Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
-// float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
-// about 64 channels.
+// Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The
+// nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written. Bytes are the bound below about
+// 64 channels.
 #include "convolution/transforms/winograd.cuh"
 
 constexpr int FUSED_TILE = 4;
 
 struct Arguments : Operands<ELEMENT> {
   unsigned char* workspace;
-  long long images_at, products_at;  // bytes from the beginning of the workspace, where filters are
+  long long images_at, products_at;  // byte offsets in the workspace, which begins with the filters
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod tile_rows, tile_columns;   // of one image
-  FastDivmod tiles, channels, filters;  // of this launch; of one group
+  FastDivmod tile_rows, tile_columns;   // per image
+  FastDivmod tiles, channels, filters;  // tiles per launch; channels and filters per group
   int first_image, groups;
-  int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
-  int filters_last;                      // and transformed filters, where they are not fused
+  int x_channels_last, y_channels_last;  // Transformed images and products have channels innermost in the workspace.
+  int filters_last;                      // Transformed filters of the nonfused algorithm have filters innermost.
 };
 
-// --- transforms of one row or column ---
+// --- Transforms of one row or column ---
 
 template <class C> __device__ __forceinline__ void transform_image(const C (&d)[4], C (&t)[4]) {
   t[0] = d[0] - d[2];
@@ -74,9 +74,9 @@ template <class C> __device__ __forceinline__ void transform_product(const C (&m
   t[1] = (m[1] - m[2]) + C(2) * (m[3] - m[4]) + m[5];
 }
 
-// --- what the kernels share ---
+// --- Functions that the kernels share ---
 
-// The taps of a filter as a cross-correlation applies them.
+// Returns the taps of a filter in the order of a cross-correlation.
 template <int TAPS>
 __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel,
                                             COMPUTE (&g)[TAPS][TAPS]) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT*
       g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
 }
 
-// OUT x OUT results from row and column on, those of them that y has.
+// Writes OUT x OUT results from row and column on, where y has them.
 template <int OUT>
 __device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, int row, int column, unsigned channel,
                                            const COMPUTE (&results)[OUT][OUT]) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile
   return a.first_image + a.tile_rows.divide(a.tile_columns.divide(tile, tile_column), tile_row);
 }
 
-// --- nonfused: [pixel in the tile][group][tile][channel], or channels before tiles ---
+// --- Nonfused: the layout is [pixel in the tile][group][tile][channel], or channels before tiles ---
 
 template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
   unsigned channel, filter;
@@ -175,12 +175,12 @@ extern "C" __global__ void convolution_winograd_results(const Arguments a) {
   else products_from_workspace<2>(a, index);
 }
 
-// --- fused ---
+// --- Fused ---
 
 constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8,
               THREADS = 256;
 
-// Filters as the fused kernel reads them: [group][channel][pixel in the tile][filter].
+// Transforms filters to the layout of the fused kernel: [group][channel][pixel in the tile][filter].
 extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -197,7 +197,7 @@ extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a)
   for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
 }
 
-// A block computes 32 filters x 32 tiles of 2 x 2 outputs. 16 threads serve one pixel in the tile, 8 x 8 sums each.
+// Computes 32 filters x 32 tiles of 2 x 2 outputs per block. 16 threads serve one pixel in the tile, 8 x 8 sums each.
 extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(const Arguments a) {
   griddepcontrol_wait();
   union Shared {
@@ -217,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
             first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
   const unsigned group = blockIdx.x / filter_blocks / tile_blocks;
 
-  // A thread transforms one tile of one channel.
+  // Each thread transforms one tile of one channel.
   const int my_tile = thread % BLOCK_TILES, my_channel = thread / BLOCK_TILES;
   const bool has_tile = first_tile + my_tile < a.tiles.divisor;
   unsigned tile_row, tile_column;
@@ -226,7 +226,8 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
   const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace) +
                                static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
 
-  const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;  // and 16 more of each
+  // A thread also owns the columns and rows that are 16 further.
+  const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;
   COMPUTE sums[8][8] = {};
   COMPUTE image_held[FUSED_TILE][FUSED_TILE], filter_held[FREQUENCIES];
   auto fetch = [&](int first_channel) {
@@ -237,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
     transform_both<FUSED_TILE, FUSED_TILE>(
         d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
 #pragma unroll
-    for (int i = 0; i < FREQUENCIES; i++) {  // lanes are filters, warps are channels
+    for (int i = 0; i < FREQUENCIES; i++) {  // Lanes are filters, and warps are channels.
       const int filter = thread % BLOCK_FILTERS;
       const bool exists = first_n + filter < filters && channel < channels;
       filter_held[i] =
@@ -271,10 +272,10 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
     __syncthreads();
   }
 
-  // Eight filters at a time, the threads exchange the products of a tile and transform them.
+  // The threads exchange the products of a tile for eight filters at a time, and transform them.
 #pragma unroll
   for (int part = 0; part < 4; part++) {
-    const int first_row = part % 2 * 8;  // of the 16 rows that a half holds
+    const int first_row = part % 2 * 8;  // first of the 16 rows in a half
 #pragma unroll
     for (int i = 0; i < 4; i++)
       if (row >= first_row && row < first_row + 8)

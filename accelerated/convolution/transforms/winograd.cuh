@@ -1,4 +1,4 @@
-// What Winograd convolutions and their gradients share: the transform of tiles of the image.
+// Winograd convolutions and their gradients share this header, the transform of tiles of the image.
 #pragma once
 #include "convolution/problem.cuh"
 
@@ -14,7 +14,7 @@ template <class C> __device__ __forceinline__ void transform_image(const C (&d)[
   t[5] = C(4) * d[1] - C(5) * d[3] + d[5];
 }
 
-// A one-dimensional transform of the columns, then of the rows.
+// Applies a one-dimensional transform to the columns, then to the rows.
 template <int IN, int OUT, class C, class Transform>
 __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[OUT][OUT], Transform transform) {
   C partial[OUT][IN];
@@ -31,13 +31,13 @@ __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[O
   for (int i = 0; i < OUT; i++) transform(partial[i], out[i]);
 }
 
-// Bits of the indices first, first + 1 ... that lie inside the image.
+// Returns a bit for each of the indices first, first + 1 ... that is inside the image.
 template <int SIZE> __device__ __forceinline__ unsigned indices_inside(int first, int extent) {
   const int begin = max(-first, 0), end = min(extent - first, SIZE);
   return begin < end ? (1u << end) - (1u << begin) : 0;
 }
 
-// The tile's values, zeros outside the image. Tensors have fewer than 2**31 elements.
+// Reads the tile's values, with zeros outside the image. Tensors have fewer than 2**31 elements.
 template <int SIZE, bool IN_PLANES>
 __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
                                           COMPUTE (&d)[SIZE][SIZE]) {

@@ -1,4 +1,4 @@
-"""Winograd convolutions on the device (convolution/transforms/winograd.cu)."""
+"""Plan Winograd convolutions on the device (convolution/transforms/winograd.cu)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ..problem import (
 )
 
 SOURCE = "convolution/transforms/winograd.cu"
-COMPUTE_BYTES = 4  # transformed values are float
+COMPUTE_BYTES = 4  # Transformed values are float.
 COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 ALIGNMENT = 256
-SLICE_BYTES = 2**30  # of the transformed images and products that the workspace holds at a time
+SLICE_BYTES = 2**30  # bytes of the transformed images and products in the workspace at a time
 FUSED_OUTPUTS, FUSED_TILE, BLOCK_FILTERS, BLOCK_TILES = 2, 4, 32, 32
 TILE = 6
-FUSED_RATE = 0.5  # of a plain product's
-FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
+FUSED_RATE = 0.5  # share of a plain product's rate
+FUSED_REDUCTION = 2.25  # ratio of the products of a direct sum to those of F(2 x 2, 3 x 3)
 
 
 class Tiling(NamedTuple):
-    """Tiles of ``outputs`` x ``outputs`` results."""
+    """Describe tiles of ``outputs`` x ``outputs`` results."""
 
     outputs: int
     rows: int
@@ -52,7 +52,7 @@ class Tiling(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Where the transformed operands begin, and the images that are transformed at a time."""
+    """Hold the offsets of the transformed operands, and the number of images that are transformed at a time."""
 
     images: int
     images_at: int
@@ -74,7 +74,7 @@ def aligned(nbytes: int) -> int:
 
 
 def _nonfused_workspace(operation: Convolution, device: Any) -> Workspace:
-    """Return the workspace: filters, then images, then products; images slice by slice where they are large."""
+    """Return the workspace: filters, then images, then products. Large images are transformed slice by slice."""
     tiling = _nonfused_tiling(operation)
     value_bytes = TILE * TILE * COMPUTE_BYTES
     image, product = (tiling.of_image * value_bytes * tensor.dims[1] for tensor in (operation.x, operation.y))
@@ -90,18 +90,18 @@ def _fused_bytes(operation: Convolution) -> int:
 
 
 class _Kernels:
-    """Launches of winograd.cu for one operation."""
+    """Launch the kernels of winograd.cu for one operation."""
 
     def __init__(self, operation: Convolution, device: Any, tiling: Tiling, workspace: Workspace) -> None:
         self.operation, self.device, self.tiling, self.workspace = operation, device, tiling, workspace
         self.definitions = type_definitions(operation.x.scalar_type, operation)
         self.names = ("x", "w", *operand_names(operation), "workSpace")
         self.groups = operation.convolution.group_count
-        self.filters_last = False  # transformed filters: filters innermost, not channels
+        self.filters_last = False  # Transformed filters have channels innermost.
         self.channels, self.filters = operation.w.dims[1], operation.w.dims[0] // self.groups
 
     def launch(self, name: str, grid: tuple[int, int, int], first: int = 0, images: int = 1) -> Launch:
-        """A kernel for ``images`` images from the first on."""
+        """Return a kernel for ``images`` images from the first on."""
         arguments = structure(
             *pointers(6),
             ("images_at", c_longlong(self.workspace.images_at)),
@@ -124,7 +124,9 @@ class _Kernels:
 
 
 class WinogradNonfused(ConvolutionSolver):
-    """Transforms of filters and images, a product for each of the 36 values of a tile, the inverse transform."""
+    """Serve with transforms of filters and images, a product for each of the 36 values of a tile, and the inverse
+    transform.
+    """
 
     name = "convolution.winograd_nonfused"
     algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,)
@@ -158,7 +160,7 @@ class WinogradNonfused(ConvolutionSolver):
 
 
 class Winograd(ConvolutionSolver):
-    """The transform of the filters, and everything else in one kernel."""
+    """Serve with the transform of the filters, and one kernel for everything else."""
 
     name = "convolution.winograd"
     algorithms = (Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,)
@@ -185,7 +187,8 @@ def _product(
     operation: Convolution, device: Any, tiles: int, workspace: Workspace, filters_last: bool | None = None
 ) -> Product:
     """Return the products of transformed images and filters, a matrix product for each value of a tile and each
-    group."""
+    group.
+    """
     groups = operation.convolution.group_count
     batch = TILE * TILE * groups
     value = transformed_product(operation, tiles, operation.w.dims[0] // groups, operation.w.dims[1])
@@ -206,7 +209,9 @@ def _filters_last(operation: Convolution, device: Any) -> bool:
 
 
 def transformed_product(operation: Convolution, tiles: int, filters: int, channels: int) -> ConvolutionStruct:
-    """Return products of matrices in the workspace: channels innermost where they are in x and y, else tiles."""
+    """Return products of matrices in the workspace. Channels are innermost where they are in x and y, and otherwise
+    tiles.
+    """
     x, y = operation.x, operation.y
     x_matrices = Matrices(channels, 1, channels * tiles) if channels_last(x) else Matrices(1, tiles, channels * tiles)
     y_matrices = Matrices(filters, 1, filters * tiles) if channels_last(y) else Matrices(1, tiles, filters * tiles)
