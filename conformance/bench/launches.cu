@@ -1,18 +1,18 @@
-// What every launch takes, and every launch that reads and writes.
+// These kernels measure the time of an empty launch, and of one that reads and writes.
 #include "primitives/dependent_launch.cuh"
 
 struct Nothing {
   long long unused;
 };
 
-// It does not launch dependents early, as the kernels of accelerated/ do.
+// It does not launch dependents early; the kernels of accelerated/ do.
 extern "C" __global__ void empty(const Nothing a) {}
 
 struct Hold {
   unsigned long long nanoseconds;
 };
 
-// Takes so long, so that the host can queue what follows.
+// Runs for so long that the host can queue the next launches.
 extern "C" __global__ void hold(const Hold a) {
 #ifndef EMULATED_CUDA
   unsigned long long begun, now;
@@ -31,8 +31,8 @@ struct Copy {
   unsigned count;
 };
 
-// The least that an operation on a small tensor does: it reads 16 bytes a thread and writes them, and follows the kernels before it as
-// ours do.
+// Does the least work of an operation on a small tensor: each thread reads and writes 16 bytes. It follows earlier
+// kernels as ours do.
 extern "C" __global__ void copy(const Copy a) {
   griddepcontrol_wait_deferred();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

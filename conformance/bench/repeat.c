@@ -1,5 +1,5 @@
-/* Calls a function of any of the documented signatures again and again: the registers and the stack of its arguments are those of as many
-   integers and floating-point numbers, in order. */
+/* Calls a function of any documented signature again and again. Its arguments lie in registers and on the stack like as
+   many integers and floating-point numbers, in order. */
 #include <stdint.h>
 #include <time.h>
 
@@ -14,7 +14,8 @@ static double now(void)
     return 1e6 * t.tv_sec + t.tv_nsec / 1e3;
 }
 
-/* Microseconds of a call in the quickest round; the status of one that fails goes to `status`. w: 32 words, d: four numbers. */
+/* Returns the microseconds of a call in the quickest round. `status` gets the status of a failed call. w: 32 words, d:
+   four numbers. */
 double repeat(Function function, const uint64_t *w, const double *d, int rounds, int calls, int *status)
 {
     double best = 1e30;

@@ -1,6 +1,7 @@
-/* What one call of cuDNN does and no single call of MIOpen can: sources that `dualdnn port` rewrote include this file
- * after miopen/miopen.h. Functions have the parameters of the cuDNN function in their name, in its order, and answer
- * miopenStatus_t. FLOAT and 4-D NCHW tensors, calls of the porting guide only; C99 and C++11, GCC, Clang and hipcc.
+/* These helpers do with several calls of MIOpen the work of one call of cuDNN. Sources that `dualdnn port` rewrote
+ * include this file after miopen/miopen.h. Functions have the parameters of the cuDNN function in their name, in its
+ * order, and return miopenStatus_t. They take FLOAT and 4-D NCHW tensors, and use only calls of the porting guide. C99
+ * and C++11 compile them, by GCC, Clang and hipcc.
  *
  * Temporaries come from DUALDNN_PORT_ALLOCATE(pointer, bytes), non-zero where it succeeded, and go back through
  * DUALDNN_PORT_FREE(pointer), which must wait for the work that uses them, as hipFree does. Define both to use a pool.
@@ -33,13 +34,13 @@
 extern "C" {
 #endif
 
-/* Choices that MIOpen does not have, so that variables of these types keep compiling; helpers look at them. */
+/* MIOpen does not have these choices. Variables of these types keep compiling, and helpers read them. */
 typedef enum {
   DUALDNN_PORT_TENSOR_NCHW = 0,
   DUALDNN_PORT_TENSOR_NHWC = 1,
   DUALDNN_PORT_TENSOR_NCHW_VECT_C = 2
 } dualdnnPortTensorFormat_t;
-#ifdef DUALDNN_PORT_TODAY /* MIOpen of today has these itself */
+#ifdef DUALDNN_PORT_TODAY /* MIOpen of today has these itself. */
 typedef miopenNanPropagation_t dualdnnPortNanPropagation_t;
 typedef miopenSoftmaxAlgorithm_t dualdnnPortSoftmaxAlgorithm_t;
 typedef miopenSoftmaxMode_t dualdnnPortSoftmaxMode_t;
@@ -71,12 +72,12 @@ typedef enum {
   DUALDNN_PORT_FMA_MATH = 3
 } dualdnnPortMathType_t;
 
-/* An algorithm that MIOpen does not have: the helpers take the one that Find chose. 7 is no algorithm of MIOpen. */
+/* MIOpen has no algorithm 7, which tells the helpers to take the one that Find chose. */
 #define DUALDNN_PORT_FWD_ALGO_OF_FIND ((miopenConvFwdAlgorithm_t)7)
 #define DUALDNN_PORT_BWD_DATA_ALGO_OF_FIND ((miopenConvBwdDataAlgorithm_t)7)
 #define DUALDNN_PORT_BWD_FILTER_ALGO_OF_FIND ((miopenConvBwdWeightsAlgorithm_t)7)
 
-/* Results with the field names of cuDNN; MIOpen says nothing of determinism and mathType. */
+/* These results have the field names of cuDNN; MIOpen reports no determinism and mathType. */
 typedef struct {
   miopenConvFwdAlgorithm_t algo;
   miopenStatus_t status;
@@ -115,7 +116,7 @@ static inline miopenStatus_t dualdnnPortDescribe(miopenTensorDescriptor_t descri
   return status;
 }
 
-/* Rows without gaps; the stride of an extent of 1 does not matter. */
+/* The rows have no gaps; the stride of an extent of 1 does not matter. */
 static inline bool dualdnnPortPacked(const int dims[4], const int strides[4]) {
   int i, step = 1;
   for (i = 3; i >= 0; i--) {
@@ -212,7 +213,7 @@ static inline miopenStatus_t dualdnnPortGetConvolution2dDescriptor(miopenConvolu
 
 static inline miopenStatus_t dualdnnPortSetConvolutionMathType(miopenConvolutionDescriptor_t convDesc,
                                                                dualdnnPortMathType_t mathType) {
-  (void)convDesc, (void)mathType; /* every choice allows FLOAT to be computed in FLOAT */
+  (void)convDesc, (void)mathType; /* Every choice allows FLOAT to be computed in FLOAT. */
   return miopenStatusSuccess;
 }
 
@@ -303,8 +304,7 @@ static inline const char* dualdnnPortGetErrorString(miopenStatus_t status) {
 
 static inline float dualdnnPortFloat(const void* scalar) { return *(const float*)scalar; }
 
-/* Where a call with alpha 1 and beta 0 may write: the destination itself, or a temporary where its values are needed.
- */
+/* A call with alpha 1 and beta 0 writes to the destination itself, or to a temporary where its values are needed. */
 static inline miopenStatus_t dualdnnPortBegin(const void* beta, miopenTensorDescriptor_t descriptor, void* destination,
                                               void** target) {
   dualdnnPortTensor tensor;
@@ -333,7 +333,7 @@ static inline miopenStatus_t dualdnnPortEnd(miopenStatus_t status, miopenHandle_
   return status;
 }
 
-/* STATEMENT computes into `target` with alpha `&one` and beta `&zero`, and says so in `status`. */
+/* STATEMENT computes into `target` with alpha `&one` and beta `&zero`, and sets `status`. */
 #define DUALDNN_PORT_SCALED(alpha, beta, descriptor, destination, STATEMENT)        \
   const float one = 1.0f, zero = 0.0f;                                              \
   void* target;                                                                     \
@@ -353,7 +353,7 @@ static inline miopenStatus_t dualdnnPortAddTensor(miopenHandle_t handle, const v
   if (A == C) return miopenScaleTensor(handle, cDesc, C, &sum);
   if (dualdnnPortFloat(beta) != 0.0f)
     return miopenOpTensor(handle, miopenTensorOpAdd, beta, cDesc, C, alpha, aDesc, A, &zero, cDesc, C);
-  status = miopenSetTensor(handle, cDesc, C, &zero); /* beta 0 does not read C, where NaN may be */
+  status = miopenSetTensor(handle, cDesc, C, &zero); /* A beta of 0 must not read C, which may hold NaN. */
   if (status != miopenStatusSuccess) return status;
   return miopenOpTensor(handle, miopenTensorOpAdd, &one, cDesc, C, alpha, aDesc, A, &zero, cDesc, C);
 }
@@ -427,7 +427,7 @@ typedef struct dualdnnPortFound {
   size_t workspaces[dualdnnPortMostResults];
 } dualdnnPortFound;
 
-/* One for the program, however many files include this. */
+/* The program has one table, however many files include this. */
 __attribute__((weak)) dualdnnPortFound* dualdnnPortFirstFound;
 __attribute__((weak)) char dualdnnPortFoundLock;
 
@@ -512,7 +512,7 @@ static inline miopenStatus_t dualdnnPortProblem(int direction, miopenTensorDescr
   return status;
 }
 
-/* The results of Find for the problem; they are found once for each handle. */
+/* Returns the results of Find for the problem; each handle finds them once. */
 static inline miopenStatus_t dualdnnPortFind(miopenHandle_t handle, int direction, miopenTensorDescriptor_t aDesc,
                                              miopenTensorDescriptor_t bDesc, miopenConvolutionDescriptor_t convDesc,
                                              miopenTensorDescriptor_t outDesc, const dualdnnPortFound** result) {
@@ -556,7 +556,7 @@ static inline miopenStatus_t dualdnnPortFind(miopenHandle_t handle, int directio
   return status;
 }
 
-/* The fastest result that the limit allows, the wanted algorithm first; -1 where none does. */
+/* Returns the fastest result that the limit allows, the wanted algorithm first; -1 where none fits. */
 static inline int dualdnnPortChoose(const dualdnnPortFound* found, int wanted, size_t limit) {
   int i, fastest = -1;
   for (i = found->count - 1; i >= 0; i--) {
@@ -580,7 +580,7 @@ static inline miopenStatus_t dualdnnPortConvolve(miopenHandle_t handle, int dire
   miopenStatus_t status = dualdnnPortFind(handle, direction, aDesc, bDesc, convDesc, outDesc, &found);
   if (status != miopenStatusSuccess) return status;
   chosen = dualdnnPortChoose(found, algorithm, workSpace != NULL ? size : 0);
-  if (chosen < 0) { /* cuDNN has algorithms without workspace; where MIOpen has none, it gets one */
+  if (chosen < 0) { /* cuDNN has algorithms without workspace. Where MIOpen has none, it gets one. */
     chosen = dualdnnPortChoose(found, algorithm, SIZE_MAX);
     size = found->workspaces[chosen];
     if (!DUALDNN_PORT_ALLOCATE(&own, size)) return miopenStatusAllocFailed;
@@ -604,8 +604,8 @@ static inline miopenStatus_t dualdnnPortConvolve(miopenHandle_t handle, int dire
   return status;
 }
 
-/* The seven calls of a direction. p, q: the operands in cuDNN's order; A, B: which of them is MIOpen's first and
- * second. */
+/* Defines the seven calls of a direction. p, q: the operands in cuDNN's order. A, B: MIOpen's first and second of them.
+ */
 #define DUALDNN_PORT_CONVOLUTION(NAME, DIRECTION, ALGORITHM, RESULT, A, B)                                             \
   static inline miopenStatus_t dualdnnPortFind##NAME##Algorithm(                                                       \
       miopenHandle_t handle, miopenTensorDescriptor_t pDesc, miopenTensorDescriptor_t qDesc,                           \
@@ -718,7 +718,7 @@ static inline miopenStatus_t dualdnnPortConvolutionBiasActivationForward(
     miopenTensorDescriptor_t zDesc, const void* z, miopenTensorDescriptor_t biasDesc, const void* bias,
     miopenActivationDescriptor_t activationDesc, miopenTensorDescriptor_t yDesc, void* y) {
   const float one = 1.0f, zero = 0.0f;
-  void* target; /* z may be y: its values are needed after the convolution unless alpha2 is 0 */
+  void* target; /* z may be y, whose values are needed after the convolution unless alpha2 is 0. */
   miopenStatus_t status = dualdnnPortBegin(alpha2, yDesc, y, &target);
   if (status == miopenStatusSuccess)
     status = dualdnnPortConvolutionForward(handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace,
@@ -732,8 +732,7 @@ static inline miopenStatus_t dualdnnPortConvolutionBiasActivationForward(
   return status;
 }
 
-/* A descriptor of N x CHW x 1 x 1, over whose channels one softmax runs; the tensor itself where the mode is CHANNEL.
- */
+/* Makes a descriptor of N x CHW x 1 x 1, over whose channels one softmax runs; CHANNEL keeps the tensor itself. */
 static inline miopenStatus_t dualdnnPortImages(dualdnnPortSoftmaxMode_t mode, miopenTensorDescriptor_t descriptor,
                                                miopenTensorDescriptor_t* images) {
   dualdnnPortTensor tensor;
@@ -805,7 +804,7 @@ static inline miopenStatus_t dualdnnPortPoolingForward(miopenHandle_t handle, mi
       status = miopenPoolingForward(handle, poolingDesc, &one, xDesc, x, &zero, yDesc, target, false, NULL, 0));
 }
 
-/* Memory for the forward call before a backward one: its output and its workspace. */
+/* The forward call before a backward one needs this memory: its output and its workspace. */
 static inline miopenStatus_t dualdnnPortForwardMemory(miopenTensorDescriptor_t yDesc, size_t workspace,
                                                       void* memory[2]) {
   dualdnnPortTensor tensor;
@@ -847,7 +846,7 @@ static inline miopenStatus_t dualdnnPortLRNCrossChannelForward(miopenHandle_t ha
                                                                miopenTensorDescriptor_t xDesc, const void* x,
                                                                const void* beta, miopenTensorDescriptor_t yDesc,
                                                                void* y) {
-  (void)lrnMode; /* it lives in the descriptor, and cuDNN has one */
+  (void)lrnMode; /* The descriptor holds the mode, and cuDNN has only one. */
   DUALDNN_PORT_SCALED(alpha, beta, yDesc, y,
                       status = miopenLRNForward(handle, normDesc, &one, xDesc, x, &zero, yDesc, target, false, NULL));
 }
@@ -861,7 +860,7 @@ static inline miopenStatus_t dualdnnPortLRNCrossChannelBackward(
   size_t size = 0;
   miopenStatus_t status = miopenLRNGetWorkSpaceSize(yDesc, &size);
   (void)lrnMode;
-  (void)y; /* MIOpen computes with y, which must be the result for this x without alpha and beta */
+  (void)y; /* MIOpen computes with y, which must be the result for this x without alpha and beta. */
   if (status == miopenStatusSuccess) status = dualdnnPortForwardMemory(yDesc, size, memory);
   if (status == miopenStatusSuccess)
     status = miopenLRNForward(handle, normDesc, &one, xDesc, x, &zero, yDesc, memory[0], true, memory[1]);

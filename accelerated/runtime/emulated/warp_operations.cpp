@@ -1,5 +1,5 @@
-// What the last lane to come to a warp operation does for all of them (warp.h). Compiled once, with optimisation: of
-// the emulated time of kernels on tensor cores, products took the most.
+// The last lane of a warp operation runs these functions for all lanes (warp.h). They are compiled once, with
+// optimisation, because products take most of the emulated time of kernels on tensor cores.
 #include <immintrin.h>
 
 #include "warp.h"
@@ -22,7 +22,7 @@ void exchange_votes(Thread* warp, unsigned lanes) {
 
 // --- products of tensor cores ---
 
-// Two elements in each word; TF32: one.
+// A word holds two elements, or one in TF32.
 template <class Element, int words> static void widen(float (&values)[2 * words], const unsigned* from) {
   Element elements[2 * words];
   memcpy(static_cast<void*>(elements), from, sizeof elements);
@@ -43,7 +43,7 @@ static float drop_lower_bits(unsigned bits) {
   return value;
 }
 
-using Row = float __attribute__((vector_size(32)));  // in vectors: scalars take 3 times as long
+using Row = float __attribute__((vector_size(32)));  // Scalars would take 3 times as long.
 template <class Element> constexpr int terms = std::is_same_v<Element, Tf32> ? 8 : 16;
 
 template <class Element> static void read_left(float (&left)[16][terms<Element>], int lane, const unsigned* from) {
@@ -65,7 +65,7 @@ template <class Element> static void read_right(float (&right)[terms<Element>][8
   }
 }
 
-// In the order of k.
+// The products are added in the order of k.
 template <class Element> void multiply(Thread* warp, unsigned) {
   Factors of[warp_lanes];
   float left[16][terms<Element>];

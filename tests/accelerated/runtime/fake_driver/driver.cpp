@@ -1,5 +1,5 @@
-// A CUDA driver without a device. Memory is the host's; each thread has a stack of contexts, and what belongs to one
-// context is refused in another. It also has the stacks that PyCUDA keeps, whose end aborts the process.
+// This CUDA driver has no device. Memory is the host's. Each thread has a stack of contexts, and objects of one context
+// are refused in another. It also has the stacks that PyCUDA keeps, whose end aborts the process.
 #include <pthread.h>
 #include <semaphore.h>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <cstring>
 
 namespace {
-constexpr int MOST = 16;  // contexts of a thread
+constexpr int MOST = 16;  // contexts per thread
 constexpr int NO_DEVICE = 100, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400;
 thread_local uintptr_t stack[MOST];
 thread_local int depth = 1;
@@ -21,18 +21,17 @@ int gpus() {
   return given ? atoi(given) : 2;
 }
 uintptr_t primary(int device) { return 0x1000 + device; }
-// A module, a kernel and a stream are their context and a number.
+// Modules, kernels and streams consist of their context and a number.
 uintptr_t made_here(int kind) { return current() << 8 | kind; }
 bool belongs_here(uintptr_t made) { return made >> 8 == current(); }
 
-// One stream that captures in the global mode; what is forbidden meanwhile ends the capture. RELAXED is a thread's
-// mode.
+// One stream captures in the global mode; forbidden calls end the capture. RELAXED is a thread's mode.
 constexpr int GLOBAL = 0, RELAXED = 2, CAPTURE_UNSUPPORTED = 900, CAPTURE_IMPLICIT = 906;
 uintptr_t capturing;
 bool ended;
 thread_local int mode = GLOBAL;
 int end_capture(int code) { return ended = true, code; }
-// Work on a stream, or the default one, which waits for the capturing stream; whether it also waits for that work.
+// Returns the status of work on a stream; 0 is the default one. waits: whether the call waits for that work.
 int on_stream(uintptr_t stream, bool waits) {
   if (capturing && !stream) return end_capture(CAPTURE_IMPLICIT);
   if (capturing && stream == capturing && waits) return end_capture(CAPTURE_UNSUPPORTED);
@@ -40,7 +39,7 @@ int on_stream(uintptr_t stream, bool waits) {
 }
 int unsafe() { return capturing && mode != RELAXED ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
 
-pthread_key_t pycuda;  // how many contexts are on PyCUDA's stack of a thread
+pthread_key_t pycuda;  // number of contexts on PyCUDA's stack of a thread
 void stack_ends(void* contexts) {
   if (*static_cast<int*>(contexts)) {
     fprintf(stderr, "PyCUDA ERROR: The context stack was not empty upon module cleanup.\n");
@@ -94,7 +93,7 @@ int cuCtxPopCurrent_v2(uintptr_t* context) {
 }
 int cuCtxSynchronize() { return capturing ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
 int cuStreamCreate(uintptr_t* stream, unsigned) {
-  static int made = 5;  // the kinds of modules and kernels are below
+  static int made = 5;  // The kinds of modules and kernels are below 5.
   return *stream = made_here(made++), unsafe();
 }
 int cuStreamDestroy_v2(uintptr_t stream) { return belongs_here(stream) ? 0 : INVALID_HANDLE; }
@@ -131,7 +130,7 @@ int cuMemsetD8Async(uint64_t address, unsigned char byte, size_t bytes, uintptr_
 int cuModuleLoadData(uintptr_t* module, const char*) { return *module = made_here(1), unsafe(); }
 int cuModuleGetFunction(uintptr_t* function, uintptr_t module, const char*) { return *function = module + 1, 0; }
 int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, uintptr_t, const char* name) {
-  static uint64_t about[] = {8, 0}, fields[] = {0};  // a structure of 8 bytes, no fields
+  static uint64_t about[] = {8, 0}, fields[] = {0};  // The structure has 8 bytes and no fields.
   static char names[] = "";
   bool is_about = !strncmp(name, "about_", 6), is_names = !strncmp(name, "names_", 6);
   *address = reinterpret_cast<uint64_t>(is_about   ? static_cast<void*>(about)
@@ -162,7 +161,7 @@ int fake_pop() {
   uintptr_t context;
   return *pycuda_stack() ? (--*pycuda_stack(), cuCtxPopCurrent_v2(&context)) : INVALID_CONTEXT;
 }
-// Calls a function in a thread that ends behind the interpreter, when the process does, as those of autograd do.
+// Calls a function in a thread that outlives the interpreter and ends with the process, like autograd's threads.
 void fake_worker(void* function) {
   sem_init(&called, 0, 0);
   sem_init(&over, 0, 0);

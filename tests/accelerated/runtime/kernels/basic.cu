@@ -1,4 +1,4 @@
-// Kernels that are right: element-wise, reductions with barriers and shuffles, atomics, dynamic shared memory.
+// These kernels are right: element-wise, reductions with barriers and shuffles, atomics, dynamic shared memory.
 #include "primitives/types.cuh"
 
 #ifndef ELEMENT

@@ -1,4 +1,4 @@
-// Warp and block collectives and atomics; each thread writes what it saw.
+// These kernels use warp and block collectives and atomics; each thread writes its own view.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -35,7 +35,7 @@ extern "C" __global__ void shuffles(const Arguments arguments) {
   out[7] = __reduce_max_sync(0xffffffffu, value) - __reduce_min_sync(0xffffffffu, value);
 }
 
-// Half of each warp leaves early; the rest goes on with its own mask, and with one that names the leavers too.
+// Half of each warp leaves early. The rest continues with its own mask, and with one that names all lanes.
 extern "C" __global__ void half_warp(const Arguments arguments) {
   if (threadIdx.x % 2) return;
   const int value = arguments.input[threadIdx.x];

@@ -1,4 +1,4 @@
-// Intrinsics that the host lacks, one result per row of the output.
+// This kernel calls intrinsics that the host lacks, and writes one result per row of the output.
 struct Arguments {
   const double* input;
   double* output;

@@ -1,4 +1,4 @@
-// Kernels that are wrong, each in one way; the emulated device has to say so.
+// Each kernel is wrong in one way, which the emulated device must report.
 #include <cassert>
 
 #include "primitives/dependent_launch.cuh"
@@ -23,14 +23,14 @@ extern "C" __global__ void load_vector(const Arguments arguments) {
   arguments.values[0] = reinterpret_cast<const float4*>(arguments.values + arguments.number)->x;  // load_vector: load
 }
 
-// Correct with a barrier between the two lines.
+// The kernel lacks a barrier between the two lines.
 extern "C" __global__ void missing_barrier(const Arguments arguments) {
   __shared__ float shared[64];
   shared[threadIdx.x] = arguments.values[threadIdx.x];
   arguments.values[threadIdx.x] = shared[(threadIdx.x + 1) % 64];
 }
 
-// The same after a barrier: the order of the threads matters there too.
+// This is the same after a barrier: the order of the threads matters there, too.
 extern "C" __global__ void missing_second_barrier(const Arguments arguments) {
   __shared__ float shared[64];
   shared[threadIdx.x] = 0.0f;
@@ -75,7 +75,7 @@ extern "C" __global__ void dynamic_shared_index(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x];
 }
 
-// A read whose value decides nothing.
+// The value of this read decides nothing.
 extern "C" __global__ void dynamic_shared_read(const Arguments arguments) {
   const float value = reinterpret_cast<float*>(shared_memory)[arguments.number];  // dynamic_shared_read: read
   arguments.values[threadIdx.x] = value > 0 ? 2.0f : 1.0f;
@@ -88,7 +88,7 @@ extern "C" __global__ void unset_shared(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x];
 }
 
-// Correct if it waits for the second half, too.
+// It is right if it also waits for the second half (`number` is 2).
 extern "C" __global__ void forgotten_load(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   __shared__ Mbarrier barriers[2];
@@ -105,7 +105,7 @@ extern "C" __global__ void forgotten_load(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x % (32 * arguments.number)];
 }
 
-// So many bytes are expected.
+// The barrier expects `number` bytes.
 extern "C" __global__ void expected_bytes(const Arguments arguments) {
   alignas(16) __shared__ float shared[32];
   __shared__ Mbarrier barrier;
@@ -118,7 +118,7 @@ extern "C" __global__ void expected_bytes(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, 0);  // expected_bytes: wait
 }
 
-// The last one comes without being expected.
+// The barrier does not expect the last load.
 extern "C" __global__ void unexpected_load(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   __shared__ Mbarrier barrier;
@@ -148,7 +148,7 @@ extern "C" __global__ void misaligned_copy(const Arguments arguments) {
   cp_async_wait<0>();
 }
 
-// Two copies, so many elements apart.
+// Two copies lie `number` elements apart.
 extern "C" __global__ void two_copies(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   if (threadIdx.x > 0) return;
@@ -172,7 +172,7 @@ extern "C" __global__ void copy_and_load(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, 0);
 }
 
-// Written while the copy may come or have come.
+// The kernel writes while the copy may or may not have arrived.
 extern "C" __global__ void written_while_copied(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   if (threadIdx.x > 0) return;
@@ -207,7 +207,7 @@ extern "C" __global__ void copy_elsewhere(const Arguments arguments) {
   cp_async_wait<0>();
 }
 
-// 32 rows of ones; 128 threads.
+// The tile has 32 rows of ones, and the block 128 threads.
 extern "C" __global__ void early_sums(const Arguments arguments) {
   unsigned char* const tile = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   for (unsigned i = threadIdx.x; i < 1024; i += 128) reinterpret_cast<unsigned*>(tile)[i] = 0x3c003c00;
@@ -226,10 +226,10 @@ extern "C" __global__ void early_sums(const Arguments arguments) {
 
 struct BoxArguments {
   float* values;
-  int first, at;  // where the box begins, in the tensor and in shared memory
+  int first, at;  // first element of the box in the tensor and in shared memory
   TensorMap map;
 };
-// Two rows of 32 floats, as they lie in memory.
+// The box has two rows of 32 floats, in the order of memory.
 extern "C" __global__ void load_box(const __grid_constant__ BoxArguments arguments) {
   unsigned char* const rows = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023) + arguments.at;
   __shared__ Mbarrier barrier;
@@ -260,7 +260,7 @@ extern "C" __global__ void strange_parity(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, arguments.number);  // strange_parity: wait
 }
 
-// What the thread before it left.
+// Unset variables hold leftovers of an earlier thread.
 __device__ __noinline__ float sum_of_eight(int set) {
   float some[8];
   for (int i = 0; i < set; i++) some[i] = (float)i;
@@ -286,7 +286,7 @@ extern "C" __global__ void unseen_phase(const Arguments arguments) {
   for (int i = 0; i < arguments.number; i++) mbarrier_arrive(&barrier);  // unseen_phase: arrival
 }
 
-// The next values come before these have been read.
+// The next values arrive before these have been read.
 extern "C" __global__ void early_copy(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   shared[threadIdx.x] = arguments.values[threadIdx.x];
@@ -346,7 +346,7 @@ extern "C" __global__ void waits_in_time(const Arguments arguments) {
   arguments.values[threadIdx.x] = 1.0f;
 }
 
-// So many threads wait; the others may be behind them.
+// The first warp waits; the other one may run after it.
 extern "C" __global__ void some_wait(const Arguments arguments) {
   griddepcontrol_wait_deferred();
   if ((int)threadIdx.x < 32) griddepcontrol_wait_before_access(arguments.values + threadIdx.x);

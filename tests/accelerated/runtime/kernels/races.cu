@@ -1,4 +1,4 @@
-// Kernels that are right where `right` is set and else have a race, between the two marked lines.
+// Each kernel is right if `right` is set. Otherwise it has a race between the two marked lines.
 #include "primitives/cp_async.cuh"
 #include "primitives/tma.cuh"
 
@@ -7,7 +7,7 @@ struct Arguments {
   int right;
 };
 
-// Of blocks with values of their own.
+// Each block has values of its own.
 #define KERNEL(name)                                                                                              \
   __device__ void name##_of_block(const Arguments& a);                                                            \
   extern "C" __global__ void name(const Arguments a) { name##_of_block({a.values + blockIdx.x * 128, a.right}); } \
@@ -22,7 +22,7 @@ KERNEL(read_behind_write) {
   a.values[threadIdx.x] = floats()[threadIdx.x ^ 32];  // read_behind_write: other
 }
 
-// A structure that is passed by value and one that is returned.
+// One structure is passed by value, and one is returned.
 struct Two {
   float value;
   unsigned index;
@@ -53,7 +53,7 @@ KERNEL(write_behind_read) {
   floats()[threadIdx.x] = 2;  // write_behind_read: other
 }
 
-// The one reader whom nothing orders read first.
+// The only reader that nothing orders reads first.
 KERNEL(write_behind_many_reads) {
   if (threadIdx.x == 0) floats()[0] = 1;
   __syncthreads();
@@ -147,7 +147,7 @@ KERNEL(all_lanes_arrive) {
   }
 }
 
-// What the waiting warp then hands on to the third by a barrier of its own. 96 threads.
+// The waiting warp hands the values on to the third warp by a barrier of its own. The block has 96 threads.
 KERNEL(handed_on) {
   Mbarrier* const second = barrier() + 1;
   if (threadIdx.x == 0) mbarrier_init(second, 32);
@@ -185,7 +185,7 @@ KERNEL(brought_and_read) {
   set_up(1);
   if (threadIdx.x == 0) load(a);
   if (a.right || threadIdx.x == 0) mbarrier_wait_parity(barrier(), 0);
-  if (!a.right) __syncwarp();                       // the second warp does not know
+  if (!a.right) __syncwarp();                       // The second warp is not ordered.
   atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
 }
 
@@ -200,7 +200,7 @@ KERNEL(brought_over_what_is_read) {
   atomicAdd(a.values + 64, mine);
 }
 
-// Behind the request, where the bytes may have come or not.
+// The write follows the request, when the bytes may have arrived or not.
 KERNEL(touched_while_brought) {
   set_up(1);
   if (threadIdx.x == 0) load(a);
@@ -209,7 +209,7 @@ KERNEL(touched_while_brought) {
   atomicAdd(a.values + 64, floats()[threadIdx.x]);
 }
 
-// Copies that a thread waits for.
+// A thread waits for its own copies.
 KERNEL(copied_and_read) {
   cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
   cp_async_commit();
@@ -224,7 +224,7 @@ KERNEL(copied_over_what_is_read) {
   const float other = a.right ? 1.0f : floats()[threadIdx.x ^ 32];  // copied_over_what_is_read: other
   cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
   cp_async_commit();
-  __syncthreads();  // too late
+  __syncthreads();  // This barrier comes too late.
   cp_async_wait<0>();
   atomicAdd(a.values + 64, other);
 }
@@ -238,7 +238,7 @@ KERNEL(touched_while_copied) {
   cp_async_wait<0>();
 }
 
-// TMA reads what threads wrote and published. 32 floats in a box.
+// TMA reads values that threads wrote and published. A box has 32 floats.
 struct StoreArguments {
   float* values;
   int right;
@@ -262,7 +262,7 @@ extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArg
   }
 }
 
-// Products of a warpgroup read their tiles until it waits for them. 128 threads.
+// Products of a warpgroup read their tiles until it waits for them. The block has 128 threads.
 KERNEL(products) {
   unsigned char *const left = shared_memory + 2048, *const right = left + 64 * 128;
   for (unsigned i = threadIdx.x; i < (64 + 8) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
@@ -279,7 +279,7 @@ KERNEL(products) {
   wgmma_wait<0>();
 }
 
-// With the left tile in registers. 128 threads.
+// The left tile is in registers. The block has 128 threads.
 KERNEL(products_of_registers) {
   unsigned char* const right = shared_memory + 2048;
   for (unsigned i = threadIdx.x; i < 8 * 32; i += 128)
@@ -293,7 +293,7 @@ KERNEL(products_of_registers) {
   wgmma_commit(), wgmma_wait<0>();
 }
 
-// In global memory. 4 blocks.
+// These races are in global memory, between 4 blocks.
 KERNEL(global_read_behind_write) {
   a.values[threadIdx.x] = 1;  // global_read_behind_write: one
   if (a.right) __syncthreads();
@@ -311,7 +311,7 @@ extern "C" __global__ void read_by_another_block(const Arguments a) {
   else if (blockIdx.x == 1) a.values[threadIdx.x] = 1;                      // read_by_another_block: other
 }
 
-// The block that counts itself last reads what all wrote.
+// The block that counts itself last reads the values of all.
 __device__ unsigned arrived[4];
 template <bool FENCED, bool JOINED> __device__ __forceinline__ bool is_last(unsigned* count, int right) {
   if (JOINED || right) __syncthreads();
