@@ -76,7 +76,7 @@ def words_of(encoded: list[Any]) -> tuple[Any, Any]:
     words, numbers = (ctypes.c_uint64 * WORDS)(), (ctypes.c_double * NUMBERS)()
     integers = floating = 0
     for value in encoded:
-        if type(value).__name__ == "CArgObject":  # ctypes.byref made it
+        if type(value).__name__ == "CArgObject":  # The call ctypes.byref made it.
             value = ctypes.addressof(value._obj)
         if isinstance(value, ctypes.c_double):
             numbers[floating] = value.value

@@ -23,7 +23,7 @@ from .rules import Break
 from .values import neighbours, others, substituted
 
 TRIED = 4  # other values of an argument to try until a call accepts one
-FILL = 0x3C  # byte of unset memory: about 0.01 in every floating type
+FILL = 0x3C  # byte of unset memory, about 0.01 in every floating type
 # These functions only store or read back a descriptor's contents; other functions show what a value means.
 STORES = re.compile(
     r"Set\w*Descriptor|Get\w*Descriptor|cudnnSet(RNN|Convolution|CTC)|RNN[SG]etClip|Create|Destroy|(Set|Get)\w*(Attribute|Algorithm)"

@@ -73,7 +73,7 @@ SAID = {
     "dbg": "dbg",
     "cudnnDebug_t": "dbg",
     "msg": "msg",
-}  # word -> argument of a callback
+}  # A word stands for an argument of a callback.
 CHECKED = {  # subjects with demands that another call checks
     "cudnnFusedOpsConstParamLabel_t": ("cudnnMakeFusedOpsPlan", "cudnnFusedOpsExecute"),
     "cudnnFusedOpsVariantParamLabel_t": ("cudnnFusedOpsExecute",),

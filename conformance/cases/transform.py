@@ -63,7 +63,7 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
     return TransformTensorEx(transform, alpha, beta, *tensors)
 
 
-# cudnnTransformTensor
+# --- cudnnTransformTensor ---
 
 
 @shows("cudnnTransformTensor/c01")
@@ -222,7 +222,7 @@ def test_dimensions_must_fit_the_transform(refused, transform, filters):
         refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
 
 
-# Transform descriptors
+# --- transform descriptors ---
 
 
 @pytest.fixture
@@ -331,7 +331,7 @@ def test_refused_settings(subject, cudnn, fresh, refuses):
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
-# cudnnInitTransformDest
+# --- cudnnInitTransformDest ---
 
 DESTINATIONS = [
     (None, None, None, FOLD, (2, 3, 4, 6), (2, 3, 4, 6)),

@@ -104,11 +104,11 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
     )
     groups = source.pick((1, 1, 1, 2, 3))
     each, filters = (multiple * source.pick((1, 2, 3, source.pick(TILED), source.integer(1, 33))) for _ in range(2))
-    if multiple == 1 and source.chance(15):  # depthwise
+    if multiple == 1 and source.chance(15):  # This is a depthwise convolution.
         groups, each, filters = source.channels(), 1, source.pick((1, 1, 2))
-    elif multiple == 1 and source.chance(20):  # groups of few channels, which vectors divide together
+    elif multiple == 1 and source.chance(20):  # Vectors divide groups of few channels together.
         groups, each, filters = source.pick((4, 8, 16)), source.pick(FEW), source.pick(FEW)
-    elif multiple == 1 and source.chance(10):  # an image of few channels
+    elif multiple == 1 and source.chance(10):  # The image has few channels.
         groups, each, filters = 1, source.integer(1, 8), source.pick(TILED)
     x_dims = (source.integer(1, 3), groups * each, *spatial)
     w_dims = (groups * filters, each, *size)

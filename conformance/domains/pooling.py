@@ -13,7 +13,7 @@ from dualdnn.reference import run
 from .pieces import Drawn, Source, fitted, need
 
 OPERATIONS = (PoolingForward, PoolingBackward)
-USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # window, stride, padding
+USUAL = ((2, 2, 0), (3, 2, 0), (3, 2, 1), (7, 7, 0), (3, 1, 1))  # Each is (window, stride, padding).
 PLAIN = tuple(kind for kind in FORWARD_TYPES if TensorSpec.packed(kind, (1, 32)).vector_length == 1)
 KINDS = ("normal", "ties", "wide")
 SPECIAL = ("special", "ties_and_nan")

@@ -28,7 +28,7 @@ from .options import DEFAULT_SECONDS
 SEQUENCE = 5000  # calls of one sequence
 GROWTH = 64  # MiB by which a process may grow after a fifth of its calls
 PROGRAM = (sys.executable, "-m", "dualdnn.conformance.fuzz.drawn_calls")
-# way -> variables of the environment; the first one answers by Python alone, and the others must answer alike
+# Each way has variables of the environment. The first one answers by Python alone, and the others must answer alike.
 WAYS = {
     "python": {"DUALDNN_MEMO": "0"},
     "memo": {},

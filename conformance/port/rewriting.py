@@ -90,7 +90,7 @@ class _CFile:
         for typed in uses.typed(self.declared, node):
             self.typed(typed)
 
-    # Integers
+    # --- integers ---
 
     def typed(self, typed: uses.Typed, shift: int = 0, declared: Declared | None = None) -> None:
         """Translate the numbers among the values of an expression of an enumeration type, and note the unknown ones."""
@@ -135,7 +135,7 @@ class _CFile:
         self.edits.replace(at, at + len(text.encode()), target.encode())
         self.note_at(at, "check", f"the number {text} is {name}, here {target}")
 
-    # Calls
+    # --- calls ---
 
     def call(self, node: Any, name: Any) -> None:
         function = name.text.decode()
@@ -225,7 +225,7 @@ class _CFile:
         self.verdict(name, LEFT, function, None, rule, message)
         self.frozen_until = max(self.frozen_until, node.end_byte)
 
-    # Names
+    # --- names ---
 
     def name(self, node: Any) -> None:
         text = node.text.decode("utf-8", "replace")
@@ -314,7 +314,7 @@ class _CFile:
                 return True
         return False
 
-    # Preprocessor, strings
+    # --- preprocessor, strings ---
 
     def include(self, node: Any) -> None:
         path = node.child_by_field_name("path")
@@ -396,7 +396,7 @@ class _CFile:
                     f"{match.group().decode()} stands in a string, which is not touched",
                 )
 
-    # These methods write verdicts and notes.
+    # --- verdicts and notes ---
 
     def rename(self, node: Any, target: str) -> None:
         self.edits.replace(node.start_byte, node.end_byte, target.encode())

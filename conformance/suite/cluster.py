@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0  # seconds between two looks at the list of workers
 START_SECONDS = 120.0  # seconds; bounds the wait for the first worker
-# seconds; bounds the wait for a new process, before a case runs again in one that has run others
+# This many seconds bound the wait for a new process, before a case runs again in one that has run others.
 RENEWAL_SECONDS = 60.0
 
 
@@ -80,8 +80,8 @@ class Cluster:
         self.running: dict[Future, tuple[str, str]] = {}  # Each running task has its worker and its case.
         self.done: queue.Queue[Future] = queue.Queue()
         self.todo: deque[str] = deque()
-        self.again: dict[str, float] = {}  # cases to run alone -> when their worker ended
-        self.ends: dict[str, str] = {}  # cases that ran again -> the worker that ended
+        self.again: dict[str, float] = {}  # Each case to run alone has the time when its worker ended.
+        self.ends: dict[str, str] = {}  # Each case that ran again has the worker that ended.
         self.ids: dict[str, tuple[str, str]] = {}  # Each id of pytest stands for a case and the name of its subject.
 
     @pytest.hookimpl(tryfirst=True)

@@ -24,7 +24,7 @@ from .selection import with_subject
 from .workers import FOLDER
 
 Reports = list[dict[str, Any]]  # The reports of one case are its setup, call and teardown, as JSON has them.
-Ids = dict[str, tuple[str, str]]  # id of pytest -> case, and name of its subject
+Ids = dict[str, tuple[str, str]]  # Each id of pytest stands for a case and the name of its subject.
 PLUGINS = ("dualdnn.conformance.plugin", "no:terminal", "no:cacheprovider", "no:hypothesispytest", "no:benchmark")
 
 

@@ -26,11 +26,11 @@ from ..subjects.probe import ending, same_file
 from .evidence import clauses_of
 from .items import opened, subject_of
 
-CASE_SECONDS = 600  # default limit of one case
-STARTING_SECONDS = 600  # limit for a worker to load the subjects and collect the cases
+CASE_SECONDS = 600  # seconds, default limit of one case
+STARTING_SECONDS = 600  # seconds, limit for a worker to load the subjects and collect the cases
 FRUITLESS = 3  # consecutive workers that may end without a result of a case
-STOPPED_SECONDS = 1.0  # between two looks at a stopped worker
-COPY_SECONDS = 0.2  # wait for copies of the process, made by a call, to end
+STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
+COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
 HANGS = "Timeout ("  # beginning of what faulthandler writes before it ends a process
 FOLDER = "conformance-workers"  # key of a worker's input: the folder of its file
 

@@ -98,7 +98,7 @@ def test_order_and_entries(caller, search, trial, name, arguments):
     if name != RANK:
         times = [entry.time for entry in worked]
         assert times == sorted(times) and times[0] > 0
-        assert sum(times) < passed  # milliseconds
+        assert sum(times) < passed  # Times are in milliseconds.
     for entry in worked:
         chosen = replace(
             operation, algo=entry.algo, convolution=replace(operation.convolution, math_type=entry.mathType)

@@ -122,7 +122,7 @@ def numbers_of(result: Any, name: str) -> list[float]:
     return strided(result.operation.tensor(name), result.after[name]).astype(np.float64).ravel().tolist()
 
 
-# Forward
+# --- forward ---
 
 
 @shows("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
@@ -197,7 +197,7 @@ def test_forward_positions_of_32_bits(subject, trial, mode):
     trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
 
 
-# Backward
+# --- backward ---
 
 
 @shows("cudnnSetPooling2dDescriptor/c03")
@@ -291,7 +291,7 @@ def test_backward_tensors_must_agree(refused, different):
     refused(backward(MAXIMA[0], **{name: spec}), BAD_PARAM, f"cudnnPoolingBackward/{clause}")
 
 
-# Descriptors
+# --- descriptors ---
 
 IMAGES = (Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, Nan.CUDNN_PROPAGATE_NAN, 3, 2, 1, -4, 5, 6)
 
@@ -410,7 +410,7 @@ def test_destroyed_descriptor(subject, cudnn, refuses):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPooling2dDescriptor, descriptor, *IMAGES)
 
 
-# Output dimensions
+# --- output dimensions ---
 
 
 def tensor_descriptor(cudnn: Any, dims: tuple[int, ...]) -> Any:

@@ -233,7 +233,7 @@ def test_images_beyond_32_bits(backend, algo, groups):
     refused."""
     operation = convolution(algo, (5, 8 * groups, 6, 7), 5 * groups, (3, 3), data_type=INT8, layout=NHWC, groups=groups)
     plan = check(backend, operation)
-    image = 6 * 7 * 2 * groups  # words of four channels
+    image = 6 * 7 * 2 * groups  # words hold four channels
     # The workspace holds two images at a time.
     problem = ConvolutionProblem(operation, backend.device, farthest=2 * image - 1)
     assert len(check(backend, operation, problem=problem).steps) == len(plan.steps) + 2

@@ -142,7 +142,8 @@ def test_which_chains_are_compiled(backend):
     assert width(relu(tensor(1, large, HALF), tensor(2, large, HALF))) == 8
     assert width(relu(tensor(1, large, FLOAT), tensor(2, large, FLOAT))) == 4
     assert width(relu(tensor(1, large, FLOAT), tensor(2, large, HALF))) == 8
-    assert not width(relu(tensor(1, (4, 16, 32, 31), HALF), tensor(2, (4, 16, 32, 31), HALF)))  # few elements
+    # The tensor has few elements.
+    assert not width(relu(tensor(1, (4, 16, 32, 31), HALF), tensor(2, (4, 16, 32, 31), HALF)))
     assert not width(relu(tensor(1, (5, 16, 32, 33), HALF, order=LAST), tensor(2, (5, 16, 32, 33), HALF)))
     assert not width(relu(tensor(1, (4, 9, 51, 51), HALF), tensor(2, (4, 9, 51, 51), HALF, (9 * 2602, 2602, 51, 1))))
     gaps = (16 * 1024 + 8, 1024, 32, 1)

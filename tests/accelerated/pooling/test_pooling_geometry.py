@@ -114,12 +114,12 @@ def test_blocks_scan_all_windows_over_what_they_write():
 @pytest.mark.parametrize(
     ("data_type", "dims", "tiles"),
     [
-        (HALF, (70, 300, 10, 56), 18 * 7),  # rows of 3.5 sectors
+        (HALF, (70, 300, 10, 56), 18 * 7),  # Rows have 3.5 sectors.
         (FLOAT, (200, 50, 12, 12), 21 * 6),
-        (HALF, (20, 300, 4, 8, 24), 0),  # volumes have pairs of planes
-        (HALF, (200, 300, 9, 56), 0),  # the last row of windows ends in a row of x
-        (HALF, (200, 300, 10, 64), 0),  # full sectors
-        (FLOAT, (2, 5, 12, 12), 0),  # small
+        (HALF, (20, 300, 4, 8, 24), 0),  # Volumes have pairs of planes.
+        (HALF, (200, 300, 9, 56), 0),  # The last row of windows ends in a row of x.
+        (HALF, (200, 300, 10, 64), 0),  # Rows have full sectors.
+        (FLOAT, (2, 5, 12, 12), 0),  # The tensor is small.
     ],
     ids=str,
 )
