@@ -34,7 +34,8 @@ class Tile(NamedTuple):
 
 # The keys are the elements of a vector; the values are the tiles of the queries' kernel and of the keys' kernel.
 TILES = {64: (Tile(2, 4, 2), Tile(2, 4, 2)), 128: (Tile(2, 4, 1), Tile(2, 2, 2))}
-LONG_STEPS, LONG_TILES = 2048, {64: Tile(3, 4, 2)}  # LONG_TILES serve calls with at least LONG_STEPS queries or keys.
+LONG_STEPS = 2048  # queries or keys from which LONG_TILES serve
+LONG_TILES = {64: Tile(3, 4, 2)}  # tiles by the elements of a vector
 FLOAT_TILES = {64: (Tile(2, 4, 1), Tile(2, 2, 2))}  # A float is split in two.
 
 

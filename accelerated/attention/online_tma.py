@@ -22,7 +22,8 @@ from .tma_items import (
     parts,
 )
 
-SOURCE, KERNEL = "attention/online_tma.cu", "attention_online_tma"
+SOURCE = "attention/online_tma.cu"
+KERNEL = "attention_online_tma"
 MAPS = ("q_map", "k_map", "v_map")
 
 
@@ -39,9 +40,10 @@ class Tile(NamedTuple):
 # The keys are the elements of a vector, padded with zeros.
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # A float is split in two.
-# TWO_WARPGROUPS serve vectors of up to 64 elements in two cases: three warpgroups would add more than MOST_ROWS, or
-# windows cut the tiles of up to SHORT_WINDOWS queries.
-TWO_WARPGROUPS, MOST_ROWS, SHORT_WINDOWS = Tile(128, 2, 3), 1.2, 2048
+# Three warpgroups are too many where they add more than MOST_ROWS, or windows cut tiles of up to SHORT_WINDOWS queries.
+TWO_WARPGROUPS = Tile(128, 2, 3)  # tile for vectors of up to 64 elements
+MOST_ROWS = 1.2  # ratio of the rows of all tiles to the queries
+SHORT_WINDOWS = 2048  # queries
 FEW_QUERIES = 64  # queries, at most, for one warpgroup
 
 

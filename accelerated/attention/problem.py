@@ -16,7 +16,8 @@ from ..solver import Problem
 
 TIME, BATCH, BEAM, VECT = range(4)
 INPUTS = ("queries", "keys", "values")
-TILE, DOUBLE_TILE = 64, 32  # queries and keys per tile of the core
+TILE = 64  # queries and keys per tile of the core
+DOUBLE_TILE = 32  # queries and keys per tile of the core in double
 WEIGHTS = dict(
     zip(INPUTS, (Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_V_WEIGHTS), strict=True)
 )

@@ -16,7 +16,8 @@ from ..primitives.tma import ALIGNMENT, MAP_BYTES, TensorMap, TiledMap, has_wgmm
 from . import split
 from .problem import BATCH, BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
-ROWS, WARPGROUP = 64, 128  # queries or keys per warpgroup, threads per warpgroup
+ROWS = 64  # queries or keys per warpgroup
+WARPGROUP = 128  # threads per warpgroup
 SIZES = (64, 128)  # elements per vector in a tile, padded with zeros
 SWIZZLE_BYTES = 1024  # alignment of the tiles
 BOX = 64  # elements per row of 128 bytes, and vectors per box

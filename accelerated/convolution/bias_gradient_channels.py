@@ -18,10 +18,10 @@ from .filter_gradient.sum import parts_launch
 SOURCE = "convolution/bias_gradient_channels.cu"
 PACK_BYTES = 16
 THREADS = 256  # threads per block
-MOST_CHANNELS = 512  # as in the kernel
+MOST_CHANNELS = 512  # channels, as in the kernel
 BLOCKS = 2  # blocks per multiprocessor
-# bytes of dy, at least; bytes of a dy whose pixels are vectors, at most
-LEAST_BYTES, MOST_PACKED_BYTES = 2 << 20, 16 << 20
+LEAST_BYTES = 2 << 20  # bytes of dy
+MOST_PACKED_BYTES = 16 << 20  # bytes of a dy whose pixels are vectors
 FLOATS = 4  # floats per 16-byte vector
 
 

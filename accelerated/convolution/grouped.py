@@ -31,7 +31,8 @@ from .problem import (
 )
 
 SOURCE = "convolution/grouped.cu"
-THREADS, PIXELS = 128, 4  # threads per block, pixels per thread, as in the kernel
+THREADS = 128  # per block, as in the kernel
+PIXELS = 4  # per thread, as in the kernel
 MOST = 4  # filters, channels, or groups per lane
 MOST_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
@@ -42,7 +43,8 @@ FEW_OF_ONE = 16  # filters without groups up to which tiles of 64 filters would 
 DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 INSTRUCTIONS = 8e10  # instructions of threads a second, per multiprocessor of an H200
 LATENCY = 3  # clocks between two instructions of a thread, at least
-PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS = 80, 14  # instructions of a thread per pixel, and per tap of a pixel
+PIXEL_INSTRUCTIONS = 80  # per pixel of a thread
+TAP_INSTRUCTIONS = 14  # per tap of a pixel
 FILTER_INSTRUCTIONS = 60  # instructions of a thread for the filters of a channel under a tap
 
 Integers, FastDivmods = c_int * AXES, FastDivmod * AXES

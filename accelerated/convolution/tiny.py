@@ -16,7 +16,8 @@ from .problem import FARTHEST, Rates, operand_names, operation_product
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
 RESIDENT = 2048  # threads per multiprocessor; each has one product, or few
-LANE_K, MOST_LANES = 4, 32  # K per lane that is worth more lanes; lanes per output
+LANE_K = 4  # K per lane that is worth more lanes
+MOST_LANES = 32  # lanes per output
 
 
 class Tiny(ConvolutionSolver):

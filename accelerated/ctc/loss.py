@@ -16,15 +16,18 @@ from ..primitives.geometry import blocks
 from ..solver import Problem, Solver
 
 SOURCE = "ctc/loss.cu"
-WORD_BYTES, WARP = 4, 32
+WORD_BYTES = 4
+WARP = 32  # threads
 SEQUENCE_WORDS = 4  # words of struct Sequence in loss.cu
-ROW_THREADS, GRADIENT_THREADS = 256, 128  # threads per block
+ROW_THREADS = 256  # per block of rows
+GRADIENT_THREADS = 128  # per block of gradients
 # These are fields of struct Arguments in loss.cu: areas of the workspace, lists of labels, and strides of the
 # dimensions.
 AREAS = ("sequences", "links", "normalizers", "forward", "backward")
 LABEL_FIELDS = ("label_lengths", "input_lengths", "labels")
 AXES = ("time", "sequence", "class")
-LAUNCH_SECONDS, STEP_SECONDS = 6e-6, 2e-7  # three launches; one time step of the recursions
+LAUNCH_SECONDS = 6e-6  # three launches
+STEP_SECONDS = 2e-7  # per time step of the recursions
 
 
 class CTCProblem(Problem):

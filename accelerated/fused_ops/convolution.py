@@ -183,7 +183,7 @@ class ConvolutionPrologue(ConvolutionStatistics):
     kernels = SCALING
 
     def applies(self, problem: FusedConvolution) -> bool:
-        # With several taps, x is scaled every time it is read.
+        # Several taps scale x every time they read it.
         o = problem.operation
         return isinstance(o, ScaleBiasActivationConvBnstats) and prod(o.w.dims[2:]) == 1 and super().applies(problem)
 

@@ -17,12 +17,15 @@ __all__ = ["ABSENT", "MOST_SCRATCH", "MOST_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
 MOST_SCRATCH = 1 << 26  # bytes of scratch memory per product
-ROW_BYTES, ALIGNMENT = 128, 1024  # bytes per row of an operand in a K-block; alignment of the stages
+ROW_BYTES = 128  # bytes per row of an operand in a K-block
+ALIGNMENT = 1024  # bytes, of the stages
 SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
 MOST_SPLITS = 32
-BYTES_PER_SECOND, LAUNCH_SECONDS = 1.74e12, 3.7e-6
-SUM_SECONDS, SUM_BYTES_PER_SECOND = 1.8e-6, 4.5e12
+BYTES_PER_SECOND = 1.74e12  # rate of memory
+LAUNCH_SECONDS = 3.7e-6  # per launch
+SUM_SECONDS = 1.8e-6  # per launch of the sum
+SUM_BYTES_PER_SECOND = 4.5e12  # rate of parts of sums
 ROUND_SECONDS = 1e-6  # seconds per round of blocks, in which they begin and end
 BLEND_SECONDS = 1.5e-6  # seconds of a block that reads C once it has its sums
 

@@ -7,7 +7,9 @@ from .problem import ELEMENT_BYTES, Product, Tile
 
 SOURCE = "gemm/matrix_fp32.cu"
 LEAST_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
-STAGES, TILE_K, PADDING = 3, 16, 4  # K-blocks in flight, k per K-block, additional columns per tile
+STAGES = 3  # K-blocks in flight
+TILE_K = 16  # k per K-block
+PADDING = 4  # additional columns per tile
 
 
 def _shared_bytes(m: int, n: int) -> int:

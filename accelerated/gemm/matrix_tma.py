@@ -17,15 +17,21 @@ from .problem import ELEMENT_BYTES, Matrix, Product
 from .stream_k import Shares
 
 SOURCE = "gemm/matrix_tma.cu"
-WARP, WARPGROUP = 32, 128
+WARP = 32  # threads
+WARPGROUP = 128  # threads
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 LEAST_K_BLOCKS = 4  # per block that shares a tile
-CLOCK, BYTES_PER_SECOND, LAUNCH_SECONDS = 1.65e9, 1.74e12, 3.8e-6
+CLOCK = 1.65e9  # clocks a second of a multiprocessor
+BYTES_PER_SECOND = 1.74e12  # rate of memory
+LAUNCH_SECONDS = 3.8e-6  # per launch
 STORED_ALONE = 0.6  # share of the storing clocks that remains where nothing else is stored
 UNEVEN = 1.34  # slowdown of K-blocks that blocks walk separately
-SUM_SECONDS, PART_SECONDS, SUM_BYTES_PER_SECOND = 0.2e-6, 0.12e-6, 4.4e12  # PART_SECONDS are per part of a tile.
-COPY_SECONDS, COPY_BYTES_PER_SECOND = 2.5e-6, 3.5e12
+SUM_SECONDS = 0.2e-6  # per launch of the sum
+PART_SECONDS = 0.12e-6  # per part of a tile
+SUM_BYTES_PER_SECOND = 4.4e12  # rate of parts, mostly in L2
+COPY_SECONDS = 2.5e-6  # per launch of the copy
+COPY_BYTES_PER_SECOND = 3.5e12  # rate of the copy, read and written
 BLEND_SECONDS = 5e-6  # seconds to read C where the left operand passes through registers, of which few are then left
 
 

@@ -12,7 +12,8 @@ from .problem import Product
 from .stream_k import DivisionStruct
 
 SOURCE = "gemm/parts.cu"
-THREADS, SUMMED = 256, 4  # threads per block; neighbours per thread of the sum
+THREADS = 256  # per block
+SUMMED = 4  # neighbours per thread of the sum
 COPIED = 64  # columns and k per block of the copy
 
 Operands = tuple[str, ...]

@@ -17,7 +17,10 @@ from .pointwise import Layout, chain_arguments, pointwise_launch, stages
 from .problem import STORED, WIDTH, GraphProblem
 from .statistics import Division, statistics_launches
 
-SOURCE, KERNEL, SUMMING_KERNEL, THREADS = "graph/chain.cu", "graph_chain", "graph_chain_statistics", 256
+SOURCE = "graph/chain.cu"
+KERNEL = "graph_chain"
+SUMMING_KERNEL = "graph_chain_statistics"
+THREADS = 256  # per block
 PACKS = 2  # vectors in flight per thread that sums its results
 PACK_BYTES = 16  # bytes per access
 LEAST_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller chains in little more than a launch

@@ -21,7 +21,8 @@ from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 SOURCE = "graph/pointwise.cu"
 STAGES = 8  # operations per launch
 OPERANDS = 12  # tensors in memory per launch
-CURRENT, ABSENT = -1, -2  # the result of the operation before; no operand
+CURRENT = -1  # the result of the operation before
+ABSENT = -2  # no operand
 
 
 class OperandStruct(ctypes.Structure):

@@ -15,7 +15,9 @@ from ..primitives.geometry import FastDivmod, blocks, merge_dimensions
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/statistics.cu"
-THREADS, WARP, FINISH_LANES = 256, 32, 2
+THREADS = 256  # per block
+WARP = 32  # threads
+FINISH_LANES = 2  # channels per block that adds segments
 LEAST_ITEMS = 8  # per thread in a segment
 BLOCKS_PER_MULTIPROCESSOR = 4
 

@@ -18,41 +18,44 @@ from ..solver import LAUNCH_SECONDS, Solver
 from . import dropout, inputs
 from .problem import RNNProblem, stacked
 
-WARPS, LANES = 8, 32
+WARPS = 8  # per block
+LANES = 32  # per warp
 THREADS = LANES * WARPS
 BARRIER_BYTES = 16
 MOST_LAYERS = 8  # per launch
 PAIR_BYTES = 64  # bytes of K per pair of products
 LOAD_BYTES = 16, 4, 2  # bytes per load of a vector; the alignment of the hidden size selects the widest
-TILE_M, TILE_N = 16, 8  # rows and columns of mma.sync
+TILE_M = 16  # rows of mma.sync
+TILE_N = 8  # columns of mma.sync
 FRAGMENT_BYTES = 16  # bytes per lane, of a left operand
 FLOAT_BYTES = 4
-# REGISTERS bounds the registers per thread. OTHER_REGISTERS hold neither operands nor sums, by the tiles of 8
-# sequences.
-REGISTERS, OTHER_REGISTERS = 255, {1: 72, 2: 88, 4: 96}
+REGISTERS = 255  # per thread
+OTHER_REGISTERS = {1: 72, 2: 88, 4: 96}  # per thread, not for operands or sums, by the tiles of 8 sequences
 PIECE_REGISTERS = 6  # registers per piece, with its address
 # The pairs of K that a warp may keep in registers, by the block's tiles of 16 rows.
 REGISTER_PAIRS = {1: (1, 2, 3, 6, 12), 2: (1, 2, 3, 6), 3: (1, 2, 4), 4: (1, 2, 3), 6: (1, 2), 8: (1, 2)}
-N_TILES, PARTS = (1, 2, 4), (1, 2, 4, 8)
-MOST_KEPT, FRAGMENT_REGISTERS = (
-    {1: 128, 2: 96, 4: 32},
-    4,
-)  # registers with left operands, by the tiles of 8 sequences; of one
-# These times were measured on an H100. A step, each group of a block and each cell have a constant time, before any
-# byte or product. The two rates of L2, in bytes a second, are for one multiprocessor and for all that read the same
-# lines. CLUSTER_BYTES_PER_SECOND is the rate at which the blocks of a cluster exchange sums. PRODUCT_CLOCKS are clocks
-# per product of a warp; four schedulers have two warps each.
-STEP_SECONDS, GROUP_SECONDS, CELL_SECONDS, CLOCK = 0.55e-6, 0.4e-6, 3e-9, 1.7e9
-L2_BYTES_PER_SECOND, ALL_L2_BYTES_PER_SECOND = 90e9, 3e12
+N_TILES = (1, 2, 4)  # tiles of 8 sequences per block
+PARTS = (1, 2, 4, 8)  # parts of K, blocks per cluster
+MOST_KEPT = {1: 128, 2: 96, 4: 32}  # registers per thread with left operands, by the tiles of 8 sequences
+FRAGMENT_REGISTERS = 4  # per left operand
+# These rates were measured on an H100.
+STEP_SECONDS = 0.55e-6  # per step
+GROUP_SECONDS = 0.4e-6  # per group of a block and step
+CELL_SECONDS = 3e-9  # per cell of a group and step
+CLOCK = 1.7e9  # clocks a second
+L2_BYTES_PER_SECOND = 90e9  # per multiprocessor
+ALL_L2_BYTES_PER_SECOND = 3e12  # rate of all multiprocessors, which read the same lines
 SHARED_BYTES_PER_SECOND = 128 * CLOCK
-PART_SECONDS, CLUSTER_BYTES_PER_SECOND = 0.06e-6, 8e9
-PRODUCT_CLOCKS = 2 * 6
-PRODUCTS_PER_SECOND, BYTES_PER_SECOND = 400e12, 2e12  # rates of the input products of all steps
+PART_SECONDS = 0.06e-6  # per part of K
+CLUSTER_BYTES_PER_SECOND = 8e9  # rate at which the blocks of a cluster exchange sums
+PRODUCT_CLOCKS = 2 * 6  # per product of a warp; four schedulers have two warps each
+PRODUCTS_PER_SECOND = 400e12  # operations of the input products, two per multiply-add
+BYTES_PER_SECOND = 2e12  # bytes of the input products
 LEAST_GAIN = 1.15  # minimum speedup by parts of K
 # The clocks from a block's barrier until the output of other blocks arrives, where blocks read DELAYED_BYTES in a step.
 # The first key says whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
-DELAYED_BYTES = 400e3
+DELAYED_BYTES = 400e3  # per step
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from .problem import THREADS, RNNProblem, stacked, tiles
 
 SOURCE = "rnn/weight_gradient.cu"
 OPERANDS = ("x", "hx", "dweightSpace", "workSpace", "reserveSpace", SCRATCH)
-COLUMNS, BLOCK = 32, 1024  # biases per block, as in the kernel, and threads per block
+COLUMNS = 32  # biases per block, as in the kernel
+BLOCK = 1024  # threads per block
 VECTORS = BLOCK // 32  # vectors per block; each warp copies one
 LAYERS = 8  # per launch, as in the kernel
 COPIED_BYTES_PER_SECOND = 1.2e12

@@ -15,7 +15,8 @@ from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
 from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/direct.cu"
-LANE_FILTERS, MOST_LANES = 4, 32  # output channels per lane that are worth more lanes; lanes per element
+LANE_FILTERS = 4  # output channels per lane that are worth more lanes
+MOST_LANES = 32  # lanes per element
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds a second, each with an access to L1 and an index
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES

@@ -20,7 +20,8 @@ from ..grouped import FEW, Backward, GroupedProduct
 from ..problem import EpilogueStruct, describe, with_result
 from .residue_classes import DataGradientProblem
 
-FEW_CHANNELS, FEW_FILTERS = 4, 32  # channels and filters without groups; tiles of tensor cores would be mostly zeros
+FEW_CHANNELS = 4  # channels without groups, which leave tiles of tensor cores mostly zeros
+FEW_FILTERS = 32  # filters without groups, which leave tiles of tensor cores mostly zeros
 MARGIN = 2  # ratio by which the next solver must be estimated slower, as these estimates are rough
 
 

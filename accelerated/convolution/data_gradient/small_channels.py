@@ -23,8 +23,10 @@ from .residue_classes import DataGradient, DataGradientProblem
 
 SOURCE = "convolution/data_gradient/small_channels.cu"
 THREADS = 128
-TILE, COLUMNS = 16, 8  # steps of the stride across a tile; channels per tile
-MOST_CLASSES, MOST_WINDOW = 4, 64
+TILE = 16  # steps of the stride across a tile
+COLUMNS = 8  # channels per tile
+MOST_CLASSES = 4  # residue classes, as in the kernel
+MOST_WINDOW = 64  # pixels of dy per step, as in the kernel
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
 OPERATIONS_PER_SECOND = 250e12  # per second, with all 8 columns

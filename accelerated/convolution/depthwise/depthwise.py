@@ -28,7 +28,8 @@ from ..problem import (
 )
 from .tma import RingStruct, ring, ring_definitions
 
-SOURCE, RING_KERNEL = "convolution/depthwise/depthwise.cu", "convolution_depthwise_tma"
+SOURCE = "convolution/depthwise/depthwise.cu"
+RING_KERNEL = "convolution_depthwise_tma"
 CHANNELS = 4  # channels per vector of single sums
 NEIGHBOURS = 32  # threads with vectors of channels of the same pixel, at most
 

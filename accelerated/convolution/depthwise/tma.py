@@ -23,10 +23,10 @@ BOX_CHANNEL_BYTES = 128  # bytes per column of a box
 BOX_ALIGNMENT = 128
 MOST_BOX = 256  # columns per box
 STAGES = 4
-# START is the cost in rows of a block's beginning and end. LAST is the share of a last block's rows in which others are
-# done. HALO and NARROW are shares of its time: the cost of columns that two blocks read, and of boxes alone in their
-# stage.
-START, LAST, HALO, NARROW = 6, 0.25, 0.25, 0.06
+START = 6  # rows that a block's beginning and end cost
+LAST = 0.25  # share of a last block's rows in which others are done
+HALO = 0.25  # share of a block's time that columns cost which two blocks read
+NARROW = 0.06  # share of a block's time that boxes cost which are alone in their stage
 
 
 class Window(NamedTuple):

@@ -24,8 +24,10 @@ from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/depthwise.cu"
-THREADS, WARP = 128, 32
-MOST_TAPS, MOST_STEP = 7, 2  # taps and stride along an axis
+THREADS = 128  # per block
+WARP = 32  # threads
+MOST_TAPS = 7  # taps along an axis
+MOST_STEP = 2  # stride along an axis
 FEW_TAPS = 9
 MOST_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
 CHANNELS = 2  # channels per thread, where they are contiguous
@@ -33,7 +35,8 @@ CHANNELS = 2  # channels per thread, where they are contiguous
 COLUMNS = {True: (4, 2), False: (8, 4)}
 BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key says whether there are few taps
 LEAST_ROWS = 4  # rows per chunk, but for the last one
-MOST_WARPS, MOST_STAGES = 8, 8
+MOST_WARPS = 8  # warps that add, per block
+MOST_STAGES = 8  # stages of the ring
 STAGE_BYTES = 60 << 10  # bytes per block
 TMA_BLOCKS = 2  # blocks per multiprocessor
 SUM_BYTES = 4

@@ -20,7 +20,8 @@ DIRECT = (
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
 )
-LANE_TERMS, MOST_LANES = 4, 32  # terms per lane that are worth more lanes; lanes per element
+LANE_TERMS = 4  # terms per lane that are worth more lanes
+MOST_LANES = 32  # lanes per element
 PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds a second of a full device, each with an access to L1 and an index
 TERM_SECONDS = 4.8e-7  # between two dependent terms of a lane; bounds few elements of dw with long sums
 LEAST_TERMS = 512  # terms of a sum; a matrix product serves few results with more

@@ -24,7 +24,8 @@ MOST_LANES = 32  # per block
 MOST_OF_ONE_TAP = 8  # filters and channels per lane where a filter has one tap
 MOST_SUMS = 48  # sums per thread
 MOST_TAPS = 9  # taps per thread
-LEAST_PIXELS, MOST_PARTS = 512, 256  # pixels per part; parts of all pixels
+LEAST_PIXELS = 512  # per part
+MOST_PARTS = 256  # parts of all pixels
 INSTRUCTIONS = 1.1e11  # instructions of threads a second, per multiprocessor of an H200
 SUM_INSTRUCTIONS = 20  # instructions of a thread per sum
 

@@ -38,14 +38,16 @@ from .tma_sum import SUM_LANES, sum_launch
 SOURCE = "convolution/filter_gradient/tma.cu"
 OF_STAGES, OF_ROWS, OF_BOTH = range(3)  # orders of sums in a slot
 ALGORITHMS = (Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3)
-WARPGROUP, CONSUMERS = 128, 2
+WARPGROUP = 128  # threads
+CONSUMERS = 2  # warpgroups that multiply
 ALIGNMENT = 256  # bytes, for the regions of the workspace
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
 LANES_SECONDS = 1e-6  # additional seconds of a sum where threads share parts
 SLOTS_BANDWIDTH = 5e12  # bytes a second of sums, which stay in L2
 STORED = 32.0  # bytes of sums that a multiprocessor stores in a clock
-BLENDED, BLENDED_APART = 6.0, 1.5  # results that a multiprocessor blends in a clock: as vectors, or one by one
+BLENDED = 6.0  # results that a multiprocessor blends in a clock, as vectors
+BLENDED_APART = 1.5  # results that a multiprocessor blends in a clock, one by one
 SUM_SECONDS = 3e-6  # seconds of the launch that adds sums
 
 Triple = c_int * AXES

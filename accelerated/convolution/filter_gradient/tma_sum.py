@@ -12,8 +12,10 @@ from dualdnn.api.operations import ConvolutionBackwardFilter
 from ...plans import Launch, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 
-SOURCE, SUM = "convolution/filter_gradient/tma_sum.cu", "convolution_filter_gradient_tma_sum"
-SUM_THREADS, SUM_LANES = 256, 8  # threads per block; threads that share many parts
+SOURCE = "convolution/filter_gradient/tma_sum.cu"
+SUM = "convolution_filter_gradient_tma_sum"
+SUM_THREADS = 256  # per block
+SUM_LANES = 8  # threads that share many parts
 
 
 def sum_launch(

@@ -22,7 +22,8 @@ SOURCE = "convolution/im2col/im2col.cu"
 LEAST_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
 MOST_SHARED = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 ENOUGH_BLOCKS = 8  # blocks per multiprocessor
-LINE_BYTES, TERM_BYTES = 8, 4
+LINE_BYTES = 8  # per row of the patch, for its description
+TERM_BYTES = 4  # per term of K, for its position
 
 Integers = c_int * 2  # rows and columns
 FastDivmods = FastDivmod * 2

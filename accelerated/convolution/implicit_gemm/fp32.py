@@ -17,11 +17,13 @@ MOST_TAPS = 31  # taps of all axes together, as bits of a mask
 FEW_FILTERS = 16  # filters for which these tiles are too large
 PACK = 4  # floats per 16-byte vector
 FLOAT_BYTES = 4
-# K-blocks in flight, terms per K-block, K-blocks whose offsets are located together
-STAGES, TILE_K, TABLE_TILES = 3, 16, 8
+STAGES = 3  # K-blocks in flight
+TILE_K = 16  # terms per K-block
+TABLE_TILES = 8  # K-blocks whose offsets are located together
 PADDING = 4  # additional columns per tile
 TAP_BYTES = 8
-THREADS, OCCUPANCY = 128, 4  # threads per block, blocks per multiprocessor
+THREADS = 128  # per block
+OCCUPANCY = 4  # blocks per multiprocessor
 UNEVEN = 0.85  # blocks beyond its share that some multiprocessor gets where all blocks are resident at once
 ALONE = 0.35  # slowdown of a block that shares its multiprocessor with no other
 

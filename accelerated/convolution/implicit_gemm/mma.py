@@ -17,9 +17,8 @@ SWIZZLE_BYTES = 1024  # alignment of the stages
 # Hopper has an instruction for a full warpgroup. Every tensor core has the instruction of a warp, which is slower on
 # Hopper.
 WGMMA_INSTRUCTIONS = True
-# Blocks gather GATHERED values of x a second one by one, where the K of a pixel is not contiguous. SHARING filters use
-# each value.
-GATHERED, SHARING = 100e9, 128
+GATHERED = 100e9  # values of x a second that blocks gather one by one, where the K of a pixel is not contiguous
+SHARING = 128  # filters that share a gathered value
 
 
 class MmaKernel(ProductKernel):

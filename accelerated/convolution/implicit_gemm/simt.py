@@ -68,7 +68,9 @@ class SimtKernel(ProductKernel):
         return Launch(function, arguments, product.operands, grid, (THREADS, 1, 1))
 
 
-FOR_FEW_FILTERS, LARGE, SMALL = SimtKernel(16, 256, 0.85, 4), SimtKernel(64, 128, 1.0, 3), SimtKernel(64, 64, 0.85, 4)
+FOR_FEW_FILTERS = SimtKernel(16, 256, 0.85, 4)
+LARGE = SimtKernel(64, 128, 1.0, 3)
+SMALL = SimtKernel(64, 64, 0.85, 4)
 SIMT = (FOR_FEW_FILTERS, LARGE, SMALL)
 
 

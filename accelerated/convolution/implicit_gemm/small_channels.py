@@ -34,22 +34,28 @@ from ..problem import (
 
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
 MOST_CHANNELS = 7  # channels per group; more channels fill vectors of their own
-TEAMS, TEAM_WARPS, PIXELS = 4, 4, 32  # teams per block, warps per team, pixels per warp at a time
+TEAMS = 4  # per block
+TEAM_WARPS = 4  # warps per team
+PIXELS = 32  # pixels per warp at a time
 WARPS = TEAMS * TEAM_WARPS
 THREADS = 32 * WARPS
 SHARED_BYTES = 227 * 1024  # bytes per block
 ALIGNMENT = 1024  # bytes, alignment of the filters
 BARRIER_BYTES = 8
-STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
+STEP_WORDS = 8  # words of K per step
+WORD_BYTES = 4
+ENTRY_BYTES = 8  # bytes per entry of the table
 ROW_BYTES = 128  # bytes per row of the filters' tiles
 STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
 FILTERS = (32, 64)  # filters per block
-# The first bounds the rows per tile. The second lists the columns per tile, where it does not have all of them.
-MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))
-# These are clocks of a multiprocessor. A step of 32 pixels costs FILTER_CLOCKS for each 16 filters, WORD_CLOCKS for the
-# image's words, and TWO_READ_CLOCKS for words of two reads. RESULT_CLOCKS write the results of each 16 filters.
-# SLOT_CLOCKS are per row of the image, and the last are per tile.
-FILTER_CLOCKS, WORD_CLOCKS, TWO_READ_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
+MOST_ROWS = 64  # per tile
+WIDTHS = tuple(8 << n for n in range(8))  # columns per tile, where it does not have all of them
+FILTER_CLOCKS = 4  # clocks of a multiprocessor, per step of 32 pixels and 16 filters
+WORD_CLOCKS = 9  # per step, for the image's words
+TWO_READ_CLOCKS = 17  # per step, for the image's words of two reads
+RESULT_CLOCKS = 40  # to write the results of 32 pixels and 16 filters
+SLOT_CLOCKS = 16  # per row of the image
+TILE_CLOCKS = 100  # per tile
 LOADED_BYTES = 32  # bytes of the image that arrive in a clock
 
 

@@ -15,7 +15,8 @@ from .product import Product
 from .tma import TMA, TmaKernel
 
 SOURCE = "convolution/implicit_gemm/statistics.cu"
-THREADS, FILTERS = 256, 4  # threads and filters per block
+THREADS = 256  # per block
+FILTERS = 4  # per block
 NUMBER_BYTES = 4
 FINISHING = tuple(kernel for kernel in TMA if not kernel.planes)
 WIDEST_FROM_REGISTERS = 128  # filters of a tile whose x passes through registers

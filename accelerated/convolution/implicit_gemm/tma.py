@@ -26,16 +26,19 @@ SWIZZLE_BYTES = 1024
 WARP_ROWS = 16  # pixels whose sums a warp has
 BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps
 BOXES = 2  # boxes of results in flight per warp
-JOINED, JOINED_HEAD = 8, 64  # products per launch, at most; bytes before their arguments
+JOINED = 8  # products per launch, at most
+JOINED_HEAD = 64  # bytes before the arguments of joined products
 LEAST_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 LEAST_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
 LEAST_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in planes fill
-RESULTS, RESULTS_OF_WARPS = 64, 3  # (M x N) results per clock, from TMA and from the warps
-# These are the results per clock from warps where channels are innermost, in rows that are no multiple of 16 bytes.
-# ODD_RESULTS is for 16 bits, and ODD_FLOATS for floats, per N. The blocks of mma.cu write such rows of 16 bits sooner,
-# where K is short and their tiles are full.
-ODD_RESULTS, ODD_FLOATS = 0.8, 180
-SHORT_K_BLOCKS, FILLED_N = 4, 128
+RESULTS = 64  # (M x N) results that TMA stores in a clock
+RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
+# Rows that are no multiple of 16 bytes, with channels innermost, are slower. The blocks of mma.cu write such rows of 16
+# bits sooner, where K is short and their tiles are full.
+ODD_RESULTS = 0.8  # results of 16 bits per clock in such rows
+ODD_FLOATS = 180  # floats per clock in such rows, per N
+SHORT_K_BLOCKS = 4  # K-blocks per tile, at most, for which mma.cu is faster
+FILLED_N = 128  # filters that fill a tile of mma.cu
 PRODUCTS = 32  # M x N that the tensor cores multiply with 128 bytes of K in a clock
 
 

@@ -33,7 +33,8 @@ SOURCE = "convolution/transforms/fft.cu"
 ALIGNMENT = 256
 SLICE_BYTES = 2**28  # bytes of the spectra of images and results in the workspace at a time
 SMALLEST_TILE = 32  # extent of FFT_TILING, in each transformed dimension
-SMALLEST_TILE_3D, SMALL_FILTER_3D = 16, 5  # extent in three dimensions, for filters up to this size
+SMALLEST_TILE_3D = 16  # extent in three dimensions, for filters up to SMALL_FILTER_3D
+SMALL_FILTER_3D = 5  # extent of a filter in three dimensions
 DEPTH, ROWS = 0, 1
 
 
