@@ -29,7 +29,8 @@ def environment(subjects: Sequence[DescribedSubject], started: float, run: dict[
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu(),
         "driver": driver(),
-        **{f"compiler ({name})": text for name, text in compilers().items()},
+        # A published report names no folder of the machine.
+        **{f"compiler ({name})": text.partition(" in /")[0] for name, text in compilers().items()},
         "seed": f"inputs follow from each case's text; order of threads {os.environ.get('DUALDNN_EMULATION_SEED', '0')}",
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("dualdnn", "numpy", "scipy", "ml_dtypes", "pytest")},
