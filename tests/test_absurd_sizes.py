@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ROOM = 4 * 2**30  # of addresses, which the process may have
+ROOM = 4 * 2**30  # bytes of addresses that the process may have
 
 FIND = """
 import resource, sys

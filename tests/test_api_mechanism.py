@@ -128,7 +128,7 @@ def test_a_machine_without_a_gpu_is_told_of_the_emulated_device(monkeypatch):
     ids=lambda error: type(error).__name__,
 )
 def test_a_kernel_that_cannot_be_had_is_a_documented_status(monkeypatch, error):
-    """Of calls that compute, of those that measure, and of those that only ask what a kernel needs."""
+    """Calls that compute, that measure, and that only ask what a kernel needs answer it."""
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
 
     def fails(*_):

@@ -64,7 +64,7 @@ def test_small_rows_come_first():
 
 
 def test_a_sum_is_timed_beside_a_copy_of_its_bytes():
-    """Of its strides, gaps too: half of the images are read and written."""
+    """The copy has the strides of the sum, gaps too; half of the images are read and written."""
     for row in rows("bias gradient 8x64x16x56x56"):
         copied, dy = row.copy, row.operation.dy
         assert copied.x == copied.y and copied.x.strides == dy.strides and 2 * copied.x.count == dy.count
@@ -103,7 +103,7 @@ def test_small_rows_are_counted_in_launches():
         "launch_alone_us": 4.0,
         "family": "activation",
     }
-    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # of the run's beginning
+    ceilings = Ceilings(4e12, 1e-6, launch_stream=2e-6, launch_alone=3e-6)  # measured when the run begins
     assert with_floor(result, ceilings)["launches"] == pytest.approx({"graph": 2.0, "stream": 2.0, "alone": 1.5})
     large = {key: value for key, value in result.items() if key not in ("ours_stream_us", "ours_alone_us")}
     assert with_floor(large, ceilings)["launches"] == {}

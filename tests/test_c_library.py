@@ -86,7 +86,7 @@ def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
     (tmp_path / NAME).write_bytes(b"in use")
     os.link(tmp_path / NAME, tmp_path / "kept")
     monkeypatch.setattr("cffi.FFI.compile", compiled)
-    monkeypatch.setattr(os, "rename", on_another_device)  # from where temporary files go
+    monkeypatch.setattr(os, "rename", on_another_device)  # Temporary files lie on another device.
     monkeypatch.chdir(tmp_path)
     assert build(Path()).read_bytes() == b"new" and (tmp_path / "kept").read_bytes() == b"in use"
     names = {path.name for path in tmp_path.iterdir()}

@@ -28,7 +28,7 @@ STRAY = {
     "memory of the program": "memory",
     "numbers": "(void *)(i % 2 ? (uintptr_t)1 : UINTPTR_MAX)",
 }
-# With descriptors that exist and were never set: every number and enumerator of a call
+# Every number and enumerator of a call takes these values, with descriptors that were never set.
 NUMBERS = {"minus one": "-1", "zero": "0", "the largest": "2147483647"}
 
 
@@ -96,7 +96,7 @@ def test_pointers_that_are_none_of_the_library_s(library, tmp_path, stray):
     internal = sorted(name for name, status in found.items() if status == 4)
     assert not internal
     accepted = {name for name, status in found.items() if status == 0}
-    if stray == "NULL":  # which some may be
+    if stray == "NULL":  # Some arguments may be NULL.
         return
     own = {name for name in accepted if "Pooling" in name} if STRAY[stray] == "other" else set()
     assert accepted <= own, sorted(accepted - own)
@@ -104,7 +104,7 @@ def test_pointers_that_are_none_of_the_library_s(library, tmp_path, stray):
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_numbers_out_of_range(library, tmp_path, number):
-    """With fresh descriptors of the right kinds: a documented status, whatever it is, and no crash."""
+    """Fresh descriptors of the right kinds give a documented status, whatever it is, and no crash."""
     creators = {name: f"cudnnCreate{name.removeprefix('cudnn').removesuffix('_t')}" for name in sorted(OPAQUE)}
     creators["cudnnHandle_t"] = "cudnnCreate"
     plain = {n: c for n, c in creators.items() if c in functions() and len(functions()[c].parameters) == 1}

@@ -144,7 +144,7 @@ def test_packages_of_the_python_below_an_environment_are_not_imported(library, t
 
 
 def test_calls_at_exit(library, tmp_path):
-    """Of a program in C the interpreter lives on: what atexit calls still computes."""
+    """The interpreter of a C program lives on, so that calls from atexit still compute."""
     text = COMPUTE + """
     static void last(void) { int status = compute(1); printf("at exit %d\\n", status); fflush(stdout); }
     int main(void) { atexit(last); return compute(2); }
@@ -228,7 +228,7 @@ sys.late = Late()
 
 
 def test_null_for_every_output(library, tmp_path):
-    """Of every function that returns something in host memory: BAD_PARAM, unless the document lets the output be NULL."""
+    """Every function with an output in host memory answers BAD_PARAM, unless the document lets the output be NULL."""
     calls = []
     for function in functions().values():
         if function.name in RESULTS or not hasattr(cudnn, function.name):

@@ -48,7 +48,7 @@ def test_the_backend_is_asked_once_for_a_problem(asked):
     assert ask(6) == first
     assert not questions
     assert [found.returnedAlgoCount for found in ask(6, rows=2)[:3]] == [2, 2, 2]
-    assert questions  # of another call
+    assert questions  # Another call asked them.
 
 
 def test_what_is_remembered_is_bounded(asked, monkeypatch):

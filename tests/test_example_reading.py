@@ -43,7 +43,7 @@ def test_what_is_read():
 
 @pytest.mark.parametrize("variant, weights", [("Run", "recurrent_weights"), ("AttentiveRun", "attention_weights")])
 def test_gradients_are_differences(example, handle, strings, variant, weights):
-    """Of the loss of a batch along random directions of some parameters."""
+    """Gradients agree with differences of a batch's loss along random directions of some parameters."""
     run, random = getattr(example, variant)(handle, 1), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
     images, labels = strings.images[:batch], strings.labels[:batch]

@@ -37,7 +37,7 @@ def images(example):
 
 
 def test_gradients_are_differences(example, handle, images):
-    """Of the loss of a batch along random directions of each parameter."""
+    """Gradients agree with differences of a batch's loss along random directions of each parameter."""
     run, random = example.Run(handle, 1, dropped=0.0), np.random.default_rng(0)
     batch = sys.modules["learn"].BATCH
     x, labels = images[0].images[:batch], images[0].labels[:batch]
@@ -84,7 +84,7 @@ def test_it_learns(example, handle, images):
 
 
 def test_the_backends_agree(example, handle, images, capsys):
-    """Of the same weights: what they read, and the gradients of a batch."""
+    """Both backends read the same with the same weights, and have the same gradients of a batch."""
     run = example.Run(handle, 1)
     run.run(*images)
     other = cudnn.cudnnCreate(backend="accelerated", device="emulated")

@@ -71,7 +71,7 @@ def test_it_learns(learn, handle, tmp_path):
 
 
 def test_the_backends_agree(learn, handle, capsys):
-    """Of the same weights: what they read, and the gradients of a batch."""
+    """Both backends read the same with the same weights, and have the same gradients of a batch."""
     training, held_out = few(learn, learn.BATCH)
     run = learn.Training(handle, 1)
     run.run(training, held_out)

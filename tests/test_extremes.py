@@ -36,8 +36,8 @@ EXTREMES = (PROFILES["extremes"],)
 DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
 BESIDE = 2**35  # bytes without access on both sides of an operand: a wrong offset of 32 bits ends there
 NOT_RESERVED = 0x4000  # MAP_NORESERVE
-LEAST_RANK = 3  # of tensors whose strides a descriptor says
-MOVED = 0.7  # of these tensors
+LEAST_RANK = 3  # rank of the smallest tensor whose strides change
+MOVED = 0.7  # share of these tensors whose strides change
 OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides are 64-bit numbers
 TRIED = 40  # layouts, some of which the calls refuse
 # Tensors without a descriptor of their strides, and operations whose descriptors have none, or packed ones alone.

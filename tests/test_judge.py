@@ -212,7 +212,7 @@ def test_a_trial_catches_damage(damage, expected):
     "y, got, wrong", [(1e20, -np.inf, 0), (1e20, -1e30, 0), (1e18, -np.inf, 1), (np.inf, -1e30, 1), (2.0, -np.inf, 1)]
 )
 def test_what_the_square_of_tanh_leaves_is_not_determined(y, got, wrong):
-    """Of y beyond 1.8e19, in float; infinite y and smaller ones are judged."""
+    """The square of y beyond 1.8e19 overflows in float; infinite y and smaller ones are judged."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     o = ActivationBackward(operation().activation, 1.0, 0.0, spec, spec, spec, spec)
     before = {name: np.array(values, np.float32).view(np.uint8) for name, values in
@@ -335,7 +335,7 @@ DIRECTIONS = {
 @pytest.mark.parametrize("transform", ["FFT", "WINOGRAD_NONFUSED"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number):
-    """Of a direct algorithm it reaches the elements whose sums it is in, and no others."""
+    """A direct algorithm spreads it to the elements whose sums it is in, and to no others."""
     algorithms, direct, name, reached, beyond = DIRECTIONS[direction]
     o = replace(direct, algo=next(a for a in algorithms if a.name.endswith(f"_{transform}")))
     before, output = prepare(o, "normal", 0), o.outputs[0]
@@ -354,7 +354,7 @@ def test_what_is_not_finite_spreads_in_a_transform(direction, transform, number)
 @pytest.mark.parametrize("fused", [False, True], ids=["rounded products", "fused"])
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_sums_of_few_products_are_no_suspects(channels, fused):
-    """Of few products the roundings of their own count: an output of many elements that are right."""
+    """The roundings of few products count by themselves; an output of many right elements shows it."""
     x, y = (TensorSpec.packed(FLOAT, (2, count, 60, 70)) for count in (channels, 4))
     o = ConvolutionForward(
         convolution_spec(2, FLOAT, padding=(0, 0)),

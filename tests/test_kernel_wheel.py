@@ -30,7 +30,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 MODULES = [(SOURCE, (("COMPUTE", "float"), ("ELEMENT", element))) for element in ("float", "half", "double")]
 H100 = kernel_wheel.TARGETS["sm_90a"][1][0]
-SMALL = kernel_wheel.TARGETS["sm_80"][1][1]  # of all GPUs that wheels are for, the one with the least shared memory
+SMALL = kernel_wheel.TARGETS["sm_80"][1][1]  # the GPU with the least shared memory that wheels serve
 GUARDED = re.compile(r"#if [^\n]*__CUDA_ARCH__ >= 900.*?#endif", re.DOTALL)
 
 

@@ -148,7 +148,7 @@ def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(command, "tried", stopped)
     monkeypatch.setattr("sys.argv", ["planted", "--out", str(tmp_path / "out")])
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # which whoever began this may ignore
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # The parent process may ignore it.
     try:
         assert command.main() == 130
     finally:

@@ -90,7 +90,7 @@ def test_a_wrong_table_of_today_is_noticed(monkeypatch, name, change, complaint)
 
 def test_each_function_of_the_guide_is_reached_and_each_row_has_its_clause():
     rows = {form.row for many in forms.table().forms.values() for form in many}
-    assert rows >= set(range(1, 56)) - {37, 51}  # those two have no function of cuDNN
+    assert rows >= set(range(1, 56)) - {37, 51}  # Rows 37 and 51 have no function of cuDNN.
 
 
 def test_other_factors_never_reach_a_call_that_refuses_them():

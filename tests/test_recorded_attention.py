@@ -62,7 +62,7 @@ def operations(record):
         yield MultiHeadAttnStep(attn, at, low[at : at + 1], high[at : at + 1], queries, residuals, keys, values, out)
         return
     yield MultiHeadAttnForward(attn, low, high, queries, residuals, keys, values, out, p["training"])
-    if attn.has_biases:  # whose gradients the document does not support
+    if attn.has_biases:  # The document does not support gradients of biases.
         return
     if "dqueries" in arrays:
         yield MultiHeadAttnBackwardData(attn, low, high, out, queries, keys, values)

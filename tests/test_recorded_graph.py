@@ -24,7 +24,7 @@ from dualdnn.conformance.recorded import load_recording, packaged_recordings
 from dualdnn.reference import judge, run
 
 OUTPUT = {"fwd": "y", "bwdData": "x"}
-LATER_MODES = ("IDENTITY",)  # which the document does not have
+LATER_MODES = ("IDENTITY",)  # The document does not have it.
 APPROXIMATE = {
     "1087"
 }  # the hyperbolic tangent of halves, three of 384 results more than a rounding of half and a function of float apart

@@ -39,7 +39,7 @@ AFTER = {"dweightSpace": "dweights"}
 
 @cache
 def records():
-    """Those by an algorithm that the document has (docs/errata.md, rnn-small-h)."""
+    """Return the records by an algorithm that the document has (docs/errata.md, rnn-small-h)."""
     path = next(path for path in packaged_recordings() if "recurrent" in path.name)
     known = (record for record in load_recording(path).records if record.function == CHAIN)
     return tuple(record for record in known if record.probe["params"]["algo"] in list(cudnnRNNAlgo_t))
@@ -65,7 +65,7 @@ def operations(record):
     steps, batch, training = p["maxSeqLength"], p["batchSize"], p["fwdMode"] == 1
     x, y = (
         RNNDataSpec(spec.data_type, cudnnRNNDataLayout_t(p["layout"]), steps, batch, size, lengths, fill)
-        for size, fill in ((spec.input_size, None), (spec.output_size, p["paddingFill"]))  # which yDesc alone had
+        for size, fill in ((spec.input_size, None), (spec.output_size, p["paddingFill"]))  # Only yDesc had a fill.
     )
 
     def state(name):

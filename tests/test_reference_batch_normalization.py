@@ -124,7 +124,7 @@ def test_training_by_loops(mode, shape):
 @in_modes
 @of_shapes
 def test_gradients_are_central_differences(mode, shape):
-    """Of the loops, in x, scale and bias; with the statistics that training saves, and without."""
+    """Differences of the loops, in x, scale and bias, with the statistics that training saves, and without."""
     of_statistics, epsilon, step = statistics_shape(mode, shape), 0.05, 1e-5
     x, dy = RANDOM.standard_normal((2, *shape))
     scale, bias = RANDOM.standard_normal((2, *of_statistics))
@@ -174,7 +174,7 @@ def test_bounds_of_training_hold_float_arithmetic_and_little_more():
 @in_modes
 @pytest.mark.parametrize("added", [False, True], ids=["relu", "add_relu"])
 def test_fused_gradients_are_central_differences(mode, added):
-    """Of relu(n + z) by loops, in x, scale, bias and z; the reserve space is what forward keeps."""
+    """Differences of relu(n + z) by loops, in x, scale, bias and z; the reserve space is what forward keeps."""
     shape, epsilon, step = (3, 2, 2, 3), 0.05, 1e-6
     of_statistics = statistics_shape(mode, shape)
     x, dy, z = RANDOM.standard_normal((3, *shape))
@@ -255,7 +255,7 @@ def test_orders_of_the_products_that_infinities_tell_apart():
         assert not agrees([0.5 if i == at else nan for i in range(4)] + rest)
     assert not agrees([nan] * 6)
     sums["dScale"][1] = nan
-    assert agrees([nan] * 4 + rest)  # of sums that overflow, too
+    assert agrees([nan] * 4 + rest)  # Sums that overflow agree, too.
     sums["dScale"][1] = 5
     assert not agrees([nan] * 4 + rest)
 
@@ -313,7 +313,7 @@ def suspected(operation, before: dict[str, np.ndarray], **results: np.ndarray) -
 
 
 def test_what_the_worst_case_of_statistics_misses():
-    """Of 8192 elements one that is left out of a sum, and a variance that divides by 8191."""
+    """One of 8192 elements is left out of a sum, or a variance divides by 8191."""
     shape, axes, epsilon = (8, 2, 32, 32), (0, 2, 3), 1e-3
     t, s, count = TensorSpec.packed(FLOAT, shape), TensorSpec.packed(FLOAT, (1, 2, 1, 1)), 8192
     x, dy = (RANDOM.standard_normal(shape).astype(np.float32).astype(float) for _ in range(2))

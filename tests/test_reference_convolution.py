@@ -269,7 +269,7 @@ def allowed(operation, x, w, dtype):
     return bounds(operation, "y", evaluate(operation, memory)["y"], memory)
 
 
-SHAPES = {  # whose copies in float64, or whose matrices, are far larger than a block
+SHAPES = {  # Their copies in float64, or their matrices, are far larger than a block.
     "many groups": ((4, 512, 48, 48), (512, 4, 3, 3), spec((1, 1), groups=128), "IMPLICIT_GEMM"),
     "one filter per group": ((4, 256, 64, 64), (256, 1, 3, 3), spec((1, 1), groups=256), "IMPLICIT_GEMM"),
     "3-D": ((1, 8, 32, 96, 96), (8, 8, 3, 3, 3), spec((1, 1, 1)), "IMPLICIT_GEMM"),
@@ -284,7 +284,7 @@ SHAPES = {  # whose copies in float64, or whose matrices, are far larger than a 
 @pytest.mark.parametrize("data_type, dtype", [(FLOAT, np.float32), (DOUBLE, np.float64)], ids=["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_memory_does_not_grow_with_the_tensors(shape, data_type, dtype):
-    """Of the backend and of the judge, beyond the operands; the largest blocks are those of converted weights."""
+    """Backend and judge take bounded memory beyond the operands; converted weights are the largest blocks."""
     x_dims, w_dims, c, algo = SHAPES[shape]
     small = data_type == DOUBLE and shape != "taps far apart"  # extended precision takes its time
     if small:

@@ -28,7 +28,7 @@ def drawn():
      (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
 ])  # fmt: skip
 def test_published_vectors(counter, key, expected):
-    """Those of the authors' library, Random123."""
+    """The vectors are published with the authors' library, Random123."""
     assert tuple(philox(counter, key)) == expected
 
 

@@ -176,8 +176,8 @@ def test_exact_sums_leave_no_room():
 
 @pytest.mark.parametrize("op", ROUNDED[-2:], ids=lambda o: o.name)
 def test_products_beyond_double(op):
-    """Of 1e30 and 1e-4, some hundred of each: zero, infinity and NaN in float, by the order. Of small numbers alone as much as they may
-    be rounded to. An infinite factor makes no number of them, if not the same."""
+    """Products of some hundred 1e30 and 1e-4 are zero, infinity or NaN in float, by the order. Small numbers alone give
+    what they may be rounded to. An infinite factor gives infinity or NaN."""
     length = 3000
     values = np.ones((3, length), np.float32)
     values[0, :100], values[0, 100:200], values[1], values[1, -60:], values[2, :100], values[2, 100] = (

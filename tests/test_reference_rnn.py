@@ -418,7 +418,7 @@ def test_gradients_of_weights_that_met_a_state_beyond_half_are_not_judged(data_t
     before = {name: memory[name].copy() for name in weights.operands}
     run(weights, memory)
     after = {name: memory[name].copy() for name in weights.operands}
-    strided(weights.tensor("dweightSpace"), after["dweightSpace"])[0, 2] = np.nan  # of the state of 100,000
+    strided(weights.tensor("dweightSpace"), after["dweightSpace"])[0, 2] = np.nan  # the weight of the state of 100,000
     assert judge(weights, before, after, {"reserveSpace": before["reserveSpace"]}).agrees == (data_type == HALF)
 
 
@@ -537,7 +537,7 @@ def test_a_product_that_is_lost_before_other_factors_enlarge_it(state, wrong):
     for name, number in numbers.items():
         operation = o if name in o.operands else data
         strided(operation.tensor(name), memory[name])[...] = number
-    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, 1] = 1  # of the input of f
+    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, 1] = 1  # the weight of the input of f
     run(o, memory)
     before = {name: memory[name].copy() for name in data.operands}
     run(data, memory)
@@ -625,7 +625,7 @@ def test_products_with_factors_in_tf32(number, suspect):
 
 
 def test_right_gradients_in_tf32_are_not_suspect():
-    """Of four layers: a rounding to TF32 reaches a gradient through several gates, which err the same way. Counted once, 86 weights were."""
+    """A rounding to TF32 reaches a gradient of four layers through several gates, which err the same way; all of them count."""
     spec = network(GRU, direction=ONE_WAY, width=8, hidden=24, layers=4, math_type=DEFAULT)
     steps = [Step(operation) for operation in training(spec, SEQ_MAJOR, lengths=(2, 2), fill=0.5)]
     caller = Caller(cudnn, cudnn.cudnnCreate(backend="accelerated", device="emulated"))

@@ -86,7 +86,7 @@ def test_unfolding_undoes_folding():
 
 
 def test_layouts_are_honoured():
-    """From NHWC to NCHW with gaps: every offset by hand, the gaps untouched."""
+    """NHWC becomes NCHW with gaps: every offset is computed by hand, and the gaps stay untouched."""
     dims = (2, 3, 2, 4)
     x, y = TensorSpec.packed(HALF, dims, NHWC), TensorSpec(HALF, dims, (64, 16, 5, 1))
     memory = np.arange(x.count).astype(np.float16)

@@ -54,7 +54,7 @@ def test_every_solver_earns_its_room(rooms):
 
 
 def test_the_page_is_that_of_the_rows(rooms):
-    """Of every solver and tile there is."""
+    """The page has every solver and tile."""
     page = rooms.TABLE.read_text()
     times = rooms.timed_rows()
     found = rooms.standings(times["rows"], rooms.served_alone())

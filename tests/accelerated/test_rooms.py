@@ -1,4 +1,4 @@
-"""Checks the rooms of accelerated/: imports between them, twins, headers, entry points, and the words of CUDA."""
+"""Checks the families of accelerated/: imports between them, twins, headers and entry points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 FLOOR = ROOT / "accelerated"
 MAX_ROOMS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
-# These rooms are still being rewritten: the checks of headers, entry points and words skip them.
+# These folders are still being rewritten: the checks of headers and entry points skip them.
 UNFINISHED: set[str] = set()
 # These stand under the families, and each may import the named others.
 SHARED = {
@@ -43,36 +43,6 @@ BORROWED = {
     ("fused_ops", "convolution"): "the statistics of a convolution's result are added up where it is stored",
 }
 
-# Each home-made word has its replacement. A test names the first expression that matches a line.
-WORDS = {
-    r"copy engine": "TMA",
-    r"(first|second) cache": "L1, L2",
-    r"(?<!\bin )\bturn(s|ed|ing)?\b|\bTURNED\b|_turn(s|ed)?\b|\bturn(s|ed)?_": "transpose; an MN-major operand",
-    r"blocks? that stays?|one block a multiprocessor": "a persistent kernel",
-    r"\balternating\b": "ping-pong",
-    r"explicit matrix": "im2col buffer",
-    r"known window|\bknown_(window|maximum|forward)": "static window",
-    r"\bwhole\b|\bWhole\b": "global; 16-byte-aligned; full; packs of 16 bytes: which",
-    r"\bhalves\b|_halves\b|\bhalves_": "half; fp16x2",
-    r"(?<!-)\bmarch(es|ing)?\b|\bstrips?\b(?!\()": "sliding-window loop; thread tile",
-    r"\bgifts?\b": "incoming gradient",
-    r"\b(tell|tells|told|telling|hear|hears|heard)\b": "publish, read, halo exchange",
-    r"\bcarriers?\b|\blookers?\b": "producer, consumer warps",
-    r"\bmeet\(\)|\bmeeting\b": "__syncthreads(), a barrier",
-    r"on (its|their) way\b|\bunder way\b": "in flight",
-    r"\b(bring|brings|bringing|brought)\b|fetch(es|ed)? ahead|\basked ahead\b": "asynchronous load; prefetch to L2",
-    r"\bstatistic\b|\bStatistic\b": "online-softmax state",
-    r"\bboards?\b|\bbundles?\b|(?<!\.)\bagree(s|d)?\b": "grid exchange buffer; column tile; grid all-reduce; mbarrier, proxy fence",
-    r"(?<!garbage )\bcollectors?\b": "compute warps, reducer warps",
-    r"\bPASSING\b|\bstaying\b": "L2 evict_first, evict_last",
-    r"wait_for_earlier|let_next_kernel|\blet in\b": "programmatic dependent launch: griddepcontrol_wait, griddepcontrol_launch_dependents",
-    r"\botherwise\b\s*[:=.(]": "fallback",
-    r"\bways?\b\s*[:=.(]|\bWay\b": "solver; address",
-    r"\bpace\b": "throughput",
-    r"\bDivisor\b": "FastDivmod",
-    r"^// Floor\b|\bthe floor of (a|the) kernel": "roofline bound",
-    r"(?<!in )(?<!in-)(?<!last )\bplaces?\b": "index, offset, address: which",
-}
 SUFFIXES = (".py", ".cu", ".cuh", ".h")
 
 
@@ -195,21 +165,3 @@ def test_names_that_macros_make_are_whole():
     names = entry_points()
     assert not [name for name in names if name.endswith("_")]
     assert {"convolution_implicit_gemm_tma_factors_128x64", "softmax_register_resident_forward_rows_4"} <= names
-
-
-def spoken() -> list[Path]:
-    """Return the files that must use the words of CUDA: the floor's finished rooms and their tests."""
-    floor = [path for path in FLOOR.rglob("*") if room_of(path) not in UNFINISHED]
-    tests = [path for path in Path(__file__).parent.rglob("*") if path.parent.name not in UNFINISHED]
-    return sorted(path for path in floor + tests if path.suffix in SUFFIXES and path.name != Path(__file__).name)
-
-
-@pytest.mark.parametrize("path", spoken(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_home_made_words_are_gone(path):
-    wrong = [
-        f"{path.relative_to(ROOT)}:{number}: {match[0]!r} -> {instead}"
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        for expression, instead in WORDS.items()
-        if (match := re.search(expression, line))
-    ]
-    assert not wrong, "\n" + "\n".join(wrong)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from attention_configurations import COUNT, PROJECTIONS, Configuration, configuration, names_of_answers
 
-# Of the published file as public mirrors have it for Python 3: rows // heads, and the indices of differences flattened.
+# This is the hash of the published file as mirrors have it for Python 3: rows // heads, indices of differences flattened.
 SHA256 = "683aa86842a12a6fdb0885fc360f6fa782bf139cefa55fa529610bb9e8b9d513"
 Array = Any
 
@@ -71,7 +71,7 @@ def run(script: Path, c: Configuration, weights: dict[str, Array], vectors: dict
 
 
 def answers(script: Path, c: Configuration) -> dict[str, Array]:
-    """Of all sequences of a configuration; zeros where there is padding."""
+    """Return the answers for all sequences of a configuration, with zeros where there is padding."""
     arrays, weights = c.arrays, matrices(c)
     found = {"out": np.zeros_like(arrays["dout"])}
     found |= {f"d{name}": np.zeros_like(array) for name, array in arrays.items() if name != "dout"}

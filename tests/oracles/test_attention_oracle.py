@@ -26,7 +26,7 @@ from dualdnn.reference import evaluate
 from dualdnn.reference.view import strided, write
 
 AXES = list(cudnnSeqDataAxis_t)
-ROUNDINGS = {"rtol": 1e-11, "atol": 1e-11}  # of two computations in double, of numbers near 1
+ROUNDINGS = {"rtol": 1e-11, "atol": 1e-11}  # between two computations in double of numbers near 1
 BLOCK = 20
 
 

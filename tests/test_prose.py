@@ -1,0 +1,63 @@
+"""The words of comments and docstrings: each begins as a sentence does. CONTRIBUTING.md has the rules."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = ("api", "reference", "accelerated", "conformance", "tests")
+# A sentence does not begin with these words; a comment that does lacks its subject.
+NO_SUBJECT = re.compile(r"(of|that|those|from|with|whose|which)\b(?! *(is|are)\b)", re.IGNORECASE)
+
+
+def sources(floor: str, *suffixes: str) -> list[Path]:
+    found = (path for path in sorted((ROOT / floor).rglob("*")) if path.suffix in suffixes)
+    return [path for path in found if "__pycache__" not in path.parts]
+
+
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each comment; lines that follow each other are one comment."""
+    if path.suffix == ".py":
+        tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        found = [
+            (t.start[0], t.string.lstrip("#: "), not t.line[: t.start[1]].strip())
+            for t in tokens
+            if t.type == tokenize.COMMENT
+        ]
+    else:
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        matches = (
+            (number, re.match(r"""((?:[^"'/]|"[^"]*"|'[^']*'|/(?!/))*)//\s*(.*)""", line)) for number, line in lines
+        )
+        found = [(number, match[2], not match[1].strip()) for number, match in matches if match]
+    last = -1
+    for line, text, is_alone in found:
+        if not (is_alone and line == last + 1):
+            yield line, text
+        last = line if is_alone else -1
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+            text := ast.get_docstring(node)
+        ):
+            yield getattr(node, "lineno", 1), text
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_comment_or_docstring_begins_without_a_subject(floor):
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0][:80]}"
+        for path in sources(floor, ".py", ".cu", ".cuh", ".h", ".c", ".cpp")
+        for line, text in [*comments(path), *(docstrings(path) if path.suffix == ".py" else ())]
+        if NO_SUBJECT.match(text)
+    ]
+    assert not found, "\n".join(found)
