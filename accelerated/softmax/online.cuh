@@ -168,9 +168,8 @@ struct Forward {
     const COMPUTE shift = shift_of(state.maximum);
     if (algorithm == LOG) {
       state.sum = log(state.sum);
-      if (FUSED)
-        state.sum -=
-            fmaf(state.maximum, LOG2_E, -shift) * LN_2;  // This removes the error from the rounding of the shift.
+      // This removes the error from the rounding of the shift.
+      if (FUSED) state.sum -= fmaf(state.maximum, LOG2_E, -shift) * LN_2;
     } else {
       state.sum = alpha * (STRAIGHT ? straight_reciprocal(state.sum) : COMPUTE(1) / state.sum), state.maximum = shift;
     }
