@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_products(c
   if (lane == 0) at_byte<COMPUTE>(a.work, a.products_offset)[pair] = sum;
 }
 
-// The results of the forward call for the queries of a tile.
+// Holds the results of the forward call for the queries of a tile.
 struct Left {
   COMPUTE maximum[ITEMS], inverse[ITEMS], product[ITEMS];
 };

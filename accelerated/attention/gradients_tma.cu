@@ -74,18 +74,18 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_produc
   at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
 }
 
-// The statistics of a tile of queries, for the keys' kernel.
+// Holds the statistics of a tile of queries, for the keys' kernel.
 struct alignas(16) Queries {
   float shift[OTHERS], product[OTHERS];
   int low[OTHERS], high[OTHERS];
   __device__ __forceinline__ bool has(int query, int key) const { return low[query] <= key && key < high[query]; }
 };
 
-// The state of a stage: the item has ended, windows cut its tile, or all of the tile is in the windows.
+// Names the state of a stage: the item has ended, windows cut its tile, or all of the tile is in the windows.
 enum State { ENDED, CUT, FULL };
 
-// The pipeline between the producers and the consumers. `infinite` marks tiles with infinities or NaNs that weights of
-// zero must not multiply.
+// Describes the pipeline between the producers and the consumers. `infinite` marks tiles with infinities or NaNs that
+// weights of zero must not multiply.
 struct Pipeline {
   ItemQueue items;
   Mbarrier own_full[OWNS], own_empty[OWNS], consumers;
@@ -102,7 +102,7 @@ struct Stage {
   }
 };
 
-// The state of a block that both kernels share.
+// Holds the state of a block that both kernels share.
 struct Context {
   const GradientTmaArguments& a;
   Pipeline& p;

@@ -5,7 +5,8 @@
 constexpr int LANES = 16, PANEL = 16, ITEMS = TILE / LANES, THREADS = LANES * LANES;
 // Each thread owns the elements (ty + LANES * i, tx + LANES * j) of a tile, for i and j below ITEMS.
 
-// The vectors of each head. They are projected vectors in a space, or the vectors of the call, which all heads share.
+// Locates the vectors of each head. They are projected vectors in a space, or the vectors of the call, which all heads
+// share.
 struct Vectors {
   long long offset;  // bytes
   long long lower;   // bytes to the lower parts of vectors that are split in two (split.cu)
@@ -18,12 +19,12 @@ __device__ __forceinline__ COMPUTE element(const void* base, const Vectors& vect
   return load<COMPUTE>(at_byte<ELEMENT>(base, vectors.offset)[index]);
 }
 
-// Strides of the vectors of queries or keys between time-steps, batches and beams.
+// Holds the strides of the vectors of queries or keys between time-steps, batches and beams.
 struct Strides {
   int time, batch, beam;
 };
 
-// The arguments of the core: queries, keys and values, and the division of work among blocks.
+// Holds the arguments of the core: queries, keys and values, and the division of work among blocks.
 struct Heads {
   Vectors q, k, v;
   Strides q_strides, k_strides;
@@ -50,7 +51,8 @@ __device__ __forceinline__ Sequence sequence_of(const Heads& h, const void* spac
   return s;
 }
 
-// Tiles in shared memory. `low` and `high` bound the windows of the tile's queries; a window without a query is empty.
+// Holds tiles in shared memory. `low` and `high` bound the windows of the tile's queries; a window without a query is
+// empty.
 struct Tiles {
   COMPUTE left[TILE][PANEL + 1], right[TILE][PANEL + 1];
   COMPUTE weights[TILE][TILE + 1];

@@ -3,7 +3,7 @@
 #pragma once
 #include "attention/tiles.cuh"
 
-// The online-softmax state of two rows: rows lane / 4 and lane / 4 + 8 of a warp.
+// Holds the online-softmax state of two rows: rows lane / 4 and lane / 4 + 8 of a warp.
 struct Softmax {
   float maximum[2], total[2];
 

@@ -27,14 +27,14 @@ struct OnlineTmaArguments {
   Division division;
 };
 
-// The producers' description of an item for the consumers.
+// Describes an item to the consumers; the producers write it.
 struct Work {
   Sequence s;
   KeyTiles keys;
 };
 
-// The pipelines between the producers and the consumers. `infinite` is one more than the last tile of a stage whose
-// values have infinities or NaNs that weights of zero must not multiply.
+// Describes the pipelines between the producers and the consumers. `infinite` is one more than the last tile of a
+// stage whose values have infinities or NaNs that weights of zero must not multiply.
 struct Pipelines {
   ItemQueue items;
   Mbarrier queries_full, queries_empty;

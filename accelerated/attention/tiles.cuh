@@ -17,7 +17,7 @@ constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
 constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, PACK = 8, PACKS = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
 
-// Vectors of one head, consecutive in time.
+// Locates vectors of one head, consecutive in time.
 struct Source {
   const FACTOR* first;
   long long stride;  // stride between vectors, in elements
@@ -31,8 +31,8 @@ struct Source {
         count(n) {}
 };
 
-// Visits this thread's 16-byte vectors of a tile with visit(row, box, vector of the box). The THREADS_OF_BLOCK threads
-// from FIRST_THREAD on share the tile.
+// Visits this thread's 16-byte vectors of a tile with visit(row, box, vector of the box). The THREADS_OF_BLOCK
+// threads from FIRST_THREAD on share the tile.
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0, class Visit>
 __device__ __forceinline__ void for_each_pack(Visit visit) {
   constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Sour
     }
 }
 
-// The sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
+// Holds the sums of a warp's 16 rows as left factors, 16 columns each, and their lower parts.
 template <int COLUMNS> struct Factors {
   unsigned parts[PARTS][COLUMNS / 16][4];
 
@@ -159,9 +159,9 @@ __device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const Facto
                                           other + (step / 4 * PARTS + parts / 2) * (64 * SIZE * 2), step % 4);
 }
 
-// Stores a warp's sums of 16 rows. row_of(i) points to row i of the warp, or is null where it does not exist. Elements
-// of 16 bits go through the warp's rows of a tile that no product still reads, so that lanes write neighbouring
-// vectors.
+// Stores a warp's sums of 16 rows. row_of(i) points to row i of the warp, or is null where it does not exist.
+// Elements of 16 bits go through the warp's rows of a tile that no product still reads, so that lanes write
+// neighbouring vectors.
 template <int ROWS, class RowOf>
 __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&sums)[SIZE / 2], int size, RowOf row_of) {
   const int lane = threadIdx.x % 32;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
   }
 }
 
-// The window of a query: keys low <= k < high. It is empty where there is no query.
+// Describes the window of a query: keys low <= k < high. It is empty where there is no query.
 struct Window {
   int low, high;
   __device__ __forceinline__ bool has(int key) const { return low <= key && key < high; }
@@ -225,7 +225,8 @@ __device__ __forceinline__ Window window_of(const Heads& h, const void* space, c
   return {max(h.schedule.low(space)[query], 0), min(h.schedule.high(space)[query], s.k_length)};
 }
 
-// The windows of a tile of queries. Their union is [low, high); each existing window includes [full_low, full_high).
+// Describes the windows of a tile of queries. Their union is [low, high); each existing window includes [full_low,
+// full_high).
 struct Span {
   int low, high, full_low, full_high;
 

@@ -15,13 +15,13 @@ constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = W
 // none from others.
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
-// The division of the work into items, by (tile of queries or keys, head, beam, batch).
+// Divides the work into items, by (tile of queries or keys, head, beam, batch).
 struct Division {
   FastDivmod tiles, heads, beams;
   int items;
 };
 
-// A tile of vectors of one head, from time-step `first` on.
+// Describes a tile of vectors of one head, from time-step `first` on.
 struct Item {
   int first, head, beam, batch;
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ void release(Mbarrier* empty) {
   if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
-// The item of a block. The block's own number selects its first item, and a counter selects the others.
+// Holds the item of a block. The block's own number selects its first item, and a counter selects the others.
 struct ItemQueue {
   Mbarrier full, empty;
   int index;
@@ -62,7 +62,8 @@ __device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int rou
   return index;
 }
 
-// The span of the windows of a tile of queries, for all lanes of a warp, and the tiles of `COUNT` keys that meet it.
+// Holds the span of the windows of a tile of queries, for all lanes of a warp. It also locates the tiles of `COUNT`
+// keys that meet it.
 struct KeyTiles {
   Span span;
   int begin, count;
@@ -81,7 +82,7 @@ __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space,
   return found;
 }
 
-// The TMA coordinates of one head's vectors, by (element, time-step, head, beam, batch).
+// Holds the TMA coordinates of one head's vectors, by (element, time-step, head, beam, batch).
 struct Coordinates {
   int head, beam, batch;
 };
@@ -98,7 +99,7 @@ __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool 
                   at.head, at.beam, at.batch);
 }
 
-// A barrier of all consumers.
+// Synchronises all consumers.
 struct ConsumerBarrier {
   Mbarrier* barrier;  // CONSUMERS threads arrive at it
   unsigned parity = 0;

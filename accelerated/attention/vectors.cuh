@@ -3,7 +3,7 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-// The vectors of a call in some order: those of all time-steps as in memory, or those of one time-step. Vector n has
+// Orders the vectors of a call: those of all time-steps as in memory, or those of one time-step. Vector n has
 // the indices (n / inner / middle, n / inner % middle, n % inner). Each property of a vector is a sum over its indices.
 struct Rows {
   FastDivmod middle, inner;
@@ -32,7 +32,7 @@ __device__ __forceinline__ Row locate(const Rows& rows, unsigned n) {
   return row;
 }
 
-// The windows of queries and the lengths of sequences in a space, as attention_schedule stores them.
+// Locates the windows of queries and the lengths of sequences in a space, as attention_schedule stores them.
 struct Schedule {
   long long offset;  // bytes from the start of the space
   int windows, q_sequences;

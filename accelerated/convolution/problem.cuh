@@ -1,8 +1,8 @@
 // The implicit GEMM of a forward convolution. problem.py is the host side, and its layouts must match.
 //
-// M counts output pixels (image, depth, row, column), N filters, and K the taps and channels of a filter in the order
-// of its memory. One description covers every layout. It has strides for x and y, and the number of innermost channels
-// of the filter (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
+// M counts output pixels (image, depth, row, column), N filters, and K the taps and channels of a filter in the
+// order of its memory. One description covers every layout. It has strides for x and y, and the number of innermost
+// channels of the filter. They are 1 for NCHW, all for NHWC, and the vector for NCHW_VECT_C.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -44,8 +44,8 @@ struct __align__(16) KOffset {
   int at[3];
 };
 
-// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The sum
-// of the offsets of pixel and term is therefore right modulo 2**32, even where one of them is not.
+// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The
+// sum of the offsets of pixel and term is therefore right modulo 2**32, even where one of them is not.
 struct Pixel {
   int offset, at[3];
 };

@@ -124,7 +124,7 @@ class TmaProduct:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
         room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
-        # Equal parts for every tile
+        # Every tile has equal parts.
         equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
         return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
 

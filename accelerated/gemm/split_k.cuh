@@ -41,7 +41,7 @@ __device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned ba
          (static_cast<long long>(split) * a.batches + batch) * a.m * a.n;
 }
 
-// The values of C that finish() needs.
+// Returns the values of C that finish() needs.
 template <int COUNT>
 __device__ __forceinline__ Pack<RESULT, COUNT> before_finish(const Arguments& a, const Work& work, int m, int n) {
   if (a.splits.divisor > 1) return {};

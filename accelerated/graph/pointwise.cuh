@@ -48,8 +48,8 @@ template <class Function> __device__ __forceinline__ void each(Values& pack, con
   for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
 }
 
-// Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse it
-// with the next sum.
+// Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse
+// it with the next sum.
 __device__ __forceinline__ float product(float x, float y) { return __fmul_rn(x, y); }
 __device__ __forceinline__ double product(double x, double y) { return __dmul_rn(x, y); }
 

@@ -1,5 +1,5 @@
-// Statistics of a graph (9.2.13): blocks add the sums of their threads. The arguments of a kernel must have the fields
-// that these functions name.
+// Statistics of a graph (9.2.13): blocks add the sums of their threads. The arguments of a kernel must have the
+// fields that these functions name.
 #pragma once
 #include "graph/stored.cuh"
 

@@ -29,14 +29,14 @@ __device__ __forceinline__ COMPUTE cell_tanh(COMPUTE x) {
 #endif
 }
 
-// The results of one cell. `kept` holds its gates; a GRU also keeps the term that its reset gate multiplies.
+// Holds the results of one cell. `kept` holds its gates; a GRU also keeps the term that its reset gate multiplies.
 struct CellOutput {
   COMPUTE kept[KEPT];
   COMPUTE value, state;
 };
 
-// The biases of a unit's gates. A GRU adds `recurrent` to the term that its reset gate multiplies; other cells include
-// it in `gate`.
+// Holds the biases of a unit's gates. A GRU adds `recurrent` to the term that its reset gate multiplies; other cells
+// include it in `gate`.
 struct CellBias {
   COMPUTE gate[GATES];
   COMPUTE recurrent;
@@ -86,8 +86,8 @@ __device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATE
   return out;
 }
 
-// The gradients of a cell's sums, in the order of `kept`. `carried` is the gradient of an LSTM's cell state, or the
-// part that a GRU passes directly to its previous output.
+// Holds the gradients of a cell's sums, in the order of `kept`. `carried` is the gradient of an LSTM's cell state, or
+// the part that a GRU passes directly to its previous output.
 struct CellGradient {
   COMPUTE sum[KEPT];
   COMPUTE carried;

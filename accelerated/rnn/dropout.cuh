@@ -5,8 +5,8 @@
 
 constexpr int OCTET = 8;
 
-// Offsets after a layer, in numbers of the reserve space: the next layer's input, and the mask. An offset of -1 means
-// that nothing is dropped.
+// Holds the offsets after a layer, in numbers of the reserve space: the next layer's input, and the mask. An offset of
+// -1 means that nothing is dropped.
 struct Dropout {
   long long vectors, mask;
 };

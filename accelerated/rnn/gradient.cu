@@ -44,8 +44,8 @@ __device__ __forceinline__ int step_of(const Arguments& a, int direction, int st
   return direction ? step : a.shape.steps - 1 - step;
 }
 
-// Returns the gradient of a state after a step. It adds the previous product with the recurrent matrices and the part
-// that a GRU passes on. Where a sequence did not have that step, it returns the earlier gradient.
+// Returns the gradient of a state after a step. It adds the previous product with the recurrent matrices and the
+// part that a GRU passes on. Where a sequence did not have that step, it returns the earlier gradient.
 __device__ __forceinline__ COMPUTE of_state(const Arguments& a, int direction, int sequence, int length, int unit) {
   const Shape& s = a.shape;
   const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.projected + unit;

@@ -6,7 +6,8 @@ enum Cell { RELU = 0, TANH = 1, LSTM = 2, GRU = 3 };
 constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
 constexpr int KEPT = CELL == LSTM || CELL == GRU ? 4 : 1;  // numbers per cell in the reserve space, without its states
 
-// A part of the weight space: its first element for the first direction, and the stride to the second direction.
+// Locates a part of the weight space: its first element for the first direction, and the stride to the second
+// direction.
 struct Weights {
   long long start, step;
 };
@@ -17,9 +18,9 @@ struct Layer {
   int first, last;
 };
 
-// The offsets of the parts of the work space and of this layer's reserve space, in numbers of the compute type. An
-// offset of -1 means that nothing is kept. Layer inputs, layer outputs and gate gradients have the data type. A layer's
-// output holds the vectors of both directions side by side.
+// Holds the offsets of the parts of the work space and of this layer's reserve space, in numbers of the compute type.
+// An offset of -1 means that nothing is kept. Layer inputs, layer outputs and gate gradients have the data type. A
+// layer's output holds the vectors of both directions side by side.
 struct Regions {
   long long offsets, products, input, output, hidden, cell, before;
   // offsets for the first direction; kept_step is the stride to the second

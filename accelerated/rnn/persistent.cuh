@@ -3,9 +3,9 @@
 //
 // persistent_items.cuh gives each block its work. The eight warps of a block divide the K of the product. Each warp
 // keeps its part of the block's rows as left operands of mma.sync, in registers and, where those are full, in shared
-// memory. Each thread loads the right operands from global memory (L2) straight into registers. A load takes 16 bytes
-// of a vector, enough for two products, so that both operands permute K alike. Where the hidden size does not align
-// vectors to 16 bytes, loads take LOAD_BYTES, 4 or 2.
+// memory. Each thread loads the right operands from global memory (L2) straight into registers. A load takes 16
+// bytes of a vector, enough for two products, so that both operands permute K alike. Where the hidden size does not
+// align vectors to 16 bytes, loads take LOAD_BYTES, 4 or 2.
 //
 // All blocks write the vectors of each step to memory of their own, which is filled with NOTHING first. A reader polls
 // each element until it differs from NOTHING. There is no barrier and no flag.
@@ -123,7 +123,7 @@ __device__ __forceinline__ unsigned operand_word(unsigned word) {
 // Every WARPS-th pair of K belongs to this warp.
 __device__ __forceinline__ int first_element(int index) { return (index * WARPS + threadIdx.x / 32) * PAIR; }
 
-// The left operands of a warp. The first KEPT pairs stay in registers, the others in shared memory.
+// Holds the left operands of a warp. The first KEPT pairs stay in registers, the others in shared memory.
 template <int KEPT> struct Rows {
   static constexpr int IN_REGISTERS = KEPT;
   const int before;  // pairs of other rows in shared memory
@@ -168,7 +168,7 @@ template <int KEPT> struct Rows {
   }
 };
 
-// Pieces of a row-major matrix whose rows are the rows of the block. start(row) points to the beginning of a row;
+// Reads pieces of a row-major matrix whose rows are the rows of the block. start(row) points to the beginning of a row;
 // nullptr means zeros. `aligned` means that rows are aligned to 16 bytes.
 template <class Start> struct RowPieces {
   const Start start;
@@ -189,8 +189,8 @@ template <class Start> struct RowPieces {
   }
 };
 
-// Pieces of a matrix whose columns are the rows of the block; its rows have `stride` elements, and the first `count`
-// columns exist. Each warp transposes one pair of K at a time in the shared memory of the later sums.
+// Reads pieces of a matrix whose columns are the rows of the block; its rows have `stride` elements, and the first
+// `count` columns exist. Each warp transposes one pair of K at a time in the shared memory of the later sums.
 struct ColumnPieces {
   static constexpr int PACKS = ROWS / PIECE;
   const ELEMENT* from;
@@ -233,8 +233,8 @@ struct ColumnPieces {
   }
 };
 
-// Vectors that this launch only reads. Each begins `stride` elements after the one before. Vectors that this launch
-// publishes need Published, which waits for them.
+// Reads vectors that this launch does not write. Each begins `stride` elements after the one before. Vectors that this
+// launch publishes need Published, which waits for them.
 struct Given {
   static constexpr bool WAITS = false;
   const ELEMENT* vectors;
@@ -505,7 +505,7 @@ struct Partials {
 };
 #endif
 
-// The sums of a block's own rows, once all of its threads have stored theirs.
+// Returns the sums of a block's own rows, once all of its threads have stored theirs.
 struct Sums {
   int count = 0;  // steps of all items so far
 

@@ -1,11 +1,11 @@
-// Recurrent networks, the gradients of states and gates (8.2.17 to 8.2.19). One cooperative launch computes all steps
-// of one or several layers, against the direction of the forward call.
+// Recurrent networks, the gradients of states and gates (8.2.17 to 8.2.19). One cooperative launch computes all
+// steps of one or several layers, against the direction of the forward call.
 //
 // Each block keeps on chip the columns of the recurrent matrices for its UNITS hidden units, all gates
-// (persistent.cuh). In each step it multiplies the gate gradients of the following step, which the blocks of its group
-// of sequences exchange. Its threads then compute the gradients of their cells. The first layer of a launch reads the
-// gradients of its output from memory. Blocks of other layers also keep the columns of the input matrices of the layer
-// above, and multiply its gradients as soon as they arrive.
+// (persistent.cuh). In each step it multiplies the gate gradients of the following step, which the blocks of its
+// group of sequences exchange. Its threads then compute the gradients of their cells. The first layer of a launch reads
+// the gradients of its output from memory. Blocks of other layers also keep the columns of the input matrices of the
+// layer above, and multiply its gradients as soon as they arrive.
 //
 // Roofline bound: bytes and latency. In each step a block reads SEQUENCES * gates * hidden elements from L2, twice
 // where it multiplies the gradients of another layer. A step takes 4.3 us for 768 units and 16 sequences (half, H100).
@@ -44,7 +44,7 @@ __device__ __forceinline__ ELEMENT* exchange_of(const Arguments& a, int layer, i
   return elements_at(a.workspace, regions.products) + direction * vectors * (GATES * a.shape.hidden);
 }
 
-// The bits of the dropout mask for the layer output that belongs to a thread's sums.
+// Holds the bits of the dropout mask for the layer output that belongs to a thread's sums.
 struct KeptBits {
   bool passes[M_TILES][N_TILES][4];
 
@@ -72,8 +72,8 @@ struct KeptBits {
   }
 };
 
-// The inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread waits
-// for other blocks. Elements are converted where they are used.
+// Holds the inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread
+// waits for other blocks. Elements are converted where they are used.
 struct Inputs {
   using Before = std::conditional_t<CELL == GRU, ELEMENT, COMPUTE>;
   COMPUTE kept[CELLS_PER_THREAD][KEPT], carried[CELLS_PER_THREAD], state[CELLS_PER_THREAD];

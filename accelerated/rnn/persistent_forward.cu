@@ -32,8 +32,8 @@ constexpr int UNIT_ROWS = GATES + SPLITS_GATE, UNITS = OWN_ROWS / UNIT_ROWS;
 using Cells = CellsOf<UNITS, false>;
 constexpr int CELLS_PER_THREAD = Cells::PER_THREAD;
 
-// The inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread waits
-// for other blocks.
+// Holds the inputs of a thread's cells that do not depend on other blocks. Their loads are in flight while the thread
+// waits for other blocks.
 struct Inputs {
   COMPUTE products[CELLS_PER_THREAD][GATES], hidden[CELLS_PER_THREAD], state[CELLS_PER_THREAD];
   int length[CELLS_PER_THREAD], offset[CELLS_PER_THREAD];

@@ -21,8 +21,8 @@ struct Item {
   int wave, slice, group, part, t;
 };
 
-// The items of a block, in the order that all blocks share. `slices` counts the slices of a part; `parts` counts
-// directions or layers.
+// Enumerates the items of a block, in the order that all blocks share. `slices` counts the slices of a part; `parts`
+// counts directions or layers.
 struct Items {
   const int of_part, slices, groups, steps, skew, waves, blocks;
   const bool keeps_rows;  // The block has one slice.

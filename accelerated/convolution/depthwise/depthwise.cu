@@ -1,9 +1,9 @@
 // Depthwise convolutions (5.2.9, 5.2.10): groups of one channel and one filter, summed directly.
 //
 // Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one, where
-// rows are innermost) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN rows
-// of y that it belongs to. Taps and sums stay in registers. Where channels are innermost TMA loads the rows (tma.cuh).
-// Operands at unaligned addresses take one sum after the other. Other windows take grouped.cu.
+// rows are innermost) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN
+// rows of y that it belongs to. Taps and sums stay in registers. Where channels are innermost TMA loads the rows
+// (tma.cuh). Operands at unaligned addresses take one sum after the other. Other windows take grouped.cu.
 //
 // Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3 x 3;
 // the loops take 16 to 22 (docs/performance/convolution.md).
@@ -87,8 +87,8 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
 }
 
 // The host defines WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in groups of STEP rows), THREADS and
-// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left and the elements of x
-// and y that are moved at once, X_PACK and Y_PACK. For TMA it defines RING_THREADS and RING_BLOCKS.
+// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left, X_PACK and Y_PACK. The
+// last two are the elements of x and y that are moved at once. For TMA it defines RING_THREADS and RING_BLOCKS.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x belongs to
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile

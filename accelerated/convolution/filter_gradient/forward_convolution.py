@@ -160,8 +160,8 @@ class _Division:
         pack = PACK_BYTES // o.x.scalar_bytes
         self.transposed = problem.images % pack == 0
         self.parts = self._parts(pack if self.transposed else 1)
-        # Groups of channels are no groups of a convolution over images. Code below adds a group's offset to the address
-        # of x.
+        # Groups of channels are no groups of a convolution over images. Code below adds a group's offset to the
+        # address of x.
         self.source, self.filter = problem.incoming(self.parts, self.transposed)
         self.x = problem.exchanged
         if self.transposed:

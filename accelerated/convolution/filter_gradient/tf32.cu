@@ -1,8 +1,8 @@
 // Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma) in TF32, fed by TMA.
 //
 // Tiling: products of 256 or 128 rows by 128 or 64 columns and 32 pixels (tma.cuh). Rows are channels of x under a tap,
-// MN-major in place. Tensor cores do not transpose 32 bits, so lanes read them from shared memory. Columns are filters,
-// from a copy of dy with contiguous pixels. With 128 rows two warpgroups take every other K-block.
+// MN-major in place. Tensor cores do not transpose 32 bits, so lanes read them from shared memory. Columns are
+// filters, from a copy of dy with contiguous pixels. With 128 rows two warpgroups take every other K-block.
 //
 // Roofline bound: flops, 2 * pixels * elements of dw at 495 T/s, or the bytes of x and dy where dw is small. Shared
 // memory is the next bound: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. 64x256x56x56 with 256

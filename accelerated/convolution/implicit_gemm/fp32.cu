@@ -142,8 +142,8 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
 };
 
 // Computes TILE_N x TILE_M sums per block, TILE_K terms at a time. A thread owns ROWS x COLUMNS sums in groups of 4 x
-// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_PACKS means
-// that w is [group][term][filter], in 16-byte vectors; otherwise it is [group][filter][term].
+// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_PACKS
+// means that w is [group][term][filter], in 16-byte vectors; otherwise it is [group][filter][term].
 template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_PACKS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int ROWS = 8, COLUMNS = 8;

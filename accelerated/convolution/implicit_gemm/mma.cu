@@ -5,8 +5,9 @@
 // bits) of both operands pass through a pipeline of stages in shared memory. cp.async fills it with vectors, or threads
 // fill it with single values through registers.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short (1 x 1).
-// Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512 clocks.
+// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200. Bytes are the bound where K is
+// short (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512
+// clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
 

@@ -1,8 +1,8 @@
 """Describe matrix products with an epilogue: the interface between convolutions and the kernels that multiply.
 
-A product is the implicit GEMM of a convolution, the product of an im2col buffer with the filter, or a batch of products
-of transformed values. ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel, of one tile, that
-computes products; ``products.py`` lists all of them in order of preference.
+A product is the implicit GEMM of a convolution, or the product of an im2col buffer and the filter. It may also be a
+batch of products of transformed values. ``ConvolutionStruct`` describes all of them. A ``ProductKernel`` is one kernel,
+of one tile, that computes products; ``products.py`` lists all of them in order of preference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 // The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type. It also
-// multiplies the batches of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters
-// of one tap.
+// multiplies the batches of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with
+// filters of one tap.
 //
-// Tiling: a block owns TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, and a thread 4
+// Tiling: a block owns TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory. A thread owns 4
 // x 4 to 8 x 8 sums.
 //
 // Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used TILE_M

@@ -2,10 +2,10 @@
 // TF32; sums in float.
 //
 // Tiling: a block has four teams of four warps. Each team computes tiles of output pixels of its own, so that one team
-// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory,
-// with zeros for the padding. It gathers fragments from there by a table of the words of K (two elements of 16 bits, or
-// one float). Elements that no K needs may be NaN, so they are cleared, not multiplied by zero. The filters stay in
-// shared memory.
+// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared
+// memory, with zeros for the padding. It gathers fragments from there by a table of the words of K (two elements of 16
+// bits, or one float). Elements that no K needs may be NaN, so they are cleared, not multiplied by zero. The filters
+// stay in shared memory.
 //
 // Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride
 // 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).

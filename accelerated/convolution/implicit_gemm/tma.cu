@@ -104,7 +104,7 @@ struct TileScheduler {
   }
 };
 
-// The epilogue of the sums: alpha times them; also with bias and ReLU; also with the prior values.
+// Names the epilogue of the sums: alpha times them; also with bias and ReLU; also with the prior values.
 enum Finish { SCALED, FINISHED, BLENDED };
 
 // Holds the epilogue's factors of the filters. A lane has every 32nd filter.

@@ -87,7 +87,7 @@ class TmaKernel(ProductKernel):
 
     @property
     def entry(self) -> str:
-        """The kernel's entry point."""
+        """Return the kernel's entry point."""
         return self.name.replace(".", "_")
 
     @property

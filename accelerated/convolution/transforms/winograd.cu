@@ -1,8 +1,8 @@
 // Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015), * by elements, summed over channels.
 //
 // WINOGRAD is fused: F(2 x 2, 3 x 3), a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
-// images and products to the workspace and multiplies them with implicit_gemm/simt.cu. Its tiles have 6 x 6 values, so
-// that F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5) share the transform of the image.
+// images and products to the workspace and multiplies them with implicit_gemm/simt.cu. Its tiles have 6 x 6 values. F(4
+// x 4, 3 x 3) and F(2 x 2, 5 x 5) therefore share the transform of the image.
 //
 // Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The
 // nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written. Bytes are the bound below about
