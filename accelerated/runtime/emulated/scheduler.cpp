@@ -320,19 +320,21 @@ static void locate_image() {
   image.shared = reinterpret_cast<char*>(emulated_variable) - emulated_variable_offset;
 }
 
+constexpr size_t shared_mapping_bytes =
+    (dynamic_shared_bytes + page_bytes - 1) / page_bytes * page_bytes;  // mapped for dynamic shared memory
+
 // Maps dynamic shared memory so that its end (with odd seeds its start) touches an inaccessible page.
 static void place_dynamic_shared_memory() {
   Mappings& of = *block.launch->mappings;
-  constexpr size_t most = (dynamic_shared_bytes + page_bytes - 1) / page_bytes * page_bytes;
   if (!of.shared) {
-    void* made =
-        mmap(nullptr, most + 2 * shared_guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* made = mmap(nullptr, shared_mapping_bytes + 2 * shared_guard_bytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) return record_failure(nullptr, "no memory for dynamic shared memory");
     of.shared = of.first_shared = of.last_shared = static_cast<char*>(made) + shared_guard_bytes;
   }
   const size_t wanted = block.launch->shared_bytes, bytes = (wanted + page_bytes - 1) / page_bytes * page_bytes;
   const bool at_start = block.launch->seed % 2;
-  char *first = at_start ? of.shared : of.shared + most - bytes, *last = first + bytes;
+  char *first = at_start ? of.shared : of.shared + shared_mapping_bytes - bytes, *last = first + bytes;
   if (first != of.first_shared || last != of.last_shared) {
     mprotect(of.first_shared, of.last_shared - of.first_shared, PROT_NONE);
     mprotect(first, bytes, PROT_READ | PROT_WRITE);
@@ -494,10 +496,11 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
   if (info->si_code == SI_KERNEL)
     fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
-  const ptrdiff_t shared = address - reinterpret_cast<char*>(shared_memory);
-  if (std::abs(shared) <= ptrdiff_t(dynamic_shared_bytes + shared_guard_bytes))
+  // Memory of the device may be mapped right beside the guards of shared memory.
+  const char* const mapped = block.launch->mappings->shared;
+  if (mapped && address >= mapped - shared_guard_bytes && address < mapped + shared_mapping_bytes + shared_guard_bytes)
     fail_at(instruction, nullptr, "invalid memory access at byte %td of the dynamic shared memory, which has %u",
-            shared, block.launch->shared_bytes);
+            address - reinterpret_cast<char*>(shared_memory), block.launch->shared_bytes);
   const char* cause =
       memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
   fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
