@@ -33,6 +33,12 @@ def test_every_clause_stands_on_one_page():
     assert all(one.clause.text.replace("|", "\\|") in "\n".join(rows) for one in list(evidence().values())[::50])
 
 
+def test_the_index_of_the_site_names_the_page_of_every_library():
+    """The build of the site fails where a page stands in no table of contents."""
+    index = (Path(__file__).parent.parent / "docs" / "index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^made/(\w+)$", index, re.MULTILINE)) >= set(pages.LIBRARIES)
+
+
 def test_every_formula_belongs_to_functions_that_exist():
     named = [name for entry in pages._formulas().values() for name in entry["functions"]]
     assert set(named) <= set(BOTH) and len(named) == len(set(named))
