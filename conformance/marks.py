@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 
 def shows(*clauses: str) -> Any:
-    """Mark a case with the clauses that a failure would violate."""
-    return pytest.mark.shows(*clauses)
+    """Mark a case with the clauses that a failure would violate. "cudnnSetTensor/c01 c04-c06" names four of one section."""
+    return pytest.mark.shows(*(clause for text in clauses for clause in named(text)))
+
+
+def named(text: str) -> Iterator[str]:
+    """Yield the clauses that a text names: a section, and numbers or ranges of numbers with both ends."""
+    section, _, numbers = text.rpartition("/")
+    for part in numbers.split():
+        first, _, last = part.partition("-")
+        width = len(first) - 1
+        yield from (f"{section}/c{n:0{width}}" for n in range(int(first[1:]), int((last or first)[1:]) + 1))

@@ -14,6 +14,7 @@ from typing import Any
 
 from _pytest.mark.structures import ParameterSet
 from dualdnn.conformance.corpus import collecting as corpus
+from dualdnn.conformance.marks import shows
 from dualdnn.conformance.refusals import collecting as refusals
 from dualdnn.conformance.suite.files import case_files
 
@@ -63,6 +64,13 @@ def test_every_case_shows_what_it_must():
     due, now = json.loads(DATA.read_text(encoding="utf-8")), shown()
     assert not lost(due, now)
     assert due == now, f"python tests/test_case_clauses.py writes what is new: {sorted(set(now) - set(due))}"
+
+
+def test_a_mark_names_ranges_of_clauses():
+    """Both ends belong to a range, and numbers keep their width."""
+    assert shows("a/c01", "b/c08-c11 c3", "c_t/c009-c010").args == (
+        "a/c01", "b/c08", "b/c09", "b/c10", "b/c11", "b/c3", "c_t/c009", "c_t/c010",
+    )  # fmt: skip
 
 
 def test_a_deleted_case_and_a_deleted_clause_are_told():

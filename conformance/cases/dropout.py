@@ -99,11 +99,8 @@ def fresh(cudnn):
 # --- descriptors ---
 
 
-@shows("cudnnCreateDropoutDescriptor/c01", "cudnnCreateDropoutDescriptor/c02", "cudnnDestroyDropoutDescriptor/c01",
-       "cudnnDestroyDropoutDescriptor/c02", "cudnnDropoutDescriptor_t/c01", "cudnnDropoutDescriptor_t/c02",
-       "cudnnDropoutDescriptor_t/c03", "cudnnSetDropoutDescriptor/c01", "cudnnSetDropoutDescriptor/c02",
-       "cudnnSetDropoutDescriptor/c06", "cudnnSetDropoutDescriptor/c10", "cudnnGetDropoutDescriptor/c01",
-       "cudnnGetDropoutDescriptor/c03", "cudnnGetDropoutDescriptor/c05")  # fmt: skip
+@shows("cudnnCreateDropoutDescriptor/c01 c02", "cudnnDestroyDropoutDescriptor/c01 c02", "cudnnDropoutDescriptor_t/c01-c03",
+       "cudnnSetDropoutDescriptor/c01 c02 c06 c10", "cudnnGetDropoutDescriptor/c01 c03 c05")  # fmt: skip
 def test_descriptors_without_states(cudnn, handle):
     """Descriptors are independent of each other. Without states, the size is ignored."""
     first, second = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateDropoutDescriptor()
@@ -117,7 +114,7 @@ def test_descriptors_without_states(cudnn, handle):
     cudnn.cudnnDestroyDropoutDescriptor(first)
 
 
-@shows("cudnnDropoutGetReserveSpaceSize/c01", "cudnnDropoutGetReserveSpaceSize/c05")
+@shows("cudnnDropoutGetReserveSpaceSize/c01 c05")
 @pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 3, 5), (2, 4, 5, 6), (2, 3, 5, 7, 11)], ids=str)
 def test_reserve_space(cudnn, dims):
     """The reserve space has room for the mask, a bit for each element, and depends on the dimensions alone."""
@@ -130,9 +127,8 @@ def test_reserve_space(cudnn, dims):
     assert len(sizes) == 1 and sizes.pop() >= -(-count // 32) * 4
 
 
-@shows("cudnnDropoutGetStatesSize/c01", "cudnnDropoutGetStatesSize/c03", "cudnnSetDropoutDescriptor/c07",
-       "cudnnSetDropoutDescriptor/c08", "cudnnSetDropoutDescriptor/c11", "cudnnRestoreDropoutDescriptor/c04",
-       "cudnnRestoreDropoutDescriptor/c09", "cudnnGetDropoutDescriptor/c02")  # fmt: skip
+@shows("cudnnDropoutGetStatesSize/c01 c03", "cudnnSetDropoutDescriptor/c07 c08 c11", "cudnnRestoreDropoutDescriptor/c04 c09",
+       "cudnnGetDropoutDescriptor/c02")  # fmt: skip
 @pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
 def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
     """Too small states are refused, and neither the descriptor nor the memory changes; more than needed is accepted."""
@@ -187,7 +183,7 @@ def test_masks_of_calls_seeds_and_generators(cudnn, handle):
         assert abs((first == other).sum() - count / 2) <= DEVIATIONS * sqrt(count / 4)
 
 
-@shows("cudnnSetDropoutDescriptor/c09", "cudnnSetDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c06")
+@shows("cudnnSetDropoutDescriptor/c02 c09", "cudnnRestoreDropoutDescriptor/c06")
 def test_setting_again(cudnn, handle):
     """New states begin the random numbers anew. Without them only the probability changes, and the states go on
     (D111)."""
@@ -205,8 +201,7 @@ def test_setting_again(cudnn, handle):
     assert not np.array_equal(other, first)
 
 
-@shows("cudnnRestoreDropoutDescriptor/c01", "cudnnRestoreDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c03",
-       "cudnnRestoreDropoutDescriptor/c05", "cudnnRestoreDropoutDescriptor/c08", "cudnnDropoutDescriptor_t/c04")  # fmt: skip
+@shows("cudnnRestoreDropoutDescriptor/c01-c03 c05 c08", "cudnnDropoutDescriptor_t/c04")
 def test_restored_states(cudnn, handle):
     """A copy of the states goes on where they were when they were copied, whatever the seed."""
     layer = Layer(cudnn, handle, 0.5)
@@ -222,8 +217,7 @@ def test_restored_states(cudnn, handle):
     assert all(np.array_equal(other.mask(), mask) for mask in masks[1:])
 
 
-@shows("cudnnDropoutForward/c08", "cudnnDropoutBackward/c04", "cudnnDropoutGetReserveSpaceSize/c02",
-       "cudnnDropoutForward/c07")  # fmt: skip
+@shows("cudnnDropoutForward/c07 c08", "cudnnDropoutBackward/c04", "cudnnDropoutGetReserveSpaceSize/c02")
 def test_states_are_not_what_a_gradient_needs(cudnn, handle):
     """The gradient needs the reserve space alone, which holds the mask of its forward call.
 
@@ -268,8 +262,7 @@ def test_special_values(cudnn, handle, probability):
 # --- refusals of the computing calls ---
 
 
-@shows("cudnnDropoutForward/c06", "cudnnDropoutForward/c07", "cudnnDropoutForward/c14", "cudnnDropoutForward/c15",
-       "cudnnDropoutBackward/c05", "cudnnDropoutBackward/c11", "cudnnDropoutBackward/c12")  # fmt: skip
+@shows("cudnnDropoutForward/c06 c07 c14 c15", "cudnnDropoutBackward/c05 c11 c12")
 @pytest.mark.parametrize("call", ["cudnnDropoutForward", "cudnnDropoutBackward"])
 def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, call):
     reserve_clause, states_clause = {"cudnnDropoutForward": ("c14", "c15"), "cudnnDropoutBackward": ("c11", "c12")}[
@@ -308,7 +301,7 @@ def test_states_that_were_freed(cudnn, handle, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDropoutForward, *arguments, unchanged=(memory, out, reserve))
 
 
-@shows("cudnnSetAttnDescriptor/c39", "cudnnSetAttnDescriptor/c29")
+@shows("cudnnSetAttnDescriptor/c29 c39")
 def test_attention_takes_no_dropout(cudnn, handle, refuses):
     """A probability of 0 drops nothing. Attention keeps the descriptor by its address, so training refuses what is
     set later."""
@@ -357,12 +350,7 @@ LAID_OUT = [
 ]
 
 
-@shows(
-    "cudnnDropoutForward/c01",
-    "cudnnDropoutBackward/c01",
-    "cudnnSetDropoutDescriptor/c04",
-    "cudnnSetDropoutDescriptor/c09",
-)
+@shows("cudnnDropoutForward/c01", "cudnnDropoutBackward/c01", "cudnnSetDropoutDescriptor/c04 c09")
 @pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("layout, dims", LAID_OUT, ids=str)
@@ -381,7 +369,7 @@ def test_every_layout(chain, data_type, layout, dims):
     )
 
 
-@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
+@shows("cudnnDropoutForward/c01 c02")
 @pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
@@ -442,7 +430,7 @@ def test_extreme_probabilities(chain, data_type, probability):
     chain(forward(probability, spec), backward(probability, spec), before=states())
 
 
-@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
+@shows("cudnnDropoutForward/c01 c02")
 @pytest.mark.ours
 @pytest.mark.parametrize(
     "layout, dims", [*((layout, DIMS) for layout in ("nchw", "nhwc", "gaps")), ("nhwc", (1, 32, 8, 8))], ids=str

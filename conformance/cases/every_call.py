@@ -95,7 +95,7 @@ def test_the_log_has_every_call_and_every_argument(cudnn, handle, messages):
         ]
 
 
-@shows("cudnnSetCallback/c05", "cudnnSetCallback/c16", "cudnnSetCallback/c17")
+@shows("cudnnSetCallback/c05 c16 c17")
 def test_the_log_has_the_time(cudnn, messages, monkeypatch):
     """The log has the time of the clock, and the time since the start in days, hours, minutes and seconds, behind
     the arguments."""
@@ -306,7 +306,7 @@ def test_a_descriptor_for_which_there_is_no_memory(cudnn, evidence, monkeypatch,
     assert call(*values) is not None
 
 
-@shows("cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c18", "cudnnQueryRuntimeError/c22")
+@shows("cudnnQueryRuntimeError/c16 c18 c22")
 @pytest.mark.parametrize("mode", list(cudnnErrQueryMode_t), ids=lambda mode: mode.name)
 def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatch, mode):
     """Only one mode waits, and can fail while it waits. One says whether work is left; the others read what is
@@ -340,7 +340,7 @@ def test_runtime_errors_while_work_is_pending(cudnn, handle, refuses, monkeypatc
     cudnn.cudnnSetStream(handle, None)
 
 
-@shows("cudnnDestroy/c01", "cudnnDestroy/c04")
+@shows("cudnnDestroy/c01 c04")
 def test_a_destroyed_handle_waits_for_its_stream(subject, cudnn, monkeypatch):
     """Destroying a handle waits for the device's stream before anything is closed."""
     handle = subject.new_handle()

@@ -470,7 +470,7 @@ PRODUCTS: dict[str, tuple[Any, int]] = {
 }
 
 
-@shows("cudnnMathType_t/c03", "cudnnMathType_t/c04")
+@shows("cudnnMathType_t/c03 c04")
 @pytest.mark.parametrize("override", [False, True], ids=["FMA", "override"])
 @pytest.mark.parametrize("which", PRODUCTS)
 def test_factors_keep_their_bits(subject, caller, monkeypatch, which, override):

@@ -143,13 +143,7 @@ def test_searches_refuse_null(search, refuses, name, handle_clause, descriptor_c
     refuses(BAD_PARAM, clause, search, name, convolution(**LAYER), **{missing: None})
 
 
-@shows(
-    f"{FIND_EX}/c11",
-    f"{FIND_EX}/c12",
-    f"{FIND_EX}/c13",
-    "cudnnConvolutionFwdAlgoPerf_t/c02",
-    "cudnnConvolutionFwdAlgoPerf_t/c06",
-)
+@shows("cudnnFindConvolutionForwardAlgorithmEx/c11-c13", "cudnnConvolutionFwdAlgoPerf_t/c02 c06")
 @pytest.mark.parametrize("room", [0, 64, None])
 def test_the_workspace_decides_what_is_tried(caller, search, room):
     """NULL is no workspace, whatever its size is said to be."""
@@ -235,13 +229,8 @@ class Measured:
 
 
 @pytest.mark.ours
-@shows(
-    f"{RANK}/c03",
-    f"{FIND}/c05",
-    f"{FIND_EX}/c05",
-    "cudnnConvolutionFwdAlgoPerf_t/c02",
-    "cudnnConvolutionFwdAlgoPerf_t/c06",
-)
+@shows("cudnnGetConvolutionForwardAlgorithm_v7/c03", "cudnnFindConvolutionForwardAlgorithm/c05", "cudnnFindConvolutionForwardAlgorithmEx/c05",
+       "cudnnConvolutionFwdAlgoPerf_t/c02 c06")  # fmt: skip
 @pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
 def test_what_becomes_of_each_algorithm(caller, search, monkeypatch, name):
     """Times, workspaces, failures and memory decide about each algorithm; the case chooses them."""

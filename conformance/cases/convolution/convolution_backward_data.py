@@ -19,12 +19,7 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
-from .convolution import (
-    FLOATING,
-    by_name,
-    convolution_spec,
-    formats_of,
-)
+from .convolution import FLOATING, by_name, convolution_spec, formats_of
 
 D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
 ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo

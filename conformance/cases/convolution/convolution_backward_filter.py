@@ -20,12 +20,7 @@ from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
-from .convolution import (
-    FLOATING,
-    by_name,
-    convolution_spec,
-    formats_of,
-)
+from .convolution import FLOATING, by_name, convolution_spec, formats_of
 
 F, SIZE, KINDS = (
     "cudnnConvolutionBackwardFilter",

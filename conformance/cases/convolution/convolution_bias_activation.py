@@ -15,18 +15,7 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.marks import shows
 
 from .checks import refuses_a_small_workspace
-from .convolution import (
-    FFT,
-    FFT_TILING,
-    GEMM,
-    IMPLICIT,
-    NONFUSED,
-    PRECOMP,
-    VECTORISED,
-    WINOGRAD,
-    by_name,
-    convolution,
-)
+from .convolution import FFT, FFT_TILING, GEMM, IMPLICIT, NONFUSED, PRECOMP, VECTORISED, WINOGRAD, by_name, convolution
 
 B, F = "cudnnConvolutionBiasActivationForward", "cudnnConvolutionForward"
 RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY

@@ -11,12 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import pytest
-from dualdnn.api.operations import (
-    ConvolutionBackwardData,
-    ConvolutionBackwardFilter,
-    FilterSpec,
-    Operation,
-)
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionBackwardFilter, FilterSpec, Operation
 from dualdnn.api.status import NOT_SUPPORTED
 from dualdnn.api.support.convolution import POSITIONS, Problem, unsupported
 from dualdnn.api.support.convolution_gradients import data_unsupported, filter_unsupported

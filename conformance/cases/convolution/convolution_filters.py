@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
 from dualdnn.api.operations import FilterSpec, Im2Col, TensorSpec
-from dualdnn.api.operations.specs import (
-    FLOAT,
-    NCHW,
-    NCHW_VECT_C,
-    INT8x32,
-)
+from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, INT8x32
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows

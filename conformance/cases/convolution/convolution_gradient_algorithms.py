@@ -294,7 +294,7 @@ def test_ranks_that_no_algorithm_takes(search, direction):
     assert {entry.status for entry in found.perfResults} == {NOT_SUPPORTED}
 
 
-@shows(*(f"cudnnConvolutionBwdDataAlgo_t/c{n:02}" for n in (3, 5, 7, 9, 11)), *(f"cudnnConvolutionBwdFilterAlgo_t/c{n:02}" for n in (3, 5, 9, 11)))  # fmt: skip
+@shows("cudnnConvolutionBwdDataAlgo_t/c03 c05 c07 c09 c11", "cudnnConvolutionBwdFilterAlgo_t/c03 c05 c09 c11")
 @directions
 def test_what_is_called_deterministic_is(caller, search, trial, direction):
     """Two calls give the same bits."""

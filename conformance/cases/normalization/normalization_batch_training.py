@@ -21,16 +21,7 @@ from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import by_each_solver
 from dualdnn.conformance.trial import Step, prepare
 
-from .normalization_batch import (
-    ACTIVATION,
-    DIMS,
-    EPSILON,
-    PERSISTENT,
-    SPATIAL,
-    given,
-    in_modes,
-    statistics,
-)
+from .normalization_batch import ACTIVATION, DIMS, EPSILON, PERSISTENT, SPATIAL, given, in_modes, statistics
 
 FORWARD, BACKWARD = "cudnnBatchNormalizationForwardTraining", "cudnnBatchNormalizationBackward"
 
@@ -117,7 +108,7 @@ def test_variance_beside_a_large_mean(cudnn, caller, mode, order, dims, offset):
     by_each_solver(caller.handle, operation, judged)
 
 
-@shows("cudnnBatchNormMode_t/c10", "cudnnBatchNormMode_t/c14")
+@shows("cudnnBatchNormMode_t/c10 c14")
 def test_persistent_is_deterministic_and_reports_no_overflow(cudnn, caller):
     """Two calls give the same bits; the query of the run-time error answers SUCCESS."""
     operation = forward(TensorSpec.packed(FLOAT, (4, 5, 17, 19)), mode=PERSISTENT, running=False)

@@ -6,12 +6,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDivNormMode_t
-from dualdnn.api.operations import (
-    DivisiveNormalizationBackward,
-    DivisiveNormalizationForward,
-    LRNSpec,
-    TensorSpec,
-)
+from dualdnn.api.operations import DivisiveNormalizationBackward, DivisiveNormalizationForward, LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
@@ -55,11 +50,7 @@ def test_without_means_is_with_zeros(caller):
 # --- refusals ---
 
 
-@shows(
-    "cudnnDivisiveNormalizationForward/c07",
-    "cudnnDivisiveNormalizationForward/c08",
-    "cudnnDivisiveNormalizationBackward/c05",
-)
+@shows("cudnnDivisiveNormalizationForward/c07 c08", "cudnnDivisiveNormalizationBackward/c05")
 def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
     spec = TensorSpec.packed(FLOAT, DIMS)
     x, temp, temp2, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(4))

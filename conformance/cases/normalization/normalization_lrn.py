@@ -44,14 +44,12 @@ both_calls = pytest.mark.parametrize("call", CALLS)
 # --- the descriptor ---
 
 
-@shows("cudnnCreateLRNDescriptor/c01", "cudnnCreateLRNDescriptor/c03", "cudnnSetLRNDescriptor/c07", "cudnnSetLRNDescriptor/c10",
-       "cudnnSetLRNDescriptor/c12", "cudnnSetLRNDescriptor/c14", "cudnnLRNDescriptor_t/c01")  # fmt: skip
+@shows("cudnnCreateLRNDescriptor/c01 c03", "cudnnSetLRNDescriptor/c07 c10 c12 c14", "cudnnLRNDescriptor_t/c01")
 def test_presets(cudnn):
     assert cudnn.cudnnGetLRNDescriptor(cudnn.cudnnCreateLRNDescriptor()) == (5, 1e-4, 0.75, 2.0)
 
 
-@shows("cudnnSetLRNDescriptor/c01", "cudnnSetLRNDescriptor/c15", "cudnnGetLRNDescriptor/c01", "cudnnGetLRNDescriptor/c02",
-       "cudnnGetLRNDescriptor/c03", "cudnnGetLRNDescriptor/c04", "cudnnGetLRNDescriptor/c07")  # fmt: skip
+@shows("cudnnSetLRNDescriptor/c01 c15", "cudnnGetLRNDescriptor/c01-c04 c07")
 @pytest.mark.parametrize("values", [(3, 0.5, 0.25, 1.5), (16, -2.0, 12.0, 1e9), (1, 0.0, 0.01, 1e-5)])
 def test_set_and_get(cudnn, values):
     descriptor = cudnn.cudnnCreateLRNDescriptor()
@@ -61,9 +59,7 @@ def test_set_and_get(cudnn, values):
     assert found._fields == ("lrnN", "lrnAlpha", "lrnBeta", "lrnK")
 
 
-@shows(
-    "cudnnSetLRNDescriptor/c02", "cudnnSetLRNDescriptor/c16", "cudnnSetLRNDescriptor/c17", "cudnnSetLRNDescriptor/c18"
-)
+@shows("cudnnSetLRNDescriptor/c02 c16-c18")
 def test_ranges(cudnn, refuses):
     """The limits are accepted. The next number beyond is refused, and leaves the earlier setting."""
     descriptor = cudnn.cudnnCreateLRNDescriptor()
@@ -78,7 +74,7 @@ def test_ranges(cudnn, refuses):
     assert cudnn.cudnnGetLRNDescriptor(descriptor) == (CUDNN_LRN_MAX_N, 1e300, CUDNN_LRN_MIN_BETA, CUDNN_LRN_MIN_K)
 
 
-@shows("cudnnDestroyLRNDescriptor/c01", "cudnnDestroyLRNDescriptor/c02")
+@shows("cudnnDestroyLRNDescriptor/c01 c02")
 def test_destroy(cudnn, subject, refuses):
     descriptor = cudnn.cudnnCreateLRNDescriptor()
     cudnn.cudnnDestroyLRNDescriptor(descriptor)
@@ -134,8 +130,7 @@ def test_parameters_are_cast_to_the_data_type(trial, caller, call):
     assert results[0] == results[1]
 
 
-@shows("cudnnLRNCrossChannelForward/c05", "cudnnLRNCrossChannelForward/c16", "cudnnLRNCrossChannelBackward/c03",
-       "cudnnLRNCrossChannelBackward/c13")  # fmt: skip
+@shows("cudnnLRNCrossChannelForward/c05 c16", "cudnnLRNCrossChannelBackward/c03 c13")
 @pytest.mark.parametrize("strides", [(168, 1, 84, 28, 7), (400, 50, 25, 6, 1), (336, 48, 24, 8, 2), (168, 24, 1, 2, 6)])
 @both_calls
 def test_five_dimensions_are_dhw_packed(refused, call, strides):

@@ -448,13 +448,7 @@ def test_wrong_steps(subject, cudnn, refuses, prepared, name):
 
 
 @pytest.mark.ours
-@shows(
-    "cudnnGetRNNWorkspaceSize/c03",
-    "cudnnGetRNNWorkspaceSize/c08",
-    "cudnnGetRNNTrainingReserveSize/c03",
-    "cudnnGetRNNTrainingReserveSize/c10",
-    "cudnnStatus_t/c05",
-)
+@shows("cudnnGetRNNWorkspaceSize/c03 c08", "cudnnGetRNNTrainingReserveSize/c03 c10", "cudnnStatus_t/c05")
 def test_sizes_of_a_network_that_knows_its_inputs(caller, cudnn, handle, refuses):
     """A network of version 8 reports as many bytes as it needs. Vectors of another size, and fewer descriptors than
     steps, are refused."""

@@ -71,8 +71,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@shows(*(f"{SIZE}/c{i:02}" for i in (1, 2, 3)), *(f"{PARAMS}/c{i:02}" for i in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)),
-       "cudnnSetRNNDescriptor_v8/c02", "cudnnRNNBiasMode_t/c01")  # fmt: skip
+@shows("cudnnGetRNNWeightSpaceSize/c01-c03", "cudnnGetRNNWeightParams/c01-c17", "cudnnSetRNNDescriptor_v8/c02", "cudnnRNNBiasMode_t/c01")  # fmt: skip
 @pytest.mark.parametrize("values", CASES, ids=lambda v: f"{v['cellMode'].name}-{v['biasMode'].name}")
 def test_weight_space(cudnn, handle, fresh, values):
     """All matrices and biases have their shapes and share the space without gaps or overlaps."""
@@ -113,7 +112,7 @@ def test_the_matrix_or_the_bias_alone(cudnn, handle, fresh):
             assert dims(cudnn, other) == dims(cudnn, (matrix, bias)[kept])
 
 
-@shows(*(f"{PARAMS}/c{i:02}" for i in (18, 19, 20, 21, 22)), *(f"{SIZE}/c{i:02}" for i in (4, 5, 6)))
+@shows("cudnnGetRNNWeightParams/c18-c22", "cudnnGetRNNWeightSpaceSize/c04-c06")
 def test_weight_space_refusals(subject, cudnn, handle, fresh, refuses):
     params, size_of = cudnn.cudnnGetRNNWeightParams, cudnn.cudnnGetRNNWeightSpaceSize
     matrix, bias = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
@@ -164,10 +163,8 @@ def filters(cudnn, nbytes, data_type=FLOAT):
     return made
 
 
-@shows(*(f"cudnnGetRNNParamsSize/c{i:02}" for i in (2, 3, 4, 5)), *(f"{MATRIX}/c{i:02}" for i in (2, 3, 4, 5, 7, 8, 9, 10, 13, 15, 16)),
-       *(f"{BIAS}/c{i:02}" for i in (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)), *(f"{MATRIX}/c{i:02}" for i in (11, 12, 14)),
-       "cudnnSetRNNDescriptor_v6/c04", "cudnnSetRNNDescriptor_v6/c06", "cudnnSetRNNDescriptor_v6/c07", "cudnnSetRNNDescriptor_v6/c08",
-       "cudnnSetRNNProjectionLayers/c05", "cudnnSetRNNProjectionLayers/c03")  # fmt: skip
+@shows("cudnnGetRNNParamsSize/c02-c05", "cudnnGetRNNLinLayerMatrixParams/c02-c05 c07-c16", "cudnnGetRNNLinLayerBiasParams/c02 c04 c06-c18",
+       "cudnnSetRNNDescriptor_v6/c04 c06-c08", "cudnnSetRNNProjectionLayers/c03 c05")  # fmt: skip
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda c: c.name)
 def test_weights_before_version_8(cudnn, handle, fresh, cell):
     """The space is that of version 8: every matrix and bias has the address and shape that cudnnGetRNNWeightParams returns."""
@@ -203,8 +200,7 @@ def test_weights_before_version_8(cudnn, handle, fresh, cell):
                 assert (tuple(shape) if rank else None) == dims(cudnn, tensor)
 
 
-@shows(*(f"cudnnGetRNNParamsSize/c{i:02}" for i in (6, 7, 8, 9, 10)), *(f"{MATRIX}/c{i:02}" for i in (18, 19, 20, 21, 22)),
-       *(f"{BIAS}/c{i:02}" for i in (20, 21, 22, 23, 24)))  # fmt: skip
+@shows("cudnnGetRNNParamsSize/c06-c10", "cudnnGetRNNLinLayerMatrixParams/c18-c22", "cudnnGetRNNLinLayerBiasParams/c20-c24")  # fmt: skip
 def test_refusals_before_version_8(subject, cudnn, handle, fresh, refuses):
     size_of = cudnn.cudnnGetRNNParamsSize
     x, unset = step(cudnn, 2), cudnn.cudnnCreateTensorDescriptor()
@@ -278,8 +274,7 @@ def test_temporary_memory(cudnn, handle, fresh, refuses):
 WORK, RESERVE = "cudnnGetRNNWorkspaceSize", "cudnnGetRNNTrainingReserveSize"
 
 
-@shows(*(f"{WORK}/c{i:02}" for i in (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)), *(f"{RESERVE}/c{i:02}" for i in (2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
-       "cudnnSetRNNPaddingMode/c03")  # fmt: skip
+@shows("cudnnGetRNNWorkspaceSize/c02 c04-c13", "cudnnGetRNNTrainingReserveSize/c02 c06-c15", "cudnnSetRNNPaddingMode/c03")  # fmt: skip
 @pytest.mark.parametrize("name", [WORK, RESERVE])
 def test_temporary_memory_before_version_8(cudnn, handle, fresh, refuses, name):
     """Batches may shrink from step to step; everything else stays."""
