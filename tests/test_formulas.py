@@ -12,6 +12,8 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.operations.rnn import RNNClipSpec
 from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.cases.attention import attention_backward
+from dualdnn.conformance.cases.attention.attention_forward import with_projections
 from dualdnn.conformance.cases.every_operation import SAMPLES
 from dualdnn.conformance.cases.rnn import rnn_backward, rnn_forward
 from dualdnn.conformance.trial import Step, attempt, attempt_chain, prepare
@@ -143,6 +145,27 @@ def test_a_chain_notices_gradients_of_another_operation(family, which, broken, c
     broken(operations[which], lambda original: lambda o, *inputs: original(change(o), *inputs))
     result = attempt_chain(caller, steps)
     assert not result.passed and "the reference itself is wrong" in result.explanation()
+
+
+@pytest.mark.parametrize(
+    ("windows", "inputs"),
+    [
+        ({"key_lengths": (0, 0)}, "special"),
+        ({"low": (2, 3, 0, 5), "high": (2, 1, 0, 5)}, "special"),
+        ({"high": (4, 4, 4, 4), "attn": with_projections(0, 1, 0, 0, mode=0)}, "normal"),
+    ],
+    ids=["sequences without keys", "windows without keys", "a key in no window"],
+)
+def test_vectors_that_meet_nothing_have_the_gradients_of_their_projections(windows, inputs, caller):
+    """A zero gradient times a NaN is NaN, whether it stands in a vector or in a weight (D327). This takes 1.5 s."""
+    operations = attention_backward.steps(**windows)
+    steps = [Step(operation, inputs=inputs) for operation in operations]
+    for seed in range(2):
+        memory = prepare(operations[0], inputs, seed)
+        if inputs == "normal":
+            memory["keys"].view(np.float32)[-6:] = np.nan  # the last key of one sequence
+        result = attempt_chain(caller, steps, seed, memory)
+        assert result.passed, result.explanation()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,10 @@ class Attended:
             for beam in range(beams):
                 key_beam = beam if o.keys.dims[2] > 1 else 0
                 longest = min(keys, max(0, int(of_keys[batch * o.keys.dims[2] + key_beam])))
+                for key in range(longest):  # A key outside all windows has its projections, too (D327).
+                    for head in range(attn.heads):
+                        self._key(head, (key, batch, key_beam))
+                        self._value(head, (key, batch, key_beam))
                 for turn, (low, high) in enumerate(zip(windows.lo_win_idx, windows.hi_win_idx, strict=True)):
                     step = self.first + turn
                     if step < min(steps, of_queries[batch * beams + beam]):
@@ -74,11 +78,10 @@ class Attended:
     def _head(self, head: int, place: Place, window: list[Place]) -> Vector:
         """Return the values weighted by the softmax of the scaled products; zeros for an empty window."""
         t = self.tape
+        q = self._projection(head, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_Q_BIASES, self.queries, place)
         if not window:
             return leaves([0.0] * self.attn.value_size)
-        q = self._projection(head, Kind.CUDNN_MH_ATTN_Q_WEIGHTS, Kind.CUDNN_MH_ATTN_Q_BIASES, self.queries, place)
-        keys = [self._projection(head, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_K_BIASES, self.keys, at) for at in window]  # fmt: skip
-        values = [self._projection(head, Kind.CUDNN_MH_ATTN_V_WEIGHTS, Kind.CUDNN_MH_ATTN_V_BIASES, self.values, at) for at in window]  # fmt: skip
+        keys, values = [self._key(head, at) for at in window], [self._value(head, at) for at in window]
         scores = [t.scaled(score, self.scaler) for score in t.products(keys, q)]
         if not all(math.isfinite(score.value) for score in scores):
             raise Untold("a score is not finite")  # The document does not say what a softmax is then (D364).
@@ -86,6 +89,12 @@ class Attended:
         terms = [t.exponential(t.total(score, top)) for score in scores]
         total = t.total(*terms)
         return t.products([list(row) for row in zip(*values, strict=True)], [t.quotient(term, total) for term in terms])
+
+    def _key(self, head: int, place: Place) -> Vector:
+        return self._projection(head, Kind.CUDNN_MH_ATTN_K_WEIGHTS, Kind.CUDNN_MH_ATTN_K_BIASES, self.keys, place)
+
+    def _value(self, head: int, place: Place) -> Vector:
+        return self._projection(head, Kind.CUDNN_MH_ATTN_V_WEIGHTS, Kind.CUDNN_MH_ATTN_V_BIASES, self.values, place)
 
     def _projection(self, head: int, kind: Kind, bias: Kind, given: dict[Place, Vector], place: Place) -> Vector:
         """Return W x + b, or the vector itself where the projection is off."""
