@@ -6,6 +6,7 @@ import argparse
 import atexit
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -31,10 +32,13 @@ def foreign_subjects(chosen: argparse.Namespace) -> list[str]:
 
 
 def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
-    """Run a command and return its exit status. Raises ``LibraryUnusable`` if a library ends the process first."""
-    foreign = foreign_subjects(chosen)
+    """Run a command and return its exit status.
+
+    Raises ``LibraryUnusable`` if a library ends the process first, or takes longer than ``--case-seconds``.
+    """
+    foreign, seconds = foreign_subjects(chosen), getattr(chosen, "case_seconds", None)
     for name in foreign:
-        describe_subject(name)
+        describe_subject(name, seconds)
     if not foreign:
         return run()
     sys.stdout.flush()
@@ -46,9 +50,13 @@ def run_guarded(chosen: argparse.Namespace, run: Callable[[], int]) -> int:
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
         _run_and_tell(run, writing)
     os.close(writing)
+    names = ", ".join(str(foreign_path(name)) for name in foreign)
+    if not _is_readable(reading, seconds):
+        os.kill(child, signal.SIGKILL)
+        _waited(child)
+        raise LibraryUnusable(f"{names} did not return within {seconds:g} seconds, and its process was ended")
     told = _read(reading)
     status = os.waitstatus_to_exitcode(_waited(child))
-    names = ", ".join(str(foreign_path(name)) for name in foreign)
     if not told:
         raise LibraryUnusable(f"{names} {ending(status)} before the command had come to its end")
     if told[1]:
@@ -71,6 +79,14 @@ def _run_and_tell(run: Callable[[], int], writing: int) -> None:
         with suppress(OSError):
             os.write(writing, bytes([status, closed]))
         os._exit(status)
+
+
+def _is_readable(descriptor: int, seconds: float | None) -> bool:
+    """Wait until a pipe has contents or its other end is closed. Return False if that takes longer; None waits for ever."""
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    except KeyboardInterrupt:  # The other process gets it, too, and reports its status.
+        return True
 
 
 def _read(descriptor: int) -> bytes:

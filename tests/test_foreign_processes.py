@@ -8,7 +8,6 @@ import pytest
 from dualdnn.api.document import functions
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.report import read_json
-from dualdnn.conformance.subjects import probe
 
 DEEDS = {
     "exit": "exit(0)",
@@ -126,31 +125,32 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
     ("bench", "constructor", "exit", "ended the process with exit status 0 while it was loaded"),
     ("conformance", "constructor", "exit", "ended the process with exit status 0 while it was loaded"),
     ("conformance", "constructor", "close", "closes descriptor 1 and 2 of the process that loads it"),
-    ("conformance", "constructor", "hang", "took longer than 12 seconds while it was loaded"),
+    ("conformance", "constructor", "hang", "took longer than 2 seconds while it was loaded"),
     ("conformance", "cudnnCreate", "trap", "ended the process by signal 11 (SIGSEGV) while cudnnCreate was called"),
-    ("conformance", "cudnnDestroy", "hang", "took longer than 12 seconds while cudnnDestroy was called"),
+    ("conformance", "cudnnCreate", "hang", "took longer than 2 seconds while cudnnCreate was called"),
+    ("conformance", "cudnnDestroy", "stop", "took longer than 2 seconds while cudnnDestroy was called"),
     ("conformance", "destructor", "trap", "ended the process by signal 11 (SIGSEGV) while the process came to its end"),
 ])  # fmt: skip
-def test_a_library_that_cannot_be_asked_is_one_sentence(
-    library, tmp_path, monkeypatch, capfd, where, deed, said, command
-):
+def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd, where, deed, said, command):
     path = library(handles=True, **{where: deed})
-    probe.probed.cache_clear()
-    monkeypatch.setattr(probe, "LOADING_SECONDS", 12 if deed == "hang" else 120)
-    option = {"conformance": "--subject", "bench": "--vendor"}[command]
-    assert main([command, option, f"library:{path}", "--out", str(tmp_path / "out")]) == 2
+    option = {"conformance": ["--case-seconds", "2", "--subject"], "bench": ["--vendor"]}[command]
+    assert main([command, *option, f"library:{path}", "--out", str(tmp_path / "out")]) == 2
     error = capfd.readouterr().err
     assert said in error and str(path) in error and len(error.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd, monkeypatch):
+@pytest.mark.parametrize("deed, said", [
+    ("exit", "ended the process with exit status 0"),
+    pytest.param(
+        "hang", "did not return within 2.0 seconds, and its process was ended", marks=pytest.mark.long  # 12 seconds more
+    ),
+])  # fmt: skip
+def test_workers_that_end_before_any_case_stop_the_run(library, tmp_path, capfd, monkeypatch, deed, said):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test runs in a worker itself
-    status, cases = run(tmp_path, library(worker="exit"), "--jobs", "1")
+    status, cases = run(tmp_path, library(worker=deed), "--jobs", "1", "--case-seconds", "2")
     assert status == 2 and not cases
-    assert "3 processes ended before they ran a case: the subject ended the process with exit status 0" in (
-        capfd.readouterr().out
-    )
+    assert f"3 processes ended before they ran a case: the subject {said}" in capfd.readouterr().out
 
 
 def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
@@ -180,11 +180,12 @@ def test_files_that_are_no_library_are_one_sentence(library, tmp_path, capfd):
 @pytest.mark.parametrize("deed, said", [
     ("exit", "ended the process with exit status 0 before the command had come to its end"),
     ("close", "closed the standard output or error of the command"),
+    ("hang", "did not return within 2 seconds, and its process was ended"),
 ])  # fmt: skip
 def test_an_operation_on_a_library_that_ends_the_process_is_one_sentence(library, deed, said, capfd):
     """One process judges one operation: the command says what became of it."""
     tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 3), strides=(3, 1))"
     text = f"SetTensor(value=1.0, y={tensor})"
     path = library(handles=True, **{SET: deed})
-    assert main(["conformance", "--operation", text, "--subject", f"library:{path}"]) == 2
+    assert main(["conformance", "--case-seconds", "2", "--operation", text, "--subject", f"library:{path}"]) == 2
     assert said in capfd.readouterr().err.strip().splitlines()[-1]

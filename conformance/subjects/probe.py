@@ -11,15 +11,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from . import ForeignSubject, OwnSubject, RecordedSubject, foreign_path, open_subject
 
-LOADING_SECONDS = 120  # limit for a library to make a handle and destroy it
+STARTING_SECONDS = 120  # limit for the probing process to start
+LOADING_SECONDS = 120  # default limit for a step: to load a library, to make a handle, to destroy it
+LOOK_SECONDS = 0.1  # between two looks at the steps of a library
 NEEDED = ("cudnnCreate", "cudnnDestroy", "cudnnCreateTensorDescriptor")  # functions without which nothing can be judged
 
 
@@ -48,14 +50,20 @@ class ProbedSubject:
 
 
 DescribedSubject = OwnSubject | RecordedSubject | ForeignSubject | ProbedSubject
+PROBED: dict[str, ProbedSubject] = {}
 
 
-def describe_subject(name: str) -> DescribedSubject:
+def describe_subject(name: str, seconds: float | None = None) -> DescribedSubject:
     """Return the subject of a name.
 
-    A foreign library is only probed in another process. Raises ``ValueError`` if it is unusable.
+    A foreign library is only probed in another process, once. seconds: limit of each of its steps. Raises ``ValueError``
+    if it is unusable.
     """
-    return open_subject(name) if foreign_path(name) is None else probed(name)
+    if foreign_path(name) is None:
+        return open_subject(name)
+    if name not in PROBED:
+        PROBED[name] = probed(name, seconds or LOADING_SECONDS)
+    return PROBED[name]
 
 
 def ending(status: int) -> str:
@@ -66,8 +74,23 @@ def ending(status: int) -> str:
     return f"ended the process by signal {-status} ({known.get(-status, 'unknown')})"
 
 
-@cache
-def probed(name: str) -> ProbedSubject:
+def _written(process: subprocess.Popen[bytes], told: Path, seconds: float) -> bytes | None:
+    """Return the standard error of a process, or None after ending it because it wrote no line in time."""
+    size, since = 0, time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=LOOK_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        if (grown := told.stat().st_size) != size:
+            size, since = grown, now
+        elif now - since > (seconds if size else STARTING_SECONDS):
+            process.kill()
+            process.communicate()
+            return None
+
+
+def probed(name: str, seconds: float) -> ProbedSubject:
     """Return what a separate process finds in a library. Raises ``LibraryUnusable`` if it returns nothing."""
     path = foreign_path(name)
     with tempfile.TemporaryDirectory(prefix="dualdnn-probe-") as folder:
@@ -75,19 +98,16 @@ def probed(name: str) -> ProbedSubject:
         told.touch()
         command = [sys.executable, "-m", __name__, name, str(told)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            _, said = process.communicate(timeout=LOADING_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            said = None
+        said = _written(process, told, seconds)
         lines = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
     facts = next((line["facts"] for line in lines if "facts" in line), None)
     if error := next((line["error"] for line in lines if "error" in line), None):
         raise LibraryUnusable(error)
     step = lines[-1].get("step", "it was asked") if lines else ""
     if said is None:
-        raise LibraryUnusable(f"{path} took longer than {LOADING_SECONDS:g} seconds while {step}")
+        raise LibraryUnusable(
+            f"{path} took longer than {seconds if lines else STARTING_SECONDS:g} seconds while {step}"
+        )
     if facts is None and not lines:  # This is a fault of the probing process, not of the library.
         raise LibraryUnusable(f"{path} could not be looked at: {said.decode(errors='replace').strip()[-300:]}")
     if facts is None:

@@ -24,6 +24,7 @@ from ..report import is_complete, tier_of
 from ..run_pytest import run_pytest
 from ..solvers import PREFERRED, by_solvers, covering, unknown_solvers, with_workspace
 from ..subjects import SPELLINGS, Subject, default_subjects, foreign_path, is_recorded, open_subject
+from ..subjects.probe import LOADING_SECONDS
 from ..tiers import FULL, SMOKE, STANDARD, TIERS
 from ..trial import Step, attempt_chain
 from .files import CASES, case_files
@@ -82,8 +83,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="only the cases of levels of reproducibility up to this one (docs/reproducibility.md), of any subject",
     )  # fmt: skip
     parser.add_argument(
-        "--case-seconds", type=float, default=CASE_SECONDS, metavar="N",
-        help="a case of a process of its own that takes longer has failed, and the process is ended (default: %(default)s)",
+        "--case-seconds", type=float, metavar="N",
+        help=f"a case that takes longer has failed, and its process is ended (default: {CASE_SECONDS}); so is a library that takes longer "
+        f"to load, to make a handle or to destroy it (default: {LOADING_SECONDS})",
     )  # fmt: skip
     parser.add_argument(
         "--prove",
@@ -134,7 +136,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
     if chosen.scheduler and (clash := [f"--{name}" for name in ("jobs", "proofs", "record") if getattr(chosen, name)]):
         raise ValueError(f"--scheduler {chosen.scheduler} and {clash[0]}: the workers of a cluster run the cases")
-    if not chosen.case_seconds > 0:
+    if chosen.case_seconds is not None and not chosen.case_seconds > 0:
         raise ValueError(f"--case-seconds is {chosen.case_seconds}, a case takes more than 0 seconds")
     if chosen.operation:
         return _one_operation(chosen)
@@ -194,7 +196,7 @@ def run(chosen: argparse.Namespace) -> int:
     subjects = chosen.subject or default_subjects()
     for name in subjects:
         if name != "recorded":
-            described(name)
+            described(name, chosen.case_seconds)
     foreign = any(map(foreign_path, subjects))
     if chosen.reproducible:
         files = [path for path in files if Path(path).stem == "reproducible"]
@@ -206,7 +208,7 @@ def run(chosen: argparse.Namespace) -> int:
     options += ["--resume"] if chosen.resume else []
     workers = ["-n", str(jobs), "--dist", "worksteal", f"--max-worker-restart={sys.maxsize}"]
     options += [f"--scheduler={chosen.scheduler}"] if chosen.scheduler else workers if jobs > 1 or foreign else []
-    options += [f"--case-seconds={chosen.case_seconds}"]
+    options += [f"--case-seconds={chosen.case_seconds}"] if chosen.case_seconds else []
     if jobs > 1:  # Processes share the cores, and threads of NumPy's products would busy-wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = run_pytest([*options, "--rootdir", str(CASES), "-c", os.devnull, *files], [Progress()])

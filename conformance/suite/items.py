@@ -23,12 +23,13 @@ def opened(name: str) -> Subject:
     return OPENED[name]
 
 
-def described(name: str) -> DescribedSubject:
+def described(name: str, seconds: float | None = None) -> DescribedSubject:
     """Return what is known of a subject.
 
-    A foreign library is not loaded: it could end the process that writes the report.
+    A foreign library is not loaded: it could end the process that writes the report. seconds: limit of each step that
+    loads it in another process.
     """
-    return describe_subject(name) if name not in OPENED and foreign_path(name) else opened(name)
+    return describe_subject(name, seconds) if name not in OPENED and foreign_path(name) else opened(name)
 
 
 def runs_cases(config: pytest.Config) -> bool:

@@ -27,7 +27,7 @@ from .evidence import clauses_of
 from .items import opened, subject_of
 
 CASE_SECONDS = 600  # seconds, default limit of one case
-STARTING_SECONDS = 600  # seconds, limit for a worker to load the subjects and collect the cases
+STARTING_SECONDS = 600  # seconds, limit for a worker to start, and to collect the cases
 FRUITLESS = 3  # consecutive workers that may end without a result of a case
 STOPPED_SECONDS = 1.0  # seconds between two looks at a stopped worker
 COPY_SECONDS = 0.2  # seconds, wait for copies of the process, made by a call, to end
@@ -162,7 +162,7 @@ class Watched:
 
     def __init__(self, path: Path, seconds: float, subjects: Sequence[str]) -> None:
         self.file, self.seconds, self.subjects = path.open("w", encoding="utf-8"), seconds, subjects
-        self._begin([], STARTING_SECONDS)  # A library may hang while it loads.
+        self._begin([], STARTING_SECONDS)
 
     def _begin(self, clauses: list[str], seconds: float) -> None:
         self.file.seek(0)
@@ -173,9 +173,14 @@ class Watched:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Load foreign libraries before any case, so that no case is blamed for what happens then."""
+        """Load foreign libraries before any case, so that no case is blamed for what happens then.
+
+        A library may take as long as a case.
+        """
         for name in filter(foreign_path, self.subjects):
+            self._begin([], self.seconds)
             opened(name)
+        self._begin([], STARTING_SECONDS)
 
     def pytest_collection_finish(self) -> None:
         faulthandler.cancel_dump_traceback_later()
