@@ -56,6 +56,18 @@ def test_steps_of_a_chain_have_memory_and_inputs_of_their_own(file):
     assert [(step.names, step.inputs) for step in ran] == [({}, "wide"), ({"y": "z"}, {"y": "special"})]
 
 
+def test_a_line_runs_once_with_each_of_its_offsets_planned_for_its_device(file):
+    ran, device = [], SimpleNamespace(kind="emulated", multiprocessors=1)
+    handle = SimpleNamespace(backend=SimpleNamespace(device=device, plans={}), answers={})
+    module = module_of(
+        file(line("test_scale", SCALE.format(0.5, "FLOAT"), turns=[{"y": 4}, {"y": 8}], multiprocessors=132))
+    )
+    module.test_scale(
+        lambda *_, offsets, **__: ran.append((offsets, device.multiprocessors)), SimpleNamespace(handle=handle), ""
+    )
+    assert ran == [({"y": 4}, 132), ({"y": 8}, 132)] and device.multiprocessors == 1
+
+
 def test_what_a_fuzzer_found_has_no_test_of_its_own(file):
     path = file(line("tensor_arithmetic-1", SCALE.format(0.5, "FLOAT"), family="tensor_arithmetic"))
     assert cases(path) == {} and not hasattr(module_of(path), "test_scale")
@@ -67,7 +79,7 @@ def test_every_line_says_why_and_is_there_once(path):
     assert all(len(one["why"].split()) > 2 for one in lines)
     assert len({json.dumps(one) for one in lines}) == len(lines)
     assert path in case_files()
-    known = {"id", "why", "clauses", "ours", "workspace", "each", *corpus.FIELDS}
+    known = {"id", "why", "clauses", "ours", "workspace", "each", "turns", "multiprocessors", *corpus.FIELDS}
     assert [one["id"] for one in lines if not {"id", "why", "operations"} <= one.keys() <= known] == []
 
 

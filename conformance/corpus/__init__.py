@@ -8,6 +8,8 @@ clauses     the clauses that the case shows
 ours        true where only our own backends have the call
 each        one entry for each operation of a chain whose steps differ: ``names``, operand -> its memory in the chain, and ``inputs``
 workspace   "given" where the operations keep their own workspace, instead of getting what the subject asks for
+turns       the operations run once with each of these, operand -> bytes by which it begins later, in place of ``offsets``
+multiprocessors   number of SMs of the device that the operations are planned for
 
 The other fields are those of ``dualdnn fuzz --again``; one without a family has no operands whose numbers depend on each other.
 """
@@ -44,6 +46,11 @@ class Pinned:
     def entry(self) -> Entry:
         """Return what is called."""
         return entry_of(_without_reason(self.line), frozenset({"operations"}))
+
+    @property
+    def turns(self) -> list[dict[str, int]]:
+        """Return the offsets of operands in each run of the line."""
+        return self.line.get("turns") or [dict(self.entry.drawn.offsets)]
 
     def steps(self, operations: Sequence[Operation]) -> list[Step]:
         """Return the calls of these operations, which are those of the line with their workspaces."""

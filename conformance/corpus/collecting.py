@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from dualdnn.api.operations import Operation
 
 from ..calls import Caller, sized
 from ..fuzz.entries import Entry
+from ..solvers import divided_among
 from ..trial import Step
 from . import FOLDER, Pinned, cases
 
@@ -52,7 +54,10 @@ def module_of(path: Path) -> ModuleType:
 def _test(pins: dict[str, list[Pinned]]) -> Any:
     def test(chain: Any, caller: Any, pin: str) -> None:
         for one in pins[pin]:
-            run_entry(one.entry, chain, None if one.workspace == GIVEN else caller, one.steps)
+            wanted = one.line.get("multiprocessors")
+            with divided_among(caller.handle, wanted) if wanted else nullcontext():
+                for offsets in one.turns:
+                    run_entry(one.entry, chain, None if one.workspace == GIVEN else caller, one.steps, offsets)
 
     first = next(iter(pins.values()))[0]
     test.__doc__ = first.why
@@ -76,10 +81,11 @@ def run_entry(
     chain: Callable[..., Any],
     caller: Caller | None,
     made: Callable[[Sequence[Operation]], list[Step]] | None = None,
+    offsets: Mapping[str, int] | None = None,
 ) -> None:
     """Run what an entry says by the fixture ``chain``. caller: asks for the workspaces, None where the operations say them. made: the steps of
-    operations, where they differ in more than these."""
+    operations, where they differ in more than these. offsets: those of operands, in place of the entry's."""
     drawn = entry.drawn
     operations = drawn.steps if caller is None else [sized(caller, step) for step in drawn.steps]
     steps = made(operations) if made else [Step(one, dict(drawn.aliases), drawn.inputs) for one in operations]
-    chain(*steps, seed=entry.seed, before=entry.before, offsets=dict(drawn.offsets))
+    chain(*steps, seed=entry.seed, before=entry.before, offsets=dict(drawn.offsets if offsets is None else offsets))

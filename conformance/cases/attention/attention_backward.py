@@ -13,13 +13,11 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
-    DEFAULT,
     LAYOUTS_OF_TENSOR_CORES,
     LONG_OF_TENSOR_CORES,
     MISFITS,
     OF_TENSOR_CORES,
     ONE_TO_ONE,
-    TENSOR,
     attention,
     changed,
     fill_padding,
@@ -32,7 +30,6 @@ from dualdnn.conformance.cases.attention.attention_forward import (
 )
 from dualdnn.conformance.domains.attention import backward_data, backward_weights
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
@@ -101,18 +98,6 @@ def test_padding_is_not_read(chain, on):
     chain(*calls, before=before)
 
 
-@shows("cudnnSetSeqDataDescriptor/c06", f"{DATA}/c02")
-@pytest.mark.parametrize("on", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["core", "projected"])
-def test_empty_sequences(subject, chain, on):
-    """Sequences of queries, and of keys, may have no vector."""
-    if not subject.cites_clauses:
-        pytest.skip("NVIDIA's library refuses lengths of 0")
-    attn = with_projections(*on, mode=ONE_TO_ONE)
-    training, data, weights = steps(attn=attn, batches=3, lengths=(4, 0, 4, 3, 0, 4), key_lengths=(5, 4, 0, 5, 0, 4))
-    calls = (training, data, weights) if any(on) else (training, data)
-    chain(*calls)
-
-
 @shows("cudnnSetSeqDataDescriptor/c06")
 @pytest.mark.ours
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
@@ -152,15 +137,6 @@ def test_layouts_of_tensor_cores(chain, order, mode, projected, data_type):
     for operand in ("queries", "keys", "values", "dout"):
         fill_padding(before, data, operand)
     chain(training, data, *([weights] if projected else []), before=before)
-
-
-@shows(f"{DATA}/c01", "cudnnMultiHeadAttnForward/c01")
-def test_more_tiles_than_multiprocessors(chain, caller):
-    """Blocks take several tiles in turn where heads, batches and beams have more tiles than the device has
-    multiprocessors."""
-    attn = attention((0, 0, 0, 0), (8, 8, 8), 2, ONE_TO_ONE, 0.3, HALF, longest=(66, 70), batches=2, beams=2)
-    with divided_among(caller.handle, 3):
-        chain(*steps(attn=attn, steps=(66, 70), lengths=(66, 65, 3, 66), key_lengths=(70, 69, 66, 2))[:2])
 
 
 @shows(f"{WEIGHTS}/c01", f"{DATA}/c10")
@@ -257,35 +233,6 @@ def test_what_does_not_fit(cudnn, handle, refuses, name):
     of_weights = {"doDesc" if parameter == "oDesc" else parameter: spec for parameter, spec in wrong.items()}
     refuses(BAD_PARAM, f"{DATA}/c23", call.data, **of_data)
     refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **of_weights)
-
-
-@shows(f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "multiprocessors, data_type, math, size, projected, batches",
-    [(1, FLOAT, DEFAULT, 72, 136, 4), (2, FLOAT, DEFAULT, 72, 136, 4), (5, HALF, TENSOR, 40, 72, 8)],
-    ids=str,
-)
-def test_weights_of_many_vectors(chain, caller, multiprocessors, data_type, math, size, projected, batches):
-    """Weight gradients are added to others, in tiles of every size that take turns or whose sums blocks share."""
-    attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, data_type, math, (65, 65), batches, 1)
-    with divided_among(caller.handle, multiprocessors):
-        chain(*steps(ADD, attn=attn, steps=(65, 65), batches=batches, beams=1, lengths=None))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "size, projected, queries, keys",
-    [(117, 125, 1, 130), (712, 256, 65, 65), (712, 120, 65, 65), (120, 256, 1, 712), (248, 120, 1, 712)],
-)
-def test_large_tiles_of_half(chain, caller, size, projected, queries, keys):
-    """The largest tiles serve long sums in half, however their matrices lie.
-
-    There are projections, gradients of projected vectors, and gradients of weights. The first lie in rows that TMA does
-    not read.
-    """
-    attn = attention((0, 0, projected, size), (8, 8, size), 1, 0, 0.3, HALF, TENSOR, (queries, keys), 1, 1)
-    with divided_among(caller.handle, 1):
-        chain(*steps(ADD, attn=attn, steps=(queries, keys), batches=1, beams=1, lengths=None))
 
 
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14", f"{BUFFERS}/c13", f"{BUFFERS}/c14")

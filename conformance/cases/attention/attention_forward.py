@@ -13,7 +13,6 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import attention_buffers
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 FORWARD = "cudnnMultiHeadAttnForward"
@@ -75,16 +74,6 @@ def with_projections(q: int, k: int, v: int, o: int, **others: Any) -> AttnSpec:
 def test_types(trial, data_type, math, trains):
     """Every row of table 40 works in both modes."""
     trial(forward(attention(data_type=data_type, math=math), trains=trains, low=(0, 0, 1, 3), high=(1, 5, 3, 5)))
-
-
-@shows(f"{FORWARD}/c01", f"{FORWARD}/c32")
-@pytest.mark.parametrize("data_type, math", [(DOUBLE, DEFAULT), (FLOAT, DEFAULT), (HALF, TENSOR)], ids=lambda v: v.name)
-def test_long_sums_of_projections(trial, caller, data_type, math):
-    """Multiprocessors share the sums of one step, whose vectors lie in several pieces."""
-    attn = attention((8, 8, 8, 8), (1024, 1024, 1024), 2, scaler=2**-12, data_type=data_type, math=math)
-    axes = (AXES[1], AXES[0], *AXES[2:])
-    with divided_among(caller.handle, 132):
-        trial(forward(attn, current=1, lengths=None, axes=axes))
 
 
 @shows(f"{FORWARD}/c03", f"{FORWARD}/c09")

@@ -14,7 +14,7 @@ from dualdnn.api.operations import CTCLoss, CTCLoss_v8, CTCLossSpec, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
@@ -134,15 +134,6 @@ def test_all_labels_together_are_certain(caller):
     assert np.abs((gradients * probabilities[:, None]).sum(axis=1)).max() < 1e-5
 
 
-@shows(f"{HOST}/c07", f"{HOST}/c08", f"{HOST}/c17")
-@modes
-@pytest.mark.parametrize("labels, lengths, times", [
-    ((), (0,), (6,)), ((2,), (1,), (1,)), ((1, 2, 1), (3,), (3,)), ((3, 3), (2,), (3,)), ((), (0, 0), (0, 5)),
-], ids=["none", "one", "as_many_as_times", "repeated", "no_times"])  # fmt: skip
-def test_few_alignments(judged, mode, labels, lengths, times):
-    judged(host((max(times), len(lengths), 4), labels, lengths, times, mode=mode))
-
-
 @shows(f"{HOST}/c08", f"{HOST}/c10")
 @modes
 def test_gradients_end_with_the_input(judged, mode):
@@ -150,24 +141,6 @@ def test_gradients_end_with_the_input(judged, mode):
     gradients = found.after["gradients"].view(np.float32).reshape(DIMS)
     for n, times in enumerate(INPUT_LENGTHS):
         assert gradients[:times, n].all() and not gradients[times:, n].any()
-
-
-@shows(f"{HOST}/c05", f"{HOST}/c10")
-@modes
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(judged, layout, mode):
-    """Time, sequence and class may come in any order, with gaps; costs are packed."""
-    judged(host(mode=mode, layout=layout))
-    judged(replace(device(mode=mode), gradients=laid_out(FLOAT, DIMS, layout)))
-
-
-@shows(f"{HOST}/c09", f"{DEVICE}/c11")
-@modes
-@calls
-def test_costs_alone(judged, call, mode):
-    """Costs are right without gradients, which may be NULL, before and after calls with them."""
-    for gradients in (False, True, False):
-        judged(CALLS[call](mode=mode, gradients=gradients))
 
 
 @shows(f"{HOST}/c03", f"{DEVICE}/c05")
@@ -448,10 +421,3 @@ def test_a_descriptor_without_gradients(subject, cudnn, caller, call):
         getattr(cudnn, call)(*arguments(caller, operation, {**buffers, "gradients": gradients}))
         costs.append(buffers["costs"].to_host(np.float32, operation.costs.count))
     assert np.array_equal(*costs) and np.isfinite(costs[0]).all() and costs[0].any()
-
-
-@shows(f"{HOST}/c06", f"{HOST}/c07")
-def test_one_list_after_the_other(judged):
-    """One handle serves one list after the other, although it remembers what it has prepared."""
-    for labels, lengths in (((1, 2), (1, 0, 1)), ((2, 1), (1, 0, 1)), ((2, 1), (0, 1, 1)), ((1, 2), (1, 0, 1))):
-        judged(host(labels=labels, label_lengths=lengths))

@@ -22,7 +22,7 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW
 from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
@@ -36,7 +36,6 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
 )
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import RELU
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import prepare
 
 BNSTATS, WGRAD, ADD = (
@@ -103,20 +102,7 @@ def added(activation=RELU, without=(), algo=PRECOMP, **shape):
 
 
 MAKERS = (statistics, filter_gradient, added)
-ONE_TAP = dict(taps=(1, 1), padding=(0, 0))
 makers = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-
-
-@pytest.mark.parametrize(
-    "make, channels, operand",
-    [(statistics, 8, "y"), (statistics, 64, "y"), (filter_gradient, 64, "x"), (added, 64, "y")],
-)
-def test_workspace_of_what_begins_at_an_element(trial, caller, make, channels, operand):
-    """The workspace of the plan is enough where operands begin at an element and sums are divided otherwise than for
-    packs."""
-    operation = make(kind=HALF, tensor_format=NHWC, math=TENSOR_OP, channels=channels, sizes=(19, 17), **ONE_TAP)
-    with divided_among(caller.handle, 16):
-        trial(sized(caller, operation), offsets={operand: 2})
 
 
 @pytest.mark.parametrize("alone, factor", [("eqScale", 2.0), ("zEqBias", 1.0)])

@@ -21,7 +21,6 @@ from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import NULL, vector
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import PER_ACTIVATION, PERSISTENT
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step
 
 IGNORED, PROPAGATED = cudnnNanPropagation_t
@@ -57,32 +56,6 @@ def gradient(kind=FLOAT, layout="nchw", dims=DIMS, activation=RELU, without=(), 
         activation, 1e-3, 0, x, other, bits, *(numbers,) * 3, x, other, numbers, numbers
     )
     return replace(operation, **dict.fromkeys(without))
-
-
-@pytest.mark.parametrize(
-    "images, channels, strides",
-    [(4, 97, None), (4, 97, (8, 2, 1, 1)), (4, 97, (6, 1, 1, 1)), (6, 70, None)],
-    ids=str,
-)
-def test_gradient_of_planes_of_many_channels(trial, caller, images, channels, strides):
-    """Words of the bit mask are read four at a time, unless they or their rows lie elsewhere."""
-    x = TensorSpec.packed(HALF, (images, channels, 16, 16))
-    operation = replace(gradient(HALF, dims=x.dims), dy=x, dz=x)
-    if strides:
-        operation = replace(operation, bitMask=replace(operation.bitMask, strides=strides))
-    with divided_among(caller.handle, 1):
-        trial(sized(caller, operation))
-
-
-@pytest.mark.parametrize("layout, dims", [("nchw", (2, 40, 4, 8)), ("nhwc", (2, 40, 16, 20))], ids=str)
-@pytest.mark.parametrize("without", [(), ("savedMean", "savedInvStd")], ids=["saved", "not saved"])
-def test_workspace_of_gradients_that_begin_at_an_element(trial, caller, layout, dims, without):
-    """The workspace of the plan is enough where operands begin at an element and sums are divided otherwise than for
-    packs."""
-    x = laid_out(HALF, dims, layout)
-    with divided_among(caller.handle, 16):
-        operation = sized(caller, replace(gradient(HALF, layout, dims, without=without), dy=x, dz=x))
-        trial(operation, offsets={"dy": 2})
 
 
 @pytest.mark.ours

@@ -22,7 +22,6 @@ from dualdnn.api.operations.graph import (
     PointwiseSettings,
 )
 from dualdnn.api.operations.specs import (
-    BFLOAT16,
     FLOAT,
     HALF,
     SCALAR_BYTES,
@@ -146,40 +145,3 @@ def diamond():
         GenStatsNode(cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM, FLOAT, joined, sums, squares),
         pointwise(Mode.CUDNN_POINTWISE_MUL, joined, y, squares),
     )
-
-
-def chain(*steps, dims=(3, 5, 7, 2), order=(0, 2, 3, 1)):
-    """Return pointwise nodes in a row; the last result has memory, and so has one whose type is a list of one.
-
-    Each is (mode, data type of the result, dimensions of the second operand or None or "same" for the value itself).
-    """
-    x, nodes = tensor(1, dims, HALF, order=order), []
-    for i, (mode, data_type, other) in enumerate(steps):
-        stored = isinstance(data_type, list) or i == len(steps) - 1
-        kind = data_type[0] if isinstance(data_type, list) else data_type
-        y = tensor(2 + i, dims, kind, order=order, virtual=not stored)
-        b = x if other == "same" else other and tensor(100 + i, other, FLOAT)
-        alpha1, alpha2 = 0.75 if i % 2 else 1.0, 1.25 if b and i % 3 == 0 else 1.0
-        nodes.append(pointwise(mode, x, y, b, alpha1=alpha1, alpha2=alpha2, lower=-0.5, upper=1.5))
-        x = y
-    return nodes
-
-
-# These chains have more than 2^18 elements, so that kernels are compiled for them: (dimensions, order of x and the
-# results, steps).
-LARGE = {
-    "channels last": ((4, 16, 33, 128), (0, 2, 3, 1), [
-        (Mode.CUDNN_POINTWISE_MUL, HALF, (1, 16, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, FLOAT, (1, 1, 1, 1)), (Mode.CUDNN_POINTWISE_RELU_FWD, HALF, None)]),
-    "channels first": ((4, 2, 32, 1024), None, [
-        (Mode.CUDNN_POINTWISE_MUL, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_ADD, [BFLOAT16], (4, 2, 32, 1024)), (Mode.CUDNN_POINTWISE_MUL, FLOAT, "same"),
-        (Mode.CUDNN_POINTWISE_MIN, FLOAT, (1, 2, 1, 1)), (Mode.CUDNN_POINTWISE_TANH_FWD, HALF, None)]),
-    "one row": ((262152, 1), None, [(Mode.CUDNN_POINTWISE_MAX, FLOAT, (262152, 1)), (Mode.CUDNN_POINTWISE_ELU_FWD, FLOAT, None)]),
-}  # fmt: skip
-
-
-@shows(*of("OPERATIONGRAPH", "c01"), *of("TENSOR", "c03"))
-@pytest.mark.parametrize("which", LARGE)
-def test_large_chains(trial, which):
-    """Operands are broadcast, a result in the middle has memory, types differ, and the last block is partial."""
-    dims, order, steps = LARGE[which]
-    trial(executed(*chain(*steps, dims=dims, order=order)))
