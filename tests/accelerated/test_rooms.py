@@ -9,7 +9,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
 from dualdnn.accelerated.runtime.sources import declared_entry_points, entry_points
 from dualdnn.api.operations import FAMILIES
 
@@ -121,30 +120,32 @@ def test_a_list_of_exceptions_is_used():
         assert other in graph()[family], f"{family} does not use {other}"
 
 
-@pytest.mark.parametrize("path", kernels(), ids=name_of)
-def test_a_kernel_is_launched_from_its_room_by_its_twin(path):
-    name = name_of(path)
-    users = {user for user in FLOOR.rglob("*.py") if f'"{name}"' in user.read_text()}
-    twin = path.with_suffix(".py")
-    assert {user.parent for user in users} <= {path.parent}, f"{name} is launched by {users}"
-    if room_of(path) not in UNFINISHED:
-        assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
+def test_a_kernel_is_launched_from_its_room_by_its_twin():
+    texts = {user: user.read_text() for user in FLOOR.rglob("*.py")}
+    for path in kernels():
+        name = name_of(path)
+        users = {user for user, text in texts.items() if f'"{name}"' in text}
+        twin = path.with_suffix(".py")
+        assert {user.parent for user in users} <= {path.parent}, f"{name} is launched by {users}"
+        if room_of(path) not in UNFINISHED:
+            assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
 
 
-@pytest.mark.parametrize("path", kernels(), ids=name_of)
-def test_kernels_begin_by_waiting_for_earlier_ones(path):
+def test_kernels_begin_by_waiting_for_earlier_ones():
     """A kernel that does not wait could start on memory that another one still writes
     (primitives/dependent_launch.cuh)."""
-    beginnings = re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text())
-    assert beginnings and set(beginnings) <= {"griddepcontrol_wait();", "griddepcontrol_wait_deferred();"}
+    for path in kernels():
+        beginnings = set(re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text()))
+        assert beginnings and beginnings <= {"griddepcontrol_wait();", "griddepcontrol_wait_deferred();"}, name_of(path)
 
 
-@pytest.mark.parametrize("path", kernels(finished=True), ids=name_of)
-def test_a_kernel_file_opens_with_its_roofline_bound(path):
-    opening = path.read_text().split("#include")[0].strip().splitlines()
-    assert len(opening) <= HEADER_LINES and all(line.startswith("//") for line in opening if line)
-    text = " ".join(opening).lower()
-    assert "roofline" in text and "byte" in text and re.search(r"\d+\.\d+", text), "section, roofline bound, bytes"
+def test_a_kernel_file_opens_with_its_roofline_bound():
+    for path in kernels(finished=True):
+        opening = path.read_text().split("#include")[0].strip().splitlines()
+        assert len(opening) <= HEADER_LINES and all(line.startswith("//") for line in opening if line), name_of(path)
+        text = " ".join(opening).lower()
+        said = "roofline" in text and "byte" in text and re.search(r"\d+\.\d+", text)
+        assert said, f"{name_of(path)}: section, roofline bound, bytes"
 
 
 def test_entry_points_are_unique_and_name_their_room():
