@@ -326,7 +326,7 @@ def computing(
         def call(*args: Any, **kwargs: Any) -> None:
             run(checks.bind(args, kwargs) if kwargs or len(args) != count else args)
 
-        call.computing = None if runs else made  # type: ignore[attr-defined]
+        call.computing = made  # type: ignore[attr-defined]
         FUNCTIONS[checks.name] = call
         return call
 
@@ -334,7 +334,7 @@ def computing(
 
 
 def computing_of(name: str) -> _Computing | None:
-    """Return the _Computing object of a function made by ``computing``, or None for any other name."""
+    """Return the _Computing object of a function made by ``computing`` or ``executing``, or None for any other name."""
     return getattr(FUNCTIONS.get(name), "computing", None)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ..descriptors import DESCRIPTORS, Descriptor, DropoutDescriptor
+from ..descriptors import DESCRIPTORS, BackendDescriptor, Descriptor, DropoutDescriptor
+from ..graph.execution import ExecutionPlan
+from ..graph.settings import VariantPack
 from ..handle import Handle
 from ..operations.forks import free_in_children
 from ..operations.specs import DOUBLE
@@ -53,6 +55,7 @@ class Objects:
         self.ffi, self.lib = ffi, lib
         self.kept: dict[int, Any] = {}
         self.pointers: dict[int, int] = {}  # It maps id() of a kept object to its pointer.
+        self.finalized: dict[int, Any] = {}  # It maps a pointer to the finalised plan or variant pack that C knows.
         self.values: list[Any] = [None]  # It maps a number to a value; None means forgotten.
         self.numbers: dict[Any, int] = {}
         self.met: set[int] = set()  # It holds the numbers of values used since values were last forgotten.
@@ -132,7 +135,7 @@ class Objects:
             pointer = self.lib.object_new(HANDLE_KIND if is_handle else KINDS[value.type_name], number)
             if not pointer:
                 raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", "there is no room for another object")
-            if is_handle or not number:
+            if is_handle or isinstance(value, BackendDescriptor) or not number:
                 self.kept[pointer], self.pointers[id(value)] = value, pointer
         return int(pointer)
 
@@ -149,12 +152,15 @@ class Objects:
                     self.get(each).part_from(ended)
                 self.changes()
         self.pointers.pop(id(self.kept.pop(pointer, None)), None)
+        self.finalized.pop(pointer, None)
         self.lib.object_free(pointer)
 
     def changes(self) -> set[int]:
         """Copy the call's changes of descriptors to C, and return the pointers of changed objects."""
         changed, known = set(), self.serving.known
         for pointer, value in self.serving.seen.items():
+            if isinstance(value, BackendDescriptor):
+                self._finalize(pointer, value)
             if not (isinstance(value, Descriptor) and value.alive and pointer in known):
                 continue
             named = [0 if each is None else self._pointer(each) for each in value.named]
@@ -164,6 +170,20 @@ class Objects:
                 self.lib.object_set(pointer, what[0], what[1], what[2:])
                 changed.add(pointer)
         return changed
+
+    def _finalize(self, pointer: int, descriptor: BackendDescriptor) -> None:
+        """Tell C when a plan or a variant pack is finalised, or begins anew."""
+        record = descriptor.spec and descriptor.spec.record
+        if self.finalized.get(pointer) is record or pointer not in self.kept:
+            return
+        number = self.number_of(descriptor)
+        if isinstance(record, VariantPack):
+            addresses = [*record.pointers.values(), record.workspace]
+            self.lib.object_variant(pointer, number, [address or 0 for address in addresses], len(addresses))
+        else:
+            handle = self.pointers.get(id(record.handle), 0) if isinstance(record, ExecutionPlan) else 0
+            self.lib.object_set(pointer, number, 0, (handle, 0))
+        self.finalized[pointer] = record
 
     # The following methods number values.
 
@@ -216,9 +236,18 @@ def _value(value: Any) -> Any:
         if backend.name == "crosscheck":
             return None
         return backend.name, getattr(backend, "device", None), value.release, value.reproducible
+    if isinstance(value, BackendDescriptor):
+        return _executed(value.spec and value.spec.record)
     if value.type_name not in NUMBERED:
         return None
     return type(value), value.value
+
+
+def _executed(record: Any) -> Any:
+    """Return what decides an execution beside addresses and the handle: a plan's operation, a variant pack's ids."""
+    if isinstance(record, ExecutionPlan):
+        return BackendDescriptor, record.operation
+    return (BackendDescriptor, *record.pointers) if isinstance(record, VariantPack) else None
 
 
 def _has_doubles(value: Any) -> bool:

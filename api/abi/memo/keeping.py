@@ -18,7 +18,7 @@ from ...operations import replay
 from ...status import BAD_PARAM, INVALID_VALUE, MAPPING_ERROR, NOT_SUPPORTED
 from ..c_types import destroys
 from ..objects import Objects
-from .keys import DROPOUT, KINDS, NAMING, SIZED, is_answered, scalars_of
+from .keys import DROPOUT, EXECUTES, KINDS, NAMING, SIZED, is_answered, scalars_of
 
 SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # These are the effects in entries.c.
 LAUNCH = -7  # status that tells C to run the recorded launches
@@ -157,11 +157,13 @@ class Launching:
     def __init__(self, keeper: Keeper, arguments: Sequence[Any]) -> None:
         self.keeper, self.status = keeper, 0
         self.scalars = {name: (i, arguments[i]) for name, i in keeper.scalars.items()}
+        self.executed = arguments[1:] if keeper.name == EXECUTES else None
 
     def __call__(self, handle: Any, prepared: Any, operands: list[Any]) -> None:
         keeper, is_kept = self.keeper, False
         with suppress(Exception):  # The launch below reports any error.
-            is_kept = keeper.memo.launches.say(self.scalars, handle, prepared, operands)
+            places = self.executed and _places(*self.executed)
+            is_kept = keeper.memo.launches.say(self.scalars, places, handle, prepared, operands)
         if is_kept and keeper.lib.draft_keep(0, keeper.ffi.NULL):
             self.status = LAUNCH
         else:
@@ -180,14 +182,17 @@ class Launches:
         self.scratch: list[Any] = []  # It holds device memory of the driver, whose addresses C uses.
         self.lent = threading.local()
 
-    def say(self, scalars: Scalars, handle: Any, prepared: Any, operands: list[Any]) -> bool:
+    def say(
+        self, scalars: Scalars, places: Sequence[int] | None, handle: Any, prepared: Any, operands: list[Any]
+    ) -> bool:
         """Record the checked pairs of operands, the memory that they need, and the launches; return whether C can
         repeat the call.
 
         scalars: maps fields of the operation to call arguments that a launch may use directly.
+        places: lists the index of each operand's memory in C, or is None if that is its argument's index.
         """
         recorded = getattr(prepared.launch, "recorded", None)
-        arguments = [position for _, _, position, *_ in prepared.memory]
+        arguments = places or [position for _, _, position, *_ in prepared.memory]
         if recorded is None or not self.serves(handle.backend.device):
             return False
         record = recorded([0 if operand is None else operand.address for operand in operands])
@@ -198,7 +203,7 @@ class Launches:
             if operands[i] is not None and operands[j] is not None:
                 self.lib.draft_pair(arguments[i], arguments[j], size, other)
         if self.device.knows_extents:
-            for (_, _, argument, nbytes, *_), operand in zip(prepared.memory, operands, strict=True):
+            for argument, (_, _, _, nbytes, *_), operand in zip(arguments, prepared.memory, operands, strict=True):
                 if operand is not None:
                     self.lib.draft_least(argument, nbytes)
         scratch_bytes = max((part.scratch_bytes for part in record.parts), default=0)
@@ -280,6 +285,13 @@ class Launches:
             if extent is not None and extent < sizes[i]:
                 return 0
         return 1
+
+
+def _places(plan: Any, pack: Any) -> list[int]:
+    """Return where C has the memory of an execution's operands: the pack's pointers, then its workspace, follow the
+    three arguments."""
+    place = {uid: 3 + i for i, uid in enumerate(pack.spec.record.pointers)}
+    return [*(place[uid] for uid in plan.spec.record.uids), 3 + len(place)]
 
 
 def _are_filled_in(scalars: Scalars, values: Mapping[str, float] | None, steps: Sequence[Any]) -> bool:

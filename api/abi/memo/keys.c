@@ -78,6 +78,17 @@ static inline int key_named(Call *k, int i, int behind)
     return 1;
 }
 
+/* Add the pointers of the variant pack in argument `pack` as operands from the index `behind`. Return 0 if Python has to handle the
+   call: the plan in argument `plan` is of another handle, or one of the two is not finalised. */
+static inline int key_variant(Call *k, int plan, int pack, int behind)
+{
+    if (!k->slots[plan] || !k->slots[pack] || atomic_load_explicit(&k->slots[plan]->named[0], memory_order_relaxed) != k->addresses[0]) return 0;
+    const Variant *variant = atomic_load_explicit(&k->slots[pack]->variant, memory_order_acquire);
+    unsigned count = variant ? atomic_load_explicit(&variant->count, memory_order_relaxed) : 0;
+    for (unsigned i = 0; i < count; i++) key_address(k, behind + i, atomic_load_explicit(&variant->address[i], memory_order_relaxed));
+    return count > 0;
+}
+
 static inline void key_double(Call *k, double value) { memcpy(&k->words[k->count++], &value, sizeof value); }
 
 static inline void key_float(Call *k, float value)

@@ -27,6 +27,7 @@ SIZED = {
     "cudnnRestoreDropoutDescriptor": ("states", "stateSizeInBytes"),
     "cudnnGetRNNWeightParams": ("weightSpace", "weightSpaceSize"),
 }
+EXECUTES = "cudnnBackendExecute"  # Its operands are the pointers of its variant pack.
 WRITES_STATES = "cudnnSetDropoutDescriptor"  # It writes states only if it gets memory for them.
 FILL_BYTES = (
     "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # It is the C expression for the bytes of a padding value, by cudnnDataType_t.
@@ -43,6 +44,9 @@ def is_answered(function: Function) -> bool:
 def key_of(function: Function) -> list[str] | None:
     """Return the statements that build a call's key, or None if its answer may depend on more than a key holds."""
     name = function.name
+    if name == EXECUTES:
+        objects = [f"key_object(&k, {i}, a{i}, 0)" for i in (1, 2)]
+        return [_handle(function, 0), f"if (!({' && '.join(objects)} && key_variant(&k, 1, 2, 3))) goto ask;"]
     if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
     parts = [_part(function, index) for index in range(len(function.parameters))]

@@ -5,15 +5,19 @@
    A descriptor has the number of its value, which Python stores; 0 means that only Python has its state. A handle has the
    number of its backend. State that differs between equal values is separate: the address that an object holds, and the objects
    that it refers to. */
-enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31, NAMES = 2 };
+enum { CHUNKS = 256, CHUNK = 1024, PLACES = CHUNKS * CHUNK, HANDLE = 31, NAMES = 2, POINTERS = 32 };
 #define GENERATION (1ull << 27)
+
+/* The pointers of a finalised variant pack, then its workspace. */
+typedef struct { _Atomic unsigned count; _Atomic uint64_t address[POINTERS]; } Variant;
 
 typedef struct {
     _Atomic uint64_t number; /* number of the current or the next object */
     _Atomic uint32_t value, live;
     uint32_t next_free; /* place + 1, or 0 */
     _Atomic uint64_t held; /* stream of a handle, or states of a dropout descriptor */
-    _Atomic uint64_t named[NAMES]; /* dropout descriptors that the setter of a network or attention was given */
+    _Atomic uint64_t named[NAMES]; /* dropout descriptors that the setter of a network or attention was given; handle of a plan */
+    _Atomic(Variant *) variant; /* memory for a variant pack, which later objects of the place reuse */
     _Atomic int busy; /* lock of a thread that launches several kernels of one call */
 } Slot;
 
@@ -112,6 +116,18 @@ static void object_set(uint64_t number, unsigned value, uint64_t held, const uin
     if (!slot) return;
     atomic_store(&slot->value, value), atomic_store(&slot->held, held);
     for (int i = 0; i < NAMES; i++) atomic_store(&slot->named[i], named[i]);
+}
+
+/* Store a finalised variant pack. Return 0 if there is no memory or are too many addresses; Python then serves its calls. */
+static int object_variant(uint64_t number, unsigned value, const uint64_t *addresses, unsigned count)
+{
+    Slot *slot = slot_of(number);
+    if (!slot || count > POINTERS) return 0;
+    Variant *variant = atomic_load(&slot->variant);
+    if (!variant && !(variant = calloc(1, sizeof *variant))) return 0;
+    for (unsigned i = 0; i < count; i++) atomic_store(&variant->address[i], addresses[i]);
+    atomic_store(&variant->count, count), atomic_store(&slot->variant, variant), atomic_store(&slot->value, value);
+    return 1;
 }
 
 /* Return how many objects refer to another one. found: receives up to `room` of their numbers. */
