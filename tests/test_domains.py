@@ -17,7 +17,8 @@ from dualdnn.conformance.subjects import open_subject
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ALL = tuple(PROFILES.values())
-OF_KERNELS = {"rnn": "rnn", "attention": "attention", "ctc": "ctc"}  # domains that draw every kernel of a room soon
+OF_KERNELS = ("rnn", "attention", "ctc", "fused_ops")  # domains that draw every kernel of their folder soon
+LONG = ("fused_ops",)  # domains whose last solver takes 15 s to be drawn
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
     "convolution": (
@@ -117,7 +118,7 @@ def test_the_solvers_of_a_family_are_drawn(name):
     assert not planned(name, solvers_of(name), False)
 
 
-@pytest.mark.parametrize("name", OF_KERNELS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in LONG else ()) for n in OF_KERNELS])
 def test_the_solvers_and_kernels_of_a_family_are_drawn(name):
-    kernels = {kernel for kernel in entry_points() if kernel.startswith(f"{OF_KERNELS[name]}_")}
+    kernels = {kernel for kernel in entry_points() if kernel.startswith(f"{name}_")}
     assert kernels and not planned(name, solvers_of(name) | kernels, True)

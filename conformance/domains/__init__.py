@@ -19,6 +19,7 @@ from . import (
     convolution,
     ctc,
     dropout,
+    fused_ops,
     normalization,
     pooling,
     reduce_tensor,
@@ -67,6 +68,7 @@ DOMAINS = {
             rnn,
             attention,
             ctc,
+            fused_ops,
         ),
     )
 }

@@ -70,15 +70,20 @@ def draw(source: Source) -> Drawn:
     direction = source.pick(DIRECTIONS)
     row = source.pick(direction.rows)
     algorithm, configuration = source.pick(row.algorithms), source.pick(row.configurations)
+    problem = described(source, row, configuration)
+    need(direction.refused(problem, algorithm) is None)
+    return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
+
+
+def described(source: Source, row: Row, configuration: Any) -> Problem:
+    """Draw the descriptors of a convolution that mostly satisfies the rules of the row."""
     convolution, x_dims, w_dims = geometry(source, row, configuration)
     y_dims = convolution.output_dims(x_dims, w_dims)
     need(min(y_dims) >= 1)
     need(prod(y_dims) * prod(w_dims[1:]) <= MOST_PRODUCTS)
     x = operand(source, configuration.x, x_dims, row.x)
     y = operand(source, configuration.y, y_dims, row.y)
-    problem = Problem(convolution, x, FilterSpec(configuration.w, row.filter_format, w_dims), y)
-    need(direction.refused(problem, algorithm) is None)
-    return Drawn((direction.made(problem, algorithm, *source.blend()),), source.inputs(KINDS, ("infinite",)))
+    return Problem(convolution, x, FilterSpec(configuration.w, row.filter_format, w_dims), y)
 
 
 def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionSpec, tuple[int, ...], tuple[int, ...]]:
