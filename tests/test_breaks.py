@@ -18,11 +18,12 @@ from dualdnn.api.enumerations import (
     cudnnTensorFormat_t,
 )
 from dualdnn.api.miopen.document import functions as miopen_functions
-from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
 from dualdnn.conformance.breaks.border import is_filled, parameters_of
+from dualdnn.conformance.breaks.memory import MEMORY_BREAKS, Judged
 from dualdnn.conformance.breaks.proofs import Outcome, of_part
 from dualdnn.conformance.breaks.rules import DECLARED, NUMBERED, OF_MEMORY
 from dualdnn.conformance.breaks.runs import Case
@@ -45,6 +46,8 @@ FIRST = {  # clause -> the first break that its sentence has
     "cudnnGetFilterNdDescriptor/c04": "result cudnnGetFilterNdDescriptor.format",
     "cudnnRNNBackwardData/c18": "accepted cudnnRNNBackwardData.dhyDesc",
     "cudnnCTCLoss/c09": "unwritten cudnnCTCLoss.costs",
+    "cudnnNormAlgo_t/c02": "element * where CUDNN_NORM_ALGO_PERSIST",
+    "cudnnRNNForward/c14": "accepted cudnnRNNForward.xDesc",
 }
 
 
@@ -240,7 +243,8 @@ def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
         ("cudnnRNNBackwardDataEx/c09", {"cudnnRNNForwardTrainingEx"}, False, False),
         ("cudnnRNNBackwardDataEx/c09", {"cudnnRNNForwardTrainingEx", "cudnnRNNBackwardDataEx"}, False, True),
         ("cudnnSetLRNDescriptor/c12", {"cudnnCreateLRNDescriptor", "cudnnGetLRNDescriptor"}, False, True),
-        ("cudnnBatchNormalizationForwardTraining/c07", {"cudnnBatchNormalizationForwardTraining"}, True, False),
+        ("cudnnBatchNormalizationForwardTraining/c01", {"cudnnBatchNormalizationForwardTraining"}, True, False),
+        ("cudnnBatchNormalizationForwardTraining/c07", {"cudnnBatchNormalizationForwardTraining"}, True, True),
         ("cudnnConvolutionBackwardFilter/c10", {"cudnnConvolutionBackwardFilter"}, True, True),
     ],
 )
@@ -248,6 +252,25 @@ def test_a_failure_proves_a_clause_only_in_its_own_call(clause, called, refuses,
     """A refusal of a wrong argument proves what a call accepts, and nothing that it computes."""
     broken = Break("unwritten", "cudnnRNNForwardTrainingEx", "y")
     assert Outcome(True, True, frozenset(called), refuses).proves(scope.clauses()[clause], broken) == proves
+
+
+def test_a_break_of_memory_meets_calls_with_its_enumerator_alone(border):
+    for name, meant in (("CUDNN_ACTIVATION_RELU", True), ("CUDNN_ACTIVATION_TANH", False)):
+        border.begin(Break("element", only=(name,)))
+        relu(border, 1.0)
+        assert border.meant == meant
+        border.end()
+
+
+@pytest.mark.parametrize(
+    "values, applies", [([1.0, np.nan, 2.0], True), ([1.0, -np.inf, 2.0], True), ([1.0, 2.0, 3.0], False)]
+)
+def test_a_number_takes_the_place_of_no_number(values, applies):
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 3))
+    operation = ActivationForward(ActivationSpec(TANH, NAN, 0.0), 1.0, 0.0, spec, spec)
+    memory = np.array(values, np.float32).view(np.uint8)
+    judged = Judged(operation, {"y": memory.copy()}, {}, {"y": memory}, {"y": 0})
+    assert MEMORY_BREAKS["special"](judged, "") == applies and np.isfinite(memory.view(np.float32)).all()
 
 
 def test_a_demand_is_about_the_call_that_it_names():

@@ -72,6 +72,7 @@ class Border:
         self.made: list[Any] = []  # memory that replaces the caller's
         self.calls = 0
         self.last = ""  # name of the function that was called last
+        self.meant = True  # whether that call named the enumerators of a break of memory
         self.called: set[str] = set()  # functions that were called under the break
         self.refuses = False  # whether the subject refused what the break gave it
         self.said: set[str] | None = (
@@ -124,6 +125,10 @@ class Border:
             self.said.add(name)
             for value in (*args, *kwargs.values()):
                 self.said.update(re.findall(r"\w+", told(value)))
+        if broken is not None and broken.how in OF_MEMORY and name in (*functions(), *miopen_functions()):
+            self.meant = self._names(
+                broken, [_enumerator(p, a) for p, a in zip(parameters_of(name), args, strict=False)]
+            )
         if (
             broken is None
             or broken.how in (*OF_MEMORY, NUMBERED)

@@ -12,7 +12,7 @@ from dualdnn.reference import evaluate, run
 from dualdnn.reference.judge import bounds, interval
 from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 
-from .rules import ELEMENT, OVERRUN
+from .rules import ELEMENT, OVERRUN, SPECIAL
 
 Memory = dict[str, Array]
 MOST_TRIED = 64  # elements to try until a fault makes one wrong
@@ -77,6 +77,19 @@ def element_off(judged: Judged, _point: str = "") -> bool:
     return judged.change_element(lambda _prior, exact, allowed: exact + 4 * allowed)
 
 
+def _special_off(judged: Judged, _point: str = "") -> bool:
+    """Replace a NaN or an infinity in an output by zero."""
+    for name in judged.operation.tensors_written:
+        spec = judged.operation.tensor(name)
+        if name in judged.now and NUMPY_TYPES[spec.scalar_type].kind not in "iu":
+            values = strided(spec, judged.inside(name))
+            found = np.argwhere(~np.isfinite(values.astype(np.float64)))
+            if found.size:
+                values[tuple(found[0])] = 0
+                return True
+    return False
+
+
 def _overrun(judged: Judged, point: str) -> bool:
     """Change the byte after the memory of a parameter."""
     for name in judged.operation.operands:
@@ -92,6 +105,7 @@ def _overrun(judged: Judged, point: str) -> bool:
 MEMORY_BREAKS: dict[str, Callable[[Judged, str], bool]] = {
     ELEMENT: element_off,
     OVERRUN: _overrun,
+    SPECIAL: _special_off,
 }
 
 

@@ -32,6 +32,9 @@ RUNS = 12  # cases of one test function in which a break of one clause changes s
 TRIED = 30  # cases of one test function that run under a break of one clause, in one process
 # These kinds of clauses say what a call accepts; a refusal of another value breaks them.
 OF_ACCEPTANCE = ("dtype", "layout", "shape", "support")
+# Normalizations show what these sentences say by the statistics, activation and z that a call then accepts.
+SELECTING = re.compile(r"Normali[sz]ation|Norm(Mode|Algo)_t")
+SELECTS = re.compile(r"\b(selects|chooses|names|normalises)\b")
 OBJECT = re.compile(r"cudnn(?:Create|Destroy|Get|Restore|Set)(\w+?)(?:[2-5N]d)?Descriptor(?:Ex|_v\d)?")
 HERE = str(Path(__file__).parent)
 
@@ -117,7 +120,13 @@ class Outcome:
         """
         named = clause.function in functions() or clause.function in miopen_functions()
         own = not named or any(object_of(name) in objects_of(clause, broken) for name in self.called)
-        return self.failed and own and not (self.refuses and clause.kind not in OF_ACCEPTANCE)
+        return self.failed and own and not (self.refuses and not is_of_acceptance(clause))
+
+
+def is_of_acceptance(clause: Any) -> bool:
+    """Return whether a clause says what a call accepts, so that a refusal of another value breaks it."""
+    selects = SELECTING.search(clause.function) and SELECTS.search(clause.text)
+    return clause.kind in OF_ACCEPTANCE or (clause.kind == "semantics" and selects is not None)
 
 
 def objects_of(clause: Any, broken: Break) -> set[str]:
@@ -172,6 +181,6 @@ def _fails_under(broken: Break, border: Border, case: Case) -> bool:
 
 
 def _tamper(broken: Break, border: Border, operation: Any, *memory: Any) -> None:
-    """Corrupt memory of the break's function."""
-    if broken.function in ("", border.last):
+    """Corrupt memory of the break's function, where its call named the break's enumerators."""
+    if broken.function in ("", border.last) and border.meant:
         border.applied |= MEMORY_BREAKS[broken.how](Judged(operation, *memory), broken.point)

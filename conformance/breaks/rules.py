@@ -16,7 +16,7 @@ from dualdnn.api.miopen.document import functions as miopen_functions
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
-    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied|already initiali[sz]ed)\b"
+    r"\b(Only|Must)\b|\b(must|has to|have to|should|cannot|only|not (be|allowed|supported|to)|required|read-only|unsupported|restricted|at most|at least|equals?|identical|an error|not applied|already initiali[sz]ed|checked against|is checked)\b"
 )
 PERMITS = re.compile(
     r"\b(may( both)? be NULL|can be NULL|NULL means|is NULL|NULL may be|With NULL|optional)\b|= ?NULL|\bA NULL\b"
@@ -39,8 +39,9 @@ MADE = re.compile(r"create an? ([\w ]+) descriptor")
 USE_CASES = ("operation_graph_", "engine_configuration", "execution_plan", "descriptor_life_cycle")
 # Enumerators with these prefixes say where a sentence holds.
 PLACES = ("CUDNN_FUSED_",)
-# These breaks change memory when the case reads it back: one element is wrong, or memory after an operand is written.
-OF_MEMORY = ELEMENT, OVERRUN = "element", "overrun"
+# These breaks change memory when the case reads it back: one element is wrong, memory after an operand is written, or
+# a NaN or an infinity is lost.
+OF_MEMORY = ELEMENT, OVERRUN, SPECIAL = "element", "overrun", "special"
 SPACES_OF = {  # Each query has the first and the last call that share the reserve space of this size.
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": (
         "cudnnBatchNormalizationForwardTrainingEx",
@@ -64,6 +65,7 @@ NUMBERS = re.compile(
 # These descriptors hold settings. A sentence compares them with the values that it demands of others.
 SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
+SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
 BYTES = re.compile(r"\b(bytes?|size|SizeInBytes)\b|SizeInBytes")
 SAID = {
@@ -247,6 +249,8 @@ def _of_enumerators(clause: Any, words: tuple[str, ...]) -> Iterator[Break]:
             yield Break("accepted", "", "", only=(word,))
         if clause.kind == "determinism":
             yield Break("unsteady", only=(word,))
+        if word and word == own[0] and SIMILAR.search(clause.text):
+            yield Break(SPECIAL if clause.kind == "nan" else ELEMENT, only=(word,))
         if clause.function in GRAPH_TYPES:
             members = [member.name for member in ENUMERATIONS[clause.function]]
             yield from (
