@@ -1,4 +1,4 @@
-"""Make once what many tests need, shared by all processes of a run: the C libraries, and lists of kernel modules."""
+"""Make once what many tests need, shared by all processes of a run: C libraries, lists of kernel modules, headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dualdnn.accelerated.runtime.cache import locked
+from dualdnn.accelerated.runtime.cache import cache_folder, locked
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api.abi.build import build
 from dualdnn.api.abi.cuda_runtime import build_runtime
@@ -58,3 +58,14 @@ def listed(folder_of_run: Path) -> build_ahead.Listed:
                 patch.setattr(type(device), "function", None)
                 kept.write_bytes(pickle.dumps(build_ahead.listed(device)))
     return pickle.loads(kept.read_bytes())
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a kernel cache that has no module. The precompiled headers are those of all tests."""
+    shared, made = cache_folder() / "headers", tmp_path / "cache"
+    shared.mkdir(parents=True, exist_ok=True)
+    made.mkdir()
+    (made / "headers").symlink_to(shared)
+    monkeypatch.setenv("DUALDNN_CACHE", str(made))
+    return made

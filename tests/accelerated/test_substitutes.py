@@ -9,7 +9,6 @@ import threading
 import pytest
 from dualdnn.accelerated.plans import Launch, pointers, structure
 from dualdnn.accelerated.runtime import compiler, fallbacks, information
-from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import DeviceUnavailable
 from dualdnn.accelerated.runtime.sources import Module
@@ -41,12 +40,7 @@ class Storing(Solver[Problem]):
 
 
 @pytest.fixture
-def device(monkeypatch, tmp_path, request):
-    shared = compiler.writable_folder() / "headers"  # The headers are precompiled once for all tests.
-    shared.mkdir(exist_ok=True)
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "headers").symlink_to(shared)
-    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+def device(monkeypatch, empty_cache):
     monkeypatch.delenv("DUALDNN_JIT", raising=False)
     monkeypatch.setattr(fallbacks, "_noted", {})
     made = EmulatedDevice()
@@ -60,20 +54,6 @@ def room(device, tmp_path):
     made = Room(Problem, (Storing(tmp_path, "fast", 1), Storing(tmp_path, "slow", 2)))
     compiler.build(Module(made.solvers[1].source), device.architecture)
     return made
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """Holds the compiler until it is set."""
-    opened, build = threading.Event(), device_module.build
-
-    def slow(*arguments, **options):
-        opened.wait(60)
-        return build(*arguments, **options)
-
-    monkeypatch.setattr(device_module, "build", slow)
-    yield opened
-    opened.set()
 
 
 def result(plan, device):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +9,7 @@ from dualdnn.accelerated.backend import _Launcher
 from dualdnn.accelerated.plans import BackgroundLaunch, Launch, pointers, structure
 from dualdnn.accelerated.primitives.tma import TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import CompileError
 from dualdnn.conformance.subjects import open_subject
 
@@ -20,27 +20,10 @@ extern "C" __global__ void store_three(const Arguments a) { *a.y = 3; }
 
 
 @pytest.fixture
-def device(monkeypatch, tmp_path):
-    from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
-
-    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+def device(monkeypatch, empty_cache):
     made = EmulatedDevice()
     monkeypatch.setattr(made, "compiles_in_background", True, raising=False)
     return made
-
-
-@pytest.fixture
-def gate(monkeypatch):
-    """Holds the compiler until it is set."""
-    opened, build = threading.Event(), device_module.build
-
-    def slow(*arguments, **options):
-        opened.wait(60)
-        return build(*arguments, **options)
-
-    monkeypatch.setattr(device_module, "build", slow)
-    yield opened
-    opened.set()
 
 
 def kernel(tmp_path, text=SOURCE):

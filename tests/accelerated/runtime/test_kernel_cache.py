@@ -38,12 +38,7 @@ __device__ inline float deeper() { return 2.0f; }
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shared = cache.cache_folder() / "headers"  # The headers are precompiled once for all tests.
-    shared.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "headers").symlink_to(shared)
-    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path: Path, empty_cache: Path) -> Path:
     for name, text in (("scale.cu", SOURCE), ("scale.cuh", HEADER), ("deeper.cuh", DEEPER)):
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -232,10 +227,10 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     assert scale(source, (("OFFSET", "9"),)) == 11 and len(compilations) == 5
 
 
-def test_headers_instantiate_what_a_kernel_calls_alone(tmp_path: Path) -> None:
+def test_headers_instantiate_what_a_kernel_calls_alone(empty_cache: Path) -> None:
     """The compiler would go through templates that a header needs in each module, whether a kernel calls them or
     not."""
-    source, unit, functions = (tmp_path / name for name in ("nothing.cu", "unit.cu", "functions"))
+    source, unit, functions = (empty_cache / name for name in ("nothing.cu", "unit.cu", "functions"))
     source.write_text(
         '#include "primitives/tma.cuh"\nstruct Arguments {};\nextern "C" __global__ void nothing(const Arguments) {}\n'
     )
@@ -243,7 +238,7 @@ def test_headers_instantiate_what_a_kernel_calls_alone(tmp_path: Path) -> None:
     tools.kernel_options.append(f"-fdump-tree-original={functions}")
     wanted = sources.module(source)
     unit.write_text(tools.wrap(wanted, sources.find_kernels(wanted, sources.flatten(source), [])))
-    assert tools.run(unit, tmp_path / "nothing.so").returncode == 0
+    assert tools.run(unit, empty_cache / "nothing.so").returncode == 0
     found = [line for line in functions.read_text().splitlines() if line.startswith(";; Function") and "[with " in line]
     assert len(found) < 60, "\n".join(found)
 
@@ -277,10 +272,13 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the folder of temporary files, with nothing remembered of any other."""
-    made = tmp_path / "temporary"
+def temporary(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the folder of temporary files, with nothing remembered of any other. Headers come from the cache of all tests."""
+    made, prepared = tmp_path / "temporary", emulated_toolchain.EmulatedToolchain._prepared
     made.mkdir()
+    monkeypatch.setattr(
+        emulated_toolchain.EmulatedToolchain, "_prepared", lambda tools, _: prepared(tools, empty_cache)
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(made))
     monkeypatch.setattr(cache, "_problems", {})
     cache._examined.cache_clear()
