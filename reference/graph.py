@@ -7,7 +7,7 @@ than their arguments do; sums add the errors of their terms (docs/tolerance.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -281,29 +281,13 @@ def _in_groups(node: ConvolutionNode, values: Array, which: int) -> Array:
     return values.reshape(values.shape[0], groups, values.shape[1] // groups, *values.shape[2:])
 
 
-def _padding(node: ConvolutionNode) -> list[tuple[int, int]]:
-    """Return the zeros before and after the image in each spatial dimension, so that every filter position
-    meets a pixel.
-    """
-    settings, spatial = node.convolution, node.convolution.rank
-    image, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
-    found = []
-    for d in range(spatial):
-        reach = (response[d] - 1) * settings.stride[d] + (window[d] - 1) * settings.dilation[d] + 1
-        found.append((settings.pre_padding[d], max(0, reach - settings.pre_padding[d] - image[d])))
-    return found
-
-
-def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Yield every filter position: the index of its value, and the pixels of the padded image that it meets."""
-    settings, spatial = node.convolution, node.convolution.rank
-    _, window, response = (tensor.dims[-spatial:] for tensor in node.bound)
+def _taps(node: ConvolutionNode) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield every filter position: the index of its value, and the pixel that it meets for the first result."""
+    settings, window = node.convolution, node.bound[1].dims[-node.convolution.rank :]
     flipped = settings.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
     for tap in product(*map(range, window)):
-        starts = [tap[d] * settings.dilation[d] for d in range(spatial)]
-        steps = settings.stride
-        met = tuple(slice(s, s + (response[d] - 1) * steps[d] + 1, steps[d]) for d, s in enumerate(starts))
-        yield tuple(size - 1 - i if flipped else i for i, size in zip(tap, window, strict=True)), met
+        first = (i * apart - pad for i, apart, pad in zip(tap, settings.dilation, settings.pre_padding, strict=True))
+        yield tuple(size - 1 - i if flipped else i for i, size in zip(tap, window, strict=True)), tuple(first)
 
 
 def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
@@ -312,43 +296,35 @@ def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
     Padding is multiplied too, and so are the zeros that a gradient reads outside the response: zero times infinity is
     NaN (D212).
     """
-    dims, zeros = _grouped_dims(node), [(0, 0)] * 3 + _padding(node)
-    output = _output_of(node)
-    result = np.zeros(dims[output], first.dtype)
-    if output == 0:
-        result = np.pad(result, zeros)
-    else:
-        first = np.pad(first, zeros)
+    dims, steps = _grouped_dims(node), node.convolution.stride
+    result = np.zeros(dims[_output_of(node)], first.dtype)
+    image, response = dims[0][3:], dims[2][3:]
     everything = (slice(None),) * 3
-    for at, met in _taps(node):
+    for at, begins in _taps(node):
         weight: Any = (*everything, *at)
-        pixels: Any = (*everything, *met)
-        match node:
-            case ConvolutionForwardNode():
-                result += np.einsum("ngc...,gkc->ngk...", first[pixels], second[weight])
-            case ConvolutionBackwardDataNode():
-                every, beside = _over_the_image(node, met, result.shape[3:])
-                whole = np.pad(second, [(0, 0)] * 3 + beside)
-                result[(*everything, *every)] += np.einsum("gkc,ngk...->ngc...", first[weight], whole)
-            case ConvolutionBackwardFilterNode():
-                result[weight] += np.einsum("ngcp,ngkp->gkc", _flat(first[pixels]), _flat(second))
-    if output == 0:
-        result = result[tuple(slice(before, before + size) for (before, _), size in zip(zeros, dims[0], strict=True))]
+        if isinstance(node, ConvolutionBackwardDataNode):
+            pixels = [np.arange(b % s, size, s) for b, s, size in zip(begins, steps, image, strict=True)]
+            met = [(pixel - b) // s for pixel, b, s in zip(pixels, begins, steps, strict=True)]
+            every: Any = (*everything, *(slice(b % s, None, s) for b, s in zip(begins, steps, strict=True)))
+            result[every] += np.einsum("gkc,ngk...->ngc...", first[weight], _taken(second, met))
+            continue
+        pixels = [b + s * np.arange(size) for b, s, size in zip(begins, steps, response, strict=True)]
+        padded = _taken(first, pixels)
+        if isinstance(node, ConvolutionForwardNode):
+            result += np.einsum("ngc...,gkc->ngk...", padded, second[weight])
+        else:
+            result[weight] += np.einsum("ngcp,ngkp->gkc", _flat(padded), _flat(second))
     return result
 
 
-def _over_the_image(
-    node: ConvolutionNode, met: tuple[slice, ...], extents: tuple[int, ...]
-) -> tuple[tuple[slice, ...], list[tuple[int, int]]]:
-    """Return the pixels that a filter position meets if the response is extended over the padded image.
-
-    Also return how many zeros extend the response, before and after.
-    """
-    every, beside = [], []
-    for where, step, extent in zip(met, node.convolution.stride, extents, strict=True):
-        every.append(slice(where.start % step, extent, step))
-        beside.append((where.start // step, (extent - where.stop) // step))
-    return tuple(every), beside
+def _taken(values: Array, indices: Sequence[Array]) -> Array:
+    """Return the elements at the indices of each spatial dimension, and zeros where an index is outside."""
+    for axis, index in enumerate(indices, values.ndim - len(indices)):
+        inside = (index >= 0) & (index < values.shape[axis])
+        values = np.take(values, np.where(inside, index, 0), axis)
+        if not inside.all():
+            values[(slice(None),) * axis + (~inside,)] = 0
+    return values
 
 
 def _flat(values: Array) -> Array:
