@@ -517,6 +517,13 @@ def test_junit_shows_a_limited_number_of_failures_in_full():
     assert text.count("reproduce: ") == 20 and text.endswith("pooling/test[9]") and "and these cases:" in text
 
 
+def test_junit_has_failures_of_a_size_that_annotations_take():
+    failures = [case("failed", f"pooling/test[{index}-{'é' * 90}]") for index in range(1000)]
+    root = ElementTree.fromstring(to_junit(build(failures)))
+    assert len(root.find(".//failure").text.encode()) <= 65_536  # GitHub's limit
+    assert root.find("testsuite").get("failures") == "1"
+
+
 def test_junit_has_its_facts_as_plain_text():
     """Entries inside others with dotted names, as CI systems show them; no Python in them."""
     environment = {

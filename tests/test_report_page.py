@@ -100,6 +100,20 @@ class Browser:
         self.wait_drawn("found", before)
         return self.found()
 
+    def seconds_to_find(self, words):
+        """Measure in the page how long it takes to show what was found for words that are typed."""
+        return self.call(
+            "POST",
+            "/execute/async",
+            script="""const [words, done] = arguments, begun = performance.now();
+            const found = document.getElementById("found"), field = document.getElementById("filters").elements.q;
+            const told = () => requestAnimationFrame(() => done((performance.now() - begun) / 1000));
+            new MutationObserver(told).observe(found, {attributeFilter: ["data-drawn"]});
+            field.value = words;
+            field.dispatchEvent(new Event("input", {bubbles: true}));""",
+            args=[words],
+        )
+
     def drawn(self, view):
         """How often a view was drawn."""
         return self.run("return Number(document.getElementById(arguments[0]).dataset.drawn ?? 0)", view)
@@ -227,15 +241,20 @@ def test_a_whole_run_has_small_files_and_a_page_that_is_usable_at_once(session, 
     sizes = {name: paths[name].stat().st_size / 1e6 for name in limits}
     assert all(sizes[name] < limit for name, limit in limits.items()), sizes
     assert read_json(paths["compliance.json"]).case_totals == whole.case_totals
-    objects = sum(1 + len(element.attrib) for element in ElementTree.parse(paths["junit.xml"]).iter())
+    root = ElementTree.parse(paths["junit.xml"])
+    objects = sum(1 + len(element.attrib) for element in root.iter())
     assert objects < 100_000  # GitLab's reader takes 250,000
-    fastest = math.inf
+    named = [(element.get("classname"), element.get("name")) for element in root.iter("testcase")]
+    assert len(set(named)) == len(named)  # GitLab and the actions of GitHub know a test by both
+    usable = found = math.inf
     for _ in range(5):  # a machine may be busy
         session.open(paths["report.html"].as_uri())
-        fastest = min(fastest, session.run("return performance.getEntriesByName('ready')[0].startTime"))
-        if fastest < 1000:
+        usable = min(usable, session.run("return performance.getEntriesByName('ready')[0].startTime"))
+        found = min(found, session.seconds_to_find("cudnnPooling") * 1000)
+        if max(usable, found) < 1000:
             break
-    assert fastest < 1000, f"the page is usable after {fastest:.0f} ms"
+    assert usable < 1000, f"the page is usable after {usable:.0f} ms"
+    assert found < 1000, f"words that are typed are found after {found:.0f} ms"
 
 
 def test_filters_find_what_the_report_holds(browser, report):

@@ -10,6 +10,7 @@ from .model import Report
 
 MOST_FAILURES = 20  # failures per test that are shown with their messages
 MOST_TEXT = 4000  # characters of a message
+MAX_FAILURE_BYTES = 60_000  # the text of a failing test; an annotation of GitHub takes 65,536
 # This matches everything that XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -19,7 +20,7 @@ def to_junit(report: Report) -> bytes:
 
     A test fails if one of its cases has a new failure; the text lists the failing cases. It is skipped if none of its
     cases passed: a mistrusted case shows nothing, and JUnit has no word for a known failure. CI systems read a limited
-    number of elements (GitLab 250,000 objects), and identify a test by its name.
+    number of elements (GitLab 250,000 objects) and of bytes, and identify a test by its name.
     """
     root = ElementTree.Element("testsuites", name=_legal(report.specification))
     suites = [_suite(subject, report) for subject in report.subjects]
@@ -75,7 +76,8 @@ def _test(test: str, cases: Sequence[CaseResult], report: Report) -> ElementTree
         failure = ElementTree.SubElement(element, "failure", message=_legal(message), type=kind)
         told = [f"{case.id}\n{_said(case)[:MOST_TEXT]}\n\nreproduce: {report.reproduction(case)}" for case in failing]
         left = [case.id for case in failing[MOST_FAILURES:]]
-        failure.text = _legal("\n\n".join([*told[:MOST_FAILURES], *(["and these cases:", *left] if left else [])]))
+        text = "\n\n".join([*told[:MOST_FAILURES], *(["and these cases:", *left] if left else [])])
+        failure.text = _legal(text).encode()[:MAX_FAILURE_BYTES].decode(errors="ignore")
     elif len(others) == len(cases):
         kind = "known_failure" if any(case.known for case in cases) else "mistrusted"
         ElementTree.SubElement(element, "skipped", message=_legal(_not_shown(others)), type=kind)
