@@ -7,7 +7,7 @@ are missing.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -400,6 +400,16 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
         tuple((name, value.kind if isinstance(value, Unknown) else type(value)) for name, value in fields)
     )
     return fill(kind(), **{name: value.scalar if isinstance(value, Unknown) else value for name, value in fields})
+
+
+def fields_of(kind: Callable[[Any], Any], **values: Any) -> list[tuple[str, Any]]:
+    """Return the fields of one type, which ``kind`` makes of each value."""
+    return [(name, kind(value)) for name, value in values.items()]
+
+
+def arrays_of(kind: Callable[..., Any], **values: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Return the fields of one array type, which ``kind`` makes of the elements of each value."""
+    return [(name, kind(*value)) for name, value in values.items()]
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
+from ..runtime.arguments import declared
 from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
@@ -18,12 +19,8 @@ class CollectionStruct(Structure):
     """Mirror ``Collection`` of the kernel's source."""
 
     _fields_ = [
-        ("source_offset", c_longlong),
-        ("result_offset", c_longlong),
-        ("parts", c_int),
-        ("size", c_int),
-        ("packs", c_int),
-        ("is_of_keys", c_int),
+        *declared(c_longlong, "source_offset result_offset"),
+        *declared(c_int, "parts size packs is_of_keys"),
         ("packs_of_vector", FastDivmod),
         ("rows", Rows),
     ]

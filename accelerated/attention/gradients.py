@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_int, c_longlong
 from typing import Any
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
 from .online import heads
 from .problem import BEAM, INPUTS, TIME, WEIGHTS, AttentionProblem, Vectors
@@ -46,8 +46,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("heads_offset", c_longlong(problem.regions.offsets["heads"])),
             ("statistics_offset", c_longlong(problem.regions.offsets["statistics"])),
             ("products_offset", c_longlong(problem.gradients.offsets["products"])),
-            ("result_offset", c_longlong(origins[result][1])),
-            ("values_offset", c_longlong(origins["values"][1])),
+            *fields_of(c_longlong, result_offset=origins[result][1], values_offset=origins["values"][1]),
             ("pairs", c_int(extents.q_vectors * attn.heads)),
             *zip(("tiles", "chunks", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
             ("key_chunks", c_int(key_chunks)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_int, c_longlong
 from typing import NamedTuple
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import blocks
 from ..primitives.tma import TmaLaunch, mapped_structure
 from . import online_tma, tma_items
@@ -75,8 +75,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         arguments = structure(
             *pointers(3),
             ("gradients", vectors),
-            ("heads_offset", c_longlong(offsets["heads"])),
-            ("statistics_offset", c_longlong(offsets["statistics"])),
+            *fields_of(c_longlong, heads_offset=offsets["heads"], statistics_offset=offsets["statistics"]),
             products_offset,
             ("pairs", c_int(pairs)),
         )
@@ -97,8 +96,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
             ("heads", describe(problem, given.vectors[:3])),
             ("gradients", given.vectors[3]),
             products_offset,
-            ("result_offset", c_longlong(origins[result][1])),
-            ("values_offset", c_longlong(origins["values"][1])),
+            *fields_of(c_longlong, result_offset=origins[result][1], values_offset=origins["values"][1]),
             ("counter_offset", c_longlong(offsets["counters"] + counter * COUNTER_BYTES)),
             ("division", divide(tiles, attn.heads, beams, items)),
         )

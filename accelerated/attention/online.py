@@ -8,7 +8,7 @@ from typing import Any
 
 from dualdnn.api.operations import SeqDataSpec
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod
 from .problem import BEAM, INPUTS, TIME, AttentionProblem, Vectors, vector_strides
 
@@ -38,12 +38,8 @@ def describe(problem: AttentionProblem, vectors: Sequence[Vectors]) -> Any:
         ("q_strides", Strides.of(problem.q)),
         ("k_strides", Strides.of(problem.k)),
         ("schedule", problem.schedule),
-        ("heads", c_int(problem.attn.heads)),
-        ("beams", c_int(problem.q.dims[BEAM])),
-        ("key_beams", c_int(problem.k.dims[BEAM])),
-        ("q_first", c_int(problem.step or 0)),
-        ("q_steps", c_int(problem.windows)),
-        ("k_steps", c_int(problem.k.dims[TIME])),
+        *fields_of(c_int, heads=problem.attn.heads, beams=problem.q.dims[BEAM], key_beams=problem.k.dims[BEAM]),
+        *fields_of(c_int, q_first=problem.step or 0, q_steps=problem.windows, k_steps=problem.k.dims[TIME]),
         *factors(problem.operation, scaler=problem.attn.scaler),
     )
 
@@ -59,8 +55,7 @@ def core(problem: AttentionProblem) -> Launch:
     arguments = structure(
         *pointers(5),
         ("heads", described),
-        ("result_offset", c_longlong(result_offset)),
-        ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
+        *fields_of(c_longlong, result_offset=result_offset, statistics_offset=offsets.get("statistics", -1)),
         *zip(("tiles", "chunks", "head_count", "beam_count"), map(FastDivmod.of, counts), strict=True),
     )
     definitions = type_definitions(problem.attn.data_type, problem.operation, TILE=str(problem.tile))

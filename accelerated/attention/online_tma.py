@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_longlong
 from typing import NamedTuple
 
-from ..plans import Launch, pointers
+from ..plans import Launch, fields_of, pointers
 from ..primitives.tma import TmaLaunch, mapped_structure
 from .online import describe
 from .problem import BEAM, AttentionProblem
@@ -75,8 +75,7 @@ def core(problem: AttentionProblem) -> list[Launch]:
         ("reserved", (c_longlong * 3)()),
         *located.fields,
         ("heads", describe(problem, given.vectors)),
-        ("result_offset", c_longlong(result_offset)),
-        ("statistics_offset", c_longlong(offsets.get("statistics", -1))),
+        *fields_of(c_longlong, result_offset=result_offset, statistics_offset=offsets.get("statistics", -1)),
         ("counter_offset", c_longlong(offsets["counters"])),
         ("division", divide(tiles, problem.attn.heads, problem.q.dims[BEAM], items)),
     )

@@ -12,6 +12,7 @@ from dualdnn.api.operations.attention.memory import Regions, gradient_space, inf
 from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES
 
 from ..primitives.geometry import FastDivmod
+from ..runtime.arguments import declared
 from ..solver import Problem
 
 TIME, BATCH, BEAM, VECT = range(4)
@@ -30,14 +31,10 @@ class Rows(Structure):
     """Order vectors (vectors.cuh)."""
 
     _fields_ = [
-        ("middle", FastDivmod),
-        ("inner", FastDivmod),
+        *declared(FastDivmod, "middle inner"),
         ("count", c_int),
-        ("address", c_int * 3),
-        ("time", c_int * 3),
-        ("sequence", c_int * 3),
-        ("first_address", c_int),
-        ("first_time", c_int),
+        *declared(c_int * 3, "address time sequence"),
+        *declared(c_int, "first_address first_time"),
     ]
 
     @classmethod

@@ -7,7 +7,7 @@ from ctypes import Structure, c_int, c_longlong, c_uint
 
 from dualdnn.api.operations.attention.memory import COUNTERS
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
 from .problem import TIME, AttentionProblem
 
@@ -50,12 +50,8 @@ def schedule(problem: AttentionProblem) -> list[Launch]:
             *pointers(3),
             ("schedule", problem.schedule),
             ("counters_offset", c_longlong(problem.regions.offsets["counters"])),
-            ("q_steps", c_int(problem.q.dims[TIME])),
-            ("k_steps", c_int(problem.k.dims[TIME])),
-            ("k_sequences", c_int(extents.k_sequences)),
-            ("first", c_int(first)),
-            ("count", c_int(count)),
-            ("pieces", c_int(len(own))),
+            *fields_of(c_int, q_steps=problem.q.dims[TIME], k_steps=problem.k.dims[TIME]),
+            *fields_of(c_int, k_sequences=extents.k_sequences, first=first, count=count, pieces=len(own)),
             ("piece", (Piece * PIECES)(*own)),
         )
         threads = max(count, extents.q_sequences, extents.k_sequences) if first == 0 else count

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dualdnn.api.operations.specs import FLOAT
 
-from ..plans import SCRATCH, Launch, pointers, structure, type_definitions
+from ..plans import SCRATCH, Launch, arrays_of, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
 from .problem import AttentionProblem, Vectors
 
@@ -42,8 +42,7 @@ class Parts(NamedTuple):
             ("source_offset", (c_longlong * count)(*(vectors.offset for _, vectors, _ in self.given))),
             ("result_offset", (c_longlong * count)(*(vectors.offset for vectors in self.vectors))),
             ("lower", (c_longlong * count)(*(vectors.lower for vectors in self.vectors))),
-            ("packs", (c_int * count)(*packs)),
-            ("size", (c_int * count)(*(vectors.size for vectors in self.vectors))),
+            *arrays_of(c_int * count, packs=packs, size=(vectors.size for vectors in self.vectors)),
             ("row_packs", (FastDivmod * count)(*(FastDivmod.of(row // WIDTH) for row in rows))),
         )
         definitions = type_definitions(problem.attn.data_type, problem.operation, OPERANDS=str(count))

@@ -9,7 +9,7 @@ from math import gcd
 from dualdnn.api.operations.specs import DOUBLE
 
 from .. import solver
-from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
+from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from .bias_gradient import BiasProblem
@@ -66,9 +66,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
             ("channels", FastDivmod.of(o.dy.dims[1])),
-            ("elements", c_uint(o.dy.count)),
-            ("active", c_uint(active)),
-            ("parts", c_uint(parts)),
+            *fields_of(c_uint, elements=o.dy.count, active=active, parts=parts),
         )
         definitions = type_definitions(o.dy.scalar_type, o)
         function = problem.device.function(SOURCE, "convolution_bias_gradient_channels", definitions)

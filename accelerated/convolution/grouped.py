@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, arrays_of, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
 from ..reproducible import Order
 from ..solver import seconds_otherwise
@@ -206,27 +206,19 @@ class GroupedProduct:
             ("noting", c_int(noting)),
             ("convolution", value),
             ("epilogue", epilogue),
-            ("lane_blocks", FastDivmod.of(self.lane_blocks)),
-            ("lanes", FastDivmod.of(self.lanes)),
-            ("filter_blocks", FastDivmod.of(self.filter_blocks)),
+            *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, filter_blocks=self.filter_blocks),
             ("packs", FastDivmod.of(self.packs)),
             ("residues", FastDivmods(*map(FastDivmod.of, self.residues))),
             ("backward", c_int(c is not None)),
-            ("extent", Integers(*spatial(self.y.dims[2:], 1))),
-            ("y_axis", Integers(*spatial(self.y.strides[2:], 0))),
+            *arrays_of(Integers, extent=spatial(self.y.dims[2:], 1), y_axis=spatial(self.y.strides[2:], 0)),
             ("stride", Integers(*spatial(c.stride if c else (), 1))),
             ("padding", Integers(*spatial(c.padding if c else (), 0))),
             ("dilation", Integers(*spatial(c.dilation if c else (), 1))),
             ("apart", Integers(*spatial(self.backward.apart if self.backward else (), 1))),
-            ("channels", c_int(channels)),
-            ("all_channels", c_int(self.x.dims[1])),
-            ("all_filters", c_int(self.y.dims[1])),
-            ("all_lanes", c_int(self.all_lanes)),
-            ("w_channel", c_int(w_channel)),
-            ("w_filter", c_int(w_filter)),
+            *fields_of(c_int, channels=channels, all_channels=self.x.dims[1], all_filters=self.y.dims[1]),
+            *fields_of(c_int, all_lanes=self.all_lanes, w_channel=w_channel, w_filter=w_filter),
             ("w_axis", Integers(*spatial(tuple(w_axis), 0))),
-            ("lane_values", c_int(self.lane_values)),
-            ("channels_last", c_int(last)),
+            *fields_of(c_int, lane_values=self.lane_values, channels_last=last),
             ("w_group", c_longlong(self.w.dims[0] // self.groups * self.w.tensor.strides[0])),
         )
         definitions = type_definitions(self.x.data_type, operation, **lane.definitions)

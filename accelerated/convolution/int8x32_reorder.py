@@ -9,7 +9,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnReorderType_t
 from dualdnn.api.operations import ReorderFilterAndBias
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
 from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver
@@ -31,8 +31,7 @@ class Int8x32Reorder(Solver[Problem]):
         arguments = structure(
             *pointers(4),
             ("words", FastDivmod.of(words)),
-            ("filters", c_int(filters)),
-            ("biased", c_int(biased)),
+            *fields_of(c_int, filters=filters, biased=biased),
             ("reorders", c_int(operation.reorder_type == cudnnReorderType_t.CUDNN_DEFAULT_REORDER)),
         )
         names: tuple[str, ...] = ("filterData", "reorderedFilterData")

@@ -18,7 +18,9 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import NHWC
 
+from ..plans import fields_of
 from ..primitives.geometry import FastDivmod
+from ..runtime.arguments import declared
 from ..runtime.errors import DeviceError
 from ..scalars import fill
 
@@ -44,32 +46,12 @@ class ConvolutionStruct(ctypes.Structure):
     """Mirror ``Convolution`` of problem.cuh."""
 
     _fields_ = [
-        ("x_pixel", c_longlong * 4),
-        ("y_pixel", c_longlong * 4),
-        ("x_origin", c_longlong),
-        ("x_group", c_longlong),
-        ("y_channel", c_longlong),
-        ("y_group", c_longlong),
-        ("x_channel_block", c_int),
-        ("x_channel", c_int),
-        ("x_axis", c_int * AXES),
-        ("input", c_int * AXES),
-        ("step", c_int * AXES),
-        ("padding", c_int * AXES),
-        ("dilation", c_int * AXES),
-        ("m", c_int),
-        ("first_m", c_int),
-        ("n", c_int),
-        ("k", c_int),
-        ("w_row", c_int),
-        ("y_n", c_int),
-        ("flipped", c_int),
-        ("y_vector", c_int),
-        ("y_rises", c_int),
-        ("x_packs", c_int),
-        ("w_packs", c_int),
-        ("output", FastDivmod * AXES),
-        ("filter", FastDivmod * AXES),
+        *declared(c_longlong * 4, "x_pixel y_pixel"),
+        *declared(c_longlong, "x_origin x_group y_channel y_group"),
+        *declared(c_int, "x_channel_block x_channel"),
+        *declared(c_int * AXES, "x_axis input step padding dilation"),
+        *declared(c_int, "m first_m n k w_row y_n flipped y_vector y_rises x_packs w_packs"),
+        *declared(FastDivmod * AXES, "output filter"),
         ("inner_channels", FastDivmod),
     ]
 
@@ -78,11 +60,8 @@ class EpilogueStruct(ctypes.Structure):
     """Mirror ``Epilogue`` of problem.cuh."""
 
     _fields_ = [
-        ("alpha", c_double),
-        ("beta", c_double),
-        ("biased", c_int),
-        ("rectified", c_int),
-        ("reordered_bias", c_int),
+        *declared(c_double, "alpha beta"),
+        *declared(c_int, "biased rectified reordered_bias"),
     ]
 
 
@@ -284,8 +263,7 @@ def product_fields(
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
         ("convolution", value),
         ("epilogue", finish),
-        ("m_tiles", FastDivmod.of(m_tiles)),
-        ("n_tiles", FastDivmod.of(n_tiles)),
+        *fields_of(FastDivmod.of, m_tiles=m_tiles, n_tiles=n_tiles),
     ]
 
 

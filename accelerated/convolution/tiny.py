@@ -7,7 +7,7 @@ from math import prod
 
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
 from ..reproducible import Order
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
@@ -49,8 +49,7 @@ class Tiny(ConvolutionSolver):
             *pointers(5),
             ("convolution", value),
             ("epilogue", problem.epilogue),
-            ("channels", FastDivmod.of(value.n * problem.groups)),
-            ("filters", FastDivmod.of(value.n)),
+            *fields_of(FastDivmod.of, channels=value.n * problem.groups, filters=value.n),
             ("log_lanes", c_int(lanes.bit_length() - 1)),
         )
         function = problem.device.function(SOURCE, "convolution_tiny", problem.definitions)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
 from .problem import BLOCKS_PER_MULTIPROCESSOR, GROUP, THREADS, WARP, Walk, per_channel
 
@@ -104,8 +104,7 @@ class ChannelSums(NamedTuple):
         wants_factors = self.is_gradient and o.dx is not None
         arguments: ctypes.Structure = structure(
             *pointers(len(operands)),
-            ("partials", c_longlong(start)),
-            ("totals", c_longlong(start + segments.totals)),
+            *fields_of(c_longlong, partials=start, totals=start + segments.totals),
             ("factors", c_longlong(start + segments.factors if wants_factors else 0)),
             ("pixels", walk.pixels),
             ("first_strides", walk.strides[self.name]),
@@ -113,9 +112,7 @@ class ChannelSums(NamedTuple):
             ("parameter_stride", per_channel(o.savedMean if self.is_gradient else None)),
             ("scale_stride", per_channel(o.scale if self.is_gradient else None)),
             ("result_stride", per_channel(written)),
-            ("segments", c_uint(segments.segments)),
-            ("segment", c_uint(segments.length)),
-            ("lanes", c_uint(segments.lanes)),
+            *fields_of(c_uint, segments=segments.segments, segment=segments.length, lanes=segments.lanes),
             *factors(o, share=1 / walk.pixels.count),
         )
         definitions = type_definitions(self.spec.scalar_type, o, **walk.definitions(self.spec.scalar_bytes))

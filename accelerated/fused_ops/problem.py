@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import TensorSpec
 
 from ..primitives.geometry import FastDivmod, blocks
+from ..runtime.arguments import declared
 
 AXES = 3  # dimensions of a pixel within its image: depth, height, width
 WARP = 32
@@ -33,12 +34,10 @@ class Pixels(ctypes.Structure):
 
     _fields_ = [
         ("extent", FastDivmod * AXES),
-        ("count", c_uint),
-        ("rows", c_uint),
+        *declared(c_uint, "count rows"),
         ("channels", c_int),
         ("groups", FastDivmod),
-        ("mask_row", c_int),
-        ("mask_word", c_int),
+        *declared(c_int, "mask_row mask_word"),
         ("packs", FastDivmod),
         ("step", c_uint),
     ]

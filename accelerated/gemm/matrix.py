@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from ..plans import SCRATCH, Launch, Launches, pointers, structure, workspace_aligned
+from ..plans import SCRATCH, Launch, Launches, fields_of, pointers, structure, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
@@ -175,16 +175,11 @@ class MatrixProduct(Product):
             ("left", self.a.struct),
             ("right", self.b.struct),
             ("result", self.c.struct),
-            ("bias_offset", c_longlong(self.bias[1])),
-            ("workspace_offset", c_longlong(workspace[1])),
+            *fields_of(c_longlong, bias_offset=self.bias[1], workspace_offset=workspace[1]),
             *((name, c_int(getattr(self, name))) for name in ("m", "n", "k")),
-            ("total", c_int(total)),
-            ("per_split", c_int(-(-total // splits))),
-            ("segment", FastDivmod.of(total // self.segments)),
-            ("splits", FastDivmod.of(splits)),
-            ("inner", FastDivmod.of(self.batches[1])),
-            ("m_tiles", c_int(m_tiles)),
-            ("batches", c_int(batches)),
+            *fields_of(c_int, total=total, per_split=-(-total // splits)),
+            *fields_of(FastDivmod.of, segment=total // self.segments, splits=splits, inner=self.batches[1]),
+            *fields_of(c_int, m_tiles=m_tiles, batches=batches),
             ("beta", real(self.beta)),
         )
         definitions = (

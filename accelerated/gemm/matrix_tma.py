@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-from ..plans import Launch, pointers, workspace_aligned
+from ..plans import Launch, fields_of, pointers, workspace_aligned
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT, MAP_BYTES, ROW_BYTES, TiledMap, TmaLaunch, has_wgmma, mapped_structure
 from . import parts
@@ -305,13 +305,10 @@ class TmaProduct:
             ("reserved", (c_longlong * 3)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("left_map", "right_map")),
             ("result", p.c.struct),
-            ("bias_offset", c_longlong(p.bias[1])),
-            ("partial_offset", c_longlong(workspace[1] + self.copied_bytes)),
-            ("m", c_int(p.m)),
-            ("n", c_int(p.n)),
+            *fields_of(c_longlong, bias_offset=p.bias[1], partial_offset=workspace[1] + self.copied_bytes),
+            *fields_of(c_int, m=p.m, n=p.n),
             *((f"{side}_shared", FastDivmod.of(self._part(matrix)[1])) for side, matrix in sides),
-            ("k_blocks", FastDivmod.of(self.k_blocks // p.segments)),
-            ("inner", FastDivmod.of(p.batches[1])),
+            *fields_of(FastDivmod.of, k_blocks=self.k_blocks // p.segments, inner=p.batches[1]),
             ("division", division),
             ("blocks", c_uint(shares.blocks)),
             ("adds", c_int(self.adds)),

@@ -6,7 +6,7 @@ from ctypes import c_float, c_int, c_longlong
 from math import prod
 from typing import Any
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod
 from .problem import Product
 from .stream_k import DivisionStruct
@@ -27,11 +27,8 @@ def copy(product: Product, operands: Operands, workspace: tuple[str, int], pitch
     arguments = structure(
         *pointers(5),
         ("layout", product.b.struct),
-        ("part", c_longlong(part)),
-        ("copy_offset", c_longlong(workspace[1])),
-        ("rows", c_int(product.n)),
-        ("k", c_int(product.k)),
-        ("pitch", c_int(pitch)),
+        *fields_of(c_longlong, part=part, copy_offset=workspace[1]),
+        *fields_of(c_int, rows=product.n, k=product.k, pitch=pitch),
     )
     grid = (-(-product.k // COPIED), -(-product.n // COPIED), parts)
     return _launch(product, "copy", arguments, operands, grid)
@@ -54,15 +51,11 @@ def add(
     arguments = structure(
         *pointers(5),
         ("result", product.c.struct),
-        ("bias_offset", c_longlong(product.bias[1])),
-        ("partial_offset", c_longlong(partial)),
-        ("m", c_int(product.m)),
-        ("n", c_int(product.n)),
-        ("inner", FastDivmod.of(product.batches[1])),
-        ("across", FastDivmod.of(across)),
+        *fields_of(c_longlong, bias_offset=product.bias[1], partial_offset=partial),
+        *fields_of(c_int, m=product.m, n=product.n),
+        *fields_of(FastDivmod.of, inner=product.batches[1], across=across),
         ("division", division),
-        ("log_tile_m", c_int(tile[0].bit_length() - 1)),
-        ("log_tile_n", c_int(tile[1].bit_length() - 1)),
+        *fields_of(c_int, log_tile_m=tile[0].bit_length() - 1, log_tile_n=tile[1].bit_length() - 1),
         ("transposed", c_int(transposed)),
         ("beta", c_float(product.beta)),
     )

@@ -6,7 +6,7 @@ from ctypes import Structure, c_int, c_longlong
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..plans import structure
+from ..plans import fields_of, structure
 
 ELEMENT_BYTES = {"double": 8, "float": 4, "half": 2, "bfloat16": 2}
 ABSENT = ""  # This operand has no name: the kernel gets a null pointer.
@@ -46,10 +46,7 @@ class Matrix(NamedTuple):
     def struct(self) -> Structure:
         """Return ``Matrix`` of matrix.cuh."""
         return structure(
-            ("offset", c_longlong(self.offset)),
-            ("outer", c_longlong(self.outer)),
-            ("inner", c_longlong(self.inner)),
-            ("segment", c_longlong(self.segment)),
+            *fields_of(c_longlong, offset=self.offset, outer=self.outer, inner=self.inner, segment=self.segment),
             ("stride", c_int(self.stride)),
         )
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from dualdnn.api.operations.graph import GenStatsNode, PointwiseNode
 from dualdnn.api.operations.specs import SCALAR_BYTES, packed_strides
 
-from ..plans import BackgroundLaunch, Extent, Launch, pointers
+from ..plans import BackgroundLaunch, Extent, Launch, fields_of, pointers
 from ..primitives.geometry import FastDivmod, blocks
 from ..records import Record, Where
 from .pointwise import Layout, chain_arguments, pointwise_launch, stages
@@ -70,15 +70,10 @@ def summed_launches(
         ("sum_stride", c_longlong(problem.spec(node.sum).strides[1])),
         ("sqsum_stride", c_longlong(problem.spec(node.sqsum).strides[1])),
         ("inner", FastDivmod.of(1 if division.packs_channels else pixels // width)),
-        ("columns", c_int(y.dims[1] // width if division.packs_channels else y.dims[1])),
-        ("items", c_int(division.items)),
-        ("channels", c_int(y.dims[1])),
-        ("lanes", c_int(division.lanes)),
-        ("segments", c_int(division.segments)),
-        ("segment", c_int(division.length)),
-        ("packs_channels", c_int(division.packs_channels)),
-        ("sum_type", c_int(STORED[node.sum.data_type])),
-        ("sqsum_type", c_int(STORED[node.sqsum.data_type])),
+        *fields_of(c_int, columns=y.dims[1] // width if division.packs_channels else y.dims[1], items=division.items),
+        *fields_of(c_int, channels=y.dims[1], lanes=division.lanes, segments=division.segments),
+        *fields_of(c_int, segment=division.length, packs_channels=division.packs_channels),
+        *fields_of(c_int, sum_type=STORED[node.sum.data_type], sqsum_type=STORED[node.sqsum.data_type]),
     )
     arguments, _ = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain), further)
     definitions = (

@@ -15,7 +15,7 @@ from dualdnn.api.operations.graph import (
     GraphTensor,
 )
 
-from ..plans import Launch, factors, pointers, structure
+from ..plans import Launch, arrays_of, factors, fields_of, pointers, structure
 from ..primitives.geometry import blocks
 from .problem import STORED, GraphProblem, padded
 
@@ -72,17 +72,10 @@ def convolution_launch(problem: GraphProblem, node: ConvolutionNode) -> Launch:
         ("filter", window),
         ("response", response),
         ("padding", axes(*padded(settings.pre_padding, SPATIAL, 0))),
-        ("stride", axes(*padded(settings.stride, SPATIAL, 1))),
-        ("dilation", axes(*padded(settings.dilation, SPATIAL, 1))),
-        ("images", c_int(image_dims[0])),
-        ("groups", c_int(node.groups)),
-        ("channels", c_int(window_dims[2])),
-        ("filters", c_int(window_dims[1])),
-        ("pixels", c_int(prod(image_dims[3:]))),
-        ("taps", c_int(prod(window_dims[3:]))),
-        ("responses", c_int(prod(response_dims[3:]))),
-        ("count", c_int(prod(output.dims))),
-        ("flipped", c_int(settings.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION)),
+        *arrays_of(axes, stride=padded(settings.stride, SPATIAL, 1), dilation=padded(settings.dilation, SPATIAL, 1)),
+        *fields_of(c_int, images=image_dims[0], groups=node.groups, channels=window_dims[2], filters=window_dims[1]),
+        *fields_of(c_int, pixels=prod(image_dims[3:]), taps=prod(window_dims[3:]), responses=prod(response_dims[3:])),
+        *fields_of(c_int, count=prod(output.dims), flipped=settings.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION),
     )
     function = problem.device.function(SOURCE, KERNELS[type(node)], problem.definitions)
     names = (*(tensor.operand for tensor in node.inputs), output.operand)

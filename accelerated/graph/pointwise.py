@@ -14,8 +14,9 @@ from dualdnn.api.operations import OperationGraph
 from dualdnn.api.operations.graph import GraphTensor, Node, PointwiseNode
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, structure
+from ..plans import Launch, fields_of, structure
 from ..primitives.geometry import FastDivmod, blocks, broadcast_strides, merge_dimensions
+from ..runtime.arguments import declared
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
 SOURCE = "graph/pointwise.cu"
@@ -35,9 +36,9 @@ class OperandStruct(ctypes.Structure):
 def _stage_type(scalar: Any) -> type[ctypes.Structure]:
     class Stage(ctypes.Structure):
         _fields_ = (
-            ("alpha1", scalar), ("alpha2", scalar), ("lower", scalar), ("upper", scalar), ("mode", c_int),
-            ("propagates_nan", c_int), ("x", c_int), ("b", c_int), ("y", c_int), ("type", c_int),
-        )  # fmt: skip
+            *declared(scalar, "alpha1 alpha2 lower upper"),
+            *declared(c_int, "mode propagates_nan x b y type"),
+        )
 
     return Stage
 
@@ -136,10 +137,7 @@ def chain_arguments(
         ("operands", (OperandStruct * most_operands)(*listed)),
         ("stages", (_stage_type(scalar) * most_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
-        ("rank", c_int(len(extents))),
-        ("packs", c_int(prod(extents))),
-        ("stages_used", c_int(len(chain))),
-        ("innermost", c_int(layout.extents[-1])),
+        *fields_of(c_int, rank=len(extents), packs=prod(extents), stages_used=len(chain), innermost=layout.extents[-1]),
     )
     return arguments, prod(extents)
 

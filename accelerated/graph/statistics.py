@@ -10,7 +10,7 @@ from dualdnn.api.operations import OperationGraph, TensorSpec
 from dualdnn.api.operations.graph import GenStatsNode
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, pointers, structure
+from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks, merge_dimensions
 from .problem import DIMS, STORED, WIDTH, GraphProblem, padded
 
@@ -74,21 +74,13 @@ def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str
     arguments = structure(
         *pointers(4),
         ("x_strides", (c_longlong * DIMS)(*padded(steps, DIMS, 0)[::-1])),
-        ("channel_stride", c_longlong(spec.strides[1])),
-        ("sum_stride", c_longlong(problem.spec(node.sum).strides[1])),
+        *fields_of(c_longlong, channel_stride=spec.strides[1], sum_stride=problem.spec(node.sum).strides[1]),
         ("sqsum_stride", c_longlong(problem.spec(node.sqsum).strides[1])),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
-        ("rank", c_int(len(extents))),
-        ("items", c_int(division.items)),
-        ("innermost", c_int(innermost)),
-        ("channels", c_int(spec.dims[1])),
-        ("lanes", c_int(division.lanes)),
-        ("segments", c_int(division.segments)),
-        ("segment", c_int(division.length)),
-        ("packs_channels", c_int(division.packs_channels)),
-        ("x_type", c_int(STORED[node.x.data_type])),
-        ("sum_type", c_int(STORED[node.sum.data_type])),
-        ("sqsum_type", c_int(STORED[node.sqsum.data_type])),
+        *fields_of(c_int, rank=len(extents), items=division.items, innermost=innermost, channels=spec.dims[1]),
+        *fields_of(c_int, lanes=division.lanes, segments=division.segments, segment=division.length),
+        *fields_of(c_int, packs_channels=division.packs_channels, x_type=STORED[node.x.data_type]),
+        *fields_of(c_int, sum_type=STORED[node.sum.data_type], sqsum_type=STORED[node.sqsum.data_type]),
     )
     names = (node.x.operand, node.sum.operand, node.sqsum.operand, partials)
     definitions = (*problem.definitions, ("THREADS", str(THREADS)))

@@ -16,7 +16,7 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.normalization.batch import NormalizationGradient, NormalizationInference
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
+from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..reproducible import Order, order_of_batch
@@ -216,9 +216,7 @@ class BatchProblem(Problem):
     def layout(self, division: Division, cached: int = 0) -> ctypes.Structure:
         """Return the ``Division`` of the kernel."""
         return structure(
-            ("statistics", ctypes.c_uint(division.statistics)),
-            ("positions", ctypes.c_uint(division.positions)),
-            ("cached", ctypes.c_uint(cached)),
+            *fields_of(ctypes.c_uint, statistics=division.statistics, positions=division.positions, cached=cached),
             ("count", self.number(self.count)),
             ("group", self._geometry(self.kept)),
             ("position", self._geometry(self.reduced)),

@@ -8,7 +8,7 @@ from ctypes import c_uint
 from math import gcd
 from typing import Any
 
-from ..plans import Launch, structure
+from ..plans import Launch, fields_of, structure
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, FastDivmod, Grid, blocks
 from ..runtime.device import bytes_to_spread
@@ -50,10 +50,7 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
     images, channels = problem.x.dims[:2]
     plane = problem.plane or 1
     return structure(
-        ("images", c_uint(images)),
-        ("channels", c_uint(channels)),
-        ("plane", c_uint(plane)),
-        ("cached", c_uint(cached)),
+        *fields_of(c_uint, images=images, channels=channels, plane=plane, cached=cached),
         ("packs", FastDivmod.of(plane // width)),
         ("count", problem.number(problem.count)),
     )
@@ -82,8 +79,7 @@ class BatchPlanesSolver(BatchPacksSolver):
         of_thread = PACKS if packs >= PACKS * busy else 1
         fields = [
             ("elements", c_uint(problem.x.count)),
-            ("plane", FastDivmod.of(problem.plane or 1)),
-            ("channels", FastDivmod.of(problem.x.dims[1])),
+            *fields_of(FastDivmod.of, plane=problem.plane or 1, channels=problem.x.dims[1]),
         ]
         return launch_of(
             problem, "inference", fields, (blocks(packs, THREADS * of_thread)), PACKS=of_thread, **definitions
@@ -121,9 +117,9 @@ class BatchPlanesSolver(BatchPacksSolver):
         group, packs = self._group(problem), self._packs_of_row(problem)
         images, channels = problem.x.dims[:2]
         fields = structure(
-            ("images", c_uint(images)), ("channels", c_uint(channels)), ("group", c_uint(group)),
-            ("packs", c_uint(packs)), ("plane", c_uint(problem.plane or 1)), ("count", problem.number(problem.count)),
-        )  # fmt: skip
+            *fields_of(c_uint, images=images, channels=channels, group=group, packs=packs, plane=problem.plane or 1),
+            ("count", problem.number(problem.count)),
+        )
         # An SM has four resident blocks if there are many, else two.
         many = channels // group > 2 * problem.device.multiprocessors and packs <= THREADS
         four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block

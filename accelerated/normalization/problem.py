@@ -13,6 +13,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
+from ..runtime.arguments import declared
 from ..solver import Problem
 
 AXES = 5  # images, channels and three spatial dimensions
@@ -67,9 +68,7 @@ class Box(Structure):
 
     _fields_ = [
         ("extent", FastDivmod * AXES),
-        ("stride", c_int * AXES),
-        ("behind", c_int * AXES),
-        ("ahead", c_int * AXES),
+        *declared(c_int * AXES, "stride behind ahead"),
         ("elements", c_uint),
     ]
 

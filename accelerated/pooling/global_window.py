@@ -10,6 +10,7 @@ from typing import Any
 
 from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod
+from ..runtime.arguments import declared
 from .problem import WARP, Axis, Configuration, PoolingProblem, Shape, arguments
 
 MAX_OUTER = 3  # dimensions that are not pooled
@@ -27,19 +28,12 @@ class PlanesStruct(ctypes.Structure):
     """Lay out the ``GlobalPlanes`` of the kernels."""
 
     _fields_ = [
-        ("planes", c_uint),
-        ("rows", c_uint),
-        ("columns", c_uint),
-        ("row_stride", c_uint),
-        ("team_bits", c_uint),
-        ("column_bits", c_uint),
-        ("over_gaps", c_uint),
+        *declared(c_uint, "planes rows columns row_stride team_bits column_bits over_gaps"),
         ("pitch", FastDivmod),
         ("outer_rank", c_int),
         ("packs", FastDivmod),
         ("extent", FastDivmod * MAX_OUTER),
-        ("x_step", c_longlong * MAX_OUTER),
-        ("y_step", c_longlong * MAX_OUTER),
+        *declared(c_longlong * MAX_OUTER, "x_step y_step"),
     ]
 
 

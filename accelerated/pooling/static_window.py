@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod, Grid
+from ..runtime.arguments import declared
 from .problem import PACK_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
 
 # Each entry is (window, stride, padding) of every pooled axis. Networks use these.
@@ -196,12 +197,8 @@ class LayoutStruct(ctypes.Structure):
     _fields_ = [
         ("outer_rank", c_int),
         ("outer", FastDivmod * MAX_OUTER),
-        ("x_outer", c_int * MAX_OUTER),
-        ("y_outer", c_int * MAX_OUTER),
-        ("input", c_int * 3),
-        ("output", c_int * 3),
-        ("x_stride", c_int * 3),
-        ("y_stride", c_int * 3),
+        *declared(c_int * MAX_OUTER, "x_outer y_outer"),
+        *declared(c_int * 3, "input output x_stride y_stride"),
         ("y_packed", c_int),
     ]
 

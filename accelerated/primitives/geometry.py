@@ -9,6 +9,8 @@ from functools import cache
 from math import prod
 from typing import Any
 
+from ..runtime.arguments import declared
+
 Grid = tuple[int, int, int]
 
 MAX_DIMENSIONS = 9
@@ -53,19 +55,10 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
     class Geometry(ctypes.Structure):
         _fields_ = [
-            ("row", ctypes.c_uint),
-            ("flat", ctypes.c_uint),
-            ("packs", ctypes.c_uint),
-            ("packs_per_thread", ctypes.c_uint),
-            ("width", ctypes.c_uint),
-            ("vectorised", ctypes.c_uint),
-            ("items", ctypes.c_uint),
+            *declared(ctypes.c_uint, "row flat packs packs_per_thread width vectorised items"),
             ("split", ctypes.c_int),
-            ("item_distance", ctypes.c_uint),
-            ("item_extent", ctypes.c_uint),
-            ("partial_sectors", ctypes.c_uint),
-            ("item_stride", ctypes.c_int * operands),
-            ("row_stride", ctypes.c_int * operands),
+            *declared(ctypes.c_uint, "item_distance item_extent partial_sectors"),
+            *declared(ctypes.c_int * operands, "item_stride row_stride"),
             ("packs_per_row", FastDivmod),
             ("outer_rank", ctypes.c_int),
             ("outer", Outer * outer_rank),

@@ -12,7 +12,7 @@ from dualdnn.api.enumerations import cudnnReduceTensorOp_t
 from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
+from ..plans import ELEMENTS, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from .division import along_rows, pack_width
@@ -282,22 +282,14 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: S
     )
     arguments = structure(
         *pointers(2),
-        ("lanes_log2", c_uint(sharing.lanes.bit_length() - 1)),
-        ("items_log2", c_uint(sharing.items.bit_length() - 1)),
-        ("packs", c_uint(reading.packs)),
-        ("shares", c_uint(reading.shares)),
-        ("accesses", c_uint(reading.accesses)),
-        ("step", c_uint(reading.step)),
-        ("split", c_uint(reading.split)),
-        ("last", c_uint(reading.last)),
+        *fields_of(c_uint, lanes_log2=sharing.lanes.bit_length() - 1, items_log2=sharing.items.bit_length() - 1),
+        *fields_of(c_uint, packs=reading.packs, shares=reading.shares, accesses=reading.accesses, step=reading.step),
+        *fields_of(c_uint, split=reading.split, last=reading.last),
         ("reduced", reading.reduced),
         ("kept", reading.kept),
         *factors(operation, alpha=operation.alpha / divisor, beta=operation.beta),
-        ("op", c_int(reduction.op)),
-        ("propagate", c_int(reduction.nan)),
-        ("c_type", c_int(operation.C.scalar_type)),
-        ("c_step", c_uint(reading.c_step)),
-        ("gathered_at", c_uint(parts * states)),
+        *fields_of(c_int, op=reduction.op, propagate=reduction.nan, c_type=operation.C.scalar_type),
+        *fields_of(c_uint, c_step=reading.c_step, gathered_at=parts * states),
     )
     grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
     shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)

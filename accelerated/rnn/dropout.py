@@ -7,7 +7,7 @@ from typing import Any
 
 from dualdnn.api.operations.dropout import threshold
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import blocks
 from .problem import THREADS, RNNProblem
 
@@ -26,8 +26,7 @@ def drawn(problem: RNNProblem, layer: int, mask_alone: bool = False) -> list[Lau
     limit = threshold(problem.network.dropout)
     vectors, mask = problem.dropped(layer)
     fields = (
-        ("source", c_longlong(problem.kept(layer)["kept_output"])),
-        ("target", c_longlong(-1 if mask_alone else vectors)),
+        *fields_of(c_longlong, source=problem.kept(layer)["kept_output"], target=-1 if mask_alone else vectors),
         *_shared(problem, mask),
         ("threshold", c_uint(min(limit, WORD))),
         ("drops_all", c_int(limit > WORD)),
@@ -71,8 +70,7 @@ def scale(problem: RNNProblem) -> float:
 def _shared(problem: RNNProblem, mask: int) -> tuple[tuple[str, Any], ...]:
     """Return the fields that both kernels share; ``mask`` is the mask's offset in the reserve space."""
     return (
-        ("mask", c_longlong(mask)),
-        ("elements", c_longlong(_elements(problem))),
+        *fields_of(c_longlong, mask=mask, elements=_elements(problem)),
         *factors(problem.operation, scale=scale(problem)),
     )
 

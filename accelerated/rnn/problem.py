@@ -14,7 +14,7 @@ from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, Weights
 from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned, dropped, gate_gradients, kept, layer_output
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import Grid
 from ..solver import Problem
 
@@ -200,9 +200,7 @@ class RNNProblem(Problem):
             ("input_bias", pair(n.bias_vector, 0)),
             ("recurrent_bias", pair(n.bias_vector, n.gates)),
             ("projection", pair(n.matrix, PROJECTION) if n.is_projected else absent),
-            ("width", c_int(n.input_width(layer))),
-            ("pseudo_layer", c_int(layer * n.directions)),
-            ("first", c_int(layer == 0)),
+            *fields_of(c_int, width=n.input_width(layer), pseudo_layer=layer * n.directions, first=layer == 0),
             ("last", c_int(layer == n.layers - 1)),
         )  # fmt: skip
 
@@ -213,8 +211,7 @@ class RNNProblem(Problem):
         propagates = clip.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
         return structure(
             *factors(self.operation, lower=clip.lower, upper=clip.upper),
-            ("on", c_int(clip.is_on)),
-            ("propagates", c_int(propagates)),
+            *fields_of(c_int, on=clip.is_on, propagates=propagates),
         )
 
     def shape(self, filled: RNNDataSpec) -> Structure:

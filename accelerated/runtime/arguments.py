@@ -22,6 +22,11 @@ _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*(\w+)")
 _HEAD = re.compile(r"\b(?:struct|class)\s+(?:alignas\([^;{]*?\)\s*)?(\w+)\s*(?::\s*(?:public\s+)?(\w+)[^{;]*)?\{")
 
 
+def declared(kind: Any, names: str) -> list[tuple[str, Any]]:
+    """Return the fields of one type for the ``_fields_`` of a ctypes structure. names: separated by spaces."""
+    return [(name, kind) for name in names.split()]
+
+
 class Field(NamedTuple):
     """Hold the offset and the size of a field, both in bytes."""
 

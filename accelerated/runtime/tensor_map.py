@@ -10,6 +10,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+from .arguments import declared
 from .errors import DeviceError
 
 MAP_BYTES = 128
@@ -107,16 +108,10 @@ class EmulatedMap(ctypes.Structure):
         ("base", ctypes.c_uint64),
         ("stride", ctypes.c_longlong * 4),
         ("extent", ctypes.c_int * 5),
-        ("lower", ctypes.c_short * 3),
-        ("upper", ctypes.c_short * 3),
-        ("step", ctypes.c_short * 3),
+        *declared(ctypes.c_short * 3, "lower upper step"),
         ("pixels", ctypes.c_int),
         ("box", ctypes.c_int * 5),
-        ("rank", ctypes.c_int),
-        ("element_bytes", ctypes.c_int),
-        ("columns", ctypes.c_int),
-        ("rounded", ctypes.c_int),
-        ("dense", ctypes.c_int),
+        *declared(ctypes.c_int, "rank element_bytes columns rounded dense"),
     ]
 
 

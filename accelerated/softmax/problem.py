@@ -18,7 +18,7 @@ from dualdnn.api.operations.backend import RUN
 from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .. import solver
-from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES
 from ..primitives.geometry import geometry
 from ..primitives.tma import has_tma
@@ -161,8 +161,7 @@ class SoftmaxProblem(solver.Problem):
         layout = layout or self.layout
         others = (
             ("algorithm", c_int(self.operation.algorithm)),
-            ("team", c_uint(team)),
-            ("kept", c_uint(kept)),
+            *fields_of(c_uint, team=team, kept=kept),
             ("rows", layout.rows),
             ("along", layout.along),
         )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod, merge_dimensions
+from ..runtime.arguments import declared
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 
 MOST_THREADS = 512  # threads per block
@@ -26,10 +27,7 @@ EXCHANGE_BYTES = 16  # shared memory for the barrier of a cluster
 def _offsets_type(operands: int) -> type[ctypes.Structure]:
     class Offsets(ctypes.Structure):
         _fields_ = [
-            ("count", ctypes.c_uint),
-            ("items", ctypes.c_uint),
-            ("apart", ctypes.c_uint),
-            ("limit", ctypes.c_uint),
+            *declared(ctypes.c_uint, "count items apart limit"),
             ("item_step", ctypes.c_int * operands),
             ("extent", FastDivmod * (RANK - 1)),
             ("step", ctypes.c_int * RANK * operands),

@@ -16,7 +16,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import TensorSpec
 
-from ..plans import SCRATCH, Launch, factors, pointers, structure, type_definitions
+from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
 from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, THREADS, FastDivmod, blocks
 from ..solver import Problem, Solver, serve
@@ -110,9 +110,9 @@ class GridSolver(Solver[TransformerProblem]):
         threads = pixels // of_thread
         of_image = blocks(threads)[0]
         fields = [
-            ("pixels", c_uint(pixels)), ("images", c_uint(problem.images)), ("width", FastDivmod.of(problem.width)),
-            ("height", FastDivmod.of(problem.height)), ("blocks", FastDivmod.of(of_image)),
-        ]  # fmt: skip
+            *fields_of(c_uint, pixels=pixels, images=problem.images),
+            *fields_of(FastDivmod.of, width=problem.width, height=problem.height, blocks=of_image),
+        ]
         if forward:
             of_images = next(n for n in GRID_IMAGES if n == 1 or -(-problem.images // n) * threads >= busy)
             count, operands = -(-problem.images // of_images) * of_image, ("theta", "grid")
@@ -170,8 +170,7 @@ class SamplerSolver(Solver[TransformerProblem]):
             fields = [
                 *factors(o, alpha=o.alpha, beta=o.beta), problem.shape(o.x), ("in", Strides(*o.x.strides)),
                 ("out", Strides(*o.y.strides)), ("threads", c_uint(pixels * groups)),
-                ("pixels", FastDivmod.of(pixels)), ("groups", FastDivmod.of(groups)),
-                ("interleaved", c_int(interleaved)),
+                *fields_of(FastDivmod.of, pixels=pixels, groups=groups), ("interleaved", c_int(interleaved)),
             ]  # fmt: skip
             count, operands = blocks(pixels * groups)[0], ("x", "grid", "y")
             return [problem.launch(SAMPLER, "sampler_forward", operands, fields, count, CHANNELS=channels)]
@@ -213,15 +212,12 @@ class SamplerSolver(Solver[TransformerProblem]):
             *factors(o, alpha=o.alpha, beta=o.beta, grid_alpha=o.alphaDgrid, grid_beta=o.betaDgrid),
             shape,
             *((name, Strides(*spec.strides)) for name, spec in (("in", o.dx), ("out", o.dy), ("of_x", o.x))),
-            ("tiles", FastDivmod.of(prod(tiles))),
-            ("tile_row", FastDivmod.of(tiles[1])),
-            ("blocks", FastDivmod.of(of_tile)),
+            *fields_of(FastDivmod.of, tiles=prod(tiles), tile_row=tiles[1], blocks=of_tile),
             ("groups", c_int(of_block)),
             starts,
             ("bins", bins),
             ("pixels", c_uint(pixels)),
-            ("slices", c_int(slices)),
-            ("interleaved", c_int(interleaved)),
+            *fields_of(c_int, slices=slices, interleaved=interleaved),
             # Blocks of the gradient of x run longer, so each period begins with one where they are fewer.
             ("period", FastDivmod.of(count // max(1, fewer) if of_grid == fewer else 1)),
             ("fewer", c_uint(fewer)),

@@ -14,6 +14,7 @@ from dualdnn.api.operations.transform import folding_factors, folds, unfolded_bl
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod, Grid
 from ..reproducible import NO_SUMS
+from ..runtime.arguments import declared
 from ..solver import Problem, Solver
 
 PACK_BYTES = 16
@@ -35,11 +36,7 @@ class CheckArgument(ctypes.Structure):
 
 class WalkArgument(ctypes.Structure):
     _fields_ = [
-        ("rank", c_int),
-        ("source_checks", c_int),
-        ("destination_checks", c_int),
-        ("source_base", c_int),
-        ("destination_base", c_int),
+        *declared(c_int, "rank source_checks destination_checks source_base destination_base"),
         ("dimension", DimensionArgument * DIMENSIONS),
         ("source_check", CheckArgument * SOURCE_CHECKS),
         ("destination_check", CheckArgument * DESTINATION_CHECKS),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..plans import Launch
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod
+from ..runtime.arguments import declared
 from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
 
 SOURCE, KERNELS = "transform/transpose.cu", "transform_transpose"
@@ -51,22 +52,12 @@ class _Dimension(ctypes.Structure):
 
 class TransposeArgument(ctypes.Structure):
     _fields_ = [
-        ("across", c_uint),
-        ("along", c_uint),
-        ("source_along", c_int),
-        ("destination_across", c_int),
-        ("source_base", c_int),
-        ("destination_base", c_int),
-        ("tiles_across", FastDivmod),
-        ("tiles_along", FastDivmod),
-        ("tile_across", c_uint),
-        ("tile_along", c_uint),
-        ("log_across", c_uint),
-        ("log_along", c_uint),
-        ("in_across", FastDivmod),
-        ("in_along", FastDivmod),
-        ("contiguous_in", c_int),
-        ("contiguous_out", c_int),
+        *declared(c_uint, "across along"),
+        *declared(c_int, "source_along destination_across source_base destination_base"),
+        *declared(FastDivmod, "tiles_across tiles_along"),
+        *declared(c_uint, "tile_across tile_along log_across log_along"),
+        *declared(FastDivmod, "in_across in_along"),
+        *declared(c_int, "contiguous_in contiguous_out"),
         ("pitch", c_uint),
         ("rank", c_int),
         ("dimension", _Dimension * DIMENSIONS),

@@ -7,7 +7,7 @@ from math import prod
 
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 
-from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
@@ -47,22 +47,15 @@ class DataGradientDirect(Solver[DataGradientProblem]):
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
-            ("w_step", Steps(*scalar_strides(o.w.tensor))),
-            ("dy_step", Steps(*scalar_strides(o.dy))),
+            *arrays_of(Steps, w_step=scalar_strides(o.w.tensor), dy_step=scalar_strides(o.dy)),
             ("dx_step", Steps(*scalar_strides(o.dx))),
-            ("positions", Integers(*spatial(o.dy.dims[2:], 1))),
-            ("padding", Integers(*spatial(c.padding, 0))),
-            ("stride", Integers(*spatial(c.stride, 1))),
-            ("dilation", Integers(*spatial(c.dilation, 1))),
+            *arrays_of(Integers, positions=spatial(o.dy.dims[2:], 1), padding=spatial(c.padding, 0)),
+            *arrays_of(Integers, stride=spatial(c.stride, 1), dilation=spatial(c.dilation, 1)),
             ("taps", Integers(*spatial(o.w.dims[2:], 1))),
-            ("filters", c_int(filters)),
-            ("channels_last", c_int(channels_last(o.dx))),
-            ("flipped", c_int(c.is_flipped)),
-            ("log_lanes", c_int(lanes.bit_length() - 1)),
-            ("elements", c_int(elements)),
+            *fields_of(c_int, filters=filters, channels_last=channels_last(o.dx), flipped=c.is_flipped),
+            *fields_of(c_int, log_lanes=lanes.bit_length() - 1, elements=elements),
             ("extent", FastDivmods(*map(FastDivmod.of, spatial(o.dx.dims[2:], 1)))),
-            ("channels", FastDivmod.of(o.dx.dims[1])),
-            ("channels_of_group", FastDivmod.of(o.w.dims[1])),
+            *fields_of(FastDivmod.of, channels=o.dx.dims[1], channels_of_group=o.w.dims[1]),
         )
         function = problem.device.function(
             SOURCE, "convolution_data_gradient_direct", type_definitions(o.dx.data_type, o)

@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.operations import ConvolutionBackwardData, TensorSpec
 from dualdnn.api.operations.specs import NHWC
 
-from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
+from ...plans import Launch, Plan, arrays_of, factors, fields_of, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ROW_BYTES
 from ...reproducible import Order
@@ -155,22 +155,13 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
             *factors(o, alpha=o.alpha, beta=o.beta),
             ("dy_image", c_int(dy.strides[0])),
             ("dy_axis", pair(*dy.strides[2:])),
-            ("filters", c_int(dy.dims[1])),
-            ("dx_image", c_int(o.dx.strides[0])),
-            ("dx_channel", c_int(o.dx.strides[1])),
-            ("dx_axis", pair(*o.dx.strides[2:])),
-            ("extent", pair(*o.dx.dims[2:])),
-            ("incoming", pair(*dy.dims[2:])),
-            ("stride", pair(*c.stride)),
-            ("channels", c_int(o.dx.dims[1])),
-            ("channels_last", c_int(o.dx.strides[1] == 1 and o.dx.dims[1] > 1)),
-            ("first", pair(*(window.first for window in windows))),
-            ("window", pair(*(window.size for window in windows))),
+            *fields_of(c_int, filters=dy.dims[1], dx_image=o.dx.strides[0], dx_channel=o.dx.strides[1]),
+            *arrays_of(pair, dx_axis=o.dx.strides[2:], extent=o.dx.dims[2:], incoming=dy.dims[2:], stride=c.stride),
+            *fields_of(c_int, channels=o.dx.dims[1], channels_last=o.dx.strides[1] == 1 and o.dx.dims[1] > 1),
+            *arrays_of(pair, first=(window.first for window in windows), window=(window.size for window in windows)),
             ("taps", c_int(prod(o.w.dims[2:]))),
             ("tap", table),
-            ("rows", FastDivmod.of(rows)),
-            ("columns", FastDivmod.of(columns)),
-            ("inner_columns", FastDivmod.of(TILE + across.size - 1)),
+            *fields_of(FastDivmod.of, rows=rows, columns=columns, inner_columns=TILE + across.size - 1),
         )
         definitions = type_definitions(
             o.dx.scalar_type, o, THREADS=str(THREADS), MOST_CLASSES=str(MOST_CLASSES), MOST_WINDOW=str(MOST_WINDOW)

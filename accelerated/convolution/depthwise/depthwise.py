@@ -9,7 +9,7 @@ from typing import Any
 
 from dualdnn.api.operations import TensorSpec
 
-from ...plans import Launch, factors, pointers, type_definitions
+from ...plans import Launch, factors, fields_of, pointers, type_definitions
 from ...primitives.geometry import FastDivmod, blocks
 from ...primitives.tma import MAP_BYTES, TmaLaunch, mapped_structure
 from ...reproducible import Order
@@ -152,11 +152,8 @@ def _arguments(
         ("epilogue", epilogue(o)),
         *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
         *_factors(o),
-        ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
-        ("channels", c_int(o.x.dims[1])),
-        ("images", c_int(o.x.dims[0])),
-        ("rows", c_int(rows)),
-        ("packed", c_int(last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS)),
+        *fields_of(c_int, plain=bytes(epilogue(o)) == bytes(PLAIN), channels=o.x.dims[1], images=o.x.dims[0]),
+        *fields_of(c_int, rows=rows, packed=last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS),
     ]
     return mapped_structure(*fields)
 

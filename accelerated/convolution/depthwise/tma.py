@@ -15,6 +15,7 @@ from dualdnn.api.operations import TensorSpec
 from ...plans import ELEMENTS
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT, UnswizzledTiledMap, has_tma
+from ...runtime.arguments import declared
 from ..problem import Convolution, rounded_up
 
 TYPES = ("half", "bfloat16", "float")
@@ -59,11 +60,7 @@ class RingStruct(ctypes.Structure):
 
     _fields_ = [
         ("packs", FastDivmod),
-        ("stages", c_int),
-        ("boxes", c_int),
-        ("box_bytes", c_int),
-        ("row_bytes", c_int),
-        ("columns", c_int),
+        *declared(c_int, "stages boxes box_bytes row_bytes columns"),
     ]
 
 

@@ -12,7 +12,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ...plans import Launch, Plan, pointers, structure, type_definitions, with_alignment
+from ...plans import Launch, Plan, arrays_of, fields_of, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_structure
@@ -158,19 +158,12 @@ class _Division:
         o, chunks, pair = self.operation, self.chunks, c_int * 2
         arguments = structure(
             *pointers(3),
-            ("x_step", (c_longlong * 4)(*o.x.strides)),
-            ("dy_step", (c_longlong * 4)(*o.dy.strides)),
-            ("input", pair(*o.x.dims[2:])),
-            ("output", pair(*o.dy.dims[2:])),
-            ("padding", c_int(o.convolution.padding[0])),
-            ("chunk_rows", c_int(chunks.rows)),
-            ("channels", c_int(o.x.dims[1])),
-            ("items", c_int(self.problem.images * self.tiles * chunks.chunks)),
-            ("flipped", c_int(o.convolution.is_flipped)),
+            *arrays_of(c_longlong * 4, x_step=o.x.strides, dy_step=o.dy.strides),
+            *arrays_of(pair, input=o.x.dims[2:], output=o.dy.dims[2:]),
+            *fields_of(c_int, padding=o.convolution.padding[0], chunk_rows=chunks.rows, channels=o.x.dims[1]),
+            *fields_of(c_int, items=self.problem.images * self.tiles * chunks.chunks, flipped=o.convolution.is_flipped),
             ("log_packs", c_int(self.packs.bit_length() - 1)),
-            ("tiles", FastDivmod.of(self.tiles)),
-            ("chunks", FastDivmod.of(chunks.chunks)),
-            ("channel_blocks", FastDivmod.of(self.channel_blocks)),
+            *fields_of(FastDivmod.of, tiles=self.tiles, chunks=chunks.chunks, channel_blocks=self.channel_blocks),
         )
         function = self.problem.device.function(SOURCE, "convolution_depthwise_filter_gradient", self.definitions)
         grid = (self.channel_blocks * chunks.parts, 1, 1)
@@ -239,17 +232,10 @@ class _TmaDivision(_Division):
             ("reserved", (c_longlong * 5)()),
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "incoming")),
             ("output", (c_int * 2)(*o.dy.dims[2:])),
-            ("padding", c_int(o.convolution.padding[0])),
-            ("chunk_rows", c_int(chunks.rows)),
-            ("channels", c_int(o.x.dims[1])),
-            ("items", c_int(self.problem.images * self.tiles * chunks.chunks)),
-            ("flipped", c_int(o.convolution.is_flipped)),
-            ("stages", c_int(self.stages)),
-            ("x_bytes", c_int(self.x_bytes)),
-            ("stage_bytes", c_int(self.stage_bytes)),
-            ("tiles", FastDivmod.of(self.tiles)),
-            ("chunks", FastDivmod.of(chunks.chunks)),
-            ("channel_blocks", FastDivmod.of(self.channel_blocks)),
+            *fields_of(c_int, padding=o.convolution.padding[0], chunk_rows=chunks.rows, channels=o.x.dims[1]),
+            *fields_of(c_int, items=self.problem.images * self.tiles * chunks.chunks, flipped=o.convolution.is_flipped),
+            *fields_of(c_int, stages=self.stages, x_bytes=self.x_bytes, stage_bytes=self.stage_bytes),
+            *fields_of(FastDivmod.of, tiles=self.tiles, chunks=chunks.chunks, channel_blocks=self.channel_blocks),
         ]
         arguments = mapped_structure(*fields)
         entry = "convolution_depthwise_filter_gradient_tma"

@@ -8,7 +8,7 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations.specs import NHWC
 
-from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...solver import LAUNCH_SECONDS, Solver
 from ..problem import AXES, FARTHEST, scalar_strides, spatial
@@ -60,21 +60,14 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
-            ("x_step", Steps(*scalar_strides(o.x))),
-            ("dy_step", Steps(*scalar_strides(o.dy))),
-            ("input", Integers(*spatial(o.x.dims[2:], 1))),
-            ("padding", Integers(*spatial(c.padding, 0))),
-            ("stride", Integers(*spatial(c.stride, 1))),
-            ("dilation", Integers(*spatial(c.dilation, 1))),
-            ("terms", c_int(o.terms)),
-            ("elements", c_int(elements)),
-            ("channels_last", c_int(o.dw.format == NHWC)),
-            ("flipped", c_int(c.is_flipped)),
-            ("log_lanes", c_int(lanes.bit_length() - 1)),
+            *arrays_of(Steps, x_step=scalar_strides(o.x), dy_step=scalar_strides(o.dy)),
+            *arrays_of(Integers, input=spatial(o.x.dims[2:], 1), padding=spatial(c.padding, 0)),
+            *arrays_of(Integers, stride=spatial(c.stride, 1), dilation=spatial(c.dilation, 1)),
+            *fields_of(c_int, terms=o.terms, elements=elements, channels_last=o.dw.format == NHWC),
+            *fields_of(c_int, flipped=c.is_flipped, log_lanes=lanes.bit_length() - 1),
             ("positions", FastDivmods(*map(FastDivmod.of, spatial(o.dy.dims[2:], 1)))),
             ("taps", FastDivmods(*map(FastDivmod.of, spatial(o.dw.dims[2:], 1)))),
-            ("channels", FastDivmod.of(o.dw.dims[1])),
-            ("filters", FastDivmod.of(o.dw.dims[0] // c.group_count)),
+            *fields_of(FastDivmod.of, channels=o.dw.dims[1], filters=o.dw.dims[0] // c.group_count),
         )
         function = problem.device.function(
             SOURCE, "convolution_filter_gradient_direct", type_definitions(o.x.data_type, o)

@@ -9,7 +9,7 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE
 
-from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
+from ...plans import Launch, Plan, factors, fields_of, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
@@ -85,23 +85,13 @@ class _Division:
             *pointers(4),
             *factors(o, alpha=o.alpha, beta=o.beta),
             ("convolution", value),
-            ("lane_blocks", FastDivmod.of(self.lane_blocks)),
-            ("tap_blocks", FastDivmod.of(self.tap_blocks)),
-            ("lanes", FastDivmod.of(self.lanes)),
-            ("filter_blocks", FastDivmod.of(self.filter_blocks)),
-            ("packs", FastDivmod.of(self.packs)),
-            ("channels", c_int(self.channels)),
-            ("all_channels", c_int(o.x.dims[1])),
-            ("all_filters", c_int(o.dy.dims[1])),
-            ("all_lanes", c_int(self.all_lanes)),
-            ("taps", c_int(self.taps)),
-            ("w_tap", c_int(self.channels if innermost else 1)),
-            ("w_channel", c_int(1 if innermost else self.taps)),
-            ("elements", c_int(o.dw.tensor.count)),
-            ("of_part", c_int(self.of_part)),
-            ("one_part", c_int(self.parts == 1)),
-            ("channels_last", c_int(channels_last(o.x) and channels_last(o.dy))),
-            ("dy_packs", c_int(dy_packs)),
+            *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, tap_blocks=self.tap_blocks, lanes=self.lanes),
+            *fields_of(FastDivmod.of, filter_blocks=self.filter_blocks, packs=self.packs),
+            *fields_of(c_int, channels=self.channels, all_channels=o.x.dims[1], all_filters=o.dy.dims[1]),
+            *fields_of(c_int, all_lanes=self.all_lanes, taps=self.taps, w_tap=self.channels if innermost else 1),
+            *fields_of(c_int, w_channel=1 if innermost else self.taps, elements=o.dw.tensor.count),
+            *fields_of(c_int, of_part=self.of_part, one_part=self.parts == 1),
+            *fields_of(c_int, channels_last=channels_last(o.x) and channels_last(o.dy), dy_packs=dy_packs),
         )
         definitions = type_definitions(o.x.data_type, o, TAPS=str(self.of_block), **lane.definitions)
         function = self.problem.device.function(SOURCE, "convolution_filter_gradient_grouped", definitions)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
 
-from ...plans import Launch, pointers, structure, type_definitions
+from ...plans import Launch, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...primitives.tma import ALIGNMENT
 from ..problem import spatial
@@ -87,15 +87,10 @@ def pack_launch(operation: ConvolutionBackwardFilter, rows: PackedRows, device: 
     arguments = structure(
         *pointers(2),
         ("x_step", (c_longlong * 5)(image, channel, *spatial(tuple(steps), 0))),
-        ("width", c_int(o.x.dims[-1])),
-        ("height", c_int(o.x.dims[-2])),
-        ("padding", c_int(o.convolution.padding[-1])),
-        ("together", c_int(rows.together)),
-        ("kept", c_int(o.x.dims[1])),
+        *fields_of(c_int, width=o.x.dims[-1], height=o.x.dims[-2], padding=o.convolution.padding[-1]),
+        *fields_of(c_int, together=rows.together, kept=o.x.dims[1]),
         ("count", c_uint(count)),
-        ("columns", FastDivmod.of(rows.columns * rows.together)),
-        ("rows", FastDivmod.of(height)),
-        ("planes", FastDivmod.of(prod(planes))),
+        *fields_of(FastDivmod.of, columns=rows.columns * rows.together, rows=height, planes=prod(planes)),
     )
     definitions = type_definitions(o.x.data_type, o, CHANNELS=str(rows.channels))
     function = device.function(SOURCE, "convolution_pack_rows", definitions)

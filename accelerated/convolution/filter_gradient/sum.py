@@ -8,7 +8,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
-from ...plans import Launch, factors, pointers, structure, type_definitions
+from ...plans import Launch, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, blocks
 
 LANES = 8  # threads that share an element
@@ -29,8 +29,7 @@ def parts_launch(operation: Any, data_type: cudnnDataType_t, elements: int, part
     arguments = structure(
         *pointers(2),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
-        ("elements", c_int(elements)),
-        ("parts", c_int(parts)),
+        *fields_of(c_int, elements=elements, parts=parts),
     )
     function = device.function(SOURCE, "convolution_filter_gradient_sum", type_definitions(data_type, operation))
     return Launch(function, arguments, ("partial", "dw"), blocks(elements, THREADS // LANES), (THREADS, 1, 1))

@@ -22,10 +22,11 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NHWC
 
 from ...gemm.stream_k import DivisionStruct, Shares
-from ...plans import ELEMENTS, Launch, Plan, pointers, type_definitions, with_alignment
+from ...plans import ELEMENTS, Launch, Plan, fields_of, pointers, type_definitions, with_alignment
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
+from ...runtime.arguments import declared
 from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
@@ -57,22 +58,21 @@ class OperandStruct(ctypes.Structure):
     """Mirror ``Operand`` of the kernel's source."""
 
     _fields_ = (
-        ("boxes", FastDivmod), ("across", FastDivmod), ("down", FastDivmod), ("step", Triple), ("padding", Triple),
-        ("dilation", Triple), ("channels", c_int), ("all_boxes", c_int),
-    )  # fmt: skip
+        *declared(FastDivmod, "boxes across down"),
+        *declared(Triple, "step padding dilation"),
+        *declared(c_int, "channels all_boxes"),
+    )
 
 
 class ResultsStruct(ctypes.Structure):
     """Mirror ``Results`` of the kernel's source."""
 
     _fields_ = (
-        ("alpha", c_float), ("beta", c_float), ("row_boxes", FastDivmod), ("column_boxes", FastDivmod),
-        ("inner", FastDivmod), ("of_row", FastDivmod), ("filters", FastDivmod),
-        *((name, c_int) for name in (
-            "all_filters", "row_channels", "column_channels", "taps", "inner_taps", "rows_are_filters", "flipped",
-            "together", "early", "tap_rows", "kept", "filter_step", "channel_step", "tap_step", "packs",
-        )),
-    )  # fmt: skip
+        *declared(c_float, "alpha beta"),
+        *declared(FastDivmod, "row_boxes column_boxes inner of_row filters"),
+        *declared(c_int, "all_filters row_channels column_channels taps inner_taps rows_are_filters flipped together"),
+        *declared(c_int, "early tap_rows kept filter_step channel_step tap_step packs"),
+    )
 
 
 class Operand(NamedTuple):
@@ -464,9 +464,7 @@ class Product:
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("row_map", "column_map")),
             ("rows", rows.struct),
             ("columns", columns.struct),
-            ("depth", FastDivmod.of(depth)),
-            ("height", FastDivmod.of(height)),
-            ("width", FastDivmod.of(width)),
+            *fields_of(FastDivmod.of, depth=depth, height=height, width=width),
             ("division", self.division),
             ("results", self._results),
             ("slots", c_int(tiling.shares.slots)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from dualdnn.api.operations import ConvolutionBackwardFilter
 
-from ...plans import Launch, pointers, structure, type_definitions
+from ...plans import Launch, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import FastDivmod
 
 SOURCE = "convolution/filter_gradient/tma_sum.cu"
@@ -33,12 +33,8 @@ def sum_launch(
         ("results", results),
         ("division", division),
         ("quads", FastDivmod.of(kernel.size // 4)),
-        ("log_columns", c_int((kernel.box * kernel.column_boxes).bit_length() - 1)),
-        ("tile_boxes", c_int(kernel.row_boxes)),
-        ("split_k", c_int(kernel.splits_k)),
-        ("slot", c_int(slot)),
-        ("lanes", c_int(lanes)),
-        ("order", c_int(kernel.order)),
+        *fields_of(c_int, log_columns=(kernel.box * kernel.column_boxes).bit_length() - 1, tile_boxes=kernel.row_boxes),
+        *fields_of(c_int, split_k=kernel.splits_k, slot=slot, lanes=lanes, order=kernel.order),
     )
     function = device.function(SOURCE, SUM, type_definitions(operation.x.data_type, operation))
     return Launch(function, arguments, ("partial", "dw"), (elements // 4 * lanes // SUM_THREADS, 1, 1))

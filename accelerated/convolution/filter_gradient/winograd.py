@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.operations import ConvolutionForward
 
-from ...plans import Launch, Plan, factors, pointers, structure, type_definitions, with_alignment
+from ...plans import Launch, Plan, factors, fields_of, pointers, structure, type_definitions, with_alignment
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, within
@@ -97,18 +97,12 @@ class _Tiles:
         o = self.operation
         arguments = structure(
             *pointers(4),
-            ("incoming_at", c_longlong(self.incoming_at)),
-            ("products_at", c_longlong(self.products_at)),
+            *fields_of(c_longlong, incoming_at=self.incoming_at, products_at=self.products_at),
             ("convolution", operation_product(self.forward)),
             *factors(o, alpha=o.alpha, beta=o.beta),
-            ("tile_rows", FastDivmod.of(self.rows)),
-            ("tile_columns", FastDivmod.of(self.columns)),
-            ("tiles", FastDivmod.of(images * self.of_image)),
-            ("channels", FastDivmod.of(self.channels)),
-            ("filters", FastDivmod.of(self.filters)),
-            ("first_image", c_int(first)),
-            ("groups", c_int(self.groups)),
-            ("channel_step", c_int(o.dw.tensor.strides[1])),
+            *fields_of(FastDivmod.of, tile_rows=self.rows, tile_columns=self.columns, tiles=images * self.of_image),
+            *fields_of(FastDivmod.of, channels=self.channels, filters=self.filters),
+            *fields_of(c_int, first_image=first, groups=self.groups, channel_step=o.dw.tensor.strides[1]),
         )
         entry = f"convolution_winograd_filter_gradient_{name}"
         function = self.problem.device.function(SOURCE, entry, type_definitions(o.x.scalar_type, o))

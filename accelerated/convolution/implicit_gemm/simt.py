@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ctypes import c_int
 
-from ...plans import Launch, pointers, structure
+from ...plans import Launch, fields_of, pointers, structure
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...reproducible import Order
 from ..problem import ConvolutionStruct, m_in_packs, product_fields
@@ -58,10 +58,8 @@ class SimtKernel(ProductKernel):
         arguments = structure(
             *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
-            ("words", c_int(product.words)),
-            ("float_result", c_int(product.float_result)),
-            ("reordered_filters", c_int(product.reordered_filters)),
-            ("m_packs", c_int(packs)),
+            *fields_of(c_int, words=product.words, float_result=product.float_result),
+            *fields_of(c_int, reordered_filters=product.reordered_filters, m_packs=packs),
         )
         function = product.device.function(SOURCE, f"convolution_implicit_gemm_{self.n}x{self.m}", product.definitions)
         grid = (n_tiles * m_tiles * groups, 1, 1)
@@ -84,10 +82,8 @@ def im2col_launch(
     arguments = structure(
         *pointers(2),
         ("convolution", value),
-        ("packs", FastDivmod.of(packs)),
-        ("groups", FastDivmod.of(groups)),
-        ("row", c_int(row)),
-        ("packed", c_int(row % width == 0)),
+        *fields_of(FastDivmod.of, packs=packs, groups=groups),
+        *fields_of(c_int, row=row, packed=row % width == 0),
     )
     entry = "convolution_implicit_gemm_im2col_buffer"
     function = device.function(SOURCE, entry, definitions)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ConvolutionForward, TensorSpec
 
-from ...plans import Launch, pointers, structure
+from ...plans import Launch, fields_of, pointers, structure
 from ..forward import IMPLICIT, ConvolutionProblem
 from .product import Product
 from .tma import TMA, TmaKernel
@@ -61,10 +61,7 @@ class SummedConvolution(NamedTuple):
         filters = self.product.value.n
         arguments = structure(
             *pointers(3),
-            ("blocks", c_int(blocks)),
-            ("pitch", c_int(pitch)),
-            ("filters", c_int(filters)),
-            ("stride", c_int(of.strides[1])),
+            *fields_of(c_int, blocks=blocks, pitch=pitch, filters=filters, stride=of.strides[1]),
         )
         function = self.product.device.function(SOURCE, "convolution_statistics", (("THREADS", str(THREADS)),))
         finish = Launch(function, arguments, ("workSpace", *results), (-(-filters // FILTERS), 1, 1), (THREADS, 1, 1))

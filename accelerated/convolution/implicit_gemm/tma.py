@@ -11,7 +11,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
-from ...plans import Launch, pointers, structure
+from ...plans import Launch, fields_of, pointers, structure
 from ...primitives.geometry import FastDivmod
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch, has_wgmma, mapped_structure
@@ -192,8 +192,7 @@ class TmaKernel(ProductKernel):
         n_tiles, m_tiles = self._tiles(product)
         return mapped_structure(
             *pointers(10),
-            ("x_rectified", c_int(product.rectified)),
-            ("notes", c_int(product.notes)),
+            *fields_of(c_int, x_rectified=product.rectified, notes=product.notes),
             *(
                 (name, c_longlong(offset // product.element_bytes))
                 for name, offset in zip(("y_offset", "prior_offset"), _behind(product), strict=True)
@@ -202,8 +201,7 @@ class TmaKernel(ProductKernel):
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
-            ("m_tiles", FastDivmod.of(m_tiles)),
-            ("n_tiles", FastDivmod.of(n_tiles)),
+            *fields_of(FastDivmod.of, m_tiles=m_tiles, n_tiles=n_tiles),
             ("tiles", c_uint(n_tiles * m_tiles * product.groups)),
             ("group_channels", c_int(value.inner_channels.divisor)),
             ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),

@@ -10,7 +10,7 @@ from math import prod
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE
 
-from ...plans import Launch, pointers, structure
+from ...plans import Launch, arrays_of, fields_of, pointers, structure
 from ...primitives.geometry import THREADS, FastDivmod
 from ..forward import ConvolutionProblem, ConvolutionSolver
 from ..implicit_gemm.product import Product
@@ -150,17 +150,11 @@ class _Kernels:
             ("spectrum_at", c_longlong(spectrum_at)),
             ("convolution", operation_product(self.operation)),
             ("epilogue", epilogue(self.operation)),
-            ("size", integers(*s.size)),
-            ("log_size", integers(*(size.bit_length() - 1 for size in s.size))),
-            ("step", integers(*s.step)),
+            *arrays_of(integers, size=s.size, log_size=(size.bit_length() - 1 for size in s.size), step=s.step),
             ("stride", integers(*spatial(self.operation.convolution.stride, 1))),
             ("tiles", divisors(*(FastDivmod.of(count) for count in s.tiles))),
-            ("all_tiles", FastDivmod.of(images * prod(s.tiles))),
-            ("channels", FastDivmod.of(channels)),
-            ("columns", FastDivmod.of(columns)),
-            ("first_image", c_int(first_image)),
-            ("inverse", c_int(inverse)),
-            ("axis", c_int(axis)),
+            *fields_of(FastDivmod.of, all_tiles=images * prod(s.tiles), channels=channels, columns=columns),
+            *fields_of(c_int, first_image=first_image, inverse=inverse, axis=axis),
         )
         function = self.device.function(SOURCE, name, self.definitions)
         shared = 0 if name == "convolution_fft_expand" else self._shared_bytes(s.size[axis])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 
-from ...plans import Launch, pointers, structure, type_definitions
+from ...plans import Launch, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ..forward import ConvolutionProblem, ConvolutionSolver
 from ..implicit_gemm.fp32 import PACK, suits
@@ -107,20 +107,14 @@ class _Kernels:
         """Return a kernel for ``images`` images from the first on."""
         arguments = structure(
             *pointers(6),
-            ("images_at", c_longlong(self.workspace.images_at)),
-            ("products_at", c_longlong(self.workspace.products_at)),
+            *fields_of(c_longlong, images_at=self.workspace.images_at, products_at=self.workspace.products_at),
             ("convolution", operation_product(self.operation)),
             ("epilogue", epilogue(self.operation)),
-            ("tile_rows", FastDivmod.of(self.tiling.rows)),
-            ("tile_columns", FastDivmod.of(self.tiling.columns)),
-            ("tiles", FastDivmod.of(images * self.tiling.of_image)),
-            ("channels", FastDivmod.of(self.channels)),
+            *fields_of(FastDivmod.of, tile_rows=self.tiling.rows, tile_columns=self.tiling.columns),
+            *fields_of(FastDivmod.of, tiles=images * self.tiling.of_image, channels=self.channels),
             ("filters", FastDivmod.of(self.filters)),
-            ("first_image", c_int(first)),
-            ("groups", c_int(self.groups)),
-            ("x_channels_last", c_int(channels_last(self.operation.x))),
-            ("y_channels_last", c_int(channels_last(self.operation.y))),
-            ("filters_last", c_int(self.filters_last)),
+            *fields_of(c_int, first_image=first, groups=self.groups, x_channels_last=channels_last(self.operation.x)),
+            *fields_of(c_int, y_channels_last=channels_last(self.operation.y), filters_last=self.filters_last),
         )
         function = self.device.function(SOURCE, name, self.definitions)
         return Launch(function, arguments, self.names, grid, (THREADS, 1, 1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import gcd, lcm
 from typing import Any
 
-from ...plans import Launch, structure
+from ...plans import Launch, fields_of, structure
 from ...primitives.cluster import has_clusters
 from ...primitives.geometry import FastDivmod
 from ..batch import CLUSTER, BatchPacksSolver, BatchProblem
@@ -116,14 +116,8 @@ def division_of(problem: BatchProblem) -> Division | None:
 def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
     """Return the ``Columns`` of the kernels."""
     return structure(
-        ("packs", c_uint(d.packs)),
-        ("rows", c_uint(d.rows)),
-        ("tail", c_uint(d.tail)),
-        ("segment", c_uint(d.segment)),
-        ("part", c_uint(d.segment * d.cluster)),
-        ("parts", c_uint(d.parts)),
-        ("groups", c_uint(d.groups)),
-        ("repeats", c_uint(d.repeats)),
+        *fields_of(c_uint, packs=d.packs, rows=d.rows, tail=d.tail, segment=d.segment, part=d.segment * d.cluster),
+        *fields_of(c_uint, parts=d.parts, groups=d.groups, repeats=d.repeats),
         ("group", FastDivmod.of(d.groups)),
         ("count", problem.number(problem.count)),
     )

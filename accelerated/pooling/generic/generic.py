@@ -14,6 +14,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ...plans import type_definitions
 from ...primitives.geometry import FastDivmod, blocks
+from ...runtime.arguments import declared
 from ...scalars import fill
 from ..problem import INDICES, PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
@@ -35,13 +36,9 @@ def _pooling_type(real: Any) -> type[ctypes.Structure]:
     class PoolingStruct(ctypes.Structure):
         _fields_ = [
             ("axis", AxisStruct * 3),
-            ("x_stride", c_longlong * 3),
-            ("y_stride", c_longlong * 3),
-            ("alpha", real),
-            ("beta", real),
-            ("divisor", real),
-            ("mode", c_int),
-            ("propagate", c_int),
+            *declared(c_longlong * 3, "x_stride y_stride"),
+            *declared(real, "alpha beta divisor"),
+            *declared(c_int, "mode propagate"),
         ]
 
     return PoolingStruct
@@ -51,14 +48,12 @@ class WalkStruct(ctypes.Structure):
     """Lay out the ``Walk`` of the kernels."""
 
     _fields_ = [
-        ("packs", c_uint),
-        ("width", c_uint),
+        *declared(c_uint, "packs width"),
         ("packs_per_position", FastDivmod),
         ("rank", c_int),
         ("extent", FastDivmod * MAX_WALKED),
         ("axis", c_int * MAX_WALKED),
-        ("walked", c_longlong * MAX_WALKED),
-        ("other", c_longlong * MAX_WALKED),
+        *declared(c_longlong * MAX_WALKED, "walked other"),
     ]
 
 

@@ -10,6 +10,7 @@ from math import prod
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
+from ...runtime.arguments import declared
 from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, power_of_two
 from .generic import configured
 
@@ -40,26 +41,13 @@ class TileStruct(ctypes.Structure):
     _fields_ = [
         ("outer_rank", c_int),
         ("outer", FastDivmod * MAX_OUTER),
-        ("x_outer", c_longlong * MAX_OUTER),
-        ("y_outer", c_longlong * MAX_OUTER),
-        ("x_item", c_longlong),
-        ("y_item", c_longlong),
-        ("items", c_uint),
-        ("channels", c_uint),
-        ("groups", c_uint),
-        ("block_groups", c_uint),
+        *declared(c_longlong * MAX_OUTER, "x_outer y_outer"),
+        *declared(c_longlong, "x_item y_item"),
+        *declared(c_uint, "items channels groups block_groups"),
         ("neighbours", FastDivmod),
-        ("parts", FastDivmod * 3),
-        ("targets", FastDivmod * 3),
-        ("sources", FastDivmod * 3),
-        ("windows", FastDivmod * 3),
-        ("covering", c_int * 3),
-        ("shift", c_int * 3),
-        ("before", c_int * 3),
-        ("source_pitch", c_uint),
-        ("window_pitch", c_uint),
-        ("indices", c_uint),
-        ("values", c_uint),
+        *declared(FastDivmod * 3, "parts targets sources windows"),
+        *declared(c_int * 3, "covering shift before"),
+        *declared(c_uint, "source_pitch window_pitch indices values"),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
+from ...runtime.arguments import declared
 from ..problem import L2_BYTES, MAX_BACKWARD, WARP, Axis, Configuration, PoolingProblem
 from ..static_window import (
     ROW_BYTES,
@@ -109,23 +110,9 @@ class SlidingStruct(LayoutStruct):
 
     _fields_: ClassVar = [
         ("items", c_uint),
-        ("group_packs", FastDivmod),
-        ("tiles", FastDivmod),
-        ("rows", FastDivmod),
-        ("groups", FastDivmod),
-        ("tile_parts", FastDivmod),
-        ("row_parts", FastDivmod),
-        ("segments", FastDivmod),
-        ("packs", c_uint),
-        ("planes", c_uint),
-        ("block_planes", c_uint),
-        ("steps", c_int),
-        ("block_steps", c_int),
-        ("block_rows", c_int),
-        ("block_tiles", c_int),
-        ("rows_before", c_int),
-        ("tiles_before", c_int),
-        ("prefetches", c_int),
+        *declared(FastDivmod, "group_packs tiles rows groups tile_parts row_parts segments"),
+        *declared(c_uint, "packs planes block_planes"),
+        *declared(c_int, "steps block_steps block_rows block_tiles rows_before tiles_before prefetches"),
     ]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dualdnn.api.operations.forks import awaited_by_forks
 
+from ..arguments import declared
 from ..errors import DeviceError
 
 # Only one launch runs at a time. The scheduler's state exists once per module, and signal handlers belong to the
@@ -24,8 +25,7 @@ class HostKernel(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("call", ctypes.c_void_p),
         ("argument_bytes", ctypes.c_size_t),
-        ("maximum_block_threads", ctypes.c_uint),
-        ("waits", ctypes.c_uint),
+        *declared(ctypes.c_uint, "maximum_block_threads waits"),
         ("field_names", ctypes.c_char_p),
         ("fields", ctypes.POINTER(ctypes.c_uint64)),
     )
@@ -46,19 +46,14 @@ class HostLaunch(ctypes.Structure):
     _fields_ = (
         ("kernel", ctypes.POINTER(HostKernel)),
         ("arguments", ctypes.c_char_p),
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint),
-        ("seed", ctypes.c_uint),
+        *declared(ctypes.c_uint * 3, "grid block"),
+        *declared(ctypes.c_uint, "shared_bytes seed"),
         ("memory", ctypes.POINTER(HostPages)),
         ("memory_count", ctypes.c_size_t),
         ("mappings", ctypes.POINTER(HostMappings)),
         ("failed", ctypes.c_uint),
-        ("block_index", ctypes.c_uint * 3),
-        ("thread_index", ctypes.c_uint * 3),
-        ("instruction", ctypes.c_uint64),
-        ("other_instruction", ctypes.c_uint64),
-        ("address", ctypes.c_uint64),
+        *declared(ctypes.c_uint * 3, "block_index thread_index"),
+        *declared(ctypes.c_uint64, "instruction other_instruction address"),
         ("message", ctypes.c_char * 1024),
     )
 
