@@ -37,8 +37,7 @@ struct Factors {
 __device__ __forceinline__ unsigned find_results(const Arguments& a, const Factors* factors, int step, const Packed& x,
                                                  const Packed& z, Packed& y) {
   unsigned bits = 0;
-#pragma unroll
-  for (int j = 0; j < WIDTH; j++) {
+  UNROLL for (int j = 0; j < WIDTH; j++) {
     const Factors& f = factors[j * step];
     COMPUTE value = f.scale * load<COMPUTE>(x.item[j]) + f.shift;
     if (a.z) value += f.z_scale * load<COMPUTE>(z.item[j]);
@@ -53,21 +52,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
   griddepcontrol_wait();
   const Channels mine(a.pixels);
   Factors factors[WIDTH];
-  if (mine.exists)
-#pragma unroll
-    for (int j = 0; j < WIDTH; j++) factors[j].load_channel(a, mine.channel + j);
+  if (mine.exists) UNROLL for (int j = 0; j < WIDTH; j++) factors[j].load_channel(a, mine.channel + j);
   for (unsigned start = mine.first; start - mine.first < a.pixels.rows; start += BATCH * a.pixels.step) {
     Packed x[BATCH], z[BATCH] = {};
-#pragma unroll
-    for (int i = 0; i < BATCH; i++) {
+    UNROLL for (int i = 0; i < BATCH; i++) {
       const unsigned index = start + i * a.pixels.step;
       if (!mine.exists || index >= a.pixels.count) continue;
       const Pixel pixel = locate(a.pixels, index);
       x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
       if (a.z) z[i] = load_pack(a.z + offset(a.z_strides, pixel, mine.channel));
     }
-#pragma unroll
-    for (int i = 0; i < BATCH; i++) {
+    UNROLL for (int i = 0; i < BATCH; i++) {
       const unsigned index = start + i * a.pixels.step;
       unsigned word = 0;
       if (mine.exists && index < a.pixels.count) {
@@ -77,8 +72,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
       }
       if (!a.mask) continue;
       word <<= mine.channel % WARP;
-#pragma unroll
-      for (int distance = 1; distance < WARP / WIDTH; distance *= 2) word |= __shfl_xor_sync(~0u, word, distance);
+      UNROLL for (int distance = 1; distance < WARP / WIDTH; distance *= 2) word |=
+          __shfl_xor_sync(~0u, word, distance);
       if (mine.channel % WARP == 0 && mine.first < a.pixels.step && index < a.pixels.rows)
         a.mask[index * a.pixels.mask_row + mine.channel / WARP * a.pixels.mask_word] = word;
     }
@@ -101,8 +96,7 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
   const int begin = word * WARP + warp * GROUP;
   int x_at[PACKS], z_at[PACKS], y_at[PACKS];
   bool exists[PACKS];
-#pragma unroll
-  for (int p = 0; p < PACKS; p++) {
+  UNROLL for (int p = 0; p < PACKS; p++) {
     const unsigned index = tile + (p * WARP + lane) * WIDTH;
     const Pixel pixel = locate(a.pixels, index);
     exists[p] = index < a.pixels.count;
@@ -111,44 +105,36 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
     y_at[p] = offset(a.y_strides, pixel, 0);
   }
   unsigned bytes[SLOTS] = {};
-#pragma unroll
-  for (int first = 0; first < GROUP; first += CHANNELS) {
+  UNROLL for (int first = 0; first < GROUP; first += CHANNELS) {
     Packed x[CHANNELS][PACKS], z[CHANNELS][PACKS] = {};
     Factors factors[CHANNELS];
-#pragma unroll
-    for (int i = 0; i < CHANNELS; i++) {
+    UNROLL for (int i = 0; i < CHANNELS; i++) {
       const int channel = begin + first + i;
       if (channel >= a.pixels.channels) break;
       factors[i].load_channel(a, channel);
-#pragma unroll
-      for (int p = 0; p < PACKS; p++) {
+      UNROLL for (int p = 0; p < PACKS; p++) {
         if (!exists[p]) continue;
         x[i][p] = load_pack(a.x + (x_at[p] + channel * a.x_strides.channel));
         if (a.z) z[i][p] = load_pack(a.z + (z_at[p] + channel * a.z_strides.channel));
       }
     }
-#pragma unroll
-    for (int i = 0; i < CHANNELS; i++) {
+    UNROLL for (int i = 0; i < CHANNELS; i++) {
       const int channel = begin + first + i;
       if (channel >= a.pixels.channels) break;
-#pragma unroll
-      for (int p = 0; p < PACKS; p++) {
+      UNROLL for (int p = 0; p < PACKS; p++) {
         if (!exists[p]) continue;
         Packed y;
         const unsigned bits = find_results(a, &factors[i], 0, x[i][p], z[i][p], y);
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++) bytes[p * WIDTH + j] |= (bits >> j & 1) << (first + i);
+        UNROLL for (int j = 0; j < WIDTH; j++) bytes[p * WIDTH + j] |= (bits >> j & 1) << (first + i);
         *reinterpret_cast<Packed*>(a.y + (y_at[p] + channel * a.y_strides.channel)) = y;
       }
     }
   }
   griddepcontrol_launch_dependents();
   if (!a.mask) return;
-#pragma unroll
-  for (int s = 0; s < SLOTS; s++) reinterpret_cast<unsigned char*>(&words[s][lane])[warp] = bytes[s];
+  UNROLL for (int s = 0; s < SLOTS; s++) reinterpret_cast<unsigned char*>(&words[s][lane])[warp] = bytes[s];
   __syncthreads();
-#pragma unroll
-  for (unsigned k = threadIdx.x; k < SLOTS * WARP; k += PIXEL_THREADS) {
+  UNROLL for (unsigned k = threadIdx.x; k < SLOTS * WARP; k += PIXEL_THREADS) {
     const unsigned pack = k / WIDTH;
     if (tile + k < a.pixels.rows)
       a.mask[(tile + k) * a.pixels.mask_row + word * a.pixels.mask_word] =

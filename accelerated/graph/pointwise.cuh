@@ -39,13 +39,11 @@ struct Arguments {
 };
 
 template <class Function> __device__ __forceinline__ void each(Values& pack, Function function) {
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
+  UNROLL for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
 }
 
 template <class Function> __device__ __forceinline__ void each(Values& pack, const Values& other, Function function) {
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
+  UNROLL for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
 }
 
 // Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse

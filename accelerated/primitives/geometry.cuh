@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "primitives/unroll.cuh"
+
 // Computes n / divisor for n < 2^31 with one high multiplication, one addition and one shift.
 struct FastDivmod {
   unsigned divisor, multiplier, shift;
@@ -51,13 +53,11 @@ template <int N> struct Geometry {
     unsigned pack, row_index = packs_per_row.divide(index, pack);
     const unsigned first = pack * width;
     unsigned sum[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) sum[i] = first * row_stride[i];
+    UNROLL for (int i = 0; i < N; i++) sum[i] = first * row_stride[i];
     split_coordinate = first;
     auto advance = [&](int d, unsigned coordinate) {
       if (d == split) split_coordinate = coordinate;
-#pragma unroll
-      for (int i = 0; i < N; i++) sum[i] += coordinate * outer[d].stride[i];
+      UNROLL for (int i = 0; i < N; i++) sum[i] += coordinate * outer[d].stride[i];
     };
     auto enter = [&](int d) {
       unsigned coordinate;
@@ -66,8 +66,7 @@ template <int N> struct Geometry {
     };
     // Most tensors have at most three outer dimensions, so constants replace a loop over an array.
     constexpr int NEAR = 3;
-#pragma unroll
-    for (int d = 0; d < NEAR; d++) {
+    UNROLL for (int d = 0; d < NEAR; d++) {
       if (outer_rank == d + 1) advance(d, row_index);
       else if (outer_rank > d) enter(d);
     }
@@ -76,8 +75,7 @@ template <int N> struct Geometry {
       for (int d = NEAR; d < outer_rank - 1; d++) enter(d);
       advance(outer_rank - 1, row_index);
     }
-#pragma unroll
-    for (int i = 0; i < N; i++) offset[i] = sum[i];
+    UNROLL for (int i = 0; i < N; i++) offset[i] = sum[i];
     const unsigned left = row - first;
     return left < width ? left : width;
   }

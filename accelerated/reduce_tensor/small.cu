@@ -42,15 +42,10 @@ template <int N, int D> struct Digits {
 
   __device__ __forceinline__ void locate(unsigned index, unsigned (&offset)[N], unsigned (&position)[D]) const {
     unsigned rest = index;
-#pragma unroll
-    for (int d = 0; d < D - 1; d++) rest = digit[d].extent.divide(rest, position[d]);
+    UNROLL for (int d = 0; d < D - 1; d++) rest = digit[d].extent.divide(rest, position[d]);
     position[D - 1] = rest;
-#pragma unroll
-    for (int n = 0; n < N; n++) offset[n] = 0;
-#pragma unroll
-    for (int d = 0; d < D; d++)
-#pragma unroll
-      for (int n = 0; n < N; n++) offset[n] += position[d] * digit[d].stride[n];
+    UNROLL for (int n = 0; n < N; n++) offset[n] = 0;
+    UNROLL for (int d = 0; d < D; d++) UNROLL for (int n = 0; n < N; n++) offset[n] += position[d] * digit[d].stride[n];
   }
 };
 
@@ -97,10 +92,8 @@ template <bool COLUMNS> struct Share {
 // Merges states in pairs, `apart` from each other, which gives a shorter dependency chain than a sequence.
 template <unsigned COUNT, class Reduction>
 __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&state)[COUNT]) {
-#pragma unroll
-  for (unsigned apart = 1; apart < COUNT; apart *= 2)
-#pragma unroll
-    for (unsigned i = 0; i + apart < COUNT; i += 2 * apart) reduction.merge(state[i], state[i + apart]);
+  UNROLL for (unsigned apart = 1; apart < COUNT; apart *= 2)
+      UNROLL for (unsigned i = 0; i + apart < COUNT; i += 2 * apart) reduction.merge(state[i], state[i + apart]);
   return state[0];
 }
 
@@ -111,12 +104,10 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   const unsigned low = COLUMNS ? a.items_log2 : 0,
                  high = low + a.lanes_log2;  // bits [low, high) of a thread's index are its lane
   auto across = [&](unsigned lanes) {
-#pragma unroll
-    for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
+    UNROLL for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
   };
   if (!COLUMNS && high >= LOG_WARP) {
-#pragma unroll
-    for (unsigned bit = 0; bit < LOG_WARP; bit++) across(1 << bit);
+    UNROLL for (unsigned bit = 0; bit < LOG_WARP; bit++) across(1 << bit);
   } else {
 #pragma unroll 1
     for (unsigned bit = low; bit < min(high, LOG_WARP); bit++) across(1 << bit);
@@ -130,8 +121,7 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   Value* shared = reinterpret_cast<Value*>(shared_memory) + share.item;  // [part][state][item]
   if ((share.lane & ((1u << merged_lanes) - 1)) == 0) {
     Value* to = shared + (share.lane >> merged_lanes) * pitch;
-#pragma unroll
-    for (unsigned s = 0; s < STATES; s++) to[s << a.items_log2] = state[s];
+    UNROLL for (unsigned s = 0; s < STATES; s++) to[s << a.items_log2] = state[s];
   }
   __syncthreads();
   Value own = reduction.start();
@@ -140,8 +130,7 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
 #pragma unroll 1
   for (unsigned p = 0; p < parts; p += AT_ONCE, part += AT_ONCE * pitch) {
     Value next[AT_ONCE];
-#pragma unroll
-    for (unsigned u = 0; u < AT_ONCE; u++) {
+    UNROLL for (unsigned u = 0; u < AT_ONCE; u++) {
       next[u] = reduction.start();
       if (p + u < parts) next[u] = part[u * pitch];
     }
@@ -160,8 +149,7 @@ struct Access {
 
   __device__ __forceinline__ void fill(ELEMENT element) {
     Pack<ELEMENT, PACK> pack;
-#pragma unroll
-    for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
+    UNROLL for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
     memcpy(&words, &pack, PACK_BYTES);
   }
   __device__ __forceinline__ void read(const ELEMENT* from) { words = *reinterpret_cast<const Words*>(from); }
@@ -187,25 +175,20 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     Access access[READS];
     const ELEMENT nothing = store<ELEMENT>(reduction.nothing());
     unsigned at[READS], touched = 0;
-#pragma unroll
-    for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u], access[u].fill(nothing);
+    UNROLL for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u],
+                                                access[u].fill(nothing);
     const unsigned slot = (share.lane << a.items_log2) + share.item;
     Value* to = gathered + rank * states + slot;
     ClusterGather* gather = gathering;
     if (CLUSTERED) keep_shared_pointer(to), keep_shared_pointer(gather);
     keep_in_register(own_type);
     griddepcontrol_wait_before_access(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
-#pragma unroll
-    for (unsigned u = 0; u < READS; u++)
-      if (u < share.count) access[u].read(a.a + at[u]);
+    UNROLL for (unsigned u = 0; u < READS; u++) if (u < share.count) access[u].read(a.a + at[u]);
     Value state[PACK], own[STATES];
-#pragma unroll
-    for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
-#pragma unroll
-    for (unsigned u = 0; u < READS; u++) {
+    UNROLL for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
+    UNROLL for (unsigned u = 0; u < READS; u++) {
       const Pack<ELEMENT, PACK> pack = access[u].pack();
-#pragma unroll
-      for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
+      UNROLL for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
     }
     if constexpr (COLUMNS) memcpy(own, state, sizeof own);
     else own[0] = merged(reduction, state);
@@ -224,9 +207,7 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
 #endif
     };
     if (!CLUSTERED && STATES > 1 && a.lanes_log2 == 0) {
-      if (share.exists)
-#pragma unroll
-        for (unsigned s = 0; s < STATES; s++) write(s, own[s]);
+      if (share.exists) UNROLL for (unsigned s = 0; s < STATES; s++) write(s, own[s]);
       return;
     }
     Value sum = merge_lanes<COLUMNS>(a, reduction, share, own);
@@ -238,8 +219,7 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
       unsigned pitch = states;
       keep_in_register(pitch);
       Value next[CLUSTER_SIZE];
-#pragma unroll
-      for (unsigned block = 0; block < CLUSTER_SIZE; block++) next[block] = to[block * pitch];
+      UNROLL for (unsigned block = 0; block < CLUSTER_SIZE; block++) next[block] = to[block * pitch];
       sum = merged(reduction, next);
     }
     if (share.exists && share.lane < STATES) write(share.lane, sum);

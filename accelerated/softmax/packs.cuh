@@ -24,8 +24,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   }
   // Lets vectors begin with the row; none of them counts as full.
   __device__ __forceinline__ void begin_with_row() {
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) input[n] += lead;
+    UNROLL for (int n = 0; n < INPUTS; n++) input[n] += lead;
     output += lead;
     packs = (a->along.row + WIDE - 1) / WIDE;
     full_packs = first_full = lead = 0;
@@ -35,8 +34,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     output = a->output + offset[INPUTS];
     lead = misplaced(output);
     bool together = true;
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
+    UNROLL for (int n = 0; n < INPUTS; n++) {
       input[n] = a->input[n] + offset[n];
       together &= misplaced(input[n]) == lead;
     }
@@ -45,8 +43,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     } else {
       if (!together) lead = 0;
       output -= lead;
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) input[n] -= lead;
+      UNROLL for (int n = 0; n < INPUTS; n++) input[n] -= lead;
       packs = (a->along.row + lead + WIDE - 1) / WIDE, first_full = lead != 0;
       full_packs = together ? (a->along.row + lead) / WIDE : 0;
       full_packs -= min(full_packs, first_full);
@@ -69,31 +66,23 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 
   // Copies a full vector.
   __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++)
-      copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
+    UNROLL for (int n = 0; n < INPUTS; n++)
+        copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
   }
   // Prefetches a group into L2 before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++)
-        if (first + k * size < packs) prefetch_l2(input[n] + offset(first + k * size, n));
+    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++) if (first + k * size < packs)
+        prefetch_l2(input[n] + offset(first + k * size, n));
   }
   __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (is_full(first + k * size)) load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
+    UNROLL for (int k = 0; k < HELD; k++) if (is_full(first + k * size))
+        load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
     if (are_full(first, size)) return;
     Vector nothing;
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+    UNROLL for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll 1
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch)
-      if (!is_full(first))
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) {
+      if (!is_full(first)) UNROLL for (int n = 0; n < INPUTS; n++) {
           address[n * pitch] = nothing;
           if (first < packs)
 #pragma unroll 1
@@ -104,8 +93,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   // Reads a vector; missing elements are neutral.
   __device__ __forceinline__ Vector read(unsigned pack, int n) const {
     Vector some;
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) {
+    UNROLL for (int i = 0; i < WIDE; i++) {
       some.item[i] = store<ELEMENT>(Rule::neutral());
       if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i];
     }
@@ -114,17 +102,14 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 
   __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
+    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++)
+        unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
                                         unsigned size, const Vector* address, unsigned pitch) const {
     if (are_full(first, size)) {
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-        write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
+      UNROLL for (int k = 0; k < HELD; k++)
+          write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
     } else {
 #pragma unroll 1
       for (int k = 0; k < HELD && first < packs; k++, first += size, address += INPUTS * pitch)
@@ -134,8 +119,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
                                              bool as_full, const Vector* address, unsigned pitch) const {
     COMPUTE values[INPUTS][WIDE], result[WIDE];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
+    UNROLL for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
     rule.results(state, values, result);
     write_results(index, as_full, result);
   }
@@ -145,16 +129,12 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
       if (a->beta != COMPUTE(0)) {
         COMPUTE prior[WIDE];
         unpack(reinterpret_cast<const Vector*>(target), prior);
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
+        UNROLL for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
       }
       pack(result, reinterpret_cast<Vector*>(target));
     } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (exists(index, i))
-          target[i] =
-              store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
+      UNROLL for (int i = 0; i < WIDE; i++) if (exists(index, i)) target[i] =
+          store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
     }
   }
 };
@@ -175,15 +155,13 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     unsigned offset[INPUTS + 1];
     a.rows.locate(index, offset);
     output = a.output + offset[INPUTS];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
+    UNROLL for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
   }
   __device__ __forceinline__ void locate(unsigned pack, unsigned (&offset)[INPUTS + 1]) const {
     if (a.along.outer_rank != 0) {
       a.along.locate(pack, offset);
     } else {
-#pragma unroll
-      for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
+      UNROLL for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
     }
   }
 
@@ -195,31 +173,23 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     for (int batch = 0; batch < HELD && first < packs;
          batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
       ELEMENT element[BATCH][INPUTS];
-#pragma unroll
-      for (int k = 0; k < BATCH; k++) {
+      UNROLL for (int k = 0; k < BATCH; k++) {
         unsigned offset[INPUTS + 1];
         locate(min(first + k * size, packs - 1), offset);
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) {
+        UNROLL for (int n = 0; n < INPUTS; n++) {
           if constexpr (COPIES) copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset[n]));
           else element[k][n] = input[n][offset[n]];
         }
       }
       if constexpr (!COPIES)
-#pragma unroll
-        for (int k = 0; k < BATCH; k++)
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch].item[0] = element[k][n];
+        UNROLL for (int k = 0; k < BATCH; k++) UNROLL for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch]
+            .item[0] = element[k][n];
     }
   }
   __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD]) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++)
-        values[n][k] =
-            first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
+    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++) values[n][k] =
+        first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
                                         unsigned size, const Vector* address, unsigned pitch) const {
@@ -227,8 +197,7 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch) {
       if (first >= packs) break;
       COMPUTE values[INPUTS][1], result[1];
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
+      UNROLL for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
       rule.results(state, values, result);
       unsigned offset[INPUTS + 1];
       locate(first, offset);

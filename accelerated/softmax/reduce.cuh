@@ -12,19 +12,15 @@ __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&sta
                                              unsigned beyond) {
   if (first >= beyond || !rule.has_maximum()) return;
   COMPUTE maximum[ROWS];
-#pragma unroll
-  for (int r = 0; r < ROWS; r++) maximum[r] = state[r].maximum;
+  UNROLL for (int r = 0; r < ROWS; r++) maximum[r] = state[r].maximum;
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) maximum[r] = max(maximum[r], __shfl_xor_sync(~0u, maximum[r], lanes));
-#pragma unroll
-  for (int r = 0; r < ROWS; r++) rule.raise(state[r], maximum[r]);
+    UNROLL for (int r = 0; r < ROWS; r++) maximum[r] = max(maximum[r], __shfl_xor_sync(~0u, maximum[r], lanes));
+  UNROLL for (int r = 0; r < ROWS; r++) rule.raise(state[r], maximum[r]);
 }
 template <int ROWS>
 __device__ __forceinline__ void merge_sums(OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) state[r].sum += __shfl_xor_sync(~0u, state[r].sum, lanes);
+    UNROLL for (int r = 0; r < ROWS; r++) state[r].sum += __shfl_xor_sync(~0u, state[r].sum, lanes);
 }
 template <class Rule, int ROWS>
 __device__ __forceinline__ void merge_lanes(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
@@ -90,13 +86,11 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
   OnlineState* own = parts + (thread & (across - 1)) * ROWS;
   merge_lanes(rule, state, across, 32);
   if (!CLUSTERED && groups == 1) {
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
+    UNROLL for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
     return;
   }
   if ((thread & (stride - 1)) < across)
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) own[(thread >> exponent_of(stride)) * rows + r] = state[r];
+    UNROLL for (int r = 0; r < ROWS; r++) own[(thread >> exponent_of(stride)) * rows + r] = state[r];
   __syncthreads();
   OnlineState* of_blocks = parts + groups * rows;
   if (CLUSTERED) cluster_wait();
@@ -121,6 +115,5 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     }
   }
   __syncthreads();
-#pragma unroll
-  for (int r = 0; r < ROWS; r++) state[r] = own[r];
+  UNROLL for (int r = 0; r < ROWS; r++) state[r] = own[r];
 }

@@ -39,15 +39,14 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
   const unsigned row_box = row_tile * a.tile_boxes, column_box = (column_tile << a.log_columns) / BOX;
   const Order order = static_cast<Order>(a.order);
   Target rows[2], columns[2];
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
+  UNROLL for (int i = 0; i < 2; i++) {
     rows[i] = a.results.target_of_row(group, row_box, row_of(order, block, thread, i));
     columns[i] = a.results.target_of_column(group, column_box, column_of(order, n, thread) + i);
   }
   long long offsets[2][2];
   bool any = false;
-#pragma unroll
-  for (int i = 0; i < 4; i++) any |= (offsets[i / 2][i % 2] = a.results.locate(rows[i / 2], columns[i % 2])) >= 0;
+  UNROLL for (int i = 0; i < 4; i++) any |=
+      (offsets[i / 2][i % 2] = a.results.locate(rows[i / 2], columns[i % 2])) >= 0;
 
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
@@ -55,15 +54,13 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
   float4 sum = make_float4(0, 0, 0, 0);
   for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
     float4 loaded[AT_ONCE], second[AT_ONCE];
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++) {
+    UNROLL for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
       const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
       loaded[u] = from[0];
       if (a.split_k) second[u] = from[a.quads.divisor];
     }
-#pragma unroll
-    for (int u = 0; u < AT_ONCE; u++) {
+    UNROLL for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
       add(sum, loaded[u]);
       if (a.split_k) add(sum, second[u]);
@@ -73,8 +70,7 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
     shared[part][lane] = sum;
     __syncthreads();
     if (part > 0) return;
-#pragma unroll
-    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
+    UNROLL for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
   }
 
   blend_quad(a.results, a.dw, sum, offsets);
