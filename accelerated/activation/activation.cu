@@ -70,7 +70,8 @@ template <bool BLENDS, int N, class Function>
 __device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function,
                                                     const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
   Pack<ELEMENT, N> result;
-  UNROLL for (int i = 0; i < N; i++) {
+#pragma unroll
+  for (int i = 0; i < N; i++) {
     COMPUTE value;
     if constexpr (Function::INPUTS == 1) value = alpha * function(load<COMPUTE>(in[0].item[i]));
     else value = alpha * function(load<COMPUTE>(in[0].item[i]), load<COMPUTE>(in[1].item[i]));

@@ -32,9 +32,12 @@ __device__ __forceinline__ void add_pack(COMPUTE (&sums)[PACK], const ELEMENT* f
   if (count == PACK && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
     values = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from);
   } else {
-    UNROLL for (int i = 0; i < PACK; i++) if (i < count) values.item[i] = from[i];
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (i < count) values.item[i] = from[i];
   }
-  UNROLL for (int i = 0; i < PACK; i++) sums[i] += load<COMPUTE>(values.item[i]);
+#pragma unroll
+  for (int i = 0; i < PACK; i++) sums[i] += load<COMPUTE>(values.item[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_collect(const __grid_constant__ CollectArguments a) {
@@ -56,10 +59,13 @@ extern "C" __global__ void __launch_bounds__(256) attention_collect(const __grid
     if (const ELEMENT* addend = a.addend[blockIdx.y]) add_pack(sums, addend + index, count);
   }
   Pack<ELEMENT, PACK> values;
-  UNROLL for (int i = 0; i < PACK; i++) values.item[i] = store<ELEMENT>(sums[i]);
+#pragma unroll
+  for (int i = 0; i < PACK; i++) values.item[i] = store<ELEMENT>(sums[i]);
   if (count == PACK && reinterpret_cast<uintptr_t>(result) % 16 == 0) {
     *reinterpret_cast<Pack<ELEMENT, PACK>*>(result) = values;
   } else {
-    UNROLL for (int i = 0; i < PACK; i++) if (i < count) result[i] = values.item[i];
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (i < count) result[i] = values.item[i];
   }
 }

@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_products(c
   COMPUTE sum = 0;
   for (int c = lane; c < a.gradients.size; c += 32)
     sum += load<COMPUTE>(made[c]) * element(a.dout, a.gradients, vector, head, c);
-  UNROLL for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xffffffff, sum, other);
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xffffffff, sum, other);
   if (lane == 0) at_byte<COMPUTE>(a.work, a.products_offset)[pair] = sum;
 }
 
@@ -48,7 +49,8 @@ struct Left {
 };
 __device__ __forceinline__ Left read_left(const GradientArguments& a, const Sequence& s, int first, int head) {
   Left left;
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const int query = first + threadIdx.x / LANES + LANES * i;
     const bool exists = query < s.q_length;
     const long long pair = static_cast<long long>(s.q_base + query * a.heads.q_strides.time) * a.heads.heads + head;
@@ -72,15 +74,18 @@ __device__ __forceinline__ void fill_weights(const GradientArguments& a, const S
   if (OF_SCORES)
     multiply_vectors(weighed, tiles, {a.dout, a.gradients, s.q_base, h.q_strides.time, first, s.q_length},
                      {a.v, h.v, s.k_base, h.k_strides.time, key, s.k_length}, head);
-  UNROLL for (int i = 0; i < ITEMS; i++) UNROLL for (int j = 0; j < ITEMS; j++) {
-    const int row = ty + LANES * i, column = tx + LANES * j;
-    COMPUTE weight = 0;
-    if (is_inside(tiles, row, key + column)) {
-      weight = exp(scores[i][j] * h.scaler - left.maximum[i]) * left.inverse[i];
-      if (OF_SCORES) weight *= (weighed[i][j] - left.product[i]) * h.scaler;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) {
+      const int row = ty + LANES * i, column = tx + LANES * j;
+      COMPUTE weight = 0;
+      if (is_inside(tiles, row, key + column)) {
+        weight = exp(scores[i][j] * h.scaler - left.maximum[i]) * left.inverse[i];
+        if (OF_SCORES) weight *= (weighed[i][j] - left.product[i]) * h.scaler;
+      }
+      tiles.weights[row][column] = weight;
     }
-    tiles.weights[row][column] = weight;
-  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_queries(const GradientArguments a) {
@@ -101,11 +106,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
     add_weighed<false>(sums, tiles, {a.k, h.k, s.k_base, h.k_strides.time, key, s.k_length}, head, column, key);
   }
   ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const int query = first + threadIdx.x / LANES + LANES * i;
     if (query >= h.q_steps) continue;
     const long long vector = static_cast<long long>(s.q_base + query * h.q_strides.time) * h.heads + head;
-    UNROLL for (int j = 0; j < ITEMS; j++) {
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) {
       const int c = column + threadIdx.x % LANES + LANES * j;
       if (c < h.q.size) result[vector * h.q.size + c] = store<ELEMENT>(sums[i][j]);
     }
@@ -137,11 +144,13 @@ __device__ __forceinline__ void gradients_of_keys(const GradientArguments& a, Ti
   ELEMENT* const result =
       OF_KEYS ? at_byte<ELEMENT>(a.result, a.result_offset) : at_byte<ELEMENT>(a.values_result, a.values_offset);
   const int base = batch * h.k_strides.batch + key_beam * h.k_strides.beam;
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const int row = key + threadIdx.x / LANES + LANES * i;
     if (row >= h.k_steps) continue;
     const long long vector = static_cast<long long>(base + row * h.k_strides.time) * h.heads + head;
-    UNROLL for (int j = 0; j < ITEMS; j++) {
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) {
       const int c = column + threadIdx.x % LANES + LANES * j;
       if (c < kind.size) result[vector * kind.size + c] = store<ELEMENT>(sums[i][j]);
     }

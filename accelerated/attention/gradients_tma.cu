@@ -61,12 +61,14 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_produc
     for (int c = lane * WIDTH; c < size; c += 8 * WIDTH) {
       const auto x = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(made + c);
       const auto y = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(gradient + c);
-      UNROLL for (int i = 0; i < WIDTH; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
     }
   } else {
     for (int c = lane; c < size; c += 8) sum += load<float>(made[c]) * load<float>(gradient[c]);
   }
-  UNROLL for (int other = 4; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+#pragma unroll
+  for (int other = 4; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
   if (!exists || lane != 0) return;
   const float* statistics = at_byte<float>(a.reserve, a.statistics_offset) + 2 * static_cast<long long>(pair);
   at_byte<Kept>(a.work, a.products_offset)[pair] = {statistics[0] * LOG2_E - log2f(statistics[1]), sum};
@@ -238,7 +240,8 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     const Sequence s = sequence_of(h, a.reserve, item.batch, item.beam);
     Window window[2];
     Kept kept[2];
-    UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
       const int query = item.first + warp_row + lane / 4 + 8 * part;
       window[part] = window_of(h, a.reserve, s, query);
       kept[part] = query < s.q_length ? *kept_of(h, a.work, a.products_offset, s, query, item.head) : Kept{0, 0};
@@ -253,14 +256,17 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
       multiply_vectors<ROWS, OTHERS>(weighed, own + OWN_BYTES, keys + BLOCK_BYTES);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
-      UNROLL for (int i = 0; i < OTHERS / 2; i++) scores[i] = power_of_two(scores[i] * factor - kept[i / 2 % 2].shift);
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++) scores[i] = power_of_two(scores[i] * factor - kept[i / 2 % 2].shift);
     };
     const auto differentiate = [&](float (&scores)[OTHERS / 2], const float (&weighed)[OTHERS / 2]) {
-      UNROLL for (int i = 0; i < OTHERS / 2; i++) scores[i] *= weighed[i] - kept[i / 2 % 2].product;
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++) scores[i] *= weighed[i] - kept[i / 2 % 2].product;
       if (p.state[stage.index] == FULL) return;
       const int key = p.first[stage.index];
-      UNROLL for (int i = 0; i < OTHERS / 2; i++) if (!window[i / 2 % 2].has(key + i / 4 * 8 + lane % 4 * 2 + i % 2))
-          scores[i] = 0;
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++)
+        if (!window[i / 2 % 2].has(key + i / 4 * 8 + lane % 4 * 2 + i % 2)) scores[i] = 0;
     };
     const auto add_sums = [&](const Stage& at) {
       wgmma_fence();
@@ -317,8 +323,9 @@ __device__ __forceinline__ void consume_keys(const Context& c) {
     release(&p.empty[stage.index]);  // releases the stage that ended the item
     stage.advance();
 
-    UNROLL for (int i = 0; i < SIZE / 2; i++) sums[i] =
-        window[i / 2 % 2].low < window[i / 2 % 2].high ? sums[i] * h.scaler : 0.0f;
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++)
+      sums[i] = window[i / 2 % 2].low < window[i / 2 % 2].high ? sums[i] * h.scaler : 0.0f;
     ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
     store_rows<ROWS>(own + warp_row * ROW_BYTES, sums, h.q.size, [&](int row) -> ELEMENT* {
       const int query = item.first + warp_row + row;
@@ -348,8 +355,8 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
       const Sequence s = sequence_of(h, a.reserve, item.batch, beam);
       for (int query = 0; query < s.q_length && item.first < s.k_length; query += OTHERS) {
         Span span{INT_MAX, 0, 0, INT_MAX};
-        UNROLL for (int i = 0; i < OTHERS / 32; i++)
-            span.add(window_of(h, a.reserve, s, query + threadIdx.x % 32 + 32 * i));
+#pragma unroll
+        for (int i = 0; i < OTHERS / 32; i++) span.add(window_of(h, a.reserve, s, query + threadIdx.x % 32 + 32 * i));
         span.join_lanes();
         if (span.low >= item.first + ROWS || item.first >= span.high) continue;
         mbarrier_wait_parity(&c.p.empty[stage.index], stage.parity ^ 1);
@@ -389,27 +396,30 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     // Calls visit(element) for the sums of this thread outside of windows.
     const auto for_each_outside = [&](auto visit) {
       if (p.state[stage.index] == FULL) return;
-      UNROLL for (int i = 0; i < OTHERS / 2; i++) if (!p.queries[stage.index].has(i / 4 * 8 + lane % 4 * 2 + i % 2,
-                                                                                  thread_key + i / 2 % 2 * 8)) visit(i);
+#pragma unroll
+      for (int i = 0; i < OTHERS / 2; i++)
+        if (!p.queries[stage.index].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
     };
     // Returns the numbers of the queries of two neighbouring columns.
     const auto pair_at = [&](const float* numbers, int n) {
       return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
-      UNROLL for (int n = 0; n < OTHERS / 8; n++) {
+#pragma unroll
+      for (int n = 0; n < OTHERS / 8; n++) {
         const auto shift = pair_at(p.queries[stage.index].shift, n);
-        UNROLL for (int i = 0; i < 4; i++) scores[4 * n + i] =
-            power_of_two(scores[4 * n + i] * factor - shift.item[i % 2]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) scores[4 * n + i] = power_of_two(scores[4 * n + i] * factor - shift.item[i % 2]);
       }
       for_each_outside([&](int i) { scores[i] = 0; });
     };
     // Replaces `weighed` by the gradients of the scores.
     const auto differentiate = [&](float (&weighed)[OTHERS / 2], const float (&scores)[OTHERS / 2]) {
-      UNROLL for (int n = 0; n < OTHERS / 8; n++) {
+#pragma unroll
+      for (int n = 0; n < OTHERS / 8; n++) {
         const auto product = pair_at(p.queries[stage.index].product, n);
-        UNROLL for (int i = 0; i < 4; i++) weighed[4 * n + i] =
-            scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) weighed[4 * n + i] = scores[4 * n + i] * (weighed[4 * n + i] - product.item[i % 2]);
       }
       for_each_outside([&](int i) { weighed[i] = 0; });
     };
@@ -451,7 +461,8 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     release(&p.empty[stage.index]);  // releases the stage that ended the item
     stage.advance();
 
-    UNROLL for (int i = 0; i < SIZE / 2; i++) key_sums[i] *= h.scaler;
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) key_sums[i] *= h.scaler;
     const int key_base = item.batch * h.k_strides.batch + c.key_beam(item.beam) * h.k_strides.beam;
     const auto store_of = [&](unsigned char* tile, const float (&sums)[SIZE / 2], void* base, long long offset,
                               int size) {

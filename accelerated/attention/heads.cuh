@@ -83,7 +83,8 @@ __device__ __forceinline__ bool is_inside(const Tiles& tiles, int query, int key
 // Reads elements start to start + PANEL of a tile of vectors, and zeros outside of it.
 __device__ __forceinline__ void read_panel(COMPUTE (&panel)[TILE][PANEL + 1], const void* base, const Vectors& vectors,
                                            int address, int step, int first, int length, int head, int start) {
-  UNROLL for (int i = 0; i < TILE * PANEL / THREADS; i++) {
+#pragma unroll
+  for (int i = 0; i < TILE * PANEL / THREADS; i++) {
     const int item = threadIdx.x + THREADS * i, c = item % PANEL, n = item / PANEL;
     const bool exists = first + n < length && start + c < vectors.size;
     panel[n][c] = exists ? element(base, vectors, address + (first + n) * step, head, start + c) : COMPUTE(0);
@@ -99,18 +100,25 @@ struct Side {
 __device__ __forceinline__ void multiply_vectors(COMPUTE (&products)[ITEMS][ITEMS], Tiles& tiles, const Side& left,
                                                  const Side& right, int head) {
   const int ty = threadIdx.x / LANES, tx = threadIdx.x % LANES;
-  UNROLL for (int i = 0; i < ITEMS; i++) UNROLL for (int j = 0; j < ITEMS; j++) products[i][j] = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) products[i][j] = 0;
   for (int start = 0; start < left.vectors.size; start += PANEL) {
     __syncthreads();
     read_panel(tiles.left, left.base, left.vectors, left.address, left.step, left.first, left.length, head, start);
     read_panel(tiles.right, right.base, right.vectors, right.address, right.step, right.first, right.length, head,
                start);
     __syncthreads();
-    UNROLL for (int c = 0; c < PANEL; c++) {
+#pragma unroll
+    for (int c = 0; c < PANEL; c++) {
       COMPUTE x[ITEMS], y[ITEMS];
-      UNROLL for (int i = 0; i < ITEMS; i++) x[i] = tiles.left[ty + LANES * i][c],
-                                             y[i] = tiles.right[tx + LANES * i][c];
-      UNROLL for (int i = 0; i < ITEMS; i++) UNROLL for (int j = 0; j < ITEMS; j++) products[i][j] += x[i] * y[j];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) x[i] = tiles.left[ty + LANES * i][c], y[i] = tiles.right[tx + LANES * i][c];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) products[i][j] += x[i] * y[j];
     }
   }
 }
@@ -125,7 +133,8 @@ __device__ __forceinline__ void add_weighed(COMPUTE (&sums)[ITEMS][ITEMS], Tiles
   COMPUTE(&chunk)[PANEL][TILE + 1] = *reinterpret_cast<COMPUTE(*)[PANEL][TILE + 1]>(&tiles.left);
   for (int start = 0; start < TILE; start += PANEL) {
     __syncthreads();
-    UNROLL for (int i = 0; i < TILE * PANEL / THREADS; i++) {
+#pragma unroll
+    for (int i = 0; i < TILE * PANEL / THREADS; i++) {
       const int item = threadIdx.x + THREADS * i, c = item % TILE, n = item / TILE;
       const int vector = right.first + start + n;
       const bool exists = vector < right.length && column + c < right.vectors.size;
@@ -133,17 +142,22 @@ __device__ __forceinline__ void add_weighed(COMPUTE (&sums)[ITEMS][ITEMS], Tiles
                            : COMPUTE(0);
     }
     __syncthreads();
-    UNROLL for (int n = 0; n < PANEL; n++) {
+#pragma unroll
+    for (int n = 0; n < PANEL; n++) {
       COMPUTE x[ITEMS], y[ITEMS];
       bool counts[ITEMS];
-      UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
         const int row = ty + LANES * i, vector = start + n;
         x[i] = BY_KEY ? tiles.weights[vector][row] : tiles.weights[row][vector];
         counts[i] = BY_KEY ? is_inside(tiles, vector, first_key + row) : is_inside(tiles, row, first_key + vector);
         y[i] = chunk[n][tx + LANES * i];
       }
-      UNROLL for (int i = 0; i < ITEMS; i++) UNROLL for (int j = 0; j < ITEMS; j++) if (counts[i]) sums[i][j] +=
-          x[i] * y[j];
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++)
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++)
+          if (counts[i]) sums[i][j] += x[i] * y[j];
     }
   }
 }

@@ -33,31 +33,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
   read_windows(h, a.space, s, first, tiles, low, high);
 
   COMPUTE sums[ITEMS][ITEMS] = {}, maximum[ITEMS], total[ITEMS];
-  UNROLL for (int i = 0; i < ITEMS; i++) maximum[i] = -INFINITY, total[i] = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) maximum[i] = -INFINITY, total[i] = 0;
   for (int key = low / TILE * TILE; key < high; key += TILE) {
     COMPUTE scores[ITEMS][ITEMS];
     multiply_vectors(scores, tiles, {a.q, h.q, s.q_base, h.q_strides.time, first, s.q_length},
                      {a.k, h.k, s.k_base, h.k_strides.time, key, s.k_length}, head);
-    UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
       const int row = ty + LANES * i;
       COMPUTE highest = maximum[i];
-      UNROLL for (int j = 0; j < ITEMS; j++) {
+#pragma unroll
+      for (int j = 0; j < ITEMS; j++) {
         scores[i][j] *= h.scaler;
         if (is_inside(tiles, row, key + tx + LANES * j)) highest = max(highest, scores[i][j]);
       }
-      UNROLL for (int lane = LANES / 2; lane > 0; lane /= 2) highest =
-          max(highest, __shfl_xor_sync(0xffffffff, highest, lane));
+#pragma unroll
+      for (int lane = LANES / 2; lane > 0; lane /= 2)
+        highest = max(highest, __shfl_xor_sync(0xffffffff, highest, lane));
       const COMPUTE shift = highest == -INFINITY ? COMPUTE(0) : highest;
       const COMPUTE rescale = maximum[i] == -INFINITY ? COMPUTE(0) : exp(maximum[i] - shift);
       COMPUTE partial = 0;
-      UNROLL for (int j = 0; j < ITEMS; j++) {
+#pragma unroll
+      for (int j = 0; j < ITEMS; j++) {
         const bool inside = is_inside(tiles, row, key + tx + LANES * j);
         const COMPUTE weight = inside ? exp(scores[i][j] - shift) : COMPUTE(0);
         tiles.weights[row][tx + LANES * j] = weight;
         partial += weight;
         sums[i][j] *= rescale;
       }
-      UNROLL for (int lane = LANES / 2; lane > 0; lane /= 2) partial += __shfl_xor_sync(0xffffffff, partial, lane);
+#pragma unroll
+      for (int lane = LANES / 2; lane > 0; lane /= 2) partial += __shfl_xor_sync(0xffffffff, partial, lane);
       total[i] = total[i] * rescale + partial;
       maximum[i] = highest;
     }
@@ -65,13 +71,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_online_forward(c
   }
 
   ELEMENT* const result = at_byte<ELEMENT>(a.result, a.result_offset);
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const int row = ty + LANES * i;
     if (first + row >= h.q_steps) continue;
     const bool has_keys = tiles.low[row] < tiles.high[row];
     const long long vector = static_cast<long long>(s.q_base + (first + row) * h.q_strides.time) * h.heads + head;
     const COMPUTE inverse = 1 / total[i];
-    UNROLL for (int j = 0; j < ITEMS; j++) {
+#pragma unroll
+    for (int j = 0; j < ITEMS; j++) {
       const int c = column + tx + LANES * j;
       if (c < h.v.size) result[vector * h.v.size + c] = store<ELEMENT>(has_keys ? sums[i][j] * inverse : COMPUTE(0));
     }

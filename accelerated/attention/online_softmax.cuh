@@ -12,26 +12,33 @@ struct Softmax {
   template <bool MASKED>
   __device__ __forceinline__ void add(float (&scores)[KEYS / 2], float (&rescale)[2], float factor,
                                       const Window (&window)[2], int key) {
-    UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
       float highest = maximum[part];
-      UNROLL for (int n = 0; n < KEYS / 8; n++) UNROLL for (int i = 0; i < 2; i++) {
-        float& score = scores[4 * n + 2 * part + i];
-        if (MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i)) score = -INFINITY;
-        highest = max(highest, score);
-      }
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          float& score = scores[4 * n + 2 * part + i];
+          if (MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i)) score = -INFINITY;
+          highest = max(highest, score);
+        }
       highest = max(highest, __shfl_xor_sync(~0u, highest, 1));
       highest = max(highest, __shfl_xor_sync(~0u, highest, 2));
       const float shift = highest == -INFINITY ? 0.0f : highest * factor;
       rescale[part] = maximum[part] == -INFINITY ? 0.0f : power_of_two(maximum[part] * factor - shift);
       maximum[part] = highest;
       float sum = 0;
-      UNROLL for (int n = 0; n < KEYS / 8; n++) UNROLL for (int i = 0; i < 2; i++) {
-        float& score = scores[4 * n + 2 * part + i];
-        const float weight = power_of_two(score * factor - shift);
-        // A factor of zero must not make NaN of a score of minus infinity.
-        score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
-        sum += score;
-      }
+#pragma unroll
+      for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          float& score = scores[4 * n + 2 * part + i];
+          const float weight = power_of_two(score * factor - shift);
+          // A factor of zero must not make NaN of a score of minus infinity.
+          score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
+          sum += score;
+        }
       total[part] = total[part] * rescale[part] + sum;
     }
   }
@@ -44,16 +51,20 @@ __device__ __forceinline__ void finish_sums(float (&sums)[SIZE / 2], const Softm
                                             float scaler, float* statistics, int warp_row, int rows,
                                             VectorOf vector_of) {
   const int lane = threadIdx.x % 32;
-  UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+  for (int part = 0; part < 2; part++) {
     float total = softmax.total[part];
     total += __shfl_xor_sync(~0u, total, 1);
     total += __shfl_xor_sync(~0u, total, 2);
     const bool has_keys = window[part].low < window[part].high;
     const float inverse = !has_keys ? 0.0f : total == 0 ? NAN : 1 / total;  // NaN where each score is minus infinity
-    UNROLL for (int n = 0; n < SIZE / 8; n++) UNROLL for (int i = 0; i < 2; i++) {
-      float& sum = sums[4 * n + 2 * part + i];
-      sum = has_keys ? sum * inverse : 0.0f;
-    }
+#pragma unroll
+    for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float& sum = sums[4 * n + 2 * part + i];
+        sum = has_keys ? sum * inverse : 0.0f;
+      }
     const int row = warp_row + lane / 4 + 8 * part;
     if (statistics != nullptr && lane % 4 == 0 && row < rows) {
       float* const kept = statistics + 2 * vector_of(row);

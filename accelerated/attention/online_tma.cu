@@ -114,8 +114,9 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
     const Sequence& s = work.s;
     const int tiles = work.keys.count, begin = work.keys.begin;
     Window window[2];
-    UNROLL for (int part = 0; part < 2; part++) window[part] =
-        window_of(h, a.space, s, item.first + warp_row + lane / 4 + 8 * part);
+#pragma unroll
+    for (int part = 0; part < 2; part++)
+      window[part] = window_of(h, a.space, s, item.first + warp_row + lane / 4 + 8 * part);
     Softmax softmax{{-INFINITY, -INFINITY}, {0, 0}};
     float sums[SIZE / 2] = {}, rescale[2];
     Factors<KEYS> weights;
@@ -167,7 +168,8 @@ __device__ __forceinline__ void consume(const OnlineTmaArguments& a, Pipelines& 
       wgmma_fence_accumulators(sums);
       release(&p.values_empty[(count + index) % STAGES]);
       if (__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1))  // This is rare once the maxima have been met.
-        UNROLL for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
+#pragma unroll
+        for (int i = 0; i < SIZE / 2; i++) sums[i] *= rescale[i / 2 % 2];
       weights.make(scores);
     }
     if (tiles > 0) {

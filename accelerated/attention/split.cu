@@ -32,14 +32,17 @@ extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_c
   if (count >= WIDTH && reinterpret_cast<uintptr_t>(source) % sizeof(values) == 0) {
     values = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(source);
   } else {
-    UNROLL for (int n = 0; n < WIDTH; n++) if (n < count) values.item[n] = source[n];
+#pragma unroll
+    for (int n = 0; n < WIDTH; n++)
+      if (n < count) values.item[n] = source[n];
   }
   if (!same_type<ELEMENT, float>) {
     at_byte<Pack<ELEMENT, WIDTH>>(a.result, a.result_offset[i])[pack] = values;
     return;
   }
   Pack<bfloat16, WIDTH> upper, lower;
-  UNROLL for (int n = 0; n < WIDTH; n++) {
+#pragma unroll
+  for (int n = 0; n < WIDTH; n++) {
     const float value = load<float>(values.item[n]);
     const bool is_number = value == value;
     const float first = is_number ? __uint_as_float(__float_as_uint(value) & 0xFFFF0000u) : value;

@@ -40,7 +40,9 @@ __device__ __forceinline__ void for_each_pack(Visit visit) {
 #pragma unroll 1  // The addresses of more vectors would take registers.
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
     const int row = thread / PACKS + i * ROWS_AT_ONCE;
-    if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS) UNROLL for (int box = 0; box < BOXES; box++) visit(row, box, pack);
+    if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
+#pragma unroll
+      for (int box = 0; box < BOXES; box++) visit(row, box, pack);
   }
 }
 
@@ -55,7 +57,8 @@ __device__ __forceinline__ bool has_infinite(const unsigned char* tile) {
   for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
     const auto values =
         *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
-    UNROLL for (int i = 0; i < PACK; i++) found |= !is_finite(values.item[i]);
+#pragma unroll
+    for (int i = 0; i < PACK; i++) found |= !is_finite(values.item[i]);
   });
   return found;
 }
@@ -63,7 +66,9 @@ template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0>
 __device__ __forceinline__ void zero_infinite(unsigned char* tile) {
   for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
     auto* values = reinterpret_cast<Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
-    UNROLL for (int i = 0; i < PACK; i++) if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
   });
 }
 template <int ROWS> __device__ __forceinline__ float element_of(const unsigned char* tile, int row, int column) {
@@ -79,7 +84,9 @@ template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class 
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
                                              Synchronise&& synchronise) {
   synchronise();
-  for (int vector = 0; vector < ROWS; vector++) UNROLL for (int i = 0; i < SIZE / 2; i++) {
+  for (int vector = 0; vector < ROWS; vector++)
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) {
       const float value = element_of<ROWS>(tile, vector, i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
       if (value - value != 0 && is_weighed(i / 2 % 2, vector)) sums[i] += POSITIVE ? value : value - value;
     }
@@ -95,7 +102,8 @@ template <int ROWS, bool POSITIVE, class IsWeighed>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], const Source& source, int first,
                                              IsWeighed is_weighed) {
   for (int vector = first; vector < min(first + ROWS, source.count); vector++)
-    UNROLL for (int i = 0; i < SIZE / 2; i++) {
+#pragma unroll
+    for (int i = 0; i < SIZE / 2; i++) {
       const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
       if (column >= source.size) continue;
       const float value = load<float>(source.first[vector * source.stride + column]);
@@ -108,14 +116,18 @@ template <int COLUMNS> struct Factors {
   unsigned parts[PARTS][COLUMNS / 16][4];
 
   __device__ __forceinline__ void make(const float (&sums)[COLUMNS / 2]) {
-    UNROLL for (int k = 0; k < COLUMNS / 16; k++) UNROLL for (int i = 0; i < 4; i++) {
-      float first = sums[8 * k + 2 * i], second = sums[8 * k + 2 * i + 1];
-      UNROLL for (int part = 0; part < PARTS; part++) {
-        const unsigned pair = parts[part][k][i] = store_pair<FACTOR>(first, second);
-        const float2 rounded = load_pair<FACTOR>(pair);
-        if (part + 1 < PARTS) first -= rounded.x, second -= rounded.y;
+#pragma unroll
+    for (int k = 0; k < COLUMNS / 16; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        float first = sums[8 * k + 2 * i], second = sums[8 * k + 2 * i + 1];
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+          const unsigned pair = parts[part][k][i] = store_pair<FACTOR>(first, second);
+          const float2 rounded = load_pair<FACTOR>(pair);
+          if (part + 1 < PARTS) first -= rounded.x, second -= rounded.y;
+        }
       }
-    }
   }
 };
 
@@ -128,7 +140,9 @@ __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], cons
 #pragma unroll
   // The parts are both upper ones, then a lower and an upper one, then the reverse.
   for (int parts = 0; parts < 2 * PARTS - 1; parts++)
-    UNROLL for (int box = 0; box < BOXES; box++) if (parts + box > 0)
+#pragma unroll
+    for (int box = 0; box < BOXES; box++)
+      if (parts + box > 0)
         wgmma_mma_async<FACTOR, OTHERS>(sums, left + (parts % 2 * SIZE * 2 + box * ROW_BYTES) * ROWS,
                                         other + (parts / 2 * SIZE * 2 + box * ROW_BYTES) * OTHERS);
   wgmma_commit();
@@ -137,7 +151,10 @@ __device__ __forceinline__ void multiply_vectors(float (&sums)[OTHERS / 2], cons
 template <int COLUMNS>
 __device__ __forceinline__ void add_weighed(float (&sums)[SIZE / 2], const Factors<COLUMNS>& factors,
                                             const unsigned char* other) {
-  UNROLL for (int parts = 0; parts < 2 * PARTS - 1; parts++) UNROLL for (int step = 0; step < COLUMNS / 16; step++)
+#pragma unroll
+  for (int parts = 0; parts < 2 * PARTS - 1; parts++)
+#pragma unroll
+    for (int step = 0; step < COLUMNS / 16; step++)
       wgmma_mma_async<FACTOR, SIZE, true>(sums, factors.parts[parts % 2][step],
                                           other + (step / 4 * PARTS + parts / 2) * (64 * SIZE * 2), step % 4);
 }
@@ -149,37 +166,49 @@ template <int ROWS, class RowOf>
 __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&sums)[SIZE / 2], int size, RowOf row_of) {
   const int lane = threadIdx.x % 32;
   if constexpr (PARTS > 1) {
-    UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
       ELEMENT* to = row_of(lane / 4 + 8 * part);
       if (to == nullptr) continue;
-      UNROLL for (int n = 0; n < SIZE / 8; n++) UNROLL for (int i = 0; i < 2; i++) {
-        const int column = 8 * n + lane % 4 * 2 + i;
-        if (column < size) to[column] = store<ELEMENT>(sums[4 * n + 2 * part + i]);
-      }
+#pragma unroll
+      for (int n = 0; n < SIZE / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int column = 8 * n + lane % 4 * 2 + i;
+          if (column < size) to[column] = store<ELEMENT>(sums[4 * n + 2 * part + i]);
+        }
     }
     return;
   } else {
-    UNROLL for (int box = 0; box < BOXES; box++) {
+#pragma unroll
+    for (int box = 0; box < BOXES; box++) {
       Pack<FACTOR, 2> pairs[8][2];
-      UNROLL for (int n = 0; n < 8; n++) UNROLL for (int part = 0; part < 2; part++) {
-        const float* pair = sums + 4 * (8 * box + n) + 2 * part;
-        reinterpret_cast<unsigned&>(pairs[n][part]) = store_pair<FACTOR>(pair[0], pair[1]);
-      }
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          const float* pair = sums + 4 * (8 * box + n) + 2 * part;
+          reinterpret_cast<unsigned&>(pairs[n][part]) = store_pair<FACTOR>(pair[0], pair[1]);
+        }
       store_swizzled_rows<FACTOR>(tile + box * (ROWS * ROW_BYTES), pairs);
     }
     __syncwarp();
-    UNROLL for (int i = 0; i < 4; i++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
       const int row = lane / PACKS + 4 * i, pack = lane % PACKS;
       ELEMENT* to = row_of(row);
       if (to == nullptr) continue;
-      UNROLL for (int box = 0; box < BOXES; box++) {
+#pragma unroll
+      for (int box = 0; box < BOXES; box++) {
         const int column = box * BOX + pack * PACK;
         const auto values =
             *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
         if (column + PACK <= size && reinterpret_cast<uintptr_t>(to + column) % 16 == 0) {
           *reinterpret_cast<Pack<FACTOR, PACK>*>(to + column) = values;
         } else {
-          UNROLL for (int j = 0; j < PACK; j++) if (column + j < size) to[column + j] = values.item[j];
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            if (column + j < size) to[column + j] = values.item[j];
         }
       }
     }

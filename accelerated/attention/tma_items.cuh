@@ -71,7 +71,8 @@ struct KeyTiles {
 template <int COUNT>
 __device__ __forceinline__ KeyTiles find_keys(const Heads& h, const void* space, const Sequence& s, int first) {
   KeyTiles found{{INT_MAX, 0, 0, INT_MAX}, 0, 0};
-  UNROLL for (int i = 0; i < ROWS / 32; i++) {
+#pragma unroll
+  for (int i = 0; i < ROWS / 32; i++) {
     const int query = first + threadIdx.x % 32 + 32 * i;
     if (query < s.q_length) found.span.add(window_of(h, space, s, query));
   }
@@ -92,9 +93,10 @@ __device__ __forceinline__ void load_vectors(unsigned char* to, int count, bool 
   const int block_bytes = is_one_tile ? BOX_BYTES : BLOCK_BYTES,
             box_bytes = is_one_tile ? count * BOX_BYTES : BOX_BYTES;
   for (int i = 0; i < count; i++)
-    UNROLL for (int box = 0; box < PARTS * BOXES; box++)
-        tma_load_5d(to + i * block_bytes + box * box_bytes, maps[box / BOXES], full, box % BOXES * BOX, time + 64 * i,
-                    at.head, at.beam, at.batch);
+#pragma unroll
+    for (int box = 0; box < PARTS * BOXES; box++)
+      tma_load_5d(to + i * block_bytes + box * box_bytes, maps[box / BOXES], full, box % BOXES * BOX, time + 64 * i,
+                  at.head, at.beam, at.batch);
 }
 
 // Synchronises all consumers.

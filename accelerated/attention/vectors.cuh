@@ -23,7 +23,8 @@ __device__ __forceinline__ Row locate(const Rows& rows, unsigned n) {
   outer = rows.inner.divide(n, index[2]);
   index[0] = rows.middle.divide(outer, index[1]);
   Row row{rows.first_address, rows.first_time, 0};
-  UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
     row.address += index[d] * rows.address[d];
     row.time += index[d] * rows.time[d];
     row.sequence += index[d] * rows.sequence[d];

@@ -56,14 +56,17 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
     __syncthreads();
     if (share <= FEW) {
       if (lane > 0) continue;
-      UNROLL for (unsigned i = 1; i < FEW; i++) if (i < share) sum += lanes[i * channels + channel];
+#pragma unroll
+      for (unsigned i = 1; i < FEW; i++)
+        if (i < share) sum += lanes[i * channels + channel];
       finish(channel, sum);
       continue;
     }
     for (unsigned of = threadIdx.x / WARP; of < channels; of += WARPS) {
       sum = 0;
       for (unsigned i = threadIdx.x % WARP; i < share; i += WARP) sum += lanes[i * channels + of];
-      UNROLL for (int distance = WARP / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+#pragma unroll
+      for (int distance = WARP / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
       if (threadIdx.x % WARP == 0) finish(of, sum);
     }
   }
@@ -75,10 +78,12 @@ __device__ __forceinline__ void add_packs(const ELEMENT* dy, unsigned& index, un
                                           COMPUTE (&sums)[WIDTH]) {
   for (; index + (COUNT - 1) * step < packs; index += COUNT * step) {
     Elements loaded[COUNT];
-    UNROLL for (int u = 0; u < COUNT; u++) loaded[u] =
-        *reinterpret_cast<const Elements*>(dy + (index + u * step) * WIDTH);
-    UNROLL for (int u = 0; u < COUNT; u++) UNROLL for (unsigned i = 0; i < WIDTH; i++) sums[i] +=
-        load<COMPUTE>(loaded[u].item[i]);
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) loaded[u] = *reinterpret_cast<const Elements*>(dy + (index + u * step) * WIDTH);
+#pragma unroll
+    for (int u = 0; u < COUNT; u++)
+#pragma unroll
+      for (unsigned i = 0; i < WIDTH; i++) sums[i] += load<COMPUTE>(loaded[u].item[i]);
   }
 }
 
@@ -98,10 +103,12 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     add_packs<1>(a.dy, index, step, packs, sums);
     // The remaining elements are no vector.
     if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {
-      UNROLL for (unsigned i = 0; i < WIDTH; i++) if (packs * WIDTH + i < a.elements) sums[i] +=
-          load<COMPUTE>(a.dy[packs * WIDTH + i]);
+#pragma unroll
+      for (unsigned i = 0; i < WIDTH; i++)
+        if (packs * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[packs * WIDTH + i]);
     }
-    UNROLL for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];
+#pragma unroll
+    for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];
   }
   __syncthreads();
   // The first channel of a block is channel 0.
@@ -113,7 +120,8 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
   shared.gather.wait();
   for (unsigned channel = threadIdx.x; channel < channels; channel += THREADS) {
     COMPUTE sum = shared.blocks[0][channel];
-    UNROLL for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += shared.blocks[block][channel];
+#pragma unroll
+    for (int block = 1; block < static_cast<int>(CLUSTER_SIZE); block++) sum += shared.blocks[block][channel];
     if (a.parts > 1) a.partials[blockIdx.x / CLUSTER_SIZE * channels + channel] = sum;
     else a.db[channel] = blend<COMPUTE>(a.alpha, sum, a.beta, a.db + channel);
   }

@@ -14,7 +14,8 @@ struct Element {
     lanes = 1u << log_lanes, lane = thread & (lanes - 1), index = thread >> log_lanes;
     outer = index;
     if (channels_last) outer = channels.divide(outer, channel);
-    UNROLL for (int d = 2; d >= 0; d--) outer = extent[d].divide(outer, at[d]);
+#pragma unroll
+    for (int d = 2; d >= 0; d--) outer = extent[d].divide(outer, at[d]);
     if (!channels_last) outer = channels.divide(outer, channel);
   }
   // Returns the sum over all lanes.

@@ -63,7 +63,8 @@ __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&ax
     const unsigned lane = index / of_lane, rest = index - lane * of_lane, channel = rest % of_tap;
     unsigned tap = rest / of_tap, block;
     long long offset = 0;
-    UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
       const int at = axes[d].first + static_cast<int>(tap % axes[d].count) * axes[d].apart;
       tap /= axes[d].count;
       offset += static_cast<long long>(c.flipped ? c.filter[d].divisor - 1 - at : at) * a.w_axis[d];
@@ -76,8 +77,10 @@ __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&ax
                           static_cast<long long>(block * FILTERS) * a.w_filter;
     COMPUTE* to = shared + lane * a.lane_values + rest * FILTERS;
     const bool exists = first_lane + lane < a.all_lanes && at < a.channels && group * a.channels < a.all_channels;
-    UNROLL for (int f = 0; f < FILTERS; f++) to[f] =
-        exists && block * FILTERS + f < c.n ? load<COMPUTE>(from[f * static_cast<long long>(a.w_filter)]) : COMPUTE(0);
+#pragma unroll
+    for (int f = 0; f < FILTERS; f++)
+      to[f] = exists && block * FILTERS + f < c.n ? load<COMPUTE>(from[f * static_cast<long long>(a.w_filter)])
+                                                  : COMPUTE(0);
   }
 }
 
@@ -94,7 +97,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
   unsigned pixel_block = a.lane_blocks.divide(blockIdx.x, lane_block);
   const unsigned first_lane = lane_block * a.lanes.divisor;
   Axis axes[3];
-  UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+  for (int d = 2; d >= 0; d--) {
     pixel_block = a.residues[d].divide(pixel_block, residue[d]);
     axes[d] = find_axis(a, d, residue[d]);
   }
@@ -114,14 +118,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
   Pixel pixel[PIXELS];
   int offset[PIXELS];  // offset in y; -1 where there is no pixel
   COMPUTE sums[PIXELS][RESULTS] = {};
-  UNROLL for (int i = 0; i < PIXELS; i++) {
+#pragma unroll
+  for (int i = 0; i < PIXELS; i++) {
     const unsigned index = first + i * across;
     unsigned at[4];
     split_pixel(c, index, at);
     bool exists = index < c.m;
     unsigned from = static_cast<unsigned>(at[0] * c.x_pixel[0]);
     unsigned to = static_cast<unsigned>(at[0] * c.y_pixel[0]);
-    UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
       exists &= at[d + 1] * a.residues[d].divisor + residue[d] < a.extent[d];
       to += static_cast<unsigned>(at[d + 1] * c.y_pixel[d + 1]) + residue[d] * a.y_axis[d];
       pixel[i].at[d] = static_cast<int>(at[d + 1] * static_cast<unsigned>(c.step[d])) + axes[d].origin;
@@ -139,35 +145,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
         const int tap[3] = {t0, t1, t2};
         KOffset term{0, {0, 0, 0}};
         unsigned to_tap = 0;
-        UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
           term.at[d] = tap[d] * axes[d].step;
           to_tap += static_cast<unsigned>(term.at[d]) * c.x_axis[d];
         }
         bool exists[PIXELS];
-        UNROLL for (int i = 0; i < PIXELS; i++) exists[i] = inside(c, pixel[i], term);
+#pragma unroll
+        for (int i = 0; i < PIXELS; i++) exists[i] = inside(c, pixel[i], term);
         for (unsigned pack = 0; pack < a.packs.divisor; pack++, w += FACTORS) {
           COMPUTE values[PIXELS][VALUES];
-          // Zeros of the padding must be multiplied, too: zero times an infinity of the filter is NaN.
-          UNROLL for (int i = 0; i < PIXELS; i++) {
+      // Zeros of the padding must be multiplied, too: zero times an infinity of the filter is NaN.
+#pragma unroll
+          for (int i = 0; i < PIXELS; i++) {
             const ELEMENT* from = x + wrapping_sum(pixel[i].offset, static_cast<int>(to_tap)) +
                                   static_cast<long long>(pack) * CHANNELS * c.x_channel;
             if (packed) {
               Pack<ELEMENT, VALUES> found{};
               if (exists[i]) found = *reinterpret_cast<const Pack<ELEMENT, VALUES>*>(from);
-              UNROLL for (int j = 0; j < VALUES; j++) values[i][j] = load<COMPUTE>(found.item[j]);
+#pragma unroll
+              for (int j = 0; j < VALUES; j++) values[i][j] = load<COMPUTE>(found.item[j]);
             } else {
-              UNROLL for (int j = 0; j < VALUES; j++) values[i][j] =
-                  exists[i] && static_cast<int>(pack * CHANNELS) + j < left_over
-                      ? load<COMPUTE>(from[j * static_cast<long long>(c.x_channel)])
-                      : COMPUTE(0);
+#pragma unroll
+              for (int j = 0; j < VALUES; j++)
+                values[i][j] = exists[i] && static_cast<int>(pack * CHANNELS) + j < left_over
+                                   ? load<COMPUTE>(from[j * static_cast<long long>(c.x_channel)])
+                                   : COMPUTE(0);
             }
           }
-          UNROLL for (int at = 0; at < FACTORS; at += AT_ONCE) {
+#pragma unroll
+          for (int at = 0; at < FACTORS; at += AT_ONCE) {
             const Pack<COMPUTE, AT_ONCE> factors = *reinterpret_cast<const Pack<COMPUTE, AT_ONCE>*>(w + at);
-            UNROLL for (int k = 0; k < AT_ONCE; k++) {
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++) {
               const int j = (at + k) / FILTERS, f = (at + k) % FILTERS;
-              UNROLL for (int i = 0; i < PIXELS; i++) sums[i][j / CHANNELS * FILTERS + f] +=
-                  values[i][j] * factors.item[k];
+#pragma unroll
+              for (int i = 0; i < PIXELS; i++) sums[i][j / CHANNELS * FILTERS + f] += values[i][j] * factors.item[k];
             }
           }
         }
@@ -175,7 +188,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
 
   const unsigned channel = group * c.n + block * FILTERS;
   const int left = GROUPS > 1 ? a.all_filters - channel : c.n - block * FILTERS;
-  UNROLL for (int i = 0; i < PIXELS; i++) if (offset[i] >= 0)
+#pragma unroll
+  for (int i = 0; i < PIXELS; i++)
+    if (offset[i] >= 0)
       finish<RESULTS, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset[i] + y_channel_offset(c, channel), c.y_channel,
                                left < RESULTS ? left : RESULTS, channel, 1, sums[i]);
 }

@@ -54,10 +54,12 @@ __device__ __forceinline__ KOffset find_k(const Convolution& c, unsigned index) 
   if (index >= c.k) return {0, {0, 0, OUTSIDE}};
   unsigned lane, tap[3];
   unsigned rest = c.inner_channels.divide(index, lane);
-  UNROLL for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
   unsigned offset = rest * c.x_channel_block + lane * c.x_channel;
   KOffset term;
-  UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
     term.at[d] = (c.flipped ? c.filter[d].divisor - 1 - tap[d] : tap[d]) * c.dilation[d];
     offset += static_cast<unsigned>(term.at[d]) * c.x_axis[d];
   }
@@ -67,7 +69,8 @@ __device__ __forceinline__ KOffset find_k(const Convolution& c, unsigned index) 
 
 // Splits the output pixel into (image, plane, row, column).
 __device__ __forceinline__ void split_pixel(const Convolution& c, unsigned index, unsigned (&coordinate)[4]) {
-  UNROLL for (int d = 2; d >= 0; d--) index = c.output[d].divide(index, coordinate[d + 1]);
+#pragma unroll
+  for (int d = 2; d >= 0; d--) index = c.output[d].divide(index, coordinate[d + 1]);
   coordinate[0] = index;
 }
 
@@ -77,10 +80,12 @@ __device__ __forceinline__ Pixel find_pixel(const Convolution& c, unsigned index
   unsigned coordinate[4];
   split_pixel(c, index + c.first_m, coordinate);
   long long offset = c.x_origin;
-  UNROLL for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_pixel[d];
+#pragma unroll
+  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_pixel[d];
   Pixel pixel{static_cast<int>(offset)};
-  UNROLL for (int d = 0; d < 3; d++) pixel.at[d] =
-      static_cast<int>(coordinate[d + 1] * static_cast<unsigned>(c.step[d]) - c.padding[d]);
+#pragma unroll
+  for (int d = 0; d < 3; d++)
+    pixel.at[d] = static_cast<int>(coordinate[d + 1] * static_cast<unsigned>(c.step[d]) - c.padding[d]);
   return pixel;
 }
 
@@ -99,7 +104,8 @@ __device__ __forceinline__ long long y_offset(const Convolution& c, unsigned ind
   unsigned coordinate[4];
   split_pixel(c, index + c.first_m, coordinate);
   long long offset = 0;
-  UNROLL for (int d = 0; d < 4; d++) offset += coordinate[d] * c.y_pixel[d];
+#pragma unroll
+  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.y_pixel[d];
   return offset;
 }
 
@@ -130,21 +136,29 @@ __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, c
                                              long long stride, int count, unsigned filter, unsigned filter_step,
                                              const S (&sums)[WIDTH], C (&values)[WIDTH]) {
   C alpha = e.alpha, beta = e.beta;
-  UNROLL for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
   if (beta != C(0)) {
     using Packed = Pack<T, WIDTH>;
     if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(prior + at) % alignof(Packed) == 0) {
       Packed loaded = *reinterpret_cast<const Packed*>(prior + at);
-      UNROLL for (int i = 0; i < WIDTH; i++) values[i] += beta * load<C>(loaded.item[i]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) values[i] += beta * load<C>(loaded.item[i]);
     } else {
-      UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) values[i] += beta * load<C>(prior[at + i * stride]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++)
+        if (i < count) values[i] += beta * load<C>(prior[at + i * stride]);
     }
   }
   if (e.biased) {
-    UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) values[i] +=
-        load<C>(bias[e.bias_index(filter + i * filter_step)]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) values[i] += load<C>(bias[e.bias_index(filter + i * filter_step)]);
   }
-  if (e.rectified) { UNROLL for (int i = 0; i < WIDTH; i++) values[i] = values[i] > C(0) ? values[i] : C(0); }
+  if (e.rectified) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = values[i] > C(0) ? values[i] : C(0);
+  }
 }
 
 // Writes the results to y, with the layout of the prior values.
@@ -157,10 +171,13 @@ __device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T
   using Packed = Pack<T, WIDTH>;
   if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(y + offset) % alignof(Packed) == 0) {
     Packed stored;
-    UNROLL for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(values[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(values[i]);
     *reinterpret_cast<Packed*>(y + offset) = stored;
   } else {
-    UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) y[offset + i * stride] = store<T>(values[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) y[offset + i * stride] = store<T>(values[i]);
   }
 }
 

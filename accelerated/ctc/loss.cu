@@ -56,7 +56,8 @@ struct Arguments {
 };
 
 __device__ __forceinline__ float sum_of_warp(float value) {
-  UNROLL for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(~0u, value, lanes);
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(~0u, value, lanes);
   return value;
 }
 
@@ -68,7 +69,8 @@ extern "C" __global__ void __launch_bounds__(256) ctc_loss_normalizers(const Arg
   const float* x = a.row(t, n);
   float maximum = -INFINITY, sum = 0;
   for (int k = lane; k < a.classes; k += 32) maximum = fmaxf(maximum, x[static_cast<long long>(k) * a.probs_class]);
-  UNROLL for (int lanes = 16; lanes > 0; lanes /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, lanes));
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, lanes));
   for (int k = lane; k < a.classes; k += 32) sum += expf(x[static_cast<long long>(k) * a.probs_class] - maximum);
   sum = sum_of_warp(sum);
   if (lane == 0) *a.normalizer(t, n) = maximum + logf(sum);
@@ -93,7 +95,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
   // The labels of a sequence follow the labels of the sequences before it.
   int start = 0;
   for (int i = s; i < n; i += blockDim.x) start += min(max(a.label_lengths[a.label_lengths_at + i], 0), a.most_labels);
-  UNROLL for (int lanes = 16; lanes > 0; lanes /= 2) start += __shfl_xor_sync(~0u, start, lanes);
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) start += __shfl_xor_sync(~0u, start, lanes);
   if ((s & 31) == 0) of_warps[s / 32] = start;
   const int length = a.label_lengths[a.label_lengths_at + n], times = a.input_lengths[a.input_lengths_at + n];
   const int count = min(max(length, 0), a.most_labels), states = 2 * count + 1;
@@ -129,10 +132,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
     value[i] = x[t * a.probs_time];
     sum[i] = a.normalizes ? normalizer[t * a.count] : 0;
   };
-  UNROLL for (int i = 0; i < AHEAD; i++) fetch(i, i);
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) fetch(i, i);
   if (s < 2) reached[0][s] = reached[1][s] = -INFINITY;
   for (int first = 0; first < times; first += AHEAD) {
-    UNROLL for (int i = 0; i < AHEAD; i++) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
       const int step = first + i;
       if (step >= times) break;
       const float logarithm = a.normalizes ? value[i] - sum[i] : logf(value[i]);

@@ -27,7 +27,8 @@ __device__ __forceinline__ void octet_bits(const PhiloxStates& states, const uns
                                            const unsigned (&octet)[N], const unsigned (&count)[N],
                                            unsigned (&bits)[N]) {
   if (DRAWS) kept_octets<N>(states, octet, drawn.threshold, bits);
-  UNROLL for (int i = 0; i < N; i++) {
+#pragma unroll
+  for (int i = 0; i < N; i++) {
     if (DRAWS) bits[i] &= drawn.drops_all ? 0 : (1u << count[i]) - 1;
     else bits[i] = count[i] > 0 ? mask[octet[i]] : 0;
   }
@@ -47,7 +48,8 @@ __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool ke
 template <int N> __device__ __forceinline__ void drop(Packed<N>& pack, COMPUTE scale, unsigned kept) {
   COMPUTE values[N];
   convert_packed<N>(pack, values);
-  UNROLL for (int i = 0; i < N; i++) values[i] = kept >> i & 1 ? values[i] * scale : COMPUTE(0);
+#pragma unroll
+  for (int i = 0; i < N; i++) values[i] = kept >> i & 1 ? values[i] * scale : COMPUTE(0);
   put_packed<N>(reinterpret_cast<ELEMENT*>(&pack), values);
 }
 
@@ -71,7 +73,8 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
   const PhiloxStates states = read_states(a.states);
   ElementPack values[OCTETS][PACKS];
   unsigned octet[OCTETS], count[OCTETS], bits[OCTETS];
-  UNROLL for (int k = 0; k < OCTETS; k++) {
+#pragma unroll
+  for (int k = 0; k < OCTETS; k++) {
     octet[k] = first + k * blockDim.x;
     const unsigned start = octet[k] * OCTET;
     count[k] = start < a.elements ? min(a.elements - start, static_cast<unsigned>(OCTET)) : 0;
@@ -80,16 +83,20 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
   const unsigned lane = threadIdx.x % 32;
   auto pack = [&](int k, int p) { return (first - lane + k * blockDim.x) * PACKS + p * 32 + lane; };
   const unsigned packs = a.elements / WIDTH;
-  UNROLL for (int k = 0; k < OCTETS; k++) {
-    UNROLL for (int p = 0; p < PACKS; p++) if (pack(k, p) < packs) values[k][p] =
-        reinterpret_cast<const ElementPack*>(a.x)[pack(k, p)];
+#pragma unroll
+  for (int k = 0; k < OCTETS; k++) {
+#pragma unroll
+    for (int p = 0; p < PACKS; p++)
+      if (pack(k, p) < packs) values[k][p] = reinterpret_cast<const ElementPack*>(a.x)[pack(k, p)];
   }
   if (!DRAWS) octet_bits<OCTETS>(states, a.mask, a.drawn, octet, count, bits);
   griddepcontrol_launch_dependents();
   if (DRAWS) octet_bits<OCTETS>(states, a.mask, a.drawn, octet, count, bits);
-  UNROLL for (int k = 0; k < OCTETS; k++) {
+#pragma unroll
+  for (int k = 0; k < OCTETS; k++) {
     if (DRAWS && count[k] > 0) a.mask[octet[k]] = static_cast<unsigned char>(bits[k]);
-    UNROLL for (int p = 0; p < PACKS; p++) {
+#pragma unroll
+    for (int p = 0; p < PACKS; p++) {
       const unsigned of_octet = PACKS == 1 ? bits[k] : __shfl_sync(0xFFFFFFFFu, bits[k], (p * 32 + lane) / PACKS);
       const unsigned of_pack = of_octet >> lane % PACKS * WIDTH;
       if (pack(k, p) >= packs) continue;
@@ -120,7 +127,8 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
   const unsigned lane = threadIdx.x % 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const unsigned first = warp * (ITEMS * 32), octet = warp * (ITEMS * 4) + lane;
   unsigned in[ITEMS][1], out[ITEMS][1];
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const unsigned element = min(first + i * 32 + lane, a.elements - 1);
     a.in.locate(element, in[i]);
     if (a.alike) out[i][0] = in[i][0];
@@ -129,7 +137,9 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
   griddepcontrol_wait_before_access(a.x + in[0][0], a.y + out[0][0]);
   const PhiloxStates states = read_states(a.states);
   ELEMENT values[ITEMS];
-  UNROLL for (int i = 0; i < ITEMS; i++) if (first + i * 32 + lane < a.elements) values[i] = a.x[in[i][0]];
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++)
+    if (first + i * 32 + lane < a.elements) values[i] = a.x[in[i][0]];
   griddepcontrol_launch_dependents();
   unsigned bits[1] = {0};
   if (lane < ITEMS * 4 && octet * OCTET < a.elements) {
@@ -137,7 +147,8 @@ extern "C" __global__ void __launch_bounds__(256) dropout_strided(const StridedA
     octet_bits<1>(states, a.mask, a.drawn, {octet}, {count}, bits);
     if (DRAWS) a.mask[octet] = static_cast<unsigned char>(bits[0]);
   }
-  UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
     const unsigned of_octet = __shfl_sync(0xFFFFFFFFu, bits[0], i * 4 + lane / 8);
     if (first + i * 32 + lane < a.elements) a.y[out[i][0]] = dropped(values[i], a.scale, of_octet >> lane % 8 & 1);
   }
@@ -184,7 +195,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   constexpr int AT_ONCE = DRAWS ? DRAWN_OCTETS : 8;  // mask bytes that a thread handles at once
   for (unsigned begin = threadIdx.x; begin < lanes.divisor * TILE_OCTETS; begin += AT_ONCE * blockDim.x) {
     unsigned octet[AT_ONCE], count[AT_ONCE], found[AT_ONCE], start[AT_ONCE];
-    UNROLL for (int u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
       const unsigned i = begin + u * blockDim.x, k = i / TILE_OCTETS;
       start[u] = first + k * a.pixels;
       octet[u] = start[u] / OCTET + i % TILE_OCTETS;
@@ -194,9 +206,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     }
     octet_bits<AT_ONCE>(states, a.mask, a.drawn, octet, count, found);
     // An octet is stored by the block that has its first element.
-    UNROLL for (int u = 0; u < AT_ONCE; u++) if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (DRAWS && count[u] > 0 && octet[u] * OCTET >= start[u])
         a.mask[octet[u]] = static_cast<unsigned char>(found[u]);
-    UNROLL for (int u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
       const unsigned i = begin + u * blockDim.x;
       if (i >= lanes.divisor * TILE_OCTETS) break;
       (STRADDLES ? octets[i] : bits[i % TILE_OCTETS * MOST_LANES + i / TILE_OCTETS]) =
@@ -214,7 +229,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   for (unsigned start = threadIdx.x * TILE_WIDTH; start < elements; start += READS * TILE_WIDTH * blockDim.x) {
     TilePack values[READS];
     unsigned down[READS], across[READS], have[READS];
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       const unsigned i = start + u * TILE_WIDTH * blockDim.x;
       have[u] = i < elements ? min(elements - i, static_cast<unsigned>(TILE_WIDTH)) : 0;
       down[u] = lanes.divide(i, across[u]);
@@ -222,11 +238,14 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       if (have[u] == TILE_WIDTH) {
         values[u] = *reinterpret_cast<const TilePack*>(from);
       } else {
-        UNROLL for (int k = 0; k < TILE_WIDTH; k++) if (k < have[u]) values[u].item[k] = from[k];
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) values[u].item[k] = from[k];
       }
     }
     griddepcontrol_launch_dependents();
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
       if (have[u] == 0) continue;
       if (across[u] + TILE_WIDTH <= lanes.divisor) {  // The vector lies in one pixel.
@@ -235,12 +254,15 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
         if (across[u] % TILE_WIDTH == 0) {
           of_channels = *reinterpret_cast<const Bytes*>(of_pixel);
         } else {
-          UNROLL for (int k = 0; k < TILE_WIDTH; k++) of_channels.item[k] = of_pixel[k];
+#pragma unroll
+          for (int k = 0; k < TILE_WIDTH; k++) of_channels.item[k] = of_pixel[k];
         }
-        UNROLL for (int k = 0; k < TILE_WIDTH; k++) values[u].item[k] =
-            dropped(values[u].item[k], a.scale, of_channels.item[k] >> down[u] % OCTET & 1);
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          values[u].item[k] = dropped(values[u].item[k], a.scale, of_channels.item[k] >> down[u] % OCTET & 1);
       } else {
-        UNROLL for (int k = 0; k < TILE_WIDTH; k++) {
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++) {
           const unsigned char of_channel = bits[down[u] / OCTET * MOST_LANES + across[u]];
           if (k < have[u]) values[u].item[k] = dropped(values[u].item[k], a.scale, of_channel >> down[u] % OCTET & 1);
           if (++across[u] == lanes.divisor) across[u] = 0, down[u]++;
@@ -249,7 +271,9 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       if (have[u] == TILE_WIDTH) {
         *reinterpret_cast<TilePack*>(to) = values[u];
       } else {
-        UNROLL for (int k = 0; k < TILE_WIDTH; k++) if (k < have[u]) to[k] = values[u].item[k];
+#pragma unroll
+        for (int k = 0; k < TILE_WIDTH; k++)
+          if (k < have[u]) to[k] = values[u].item[k];
       }
     }
   }

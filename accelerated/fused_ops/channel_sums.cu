@@ -62,11 +62,13 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
   Term terms[WIDTH];
   Sums sums[WIDTH] = {};
   if (channel < a.pixels.channels) {
-    UNROLL for (int j = 0; j < WIDTH; j++) terms[j].load_channel(a, channel + j);
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) terms[j].load_channel(a, channel + j);
     for (unsigned first = start + row; first < end; first += GRADIENT_BATCH * rows) {
       Packed y[GRADIENT_BATCH], x[GRADIENT_BATCH] = {};
       unsigned passes[GRADIENT_BATCH];
-      UNROLL for (int i = 0; i < GRADIENT_BATCH; i++) {
+#pragma unroll
+      for (int i = 0; i < GRADIENT_BATCH; i++) {
         const unsigned index = first + i * rows;
         passes[i] = 0;
         if (index >= end) continue;
@@ -75,21 +77,26 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
         if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
         passes[i] = mask_word(a.pixels, a.mask, index, channel / WARP) >> channel % WARP;
       }
-      UNROLL for (int i = 0; i < GRADIENT_BATCH; i++) {
+#pragma unroll
+      for (int i = 0; i < GRADIENT_BATCH; i++) {
         if (first + i * rows >= end) continue;
-        UNROLL for (int j = 0; j < WIDTH; j++) terms[j].add(sums[j], load<COMPUTE>(y[i].item[j]),
-                                                            load<COMPUTE>(x[i].item[j]), passes[i] >> j & 1);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++)
+          terms[j].add(sums[j], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), passes[i] >> j & 1);
       }
     }
   }
   griddepcontrol_launch_dependents();
   for (int distance = a.lanes; distance < WARP; distance *= 2)
-    UNROLL for (int j = 0; j < WIDTH; j++) sums[j].add(sums[j].from_lane(distance));
-  UNROLL for (int j = 0; j < WIDTH; j++) shared[threadIdx.x / WARP][threadIdx.x % WARP][j] = sums[j];
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) sums[j].add(sums[j].from_lane(distance));
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++) shared[threadIdx.x / WARP][threadIdx.x % WARP][j] = sums[j];
   __syncthreads();
   for (unsigned i = threadIdx.x; i < a.lanes * WIDTH; i += THREADS) {
     Sums all = shared[0][i / WIDTH][i % WIDTH];
-    UNROLL for (int warp = 1; warp < WARPS; warp++) all.add(shared[warp][i / WIDTH][i % WIDTH]);
+#pragma unroll
+    for (int warp = 1; warp < WARPS; warp++) all.add(shared[warp][i / WIDTH][i % WIDTH]);
     const int of = blockIdx.x * a.lanes * WIDTH + i;
     if (of < a.pixels.channels) write_segment(a, of, all);
   }
@@ -101,33 +108,40 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
   const unsigned start = blockIdx.y * a.segment * WIDTH, end = min(start + a.segment * WIDTH, a.pixels.count);
   Term terms[GROUP];
   Sums sums[GROUP] = {};
-  UNROLL for (int i = 0; i < GROUP; i++) if (first_channel + i < a.pixels.channels) terms[i].load_channel(
-      a, first_channel + i);
+#pragma unroll
+  for (int i = 0; i < GROUP; i++)
+    if (first_channel + i < a.pixels.channels) terms[i].load_channel(a, first_channel + i);
   for (unsigned index = start + threadIdx.x * WIDTH; index < end; index += THREADS * WIDTH) {
     const Pixel pixel = locate(a.pixels, index);
     Packed y[GROUP], x[GROUP] = {};
     unsigned bits[WIDTH];  // mask bits of the pixels, one per channel
-    UNROLL for (int i = 0; i < GROUP; i++) {
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
       if (first_channel + i >= a.pixels.channels) break;
       y[i] = load_pack(a.first + offset(a.first_strides, pixel, first_channel + i));
       if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, first_channel + i));
     }
-    UNROLL for (int j = 0; j < WIDTH; j++) bits[j] =
-        mask_word(a.pixels, a.mask, index + j, first_channel / WARP) >> first_channel % WARP;
-    UNROLL for (int i = 0; i < GROUP; i++) {
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++)
+      bits[j] = mask_word(a.pixels, a.mask, index + j, first_channel / WARP) >> first_channel % WARP;
+#pragma unroll
+    for (int i = 0; i < GROUP; i++) {
       if (first_channel + i >= a.pixels.channels) break;
-      UNROLL for (int j = 0; j < WIDTH; j++) terms[i].add(sums[i], load<COMPUTE>(y[i].item[j]),
-                                                          load<COMPUTE>(x[i].item[j]), bits[j] >> i & 1);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++)
+        terms[i].add(sums[i], load<COMPUTE>(y[i].item[j]), load<COMPUTE>(x[i].item[j]), bits[j] >> i & 1);
     }
   }
   griddepcontrol_launch_dependents();
   add_lanes<GROUP / 2>(sums);
-  UNROLL for (int distance = GROUP; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
+#pragma unroll
+  for (int distance = GROUP; distance < WARP; distance *= 2) sums[0].add(sums[0].from_lane(distance));
   if (lane < GROUP) shared[warp][lane] = sums[0];
   __syncthreads();
   if (threadIdx.x >= GROUP || first_channel + lane >= a.pixels.channels) return;
   Sums all = shared[0][lane];
-  UNROLL for (int other = 1; other < WARPS; other++) all.add(shared[other][lane]);
+#pragma unroll
+  for (int other = 1; other < WARPS; other++) all.add(shared[other][lane]);
   write_segment(a, first_channel + lane, all);
 }
 
@@ -158,7 +172,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_channel_sums_fin
   shared[lane][column] = sums;
   __syncthreads();
   if (lane || channel >= channels) return;
-  UNROLL for (int i = 1; i < LANES; i++) sums.add(shared[i][column]);
+#pragma unroll
+  for (int i = 1; i < LANES; i++) sums.add(shared[i][column]);
   if (a.inverse) sums.product *= a.inverse[channel * a.parameter_stride];
   COMPUTE* totals = reinterpret_cast<COMPUTE*>(a.workspace + a.totals) + channel;
   totals[0] = sums.sum;

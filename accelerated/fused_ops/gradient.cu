@@ -23,7 +23,8 @@ struct Arguments {
 __device__ __forceinline__ void write(const Arguments& a, const Packed& x, const Packed& dy, unsigned passes,
                                       const Pixel& pixel, int channel, const Factors (&factors)[WIDTH]) {
   Packed dx, dz;
-  UNROLL for (int j = 0; j < WIDTH; j++) {
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++) {
     dz.item[j] = passes >> j & 1 ? dy.item[j] : store<ELEMENT>(COMPUTE(0));
     dx.item[j] = store<ELEMENT>(factors[j].gradient(load<COMPUTE>(dz.item[j]), load<COMPUTE>(x.item[j])));
   }
@@ -37,12 +38,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) fused_ops
   if (!mine.exists) return;
   const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
   Factors factors[WIDTH] = {};
-  if (a.dx) UNROLL for (int j = 0; j < WIDTH; j++) factors[j] = known[j];
+  if (a.dx)
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) factors[j] = known[j];
   const unsigned last = a.pixels.count - 1;
   for (unsigned start = mine.first; start <= last; start += GRADIENT_BATCH * a.pixels.step) {
     Packed x[GRADIENT_BATCH] = {}, dy[GRADIENT_BATCH];
     unsigned passes[GRADIENT_BATCH];
-    UNROLL for (int i = 0; i < GRADIENT_BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < GRADIENT_BATCH; i++) {
       const unsigned index = last - (start + i * a.pixels.step);
       if (index > last) continue;
       const Pixel pixel = locate(a.pixels, index);
@@ -50,7 +54,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) fused_ops
       if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
       passes[i] = mask_word(a.pixels, a.mask, index, mine.channel / WARP) >> mine.channel % WARP;
     }
-    UNROLL for (int i = 0; i < GRADIENT_BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < GRADIENT_BATCH; i++) {
       const unsigned index = last - (start + i * a.pixels.step);
       if (index > last) continue;
       write(a, x[i], dy[i], passes[i], locate(a.pixels, index), mine.channel, factors);
@@ -66,21 +71,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(
   const unsigned first_pixel = a.pixels.count - WIDTH - mine.pixel;
   const Pixel pixel = locate(a.pixels, first_pixel);
   Packed x[GROUP] = {}, dy[GROUP];
-  UNROLL for (int i = 0; i < GROUP; i++) {
+#pragma unroll
+  for (int i = 0; i < GROUP; i++) {
     if (mine.channel + i >= a.pixels.channels) break;
     dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
     if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel + i));
   }
   unsigned bits[WIDTH];  // mask bits of the pixels, one per channel
-  UNROLL for (int j = 0; j < WIDTH; j++) bits[j] =
-      mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++)
+    bits[j] = mask_word(a.pixels, a.mask, first_pixel + j, mine.channel / WARP) >> mine.channel % WARP;
   const Factors* known = reinterpret_cast<const Factors*>(a.workspace + a.factors) + mine.channel;
   griddepcontrol_launch_dependents();
-  UNROLL for (int i = 0; i < GROUP; i++) {
+#pragma unroll
+  for (int i = 0; i < GROUP; i++) {
     if (mine.channel + i >= a.pixels.channels) break;
     Factors factors[WIDTH] = {};
     unsigned passes = 0;
-    UNROLL for (int j = 0; j < WIDTH; j++) {
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) {
       if (a.dx) factors[j] = known[i];
       passes |= (bits[j] >> i & 1) << j;
     }

@@ -36,7 +36,8 @@ struct Sums {
 // channel with its index.
 template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sums (&sums)[COUNT]) {
   const bool upper = threadIdx.x & DISTANCE;
-  UNROLL for (int i = 0; i < DISTANCE; i++) {
+#pragma unroll
+  for (int i = 0; i < DISTANCE; i++) {
     const Sums low = sums[i], high = sums[i + DISTANCE];
     const Sums other{upper ? low.sum : high.sum, upper ? low.product : high.product};
     sums[i] = {upper ? high.sum : low.sum, upper ? high.product : low.product};

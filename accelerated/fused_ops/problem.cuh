@@ -34,14 +34,16 @@ struct Pixel {
 
 __device__ __forceinline__ Pixel locate(const Pixels& a, unsigned index) {
   Pixel found;
-  UNROLL for (int d = 2; d > 3 - RANK; d--) index = a.extent[d].divide(index, found.axis[d]);
+#pragma unroll
+  for (int d = 2; d > 3 - RANK; d--) index = a.extent[d].divide(index, found.axis[d]);
   found.image = index;
   return found;
 }
 
 __device__ __forceinline__ int offset(const TensorStrides& s, const Pixel& pixel, int channel) {
   int found = pixel.image * s.image + channel * s.channel;
-  UNROLL for (int d = 2; d > 3 - RANK; d--) found += pixel.axis[d] * s.axis[d];
+#pragma unroll
+  for (int d = 2; d > 3 - RANK; d--) found += pixel.axis[d] * s.axis[d];
   return found;
 }
 

@@ -37,7 +37,8 @@ struct Factors {
 __device__ __forceinline__ unsigned find_results(const Arguments& a, const Factors* factors, int step, const Packed& x,
                                                  const Packed& z, Packed& y) {
   unsigned bits = 0;
-  UNROLL for (int j = 0; j < WIDTH; j++) {
+#pragma unroll
+  for (int j = 0; j < WIDTH; j++) {
     const Factors& f = factors[j * step];
     COMPUTE value = f.scale * load<COMPUTE>(x.item[j]) + f.shift;
     if (a.z) value += f.z_scale * load<COMPUTE>(z.item[j]);
@@ -52,17 +53,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
   griddepcontrol_wait();
   const Channels mine(a.pixels);
   Factors factors[WIDTH];
-  if (mine.exists) UNROLL for (int j = 0; j < WIDTH; j++) factors[j].load_channel(a, mine.channel + j);
+  if (mine.exists)
+#pragma unroll
+    for (int j = 0; j < WIDTH; j++) factors[j].load_channel(a, mine.channel + j);
   for (unsigned start = mine.first; start - mine.first < a.pixels.rows; start += BATCH * a.pixels.step) {
     Packed x[BATCH], z[BATCH] = {};
-    UNROLL for (int i = 0; i < BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
       const unsigned index = start + i * a.pixels.step;
       if (!mine.exists || index >= a.pixels.count) continue;
       const Pixel pixel = locate(a.pixels, index);
       x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
       if (a.z) z[i] = load_pack(a.z + offset(a.z_strides, pixel, mine.channel));
     }
-    UNROLL for (int i = 0; i < BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
       const unsigned index = start + i * a.pixels.step;
       unsigned word = 0;
       if (mine.exists && index < a.pixels.count) {
@@ -72,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
       }
       if (!a.mask) continue;
       word <<= mine.channel % WARP;
-      UNROLL for (int distance = 1; distance < WARP / WIDTH; distance *= 2) word |=
-          __shfl_xor_sync(~0u, word, distance);
+#pragma unroll
+      for (int distance = 1; distance < WARP / WIDTH; distance *= 2) word |= __shfl_xor_sync(~0u, word, distance);
       if (mine.channel % WARP == 0 && mine.first < a.pixels.step && index < a.pixels.rows)
         a.mask[index * a.pixels.mask_row + mine.channel / WARP * a.pixels.mask_word] = word;
     }
@@ -96,7 +101,8 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
   const int begin = word * WARP + warp * GROUP;
   int x_at[PACKS], z_at[PACKS], y_at[PACKS];
   bool exists[PACKS];
-  UNROLL for (int p = 0; p < PACKS; p++) {
+#pragma unroll
+  for (int p = 0; p < PACKS; p++) {
     const unsigned index = tile + (p * WARP + lane) * WIDTH;
     const Pixel pixel = locate(a.pixels, index);
     exists[p] = index < a.pixels.count;
@@ -105,36 +111,44 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
     y_at[p] = offset(a.y_strides, pixel, 0);
   }
   unsigned bytes[SLOTS] = {};
-  UNROLL for (int first = 0; first < GROUP; first += CHANNELS) {
+#pragma unroll
+  for (int first = 0; first < GROUP; first += CHANNELS) {
     Packed x[CHANNELS][PACKS], z[CHANNELS][PACKS] = {};
     Factors factors[CHANNELS];
-    UNROLL for (int i = 0; i < CHANNELS; i++) {
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++) {
       const int channel = begin + first + i;
       if (channel >= a.pixels.channels) break;
       factors[i].load_channel(a, channel);
-      UNROLL for (int p = 0; p < PACKS; p++) {
+#pragma unroll
+      for (int p = 0; p < PACKS; p++) {
         if (!exists[p]) continue;
         x[i][p] = load_pack(a.x + (x_at[p] + channel * a.x_strides.channel));
         if (a.z) z[i][p] = load_pack(a.z + (z_at[p] + channel * a.z_strides.channel));
       }
     }
-    UNROLL for (int i = 0; i < CHANNELS; i++) {
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++) {
       const int channel = begin + first + i;
       if (channel >= a.pixels.channels) break;
-      UNROLL for (int p = 0; p < PACKS; p++) {
+#pragma unroll
+      for (int p = 0; p < PACKS; p++) {
         if (!exists[p]) continue;
         Packed y;
         const unsigned bits = find_results(a, &factors[i], 0, x[i][p], z[i][p], y);
-        UNROLL for (int j = 0; j < WIDTH; j++) bytes[p * WIDTH + j] |= (bits >> j & 1) << (first + i);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) bytes[p * WIDTH + j] |= (bits >> j & 1) << (first + i);
         *reinterpret_cast<Packed*>(a.y + (y_at[p] + channel * a.y_strides.channel)) = y;
       }
     }
   }
   griddepcontrol_launch_dependents();
   if (!a.mask) return;
-  UNROLL for (int s = 0; s < SLOTS; s++) reinterpret_cast<unsigned char*>(&words[s][lane])[warp] = bytes[s];
+#pragma unroll
+  for (int s = 0; s < SLOTS; s++) reinterpret_cast<unsigned char*>(&words[s][lane])[warp] = bytes[s];
   __syncthreads();
-  UNROLL for (unsigned k = threadIdx.x; k < SLOTS * WARP; k += PIXEL_THREADS) {
+#pragma unroll
+  for (unsigned k = threadIdx.x; k < SLOTS * WARP; k += PIXEL_THREADS) {
     const unsigned pack = k / WIDTH;
     if (tile + k < a.pixels.rows)
       a.mask[(tile + k) * a.pixels.mask_row + word * a.pixels.mask_word] =

@@ -45,16 +45,23 @@ template <int TILE_ROWS, int TILE_COLUMNS, int ROWS, int COLUMNS> struct Fp32Til
   }
 
   static __device__ __forceinline__ void multiply(Sums& sums, const Stage& stage, int down, int across) {
-    UNROLL for (int k = 0; k < TILE_K; k++) {
+#pragma unroll
+    for (int k = 0; k < TILE_K; k++) {
       Four left[ROW_GROUPS], right[COLUMN_GROUPS];
-      UNROLL for (int g = 0; g < ROW_GROUPS; g++) left[g] =
-          *reinterpret_cast<const Four*>(stage.left.value[k] + g * (TILE_ROWS / ROW_GROUPS) + 4 * down);
-      UNROLL for (int h = 0; h < COLUMN_GROUPS; h++) right[h] =
-          *reinterpret_cast<const Four*>(stage.right.value[k] + h * (TILE_COLUMNS / COLUMN_GROUPS) + 4 * across);
-      UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int n = 0; n < COLUMNS; n++) {
-        const int j = i % 2 ? COLUMNS - 1 - n : n;
-        sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
-      }
+#pragma unroll
+      for (int g = 0; g < ROW_GROUPS; g++)
+        left[g] = *reinterpret_cast<const Four*>(stage.left.value[k] + g * (TILE_ROWS / ROW_GROUPS) + 4 * down);
+#pragma unroll
+      for (int h = 0; h < COLUMN_GROUPS; h++)
+        right[h] =
+            *reinterpret_cast<const Four*>(stage.right.value[k] + h * (TILE_COLUMNS / COLUMN_GROUPS) + 4 * across);
+#pragma unroll
+      for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+          const int j = i % 2 ? COLUMNS - 1 - n : n;
+          sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
+        }
     }
   }
 };

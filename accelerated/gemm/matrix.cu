@@ -33,7 +33,8 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
   // Begins to copy a K-block. `first` and `count` describe the tile and the matrix along M or N.
   static __device__ __forceinline__ void copy(unsigned char* tile, const ELEMENT* matrix, int stride, int first,
                                               int count, int k, int last_k, bool packs) {
-    UNROLL for (int i = 0; i < COPIES; i++) {
+#pragma unroll
+    for (int i = 0; i < COPIES; i++) {
       const int index = threadIdx.x + i * THREADS, pack = index % PACKS, row = index / PACKS;
       int from, exist;  // Tensors have fewer than 2^31 elements.
       if constexpr (MN_MAJOR) {
@@ -50,7 +51,9 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
         cp_async<16>(to, matrix + (exist > 0 ? from : 0), exist > 0);
       } else {
         Pack<ELEMENT, PACK> elements{};
-        UNROLL for (int j = 0; j < PACK; j++) if (j < exist) elements.item[j] = matrix[from + j];
+#pragma unroll
+        for (int j = 0; j < PACK; j++)
+          if (j < exist) elements.item[j] = matrix[from + j];
         *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = elements;
       }
     }
@@ -84,10 +87,12 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
       ldmatrix<4, true>(registers,
                         tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
     } else {
-      UNROLL for (int i = 0; i < 4; i++) registers[i] =
-          float_at(tile, at + lane / 4 + i % 2 * 8, 8 * step + lane % 4 + i / 2 * 4);
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        registers[i] = float_at(tile, at + lane / 4 + i % 2 * 8, 8 * step + lane % 4 + i / 2 * 4);
     }
-    UNROLL for (int i = 0; i < 4; i++) registers[i] = rounded(registers[i]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) registers[i] = rounded(registers[i]);
   }
 
   // Loads sixteen columns from `at` on, as two right operands.
@@ -103,10 +108,12 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
       ldmatrix<4, true>(loaded,
                         tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
     } else {
-      UNROLL for (int i = 0; i < 4; i++) loaded[i] =
-          float_at(tile, at + lane / 4 + i / 2 * 8, 8 * step + lane % 4 + i % 2 * 4);
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        loaded[i] = float_at(tile, at + lane / 4 + i / 2 * 8, 8 * step + lane % 4 + i % 2 * 4);
     }
-    UNROLL for (int i = 0; i < 4; i++) registers[i / 2][i % 2] = rounded(loaded[i]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) registers[i / 2][i % 2] = rounded(loaded[i]);
   }
 };
 
@@ -140,29 +147,37 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
     }
     cp_async_commit();
   };
-  UNROLL for (int k_block = 0; k_block < STAGES - 1; k_block++) copy(k_block);
+#pragma unroll
+  for (int k_block = 0; k_block < STAGES - 1; k_block++) copy(k_block);
   for (int k_block = 0; k_block < k_blocks; k_block++) {
     cp_async_wait<STAGES - 2>();
     __syncthreads();  // The K-block has arrived, and the stage of the one before is free.
     copy(k_block + STAGES - 1);
     const unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
-    UNROLL for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
       unsigned right[NS / 2][2][2];
-      UNROLL for (int j = 0; j < NS / 2; j++) Right::load_right(right[j], stage + TILE_BYTES, warp_n + 16 * j, step);
-      UNROLL for (int i = 0; i < MS; i++) {
+#pragma unroll
+      for (int j = 0; j < NS / 2; j++) Right::load_right(right[j], stage + TILE_BYTES, warp_n + 16 * j, step);
+#pragma unroll
+      for (int i = 0; i < MS; i++) {
         unsigned left[4];
         Left::load_left(left, stage, warp_m + 16 * i, step);
-        UNROLL for (int j = 0; j < NS; j++) mma_sync<ELEMENT>(sums[i][j], left, right[j / 2][j % 2]);
+#pragma unroll
+        for (int j = 0; j < NS; j++) mma_sync<ELEMENT>(sums[i][j], left, right[j / 2][j % 2]);
       }
     }
   }
   cp_async_wait<0>();
   griddepcontrol_launch_dependents();
-  UNROLL for (int i = 0; i < MS; i++) {
+#pragma unroll
+  for (int i = 0; i < MS; i++) {
     Pack<RESULT, 2> before[2 * NS];
     const int m = work.first_m + warp_m + 16 * i + lane / 4, n = work.first_n + warp_n + lane % 4 * 2;
-    UNROLL for (int j = 0; j < 2 * NS; j++) before[j] = before_finish<2>(a, work, m + j / NS * 8, n + j % NS * 8);
-    UNROLL for (int j = 0; j < 2 * NS; j++) {
+#pragma unroll
+    for (int j = 0; j < 2 * NS; j++) before[j] = before_finish<2>(a, work, m + j / NS * 8, n + j % NS * 8);
+#pragma unroll
+    for (int j = 0; j < 2 * NS; j++) {
       const int part = j / NS;
       const COMPUTE pair[2] = {sums[i][j % NS][2 * part], sums[i][j % NS][2 * part + 1]};
       finish(a, work, m + 8 * part, n + j % NS * 8, pair, before[j]);

@@ -48,10 +48,13 @@ __device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, i
     return blend(COMPUTE(1), sum[i] + bias_at(a, n + i), a.beta, at);
   };
   if (are_pack<COUNT>(a, c, n)) {
-    UNROLL for (int i = 0; i < COUNT; i++) stored.item[i] = blended(i, &stored.item[i]);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) stored.item[i] = blended(i, &stored.item[i]);
     *reinterpret_cast<Pack<RESULT, COUNT>*>(c) = stored;
   } else {
-    UNROLL for (int i = 0; i < COUNT; i++) if (n + i < a.n) c[i] = blended(i, c + i);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      if (n + i < a.n) c[i] = blended(i, c + i);
   }
 }
 template <int COUNT, class Arguments>

@@ -25,22 +25,27 @@ template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
     if constexpr (MN_MAJOR) {
       constexpr int ACROSS = COUNT / 4, AT_ONCE = THREADS / ACROSS;
       const int column = threadIdx.x % ACROSS * 4, exist = count - first - column;
-      UNROLL for (int i = 0; i < TILE_K / AT_ONCE; i++) {
+#pragma unroll
+      for (int i = 0; i < TILE_K / AT_ONCE; i++) {
         const int row = threadIdx.x / ACROSS + i * AT_ONCE, k = first_k + row;
         const float* from = segment + (k * stride + first + column);
         if (packs && (exist >= 4 || exist <= 0 || k >= k_end)) {
           cp_async<16>(to.value[row] + column, from, exist > 0 && k < k_end);
         } else {
-          UNROLL for (int j = 0; j < 4; j++) cp_async<4>(to.value[row] + column + j, from + j, j < exist && k < k_end);
+#pragma unroll
+          for (int j = 0; j < 4; j++) cp_async<4>(to.value[row] + column + j, from + j, j < exist && k < k_end);
         }
       }
     } else {
       constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // TERMS neighbouring threads copy TERMS consecutive k
       const int row = threadIdx.x / TERMS, term = threadIdx.x % TERMS, exist = count - first - row;
       const float* from = segment + ((first + row) * stride + first_k + term);
-      UNROLL for (int i = 0; i < COUNT / AT_ONCE; i++, from += AT_ONCE * stride)
-          UNROLL for (int k = 0; k < TILE_K; k += TERMS) cp_async<4>(to.value[k + term] + row + i * AT_ONCE, from + k,
-                                                                     i * AT_ONCE < exist && first_k + term + k < k_end);
+#pragma unroll
+      for (int i = 0; i < COUNT / AT_ONCE; i++, from += AT_ONCE * stride)
+#pragma unroll
+        for (int k = 0; k < TILE_K; k += TERMS)
+          cp_async<4>(to.value[k + term] + row + i * AT_ONCE, from + k,
+                      i * AT_ONCE < exist && first_k + term + k < k_end);
     }
   }
 };
@@ -64,7 +69,8 @@ template <int TILE_M, int TILE_N> __device__ __forceinline__ void multiply(const
   };
   typename Tile::Sums sums = {};
   const int down = Tile::down(), across = Tile::across();
-  UNROLL for (int i = 0; i < STAGES - 1; i++) copy(i, i);
+#pragma unroll
+  for (int i = 0; i < STAGES - 1; i++) copy(i, i);
   int at = 0, next = STAGES - 1;  // the stages to multiply and to fill
 #pragma unroll 1
   for (int k_block = 0; k_block < k_blocks; k_block++) {
@@ -77,15 +83,18 @@ template <int TILE_M, int TILE_N> __device__ __forceinline__ void multiply(const
   }
   cp_async_wait<0>();
   griddepcontrol_launch_dependents();
-  UNROLL for (int first = 0; first < 16; first += 4) {
+#pragma unroll
+  for (int first = 0; first < 16; first += 4) {
     Four before[4];
     const auto element_at = [&](int k, int& m, int& n) {
       m = work.first_m + Tile::first_row((first + k) / 8) + (first + k) / 2 % 4;
       n = work.first_n + Tile::first_column(k % 2);
     };
     int m, n;
-    UNROLL for (int k = 0; k < 4; k++) element_at(k, m, n), before[k] = before_finish<4>(a, work, m, n);
-    UNROLL for (int k = 0; k < 4; k++) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) element_at(k, m, n), before[k] = before_finish<4>(a, work, m, n);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
       const auto& row = sums[(first + k) / 2];
       const float four[4] = {row[4 * (k % 2)], row[4 * (k % 2) + 1], row[4 * (k % 2) + 2], row[4 * (k % 2) + 3]};
       element_at(k, m, n), finish(a, work, m, n, four, before[k]);

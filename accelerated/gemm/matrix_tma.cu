@@ -68,8 +68,9 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   __device__ __forceinline__ void load_operand(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
                                                int k, int part) const {
     if constexpr (MN_MAJOR) {
-      UNROLL for (int box = 0; box < COUNT / TILE_K; box++)
-          tma_load_3d(to + box * TILE_K * ROW_BYTES, map, barrier, first + box * TILE_K, k, part);
+#pragma unroll
+      for (int box = 0; box < COUNT / TILE_K; box++)
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, map, barrier, first + box * TILE_K, k, part);
     } else {
       tma_load_3d(to, map, barrier, k, first, part);
     }
@@ -104,7 +105,10 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
         return;
       }
       Sums sums;
-      UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
       if constexpr (FROM_REGISTERS)
@@ -117,7 +121,8 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
       wgmma_wait<0>();
       if (FROM_REGISTERS) this->release_by_lane(previous);
       else this->release(previous);
-      UNROLL for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
       finish(segment, sums);
     });
   }
@@ -159,19 +164,22 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     const int lane = threadIdx.x % 32, first = warp_row();
     if constexpr (TRANSPOSED_RESULT) {
       constexpr int BATCH = VALUES / 4;
-      UNROLL for (int i = 0; i < COLUMNS / 4; i += BATCH) {
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 4; i += BATCH) {
         const auto cell = [&](int k) {  // Cell k owns one column of a pair of columns of the product.
           return Cell{first_m + (i + k) / 2 * 8 + lane % 4 * 2 + k % 2, first_n + first + lane / 4 * 4};
         };
         write_cells<FINISH, 4, BATCH>(matrix, stride, cell, [&](int k, float (&value)[4]) {
-          UNROLL for (int j = 0; j < 4; j++) value[j] = sums[j / 2][(i + k) / 2 * 4 + j % 2 * 2 + k % 2];
+#pragma unroll
+          for (int j = 0; j < 4; j++) value[j] = sums[j / 2][(i + k) / 2 * 4 + j % 2 * 2 + k % 2];
           exchange<2>(value);
         });
       }
     } else {
       constexpr int OCTETS = sizeof(T) == 2 ? 4 : 1;  // octets of columns that four lanes exchange
       constexpr int CELLS = COLUMNS / 8 / OCTETS, ALL = BLOCKS * 2 * CELLS, BATCH = VALUES / 2 < ALL ? VALUES / 2 : ALL;
-      UNROLL for (int i = 0; i < ALL; i += BATCH) {
+#pragma unroll
+      for (int i = 0; i < ALL; i += BATCH) {
         const auto cell = [&](int k) {
           const int b = (i + k) / (2 * CELLS), part = (i + k) / CELLS % 2, octet = (i + k) % CELLS * OCTETS;
           return Cell{
@@ -182,10 +190,11 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
         write_cells<FINISH, 2 * OCTETS, BATCH>(matrix, stride, cell, [&](int k, float (&value)[2 * OCTETS]) {
           const int b = (i + k) / (2 * CELLS), part = (i + k) / CELLS % 2, octet = (i + k) % CELLS * OCTETS;
           float values[2][OCTETS];
-          UNROLL for (int j = 0; j < 2 * OCTETS; j++) values[j % 2][j / 2] =
-              sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
+#pragma unroll
+          for (int j = 0; j < 2 * OCTETS; j++) values[j % 2][j / 2] = sums[b][4 * (octet + j / 2) + 2 * part + j % 2];
           exchange<0>(values[0]), exchange<0>(values[1]);
-          UNROLL for (int j = 0; j < 2 * OCTETS; j++) value[j] = values[j % 2][j / 2];
+#pragma unroll
+          for (int j = 0; j < 2 * OCTETS; j++) value[j] = values[j % 2][j / 2];
         });
       }
     }
@@ -202,25 +211,29 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     };
     if constexpr (FINISH == BLENDED) {
       if (a.beta != 0.0f) {
-        UNROLL for (int k = 0; k < BATCH; k++) {
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
           const Cell cell = cell_of(k);
           read[k] = cell.m < a.m ? *find(cell) : Stored{};
         }
       }
     }
-    UNROLL for (int k = 0; k < BATCH; k++) {
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
       const Cell cell = cell_of(k);
       float values[COUNT];
       values_of(k, values);
       if constexpr (FINISH == PARTIAL) {
         Stored stored;
-        UNROLL for (int j = 0; j < COUNT; j++) stored.item[j] = values[j];
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) stored.item[j] = values[j];
         *find(cell) = stored;
       } else if constexpr (FINISH == GUARDED) {
         if (cell.m < a.m) blend_into(a, matrix, cell.m, cell.n, values);
       } else {
         Stored stored;
-        UNROLL for (int j = 0; j < COUNT; j++) {
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) {
           float value = values[j];
           if constexpr (FINISH == BLENDED) {
             value += bias_at(a, cell.n + j);
@@ -238,9 +251,11 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&)[1]) {}
   template <int FIRST_BIT> static __device__ __forceinline__ void exchange(float (&value)[4]) {
     const int lane = threadIdx.x % 32;
-    UNROLL for (int bit = 0; bit < 2; bit++) {
+#pragma unroll
+    for (int bit = 0; bit < 2; bit++) {
       const bool upper = lane >> (FIRST_BIT + bit) & 1;
-      UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
         const int low = bit ? i : 2 * i, high = low + (bit ? 2 : 1);
         const float taken = __shfl_xor_sync(~0u, upper ? value[low] : value[high], 1 << (FIRST_BIT + bit));
         value[low] = upper ? taken : value[low], value[high] = upper ? value[high] : taken;

@@ -29,13 +29,15 @@ extern "C" __global__ void __launch_bounds__(256) gemm_parts_copy(const CopyArgu
   const ELEMENT* from = at_byte(a.b, a.layout.offset) + blockIdx.z * a.part;
   ELEMENT* to =
       reinterpret_cast<ELEMENT*>(a.workspace + a.copy_offset) + static_cast<long long>(blockIdx.z) * a.rows * a.pitch;
-  UNROLL for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
+#pragma unroll
+  for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
     const int k = first_k + row + i;
     const bool exists = k < a.k && first + at < a.rows;
     tile[row + i][at] = exists ? from[static_cast<long long>(k) * a.layout.stride + first + at] : ELEMENT{};
   }
   __syncthreads();
-  UNROLL for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
+#pragma unroll
+  for (int i = 0; i < COPIED; i += COPY_THREADS / COPIED) {
     const int k = first_k + at, to_row = first + row + i;
     if (k < a.k && to_row < a.rows) to[static_cast<long long>(to_row) * a.pitch + k] = tile[at][row + i];
   }
@@ -73,7 +75,8 @@ extern "C" __global__ void __launch_bounds__(256) gemm_parts_sum(const SumArgume
   for (unsigned i = 0; i < slots.count; i++) {
     const long long slot = static_cast<long long>(slots[i]) << (a.log_tile_m + a.log_tile_n);
     const Pack<float, SUMMED> part = *reinterpret_cast<const Pack<float, SUMMED>*>(partial + slot);
-    UNROLL for (int j = 0; j < SUMMED; j++) sum[j] += part.item[j];
+#pragma unroll
+    for (int j = 0; j < SUMMED; j++) sum[j] += part.item[j];
   }
   blend_into(a, result_of(a, blockIdx.y), m, n, sum);
 }

@@ -16,7 +16,8 @@ __device__ __forceinline__ void product_tile(int first_row, int first_column, in
   const int row = threadIdx.x / 16 * PER_THREAD, column = threadIdx.x % 16 * PER_THREAD;
   COMPUTE sums[PER_THREAD][PER_THREAD] = {};
   for (int start = 0; start < depth; start += DEPTH) {
-    UNROLL for (int i = 0; i < LOADS; i++) {
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
       const int item = threadIdx.x + i * PRODUCT_THREADS;
       const int k_a = A_ALONG_K ? item % DEPTH : item / TILE, at_a = A_ALONG_K ? item / DEPTH : item % TILE;
       const int k_b = B_ALONG_K ? item % DEPTH : item / TILE, at_b = B_ALONG_K ? item / DEPTH : item % TILE;
@@ -26,17 +27,24 @@ __device__ __forceinline__ void product_tile(int first_row, int first_column, in
       tile_b[k_b][at_b] = in_b ? b(first_column + at_b, start + k_b) : COMPUTE(0);
     }
     __syncthreads();
-    UNROLL for (int k = 0; k < DEPTH; k++) {
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
       COMPUTE left[PER_THREAD], right[PER_THREAD];
-      UNROLL for (int i = 0; i < PER_THREAD; i++) left[i] = tile_a[k][row + i], right[i] = tile_b[k][column + i];
-      UNROLL for (int i = 0; i < PER_THREAD; i++) UNROLL for (int j = 0; j < PER_THREAD; j++) sums[i][j] +=
-          left[i] * right[j];
+#pragma unroll
+      for (int i = 0; i < PER_THREAD; i++) left[i] = tile_a[k][row + i], right[i] = tile_b[k][column + i];
+#pragma unroll
+      for (int i = 0; i < PER_THREAD; i++)
+#pragma unroll
+        for (int j = 0; j < PER_THREAD; j++) sums[i][j] += left[i] * right[j];
     }
     __syncthreads();
   }
-  UNROLL for (int i = 0; i < PER_THREAD; i++)
-      UNROLL for (int j = 0; j < PER_THREAD; j++) if (first_row + row + i < rows && first_column + column + j < columns)
-          c(first_row + row + i, first_column + column + j, sums[i][j]);
+#pragma unroll
+  for (int i = 0; i < PER_THREAD; i++)
+#pragma unroll
+    for (int j = 0; j < PER_THREAD; j++)
+      if (first_row + row + i < rows && first_column + column + j < columns)
+        c(first_row + row + i, first_column + column + j, sums[i][j]);
 }
 
 // Does the same for the tile of a block (column tile, row tile) of the grid.

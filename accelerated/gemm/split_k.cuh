@@ -57,11 +57,14 @@ __device__ __forceinline__ void finish(const Arguments& a, const Work& work, int
     COMPUTE* partial = partial_sums(a, work.batch, work.split) + static_cast<long long>(m) * a.n + n;
     if (a.n % COUNT == 0 && n < a.n) {
       Pack<COMPUTE, COUNT> stored;
-      UNROLL for (int i = 0; i < COUNT; i++) stored.item[i] = sum[i];
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) stored.item[i] = sum[i];
       *reinterpret_cast<Pack<COMPUTE, COUNT>*>(partial) = stored;
       return;
     }
-    UNROLL for (int i = 0; i < COUNT; i++) if (n + i < a.n) partial[i] = sum[i];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      if (n + i < a.n) partial[i] = sum[i];
     return;
   }
   blend_into(a, work.c, m, n, sum, before);

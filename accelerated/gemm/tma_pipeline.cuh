@@ -55,8 +55,10 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     for (int k_block = 0; k_block < count; k_block++) {
       const unsigned char* operands = stages + stage * STAGE_BYTES;
       mbarrier_wait_parity(&full[stage], parity);
-      UNROLL for (int b = 0; b < BLOCKS; b++) wgmma_mma_async<E, COLUMNS, RIGHT_MN_MAJOR, LEFT_MN_MAJOR>(
-          sums[b], operands + left + b * left_bytes, operands + right);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+        wgmma_mma_async<E, COLUMNS, RIGHT_MN_MAJOR, LEFT_MN_MAJOR>(sums[b], operands + left + b * left_bytes,
+                                                                   operands + right);
       wgmma_commit();
       wgmma_wait<1>();
       if (k_block > 0) release(previous);
@@ -80,9 +82,11 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     for (int k_block = 0; k_block < count; k_block++) {
       const unsigned used = stage;
       const unsigned char* columns = stages + used * STAGE_BYTES + right;
-      UNROLL for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
         wgmma_fence();
-        UNROLL for (int b = 0; b < 2; b++) wgmma_mma_async<E, COLUMNS>(sums[b], fragments[step % 2][b], columns, step);
+#pragma unroll
+        for (int b = 0; b < 2; b++) wgmma_mma_async<E, COLUMNS>(sums[b], fragments[step % 2][b], columns, step);
         wgmma_commit();
         wgmma_wait<1>();
         if (step == 0 && k_block > 0) release_by_lane(previous);
@@ -109,9 +113,12 @@ template <int STAGES, int BYTES> struct TmaPipeline {
   __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4]) const {
     const unsigned char* box = stages + stage * STAGE_BYTES + left;
     const int lane = threadIdx.x % 32;
-    UNROLL for (int b = 0; b < 2; b++) UNROLL for (int i = 0; i < 4; i++) {
-      const int k = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
-      fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, pack) + lane / 4 % 4 * 4);
-    }
+#pragma unroll
+    for (int b = 0; b < 2; b++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int k = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
+        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, pack) + lane / 4 % 4 * 4);
+      }
   }
 };

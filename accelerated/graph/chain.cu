@@ -56,7 +56,8 @@ template <int SOURCE> __device__ __forceinline__ Values source(const Values& cur
   else if constexpr (SOURCE != ABSENT) {
     constexpr bool BROADCAST = STEP[SOURCE] == 0;
     const Of<SOURCE>& pack = static_cast<const Read<SOURCE>&>(read).pack;
-    UNROLL for (int i = 0; i < WIDTH; i++) values.item[i] = load<COMPUTE>(pack.item[BROADCAST ? 0 : i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values.item[i] = load<COMPUTE>(pack.item[BROADCAST ? 0 : i]);
   }
   return values;
 }
@@ -68,7 +69,8 @@ struct Offsets {
 __device__ __forceinline__ Offsets locate(const Arguments& a, unsigned index) {
   Offsets found;
   unsigned at = index;
-  UNROLL for (int d = 0; d < RANK; d++) {
+#pragma unroll
+  for (int d = 0; d < RANK; d++) {
     const unsigned rest = d + 1 < RANK ? a.extents[d].divide(index, at) : 0;
     if (d + 1 == RANK) at = index;
     repeat<0, OPERANDS>([&](auto operand) {
@@ -103,7 +105,8 @@ __device__ __forceinline__ Values compute(const Arguments& a, const Offsets& off
       round_values<T>(x);
     } else {
       Of < F.y<0 ? 0 : F.y> stored;
-      UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
         stored.item[i] = store<T>(x.item[i]);
         x.item[i] = load<COMPUTE>(stored.item[i]);
       }
@@ -144,17 +147,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(con
   for (int first = start + threadIdx.x / a.lanes; first < end; first += PACKS * step) {
     Offsets offsets[PACKS];
     Read<0> read[PACKS];
-    UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
       if (first + u * step >= end) break;
       unsigned at;
       const unsigned image = a.inner.divide(first + u * step, at);
       offsets[u] = locate(a, (image * a.columns + column) * a.inner.divisor + at);
       read_all(a, offsets[u], read[u]);
     }
-    UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+    for (int u = 0; u < PACKS; u++) {
       if (first + u * step >= end) break;
       const Values values = compute(a, offsets[u], read[u]);
-      UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
         sum.item[PACKS_CHANNELS ? i : 0] += values.item[i];
         square.item[PACKS_CHANNELS ? i : 0] += values.item[i] * values.item[i];
       }

@@ -37,7 +37,8 @@ struct Position {
 __device__ __forceinline__ Position position(const Tensor& tensor, int index) {
   Position found;
   found.offset = 0;
-  UNROLL for (int d = SPATIAL - 1; d >= 0; d--) {
+#pragma unroll
+  for (int d = SPATIAL - 1; d >= 0; d--) {
     found.at[d] = index % tensor.extents[d];
     index /= tensor.extents[d];
     found.offset += found.at[d] * tensor.spatial[d];
@@ -50,8 +51,8 @@ __device__ __forceinline__ Position tap(const Arguments& a, int index) {
   Position found = position(a.filter, index);
   if (!a.flipped) return found;
   found.offset = 0;
-  UNROLL for (int d = 0; d < SPATIAL; d++) found.offset +=
-      (a.filter.extents[d] - 1 - found.at[d]) * a.filter.spatial[d];
+#pragma unroll
+  for (int d = 0; d < SPATIAL; d++) found.offset += (a.filter.extents[d] - 1 - found.at[d]) * a.filter.spatial[d];
   return found;
 }
 
@@ -66,7 +67,8 @@ __device__ __forceinline__ bool meets(const Arguments& a, const Position& respon
                                       long long& offset) {
   bool inside = true;
   offset = 0;
-  UNROLL for (int d = 0; d < SPATIAL; d++) {
+#pragma unroll
+  for (int d = 0; d < SPATIAL; d++) {
     const int at = response.at[d] * a.stride[d] + tap.at[d] * a.dilation[d] - a.padding[d];
     inside = inside && at >= 0 && at < a.image.extents[d];
     offset += at * a.image.spatial[d];
@@ -113,7 +115,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) graph_convolution_backward_
     const Position at = tap(a, t);
     bool meets = true, inside = true;
     long long offset = 0;
-    UNROLL for (int d = 0; d < SPATIAL; d++) {
+#pragma unroll
+    for (int d = 0; d < SPATIAL; d++) {
       const int distance = pixel.at[d] + a.padding[d] - at.at[d] * a.dilation[d], output = distance / a.stride[d];
       meets = meets && output * a.stride[d] == distance;
       inside = inside && output >= 0 && output < a.response.extents[d];

@@ -10,14 +10,18 @@
 template <class T>
 __device__ __forceinline__ void store_elements(T* memory, long long stride, int count, const Values& pack) {
   if (in_chunks(memory, stride, count)) {
-    UNROLL for (int i = 0; i < WIDTH; i += CHUNK<T>) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i += CHUNK<T>) {
       Chunk<T> chunk;
-      UNROLL for (int j = 0; j < CHUNK<T>; j++) chunk.item[j] = store<T>(pack.item[i + j]);
+#pragma unroll
+      for (int j = 0; j < CHUNK<T>; j++) chunk.item[j] = store<T>(pack.item[i + j]);
       *reinterpret_cast<Chunk<T>*>(memory + i) = chunk;
     }
     return;
   }
-  UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) memory[i * stride] = store<T>(pack.item[i]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (i < count) memory[i * stride] = store<T>(pack.item[i]);
 }
 
 // Locates the vector of a thread in each dimension, and counts its elements.
@@ -28,7 +32,9 @@ struct Position {
 
 __device__ __forceinline__ long long offset(const Arguments& a, const Operand& operand, const Position& position) {
   long long found = position.at[0] * operand.strides[0] * WIDTH;
-  UNROLL for (int d = 1; d < DIMS; d++) if (d < a.rank) found += position.at[d] * operand.strides[d];
+#pragma unroll
+  for (int d = 1; d < DIMS; d++)
+    if (d < a.rank) found += position.at[d] * operand.strides[d];
   return found;
 }
 
@@ -56,7 +62,9 @@ extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Argument
   if (index >= static_cast<unsigned>(a.packs)) return;
   Position position;
   unsigned rest = index;
-  UNROLL for (int d = 0; d < DIMS; d++) if (d < a.rank) rest = a.extents[d].divide(rest, position.at[d]);
+#pragma unroll
+  for (int d = 0; d < DIMS; d++)
+    if (d < a.rank) rest = a.extents[d].divide(rest, position.at[d]);
   position.count = min(WIDTH, a.innermost - static_cast<int>(position.at[0]) * WIDTH);
   Values current = {}, x = {}, b = {};
   for (int s = 0; s < a.stages_used; s++) {

@@ -39,11 +39,13 @@ struct Arguments {
 };
 
 template <class Function> __device__ __forceinline__ void each(Values& pack, Function function) {
-  UNROLL for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
 }
 
 template <class Function> __device__ __forceinline__ void each(Values& pack, const Values& other, Function function) {
-  UNROLL for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
 }
 
 // Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse

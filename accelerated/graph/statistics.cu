@@ -32,7 +32,8 @@ struct Arguments {
 __device__ __forceinline__ long long offset(const Arguments& a, int item, int scale, int& at_innermost) {
   long long found = 0;
   unsigned rest = item;
-  UNROLL for (int d = 0; d < DIMS; d++) {
+#pragma unroll
+  for (int d = 0; d < DIMS; d++) {
     if (d >= a.rank) break;
     unsigned at;
     rest = a.extents[d].divide(rest, at);
@@ -52,7 +53,8 @@ template <class T> __device__ __forceinline__ void sum_channels(const Arguments&
     int unused;
     Values values = {};
     load_elements(x + offset(a, item, 1, unused), 1, count, values);
-    UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
       sums.item[i] += values.item[i];
       squares.item[i] += values.item[i] * values.item[i];
     }
@@ -68,7 +70,8 @@ template <class T> __device__ __forceinline__ void sum_pixels(const Arguments& a
     Values values = {};
     const long long first = offset(a, item, WIDTH, at);
     load_elements(x + first, a.x_strides[0], min(WIDTH, a.innermost - at * WIDTH), values);
-    UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
       sums.item[0] += values.item[i];
       squares.item[0] += values.item[i] * values.item[i];
     }

@@ -33,7 +33,8 @@ template <class Arguments>
 __device__ __forceinline__ void write_segment(const Arguments& a, const Values& sum, const Values& square) {
   __shared__ COMPUTE sums[THREADS], squares[THREADS];
   const int thread = threadIdx.x;
-  UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
     if (i && !a.packs_channels) return;
     __syncthreads();
     sums[thread] = sum.item[i];

@@ -50,11 +50,15 @@ template <class T> __device__ __forceinline__ bool in_chunks(const T* memory, lo
 template <class T>
 __device__ __forceinline__ void load_elements(const T* memory, long long stride, int count, Values& pack) {
   if (in_chunks(memory, stride, count)) {
-    UNROLL for (int i = 0; i < WIDTH; i += CHUNK<T>) {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i += CHUNK<T>) {
       const Chunk<T> chunk = *reinterpret_cast<const Chunk<T>*>(memory + i);
-      UNROLL for (int j = 0; j < CHUNK<T>; j++) pack.item[i + j] = load<COMPUTE>(chunk.item[j]);
+#pragma unroll
+      for (int j = 0; j < CHUNK<T>; j++) pack.item[i + j] = load<COMPUTE>(chunk.item[j]);
     }
     return;
   }
-  UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) pack.item[i] = load<COMPUTE>(memory[i * stride]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (i < count) pack.item[i] = load<COMPUTE>(memory[i * stride]);
 }

@@ -39,13 +39,17 @@ __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&sta
   const unsigned stride = d.stride();
   for (unsigned p = d.first(), k = 0; p < d.positions; p += IN_FLIGHT * stride, k += IN_FLIGHT) {
     unsigned offset[IN_FLIGHT][N];
-    UNROLL for (int u = 0; u < IN_FLIGHT; u++) {
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++) {
       if (p + u * stride >= d.positions) continue;
       d.position.locate(p + u * stride, offset[u]);
-      UNROLL for (int n = 0; n < N; n++) offset[u][n] += start[n];
+#pragma unroll
+      for (int n = 0; n < N; n++) offset[u][n] += start[n];
       read(k + u, offset[u], u);
     }
-    UNROLL for (int u = 0; u < IN_FLIGHT; u++) if (p + u * stride < d.positions) use(k + u, offset[u], u);
+#pragma unroll
+    for (int u = 0; u < IN_FLIGHT; u++)
+      if (p + u * stride < d.positions) use(k + u, offset[u], u);
   }
 }
 

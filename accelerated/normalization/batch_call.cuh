@@ -102,7 +102,8 @@ struct ForwardCall {
     Pack<ELEMENT, N> result, prior;
     unsigned bits = 0;
     if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
-    UNROLL for (int i = 0; i < N; i++) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
       bool passes;
       result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes);
       bits |= static_cast<unsigned>(passes) << i;
@@ -171,7 +172,8 @@ struct BackwardCall {
                                              const Of& group) const {
     Pack<ELEMENT, N> result, prior;
     if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
-    UNROLL for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
     write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);
     if (wants_dz()) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
   }
@@ -216,7 +218,8 @@ struct ShiftedSum {
   // A vector is summed by itself first, which shortens the chain of dependent additions.
   template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&values)[N]) {
     COMPUTE first = 0, second = 0;
-    UNROLL for (unsigned k = 0; k < N; k++) {
+#pragma unroll
+    for (unsigned k = 0; k < N; k++) {
       const COMPUTE difference = load<COMPUTE>(values[k]) - shift;
       first += difference;
       second += difference * difference;

@@ -83,13 +83,15 @@ template <int TENSORS> struct Cache {
   __device__ __forceinline__ void copy(unsigned i) const {
     unsigned offset;
     if (i < kept && planes.pack(i, offset)) {
-      UNROLL for (int t = 0; t < TENSORS; t++) cp_async<16>(slot(i, t), from[t] + offset, true);
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) cp_async<16>(slot(i, t), from[t] + offset, true);
     }
     cp_async_commit();
   }
   // Calls use(i, offset) for every cached vector as soon as its copy has arrived.
   template <class Use> __device__ __forceinline__ void visit_copies(const Use& use) const {
-    UNROLL for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
+#pragma unroll
+    for (unsigned i = 0; i < IN_FLIGHT; i++) copy(i);
     for (unsigned i = 0; i < kept; i++) {
       cp_async_wait<IN_FLIGHT - 1>();
       unsigned offset;
@@ -108,11 +110,14 @@ __device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigne
   for (unsigned i = begin; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       exists[u] = i + u < end && planes.pack(i + u, offset[u]);
       if (exists[u]) read(u, i + u, offset[u]);
     }
-    UNROLL for (int u = 0; u < READS; u++) if (exists[u]) use(u, i + u, offset[u]);
+#pragma unroll
+    for (int u = 0; u < READS; u++)
+      if (exists[u]) use(u, i + u, offset[u]);
   }
 }
 template <class Read, class Use>
@@ -121,11 +126,14 @@ __device__ __forceinline__ void visit_edges(const ChannelPlanes& planes, const R
   for (unsigned i = 0; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       exists[u] = i + u < end && planes.edge(i + u, offset[u]);
       if (exists[u]) read(u, offset[u]);
     }
-    UNROLL for (int u = 0; u < READS; u++) if (exists[u]) use(u, offset[u]);
+#pragma unroll
+    for (int u = 0; u < READS; u++)
+      if (exists[u]) use(u, offset[u]);
   }
 }
 
@@ -150,7 +158,8 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
   const COMPUTE weight = COMPUTE(1) / count;
   Share sum{mine.count, {}};
   if (mine.count > COMPUTE(0)) Rule::add(sum.total, from, weight, mine.count, mine.total);
-  UNROLL for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
     sum.count += __shfl_down_sync(0xFFFFFFFFu, sum.count, distance);
     sum.total.first += __shfl_down_sync(0xFFFFFFFFu, sum.total.first, distance);
     sum.total.second += __shfl_down_sync(0xFFFFFFFFu, sum.total.second, distance);
@@ -163,7 +172,8 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
   __syncthreads();
   const unsigned other = threadIdx.x % WARPS;
   sum = {exchange.warps[0][other], {exchange.warps[1][other], exchange.warps[2][other], 0}};
-  UNROLL for (unsigned distance = WARPS / 2; distance > 0; distance /= 2) {
+#pragma unroll
+  for (unsigned distance = WARPS / 2; distance > 0; distance /= 2) {
     sum.count += __shfl_xor_sync(0xFFFFFFFFu, sum.count, distance);
     sum.total.first += __shfl_xor_sync(0xFFFFFFFFu, sum.total.first, distance);
     sum.total.second += __shfl_xor_sync(0xFFFFFFFFu, sum.total.second, distance);
@@ -189,7 +199,8 @@ __device__ __forceinline__ Total all_reduce(Exchange& exchange, Share mine, COMP
   cluster_wait();
   Total total{};
   from = origin(exchange.blocks[0][1] + exchange.blocks[0][3]);
-  UNROLL for (unsigned b = 0; b < CLUSTER_SIZE; b++) {
+#pragma unroll
+  for (unsigned b = 0; b < CLUSTER_SIZE; b++) {
     const Total part{exchange.blocks[b][1], exchange.blocks[b][2], exchange.blocks[b][3]};
     if (exchange.blocks[b][0] > COMPUTE(0)) Rule::add(total, from, weight, exchange.blocks[b][0], part);
   }
@@ -310,11 +321,15 @@ struct HeldPacks {
 
   __device__ __forceinline__ explicit HeldPacks(const ChannelPlanes& p) {
     const unsigned packs = p.all.my_packs();
-    UNROLL for (unsigned i = 0; i < HELD; i++) if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
   }
   // Calls use(i, offset) for each vector.
   template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
-    UNROLL for (unsigned i = 0; i < HELD; i++) if (offset[i] != NO_PACK) use(i, offset[i]);
+#pragma unroll
+    for (unsigned i = 0; i < HELD; i++)
+      if (offset[i] != NO_PACK) use(i, offset[i]);
   }
 };
 
@@ -405,8 +420,9 @@ struct RowPack {
                                        Elements* cache) const {
     for (unsigned i = 0; i < images; i++) {
       if (i == images / 2) cp_async_commit();
-      UNROLL for (int t = 0; t < TENSORS; t++)
-          cp_async<16>(cache + (t * c.all_packs() + slot + i * slot_step), from[t] + (offset + i * offset_step), true);
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++)
+        cp_async<16>(cache + (t * c.all_packs() + slot + i * slot_step), from[t] + (offset + i * offset_step), true);
     }
     cp_async_commit();
   }
@@ -435,18 +451,23 @@ __device__ __forceinline__ Total merge_elements(const Total (&of)[WIDTH], unsign
                                                 COMPUTE from) {
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(end - begin);
   COMPUTE mean = 0, squares = 0;
-  UNROLL for (unsigned k = 0; k < WIDTH; k++) if (k >= begin && k < end) mean += of[k].first - from + of[k].low;
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) mean += of[k].first - from + of[k].low;
   mean *= reciprocal;
-  UNROLL for (unsigned k = 0; k < WIDTH; k++) if (k >= begin && k < end) {
-    const COMPUTE difference = of[k].first - from + of[k].low - mean;
-    squares += of[k].second + images * difference * difference;
-  }
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) {
+      const COMPUTE difference = of[k].first - from + of[k].low - mean;
+      squares += of[k].second + images * difference * difference;
+    }
   return {from, squares, mean};
 }
 __device__ __forceinline__ Total add_elements(const Total (&of)[WIDTH], unsigned begin, unsigned end) {
   Total sum{};
-  UNROLL for (unsigned k = 0; k < WIDTH; k++) if (k >= begin && k < end) sum.first += of[k].first,
-      sum.second += of[k].second;
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++)
+    if (k >= begin && k < end) sum.first += of[k].first, sum.second += of[k].second;
   return sum;
 }
 
@@ -489,7 +510,8 @@ struct RowExchange {
         const Total part = share(i, count);
         Rule::add(sum, from, weight, count, part);
       }
-      UNROLL for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+      for (int distance = 16; distance > 0; distance /= 2) {
         sum.first += __shfl_down_sync(0xFFFFFFFFu, sum.first, distance);
         sum.second += __shfl_down_sync(0xFFFFFFFFu, sum.second, distance);
       }
@@ -505,7 +527,8 @@ struct RowExchange {
     Total own{}, next{};
     if (mine.images > 0) {
       Total of[WIDTH];
-      UNROLL for (unsigned k = 0; k < WIDTH; k++) of[k] = sums[k].moments(reciprocal);
+#pragma unroll
+      for (unsigned k = 0; k < WIDTH; k++) of[k] = sums[k].moments(reciprocal);
       own = merge_elements(of, 0, mine.left, images, origin(of[0]));
       if (mine.left < WIDTH) next = merge_elements(of, mine.left, WIDTH, images, origin(of[WIDTH - 1]));
     }
@@ -521,10 +544,12 @@ __device__ __forceinline__ void sum_rows(const RowPack& mine, const Elements* ca
   const bool three = mine.images > 2;
   const Elements second = cache[mine.slot + three * mine.slot_step],
                  third = cache[mine.slot + 2 * three * mine.slot_step];
-  UNROLL for (unsigned k = 0; k < WIDTH; k++) sums[k].begin(first.item[k], second.item[k], third.item[k]);
+#pragma unroll
+  for (unsigned k = 0; k < WIDTH; k++) sums[k].begin(first.item[k], second.item[k], third.item[k]);
   mine.visit([&](unsigned slot, unsigned) {
     const Elements x = cache[slot];
-    UNROLL for (unsigned k = 0; k < WIDTH; k++) sums[k].add(x.item[k]);
+#pragma unroll
+    for (unsigned k = 0; k < WIDTH; k++) sums[k].add(x.item[k]);
   });
 }
 
@@ -606,7 +631,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
     Total sums[WIDTH] = {};
     mine.visit_copies([&](unsigned slot, unsigned) {
       const Elements x = cache[slot], dy = gradients[slot];
-      UNROLL for (unsigned k = 0; k < WIDTH; k++) {
+#pragma unroll
+      for (unsigned k = 0; k < WIDTH; k++) {
         const KnownChannel of = mine.choose(k, of_own, of_next);
         const COMPUTE value = load<COMPUTE>(dy.item[k]);
         sums[k].first += value;
@@ -643,7 +669,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
   __shared__ Normalizer known[THREADS * PACKS + 1];  // A plane has at least one vector.
   const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
   Elements x[PACKS];
-  UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+  for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS;
     if (pack < packs) x[u] = read_pack(a.call.x + pack * WIDTH);
   }
@@ -657,7 +684,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
     known[plane - first_plane] = a.call.given(channel, channel);
   }
   __syncthreads();
-  UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+  for (int u = 0; u < PACKS; u++) {
     const unsigned pack = begin + u * THREADS, offset = pack * WIDTH;
     if (pack > packs || (pack == packs && a.elements % WIDTH == 0)) break;
     const unsigned plane = a.plane.divide(offset, in_plane) - first_plane, left = a.plane.divisor - in_plane;

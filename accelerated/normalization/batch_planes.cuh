@@ -67,7 +67,8 @@ struct GradientSums {
   // A vector is summed by itself first, which shortens the chain of dependent additions.
   template <unsigned N> __device__ __forceinline__ void add(const ELEMENT (&x)[N], const ELEMENT (&dy)[N]) {
     COMPUTE first = 0, second = 0;
-    UNROLL for (unsigned k = 0; k < N; k++) {
+#pragma unroll
+    for (unsigned k = 0; k < N; k++) {
       const COMPUTE gradient = load<COMPUTE>(dy[k]);
       first += gradient;
       second += gradient * ((load<COMPUTE>(x[k]) - known.mean) * known.inverse);

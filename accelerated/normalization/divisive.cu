@@ -44,7 +44,8 @@ struct Element {
 __device__ __forceinline__ Element locate(const Box& box, unsigned index) {
   Element element;
   element.offset = 0;
-  UNROLL for (int d = 0; d < AXES; d++) {
+#pragma unroll
+  for (int d = 0; d < AXES; d++) {
     unsigned position;
     index = box.extent[d].divide(index, position);
     element.at[d] = position;
@@ -58,7 +59,8 @@ __device__ __forceinline__ Element locate(const Box& box, unsigned index) {
 template <bool MIRRORED, class Visit>
 __device__ __forceinline__ void visit_window(const Box& box, const Element& element, Visit visit) {
   int first[AXES], last[AXES];
-  UNROLL for (int d = 0; d < AXES; d++) {
+#pragma unroll
+  for (int d = 0; d < AXES; d++) {
     const int back = MIRRORED ? box.ahead[d] : box.behind[d], forth = MIRRORED ? box.behind[d] : box.ahead[d];
     first[d] = max(-back, -element.at[d]);
     last[d] = min(forth, static_cast<int>(box.extent[d].divisor) - 1 - element.at[d]);

@@ -51,12 +51,16 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
 
   __device__ __forceinline__ Packs(const FewChannels<OPERANDS>& few) {
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
-    UNROLL for (int i = 0; i < OPERANDS; i++) stride[i] = few.stride[i];
-    UNROLL for (int p = 0; p < (CONTIGUOUS ? CHANNELS : 1); p++) {
+#pragma unroll
+    for (int i = 0; i < OPERANDS; i++) stride[i] = few.stride[i];
+#pragma unroll
+    for (int p = 0; p < (CONTIGUOUS ? CHANNELS : 1); p++) {
       const unsigned pack = p * 32 + lane, owner = CONTIGUOUS ? index - lane + pack / CHANNELS : index;
       exists[p] = !CONTIGUOUS || owner < few.positions.packs;
       few.positions.locate(exists[p] ? owner : 0, offset[p]);
-      if (CONTIGUOUS) UNROLL for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
+      if (CONTIGUOUS)
+#pragma unroll
+        for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
     }
   }
   // A thread without vectors of its own may exit: it loads none for others.
@@ -69,40 +73,50 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
     return packs + threadIdx.x / 32 * 32 * CHANNELS;
   }
   __device__ __forceinline__ void fetch(Packed<V> (&packs)[CHANNELS], const ELEMENT* from, int operand) const {
-    UNROLL for (int p = 0; p < CHANNELS; p++) packs[p] =
-        CONTIGUOUS ? fetch_packed<V>(from + offset[p][operand], exists[p])
-                   : fetch_packed<V>(from + offset[0][operand] + p * stride[operand], exists[0]);
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++)
+      packs[p] = CONTIGUOUS ? fetch_packed<V>(from + offset[p][operand], exists[p])
+                            : fetch_packed<V>(from + offset[0][operand] + p * stride[operand], exists[0]);
   }
   __device__ __forceinline__ void arrive(Packed<V> (&packs)[CHANNELS], Values<V, CONTIGUOUS>& values) const {
     if constexpr (CONTIGUOUS) {
       Packed<V>* const of_warp = staged();
       __syncwarp();
-      UNROLL for (int p = 0; p < CHANNELS; p++) of_warp[p * 32 + threadIdx.x % 32] = packs[p];
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) of_warp[p * 32 + threadIdx.x % 32] = packs[p];
       __syncwarp();
-      UNROLL for (int p = 0; p < CHANNELS; p++) packs[p] = of_warp[threadIdx.x % 32 * CHANNELS + p];
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) packs[p] = of_warp[threadIdx.x % 32 * CHANNELS + p];
     }
-    UNROLL for (int p = 0; p < CHANNELS; p++) convert_packed<V>(packs[p], values.values + p * V);
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++) convert_packed<V>(packs[p], values.values + p * V);
   }
   // Stores alpha * values + beta * prior.
   __device__ __forceinline__ void write(ELEMENT* to, Values<V, CONTIGUOUS>& values, COMPUTE alpha, COMPUTE beta) const {
     Packed<V> packs[CHANNELS];
-    UNROLL for (int i = 0; i < CHANNELS * V; i++) values.values[i] *= alpha;
+#pragma unroll
+    for (int i = 0; i < CHANNELS * V; i++) values.values[i] *= alpha;
     if (beta != COMPUTE(0)) {
       Values<V, CONTIGUOUS> prior;
       fetch(packs, to, OPERANDS - 1);
       arrive(packs, prior);
-      UNROLL for (int i = 0; i < CHANNELS * V; i++) values.values[i] += beta * prior.values[i];
+#pragma unroll
+      for (int i = 0; i < CHANNELS * V; i++) values.values[i] += beta * prior.values[i];
     }
-    UNROLL for (int p = 0; p < CHANNELS; p++) packs[p] = rounded_packed<V>(values.values + p * V);
+#pragma unroll
+    for (int p = 0; p < CHANNELS; p++) packs[p] = rounded_packed<V>(values.values + p * V);
     if constexpr (CONTIGUOUS) {
       Packed<V>* const of_warp = staged();
-      UNROLL for (int p = 0; p < CHANNELS; p++) of_warp[threadIdx.x % 32 * CHANNELS + p] = packs[p];
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++) of_warp[threadIdx.x % 32 * CHANNELS + p] = packs[p];
       __syncwarp();
-      UNROLL for (int p = 0; p < CHANNELS; p++) if (exists[p]) *
-          reinterpret_cast<Packed<V>*>(to + offset[p][OPERANDS - 1]) = of_warp[p * 32 + threadIdx.x % 32];
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++)
+        if (exists[p]) *reinterpret_cast<Packed<V>*>(to + offset[p][OPERANDS - 1]) = of_warp[p * 32 + threadIdx.x % 32];
     } else if (exists[0]) {
-      UNROLL for (int p = 0; p < CHANNELS; p++) *
-          reinterpret_cast<Packed<V>*>(to + offset[0][OPERANDS - 1] + p * stride[OPERANDS - 1]) = packs[p];
+#pragma unroll
+      for (int p = 0; p < CHANNELS; p++)
+        *reinterpret_cast<Packed<V>*>(to + offset[0][OPERANDS - 1] + p * stride[OPERANDS - 1]) = packs[p];
     }
   }
 };
@@ -110,8 +124,8 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
 // Returns the sum of squares in the window around a channel.
 template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, int channel, int position) {
   COMPUTE sum = 0;
-  UNROLL for (int c = max(channel - BEHIND, 0); c <= min(channel + AHEAD, LAST); c++) sum +=
-      x(c, position) * x(c, position);
+#pragma unroll
+  for (int c = max(channel - BEHIND, 0); c <= min(channel + AHEAD, LAST); c++) sum += x(c, position) * x(c, position);
   return sum;
 }
 
@@ -125,8 +139,10 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const 
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, y;
   packs.arrive(of_x, x);
-  UNROLL for (int p = 0; p < V; p++) UNROLL for (int c = 0; c < CHANNELS; c++) y(c, p) =
-      x(c, p) * few.power(few.power.base(squares(x, c, p)));
+#pragma unroll
+  for (int p = 0; p < V; p++)
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) y(c, p) = x(c, p) * few.power(few.power.base(squares(x, c, p)));
   packs.write(a.y, y, few.alpha, few.beta);
 }
 
@@ -142,16 +158,20 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const
   Values<V, CONTIGUOUS> x, dy;
   packs.arrive(of_x, x);
   packs.arrive(of_dy, dy);
-  UNROLL for (int p = 0; p < V; p++) {
+#pragma unroll
+  for (int p = 0; p < V; p++) {
     COMPUTE direct[CHANNELS], term[CHANNELS];  // direct = dy * s^-beta; term = dy * x * s^(-beta - 1)
-    UNROLL for (int c = 0; c < CHANNELS; c++) {
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
       COMPUTE inverse;
       direct[c] = dy(c, p) * few.power(few.power.base(squares(x, c, p)), inverse);
       term[c] = direct[c] * x(c, p) * inverse;
     }
-    UNROLL for (int c = 0; c < CHANNELS; c++) {
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
       COMPUTE sum = 0;
-      UNROLL for (int j = max(c - AHEAD, 0); j <= min(c + BEHIND, LAST); j++) sum += term[j];
+#pragma unroll
+      for (int j = max(c - AHEAD, 0); j <= min(c + BEHIND, LAST); j++) sum += term[j];
       dy(c, p) = direct[c] - a.gradient * x(c, p) * sum;
     }
   }

@@ -48,7 +48,8 @@ template <int V, bool APART> struct Positions {
     left = geometry.locate(index, offset);
     if constexpr (RUNS) {
       const int lane = thread % 32;
-      UNROLL for (int i = 0; i < OPERANDS; i++) offset[i] += lane;
+#pragma unroll
+      for (int i = 0; i < OPERANDS; i++) offset[i] += lane;
       left -= lane;
     }
     return left > 0;
@@ -57,7 +58,8 @@ template <int V, bool APART> struct Positions {
     Packed<RUNS ? 1 : V> packs[RUNS ? V : 1];
     __device__ __forceinline__ void convert(COMPUTE (&values)[V]) const {
       if constexpr (RUNS) {
-        UNROLL for (int v = 0; v < V; v++) convert_packed<1>(packs[v], values + v);
+#pragma unroll
+        for (int v = 0; v < V; v++) convert_packed<1>(packs[v], values + v);
       } else {
         convert_packed<V>(packs[0], values);
       }
@@ -66,7 +68,8 @@ template <int V, bool APART> struct Positions {
   __device__ __forceinline__ Values fetch(const ELEMENT* from, bool exists) const {
     Values found;
     if constexpr (RUNS) {
-      UNROLL for (int v = 0; v < V; v++) found.packs[v] = fetch_packed<1>(from + v * 32, exists && v * 32 < left);
+#pragma unroll
+      for (int v = 0; v < V; v++) found.packs[v] = fetch_packed<1>(from + v * 32, exists && v * 32 < left);
     } else {
       found.packs[0] = fetch_packed<V>(from, exists);
     }
@@ -74,7 +77,9 @@ template <int V, bool APART> struct Positions {
   }
   __device__ __forceinline__ void put(ELEMENT* to, const COMPUTE (&values)[V]) const {
     if constexpr (RUNS) {
-      UNROLL for (int v = 0; v < V; v++) if (v * 32 < left) put_packed<1>(to + v * 32, values + v);
+#pragma unroll
+      for (int v = 0; v < V; v++)
+        if (v * 32 < left) put_packed<1>(to + v * 32, values + v);
     } else {
       put_packed<V>(to, values);
     }
@@ -85,7 +90,10 @@ template <int V, bool APART> struct Positions {
 template <int V, int KEEP, int S> struct Channels {
   COMPUTE values[KEEP + S][V];
   __device__ __forceinline__ void slide() {
-    UNROLL for (int i = 0; i < KEEP; i++) UNROLL for (int v = 0; v < V; v++) values[i][v] = values[i + S][v];
+#pragma unroll
+    for (int i = 0; i < KEEP; i++)
+#pragma unroll
+      for (int v = 0; v < V; v++) values[i][v] = values[i + S][v];
   }
 };
 
@@ -97,14 +105,16 @@ template <class Where, int S> struct Next {
   __device__ __forceinline__ void fetch(const Where& where, const ELEMENT* from, int channel, int end, int stride) {
     const ELEMENT* at = from + static_cast<ptrdiff_t>(channel) * stride;
     if (channel >= 0 && channel + S <= end) {
-      UNROLL for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, true);
+#pragma unroll
+      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, true);
     } else {
-      UNROLL for (int u = 0; u < S; u++, at += stride) packs[u] =
-          where.fetch(at, channel + u >= 0 && channel + u < end);
+#pragma unroll
+      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, channel + u >= 0 && channel + u < end);
     }
   }
   template <int V, int KEEP> __device__ __forceinline__ void arrive(Channels<V, KEEP, S>& channels) const {
-    UNROLL for (int u = 0; u < S; u++) packs[u].convert(channels.values[KEEP + u]);
+#pragma unroll
+    for (int u = 0; u < S; u++) packs[u].convert(channels.values[KEEP + u]);
   }
 };
 
@@ -114,21 +124,28 @@ __device__ __forceinline__ void write(const Where& where, const Columns<OPERANDS
                                       int first, int last, COMPUTE (&results)[S][V]) {
   const int stride = columns.stride[OPERANDS - 1];
   ELEMENT* const begin = to + static_cast<ptrdiff_t>(channel) * stride;
-  UNROLL for (int u = 0; u < S; u++) UNROLL for (int v = 0; v < V; v++) results[u][v] *= columns.alpha;
+#pragma unroll
+  for (int u = 0; u < S; u++)
+#pragma unroll
+    for (int v = 0; v < V; v++) results[u][v] *= columns.alpha;
   ELEMENT* at = begin;
   if (columns.beta != COMPUTE(0)) {
-    UNROLL for (int u = 0; u < S; u++, at += stride) {
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride) {
       COMPUTE prior[V];
       where.fetch(at, channel + u >= first && channel + u < last).convert(prior);
-      UNROLL for (int v = 0; v < V; v++) results[u][v] += columns.beta * prior[v];
+#pragma unroll
+      for (int v = 0; v < V; v++) results[u][v] += columns.beta * prior[v];
     }
     at = begin;
   }
   if (channel >= first && channel + S <= last) {
-    UNROLL for (int u = 0; u < S; u++, at += stride) where.put(at, results[u]);
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride) where.put(at, results[u]);
   } else {
-    UNROLL for (int u = 0; u < S; u++, at += stride) if (channel + u >= first && channel + u < last)
-        where.put(at, results[u]);
+#pragma unroll
+    for (int u = 0; u < S; u++, at += stride)
+      if (channel + u >= first && channel + u < last) where.put(at, results[u]);
   }
 }
 
@@ -142,7 +159,8 @@ template <int V, int S, bool APART> __device__ __forceinline__ void forward(cons
   const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels), end = min(last + AHEAD, c.channels);
   griddepcontrol_wait_before_access(from, to);
   Channels<V, KEPT, S> x;  // window of x from channel - BEHIND on
-  UNROLL for (int i = 0; i < KEPT; i++) {
+#pragma unroll
+  for (int i = 0; i < KEPT; i++) {
     const int channel = first - BEHIND + i;
     where.fetch(from + channel * c.stride[0], channel >= 0 && channel < end).convert(x.values[i]);
   }
@@ -153,10 +171,12 @@ template <int V, int S, bool APART> __device__ __forceinline__ void forward(cons
     next.arrive(x);
     next.fetch(where, from, channel + S + AHEAD, end, c.stride[0]);
     COMPUTE y[S][V];
-    UNROLL for (int v = 0; v < V; v++) {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
       COMPUTE sums[S];
       window_sums<Square>([&](int i) { return x.values[i][v]; }, sums);
-      UNROLL for (int u = 0; u < S; u++) y[u][v] = x.values[BEHIND + u][v] * c.power(c.power.base(sums[u]));
+#pragma unroll
+      for (int u = 0; u < S; u++) y[u][v] = x.values[BEHIND + u][v] * c.power(c.power.base(sums[u]));
     }
     write(where, c, to, channel, first, last, y);
     x.slide();
@@ -178,12 +198,17 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
   // `x` and `direct` (dy * s^-beta) begin at `channel`; `term` (dy * x * s^(-beta - 1)) begins at channel - AHEAD.
   Channels<V, KEPT, S> x, term;
   Channels<V, BEHIND, S> direct;
-  UNROLL for (int i = 0; i < KEPT; i++) {
+#pragma unroll
+  for (int i = 0; i < KEPT; i++) {
     const int channel = begin + i;
     where.fetch(from + channel * c.stride[0], channel >= 0 && channel < end_x).convert(x.values[i]);
-    UNROLL for (int v = 0; v < V; v++) term.values[i][v] = 0;
+#pragma unroll
+    for (int v = 0; v < V; v++) term.values[i][v] = 0;
   }
-  UNROLL for (int i = 0; i < BEHIND; i++) UNROLL for (int v = 0; v < V; v++) direct.values[i][v] = 0;
+#pragma unroll
+  for (int i = 0; i < BEHIND; i++)
+#pragma unroll
+    for (int v = 0; v < V; v++) direct.values[i][v] = 0;
   Next<Positions<V, APART>, S> next_x, next_dy;
   next_x.fetch(where, from, first, end_x, c.stride[0]);
   next_dy.fetch(where, incoming, begin + BEHIND, end_dy, c.stride[1]);
@@ -194,10 +219,12 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
     next_x.fetch(where, from, channel + S + KEPT, end_x, c.stride[0]);
     next_dy.fetch(where, incoming, channel + S + BEHIND, end_dy, c.stride[1]);
     const int center = channel + BEHIND;
-    UNROLL for (int v = 0; v < V; v++) {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
       COMPUTE sums[S];
       window_sums<Square>([&](int i) { return x.values[i][v]; }, sums);
-      UNROLL for (int u = 0; u < S; u++) {
+#pragma unroll
+      for (int u = 0; u < S; u++) {
         COMPUTE inverse;
         const COMPUTE scaled = direct.values[BEHIND + u][v] * c.power(c.power.base(sums[u]), inverse);
         direct.values[BEHIND + u][v] = scaled;
@@ -206,15 +233,20 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
     }
     if (center < 0 ||
         center + S > c.channels) {  // Centers beyond the edges contribute no term, whatever their powers are.
-      UNROLL for (int u = 0; u < S; u++) if (center + u < 0 || center + u >= c.channels) {
-        UNROLL for (int v = 0; v < V; v++) term.values[KEPT + u][v] = 0;
-      }
+#pragma unroll
+      for (int u = 0; u < S; u++)
+        if (center + u < 0 || center + u >= c.channels) {
+#pragma unroll
+          for (int v = 0; v < V; v++) term.values[KEPT + u][v] = 0;
+        }
     }
     COMPUTE dx[S][V];
-    UNROLL for (int v = 0; v < V; v++) {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
       COMPUTE sums[S];
       window_sums<Itself>([&](int i) { return term.values[i][v]; }, sums);
-      UNROLL for (int u = 0; u < S; u++) dx[u][v] = direct.values[u][v] - a.gradient * x.values[u][v] * sums[u];
+#pragma unroll
+      for (int u = 0; u < S; u++) dx[u][v] = direct.values[u][v] - a.gradient * x.values[u][v] * sums[u];
     }
     write(where, c, to, channel, first, last, dx);
     x.slide();

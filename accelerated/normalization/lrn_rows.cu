@@ -47,11 +47,13 @@ template <int P, int AROUND, int OPERANDS> struct WarpUnits {
   bool exists[P + EXTRA];
   __device__ __forceinline__ WarpUnits(const Rows<OPERANDS>& r) {
     const unsigned lane = threadIdx.x % 32, first = (blockIdx.x * blockDim.x + threadIdx.x - lane) * P;
-    UNROLL for (int p = 0; p < P + EXTRA; p++) {
+#pragma unroll
+    for (int p = 0; p < P + EXTRA; p++) {
       const unsigned index = p < P || lane < AROUND ? first + p * 32 + lane : first + lane - 32;
       exists[p] = index < r.threads;
       r.positions.locate(r.units.divide(exists[p] ? index : 0, unit[p]), offset[p]);
-      UNROLL for (int i = 0; i < OPERANDS; i++) offset[p][i] += unit[p] * VECTOR;
+#pragma unroll
+      for (int i = 0; i < OPERANDS; i++) offset[p][i] += unit[p] * VECTOR;
     }
     if (WHOLE_POSITIONS) return;
     // Keeps only the halo of a position that the warp owns.
@@ -80,12 +82,13 @@ template <int P> struct WarpPacks {
   Packed<VECTOR> packs[P + EXTRA];
 
   template <class Units> __device__ __forceinline__ void fetch(const ELEMENT* from, const Units& of, int operand) {
-    UNROLL for (int p = 0; p < P + EXTRA; p++) packs[p] =
-        fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
+#pragma unroll
+    for (int p = 0; p < P + EXTRA; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
   }
   // Loads vector p and its halo; the first element of the vector is at OWN.
   __device__ __forceinline__ void window(int p, unsigned unit, unsigned units, COMPUTE (&values)[COUNT]) const {
-    UNROLL for (int i = 0; i < LEFT + RIGHT; i++) {
+#pragma unroll
+    for (int i = 0; i < LEFT + RIGHT; i++) {
       const int at = i < LEFT ? i - LEFT : i - LEFT + ITEMS;  // relative to the first item of the vector
       const int distance = at < 0 ? -((ITEMS - 1 - at) / ITEMS) : at / ITEMS;
       Packed<ITEM> one;
@@ -105,11 +108,13 @@ template <int P> __device__ __forceinline__ void forward(const ForwardArguments&
   Packs packs;
   packs.fetch(a.x, of, 0);
   griddepcontrol_launch_dependents();
-  UNROLL for (int p = 0; p < P; p++) {
+#pragma unroll
+  for (int p = 0; p < P; p++) {
     COMPUTE x[Packs::COUNT], y[VECTOR], sums[VECTOR];
     packs.window(p, of.unit[p], r.units.divisor, x);
     window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
-    UNROLL for (int o = 0; o < VECTOR; o++) y[o] = x[Packs::OWN + o] * r.power(r.power.base(sums[o]));
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) y[o] = x[Packs::OWN + o] * r.power(r.power.base(sums[o]));
     if (of.exists[p]) write_packed<VECTOR>(a.y + of.offset[p][1], y, r.alpha, r.beta);
   }
 }
@@ -127,31 +132,37 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   COMPUTE direct[P + EXTRA][VECTOR], term[P + EXTRA][VECTOR],
       sums[VECTOR];  // direct = dy * s^-beta; term = dy * x * s^(-beta - 1)
   const bool around = !WHOLE_POSITIONS && __any_sync(0xFFFFFFFFu, of.exists[P + EXTRA - 1]);
-  UNROLL for (int p = 0; p < P + EXTRA; p++) {
+#pragma unroll
+  for (int p = 0; p < P + EXTRA; p++) {
     if (p == P && !around) {
-      UNROLL for (int o = 0; o < VECTOR; o++) term[p][o] = 0;
+#pragma unroll
+      for (int o = 0; o < VECTOR; o++) term[p][o] = 0;
       continue;
     }
     COMPUTE x[Packs::COUNT], dy[VECTOR];
     of_x.window(p, of.unit[p], units, x);
     convert_packed<VECTOR>(of_dy.packs[p], dy);
     window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
-    UNROLL for (int o = 0; o < VECTOR; o++) {
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) {
       COMPUTE inverse;
       direct[p][o] = dy[o] * r.power(r.power.base(sums[o]), inverse);
       term[p][o] = direct[p][o] * x[Packs::OWN + o] * inverse;
     }
   }
-  UNROLL for (int p = 0; p < P; p++) {
+#pragma unroll
+  for (int p = 0; p < P; p++) {
     COMPUTE terms[WINDOW - 1 + VECTOR], x[VECTOR], dx[VECTOR];  // `terms` begin AHEAD channels before the vector.
-    UNROLL for (int i = 0; i < WINDOW - 1 + VECTOR; i++) {
+#pragma unroll
+    for (int i = 0; i < WINDOW - 1 + VECTOR; i++) {
       const int at = i - AHEAD, distance = at < 0 ? -((VECTOR - 1 - at) / VECTOR) : at / VECTOR;
       auto of_pack = [&](int q) { return term[q][at - distance * VECTOR]; };
       terms[i] = distance == 0 ? of_pack(p) : beside<P, COMPUTE>(of_pack, p, distance, of.unit[p], units);
     }
     window_sums<Itself>([&](int i) { return terms[i]; }, sums);
     convert_packed<VECTOR>(of_x.packs[p], x);
-    UNROLL for (int o = 0; o < VECTOR; o++) dx[o] = direct[p][o] - a.gradient * x[o] * sums[o];
+#pragma unroll
+    for (int o = 0; o < VECTOR; o++) dx[o] = direct[p][o] - a.gradient * x[o] * sums[o];
     if (of.exists[p]) write_packed<VECTOR>(a.dx + of.offset[p][2], dx, r.alpha, r.beta);
   }
 }
@@ -160,7 +171,8 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
 template <int BEFORE, int OWN, int AFTER> struct Channels {
   COMPUTE values[BEFORE + OWN + AFTER];
   __device__ __forceinline__ void read(const ELEMENT* from, int channel, int channels) {
-    UNROLL for (int i = 0; i < BEFORE + OWN + AFTER; i++) {
+#pragma unroll
+    for (int i = 0; i < BEFORE + OWN + AFTER; i++) {
       const int c = channel - BEFORE + i;
       read_packed<1>(from + c, c >= 0 && c < channels, values + i);
     }
@@ -182,9 +194,11 @@ template <int OWN> __device__ __forceinline__ void forward_single(const ForwardA
   griddepcontrol_launch_dependents();
   COMPUTE y[OWN], sums[OWN];
   window_sums<Square>([&](int i) { return x[i - BEHIND]; }, sums);
-  UNROLL for (int o = 0; o < OWN; o++) y[o] = x[o] * r.power(r.power.base(sums[o]));
-  UNROLL for (int o = 0; o < OWN; o++) if (channel + o < r.channels)
-      write_packed<1>(a.y + offset[1] + channel + o, y + o, r.alpha, r.beta);
+#pragma unroll
+  for (int o = 0; o < OWN; o++) y[o] = x[o] * r.power(r.power.base(sums[o]));
+#pragma unroll
+  for (int o = 0; o < OWN; o++)
+    if (channel + o < r.channels) write_packed<1>(a.y + offset[1] + channel + o, y + o, r.alpha, r.beta);
 }
 
 template <int OWN> __device__ __forceinline__ void backward_single(const BackwardArguments& a) {
@@ -202,7 +216,8 @@ template <int OWN> __device__ __forceinline__ void backward_single(const Backwar
   griddepcontrol_launch_dependents();
   COMPUTE direct[OWN], term[OWN + WINDOW - 1];  // `term` begins at channel - AHEAD.
   window_sums<Square>([&](int i) { return x[i - (WINDOW - 1)]; }, term);
-  UNROLL for (int j = 0; j < OWN + WINDOW - 1; j++) {
+#pragma unroll
+  for (int j = 0; j < OWN + WINDOW - 1; j++) {
     const int c = j - AHEAD;
     COMPUTE inverse;
     const COMPUTE scaled = dy[c] * r.power(r.power.base(term[j]), inverse);
@@ -211,9 +226,11 @@ template <int OWN> __device__ __forceinline__ void backward_single(const Backwar
   }
   COMPUTE dx[OWN], sums[OWN];
   window_sums<Itself>([&](int i) { return term[i]; }, sums);
-  UNROLL for (int o = 0; o < OWN; o++) dx[o] = direct[o] - a.gradient * x[o] * sums[o];
-  UNROLL for (int o = 0; o < OWN; o++) if (channel + o < r.channels)
-      write_packed<1>(a.dx + offset[2] + channel + o, dx + o, r.alpha, r.beta);
+#pragma unroll
+  for (int o = 0; o < OWN; o++) dx[o] = direct[o] - a.gradient * x[o] * sums[o];
+#pragma unroll
+  for (int o = 0; o < OWN; o++)
+    if (channel + o < r.channels) write_packed<1>(a.dx + offset[2] + channel + o, dx + o, r.alpha, r.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_forward(const ForwardArguments a) {

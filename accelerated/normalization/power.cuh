@@ -81,11 +81,13 @@ struct Power {
 template <int N>
 __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
   COMPUTE blended[N];
-  UNROLL for (int v = 0; v < N; v++) blended[v] = alpha * values[v];
+#pragma unroll
+  for (int v = 0; v < N; v++) blended[v] = alpha * values[v];
   if (beta != COMPUTE(0)) {
     COMPUTE prior[N];
     read_packed<N>(to, true, prior);
-    UNROLL for (int v = 0; v < N; v++) blended[v] += beta * prior[v];
+#pragma unroll
+    for (int v = 0; v < N; v++) blended[v] += beta * prior[v];
   }
   put_packed<N>(to, blended);
 }

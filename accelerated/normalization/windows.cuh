@@ -14,16 +14,21 @@ struct Itself {
 // separate sums.
 template <class Term, int COUNT, class At> __device__ __forceinline__ void window_sums(At at, COMPUTE (&sum)[COUNT]) {
   constexpr int MOST = COUNT < 8 ? 4 : 8, GROUP = WINDOW >= MOST ? MOST : WINDOW >= 4 ? 4 : WINDOW >= 2 ? 2 : 1;
-  UNROLL for (int g = 0; g < COUNT; g += GROUP) {
+#pragma unroll
+  for (int g = 0; g < COUNT; g += GROUP) {
     COMPUTE common = 0, before = 0, behind = 0;
-    UNROLL for (int i = GROUP - 1; i < WINDOW; i++) common = Term::add(common, at(g + i));
-    UNROLL for (int u = GROUP - 1; u >= 0; u--) {
+#pragma unroll
+    for (int i = GROUP - 1; i < WINDOW; i++) common = Term::add(common, at(g + i));
+#pragma unroll
+    for (int u = GROUP - 1; u >= 0; u--) {
       if (u < GROUP - 1) before = Term::add(before, at(g + u));
       if (g + u < COUNT) sum[g + u] = common + before;
     }
-    UNROLL for (int u = 1; u < GROUP; u++) if (g + u < COUNT) {
-      behind = Term::add(behind, at(g + WINDOW + u - 1));
-      sum[g + u] += behind;
-    }
+#pragma unroll
+    for (int u = 1; u < GROUP; u++)
+      if (g + u < COUNT) {
+        behind = Term::add(behind, at(g + WINDOW + u - 1));
+        sum[g + u] += behind;
+      }
   }
 }

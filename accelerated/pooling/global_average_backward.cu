@@ -41,12 +41,14 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
   auto fill_row = [&](ELEMENT* row, unsigned lane, unsigned lanes) {
     Stretch stretch(row, planes.columns);
     Wide wide;
-    UNROLL for (int i = 0; i < WIDTH; i++) wide.item[i] = one;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) wide.item[i] = one;
     Wide* packs = reinterpret_cast<Wide*>(row + stretch.head);
     write_all(
         lane, stretch.packs, lanes, blends, wide, [&](unsigned k) { return packs + k; },
         [&](Wide prior) {
-          UNROLL for (int i = 0; i < WIDTH; i++) prior.item[i] = blended(prior.item[i]);
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) prior.item[i] = blended(prior.item[i]);
           return prior;
         });
     stretch.visit_ends(lane, lanes, [&](unsigned k) { row[k] = blends ? blended(row[k]) : one; });
@@ -84,7 +86,8 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_channels(const G
   if (SMALL_GRID) griddepcontrol_wait_before_access(a.dy + y_offset, a.dx + x_offset);
   Wide wide = *reinterpret_cast<const Wide*>(a.dy + y_offset);
   COMPUTE share[WIDTH];
-  UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
     share[i] = a.alpha * (load<COMPUTE>(wide.item[i]) * a.reciprocal);
     wide.item[i] = store<ELEMENT>(share[i]);
   }
@@ -94,8 +97,9 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_channels(const G
       first + slice, end, slices, a.beta != COMPUTE(0), wide,
       [&](unsigned k) { return reinterpret_cast<Wide*>(dx + k * planes.row_stride); },
       [&](Wide prior) {
-        UNROLL for (int i = 0; i < WIDTH; i++) prior.item[i] =
-            store<ELEMENT>(share[i] + a.beta * load<COMPUTE>(prior.item[i]));
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          prior.item[i] = store<ELEMENT>(share[i] + a.beta * load<COMPUTE>(prior.item[i]));
         return prior;
       });
 }

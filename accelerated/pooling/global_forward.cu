@@ -40,30 +40,45 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
   // Elements outside of vectors are in flight together with the vectors.
   ELEMENT ends[Stretch::ENDS];
   auto has_end = [&](int u) { return stretch.end(member, team, u) < stretch.count; };
-  UNROLL for (int u = 0; u < Stretch::ENDS; u++) if (has_end(u)) ends[u] = x[stretch.end(member, team, u)];
+#pragma unroll
+  for (int u = 0; u < Stretch::ENDS; u++)
+    if (has_end(u)) ends[u] = x[stretch.end(member, team, u)];
   if (planes.over_gaps) {
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
       Wide taken[FLIGHT];
-      UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
-      UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * team < stretch.packs) {
-        unsigned column;
-        planes.pitch.divide(stretch.head + (k + u * team) * WIDTH, column);
-        int left = int(planes.columns) - int(column),
-            next = planes.pitch.divisor - column;  // elements until the gap, and until the next row
-        UNROLL for (int i = 0; i < WIDTH; i++) if (i < left || i >= next) take(taken[u].item[i]);
-      }
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs) {
+          unsigned column;
+          planes.pitch.divide(stretch.head + (k + u * team) * WIDTH, column);
+          int left = int(planes.columns) - int(column),
+              next = planes.pitch.divisor - column;  // elements until the gap, and until the next row
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++)
+            if (i < left || i >= next) take(taken[u].item[i]);
+        }
     }
   } else {
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
       Wide taken[FLIGHT];
-      UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
-      UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * team < stretch.packs) UNROLL for (int i = 0; i < WIDTH; i++)
-          take(taken[u].item[i]);
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs)
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) take(taken[u].item[i]);
     }
   }
-  UNROLL for (int u = 0; u < Stretch::ENDS; u++) if (has_end(u)) take(ends[u]);
+#pragma unroll
+  for (int u = 0; u < Stretch::ENDS; u++)
+    if (has_end(u)) take(ends[u]);
   for (unsigned distance = min(team, unsigned(WARP)) / 2; distance > 0; distance /= 2)
     pooled = Pool::both(pooled, __shfl_xor_sync(~0u, pooled, distance));
   if (team > WARP) {
@@ -94,29 +109,38 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
   const ELEMENT* x = a.x + x_offset;
   griddepcontrol_wait_before_access(x + slice * planes.row_stride, a.y + y_offset);
   Pack<COMPUTE, WIDTH> pooled;
-  UNROLL for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
 #pragma unroll 1
   for (unsigned k = slice; k < planes.rows; k += FLIGHT * slices) {
     Wide taken[FLIGHT];
-    UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * slices < planes.rows) taken[u] =
-        *reinterpret_cast<const Wide*>(x + (k + u * slices) * planes.row_stride);
-    UNROLL for (int u = 0; u < FLIGHT; u++) if (k + u * slices < planes.rows) UNROLL for (int i = 0; i < WIDTH; i++)
-        pooled.item[i] = Pool::both(pooled.item[i], load<COMPUTE>(taken[u].item[i]));
+#pragma unroll
+    for (int u = 0; u < FLIGHT; u++)
+      if (k + u * slices < planes.rows)
+        taken[u] = *reinterpret_cast<const Wide*>(x + (k + u * slices) * planes.row_stride);
+#pragma unroll
+    for (int u = 0; u < FLIGHT; u++)
+      if (k + u * slices < planes.rows)
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], load<COMPUTE>(taken[u].item[i]));
   }
   for (unsigned distance = block_packs; distance < WARP; distance *= 2)
-    UNROLL for (int i = 0; i < WIDTH; i++) pooled.item[i] =
-        Pool::both(pooled.item[i], __shfl_xor_sync(~0u, pooled.item[i], distance));
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      pooled.item[i] = Pool::both(pooled.item[i], __shfl_xor_sync(~0u, pooled.item[i], distance));
   unsigned kept = min(block_packs, unsigned(WARP));  // vectors per warp
   if (threadIdx.x % WARP < kept) of_warps[threadIdx.x / WARP * kept + threadIdx.x % WARP] = pooled;
   __syncthreads();
   // One thread of the first slice merges each vector; the results of the warps are `block_packs` apart.
   if (threadIdx.x >= block_packs || !present) return;
   for (unsigned other = pack + block_packs; other < blockDim.x / WARP * kept; other += block_packs)
-    UNROLL for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], of_warps[other].item[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], of_warps[other].item[i]);
   Wide* target = reinterpret_cast<Wide*>(a.y + y_offset);
   Wide result = {};
   if (a.beta != COMPUTE(0)) result = *target;
-  UNROLL for (int i = 0; i < WIDTH; i++) result.item[i] = finished<Pool>(a, pooled.item[i], &result.item[i]);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) result.item[i] = finished<Pool>(a, pooled.item[i], &result.item[i]);
   *target = result;
 }
 

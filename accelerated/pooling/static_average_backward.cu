@@ -68,44 +68,60 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
   const int left = box.input[2] - i2;
   // Writing partial sectors costs more than prefetching them.
   if (Access::ROWS && Access::X_PACK == 1 && a.partial_sectors && (i2 == 0 || left <= COLUMNS)) {
-    UNROLL for (int line = 0; line < PLANES * LINES;
-                line++) if ((IMAGE || i0 + line / LINES < box.input[0]) && i1 + line % LINES < box.input[1])
+#pragma unroll
+    for (int line = 0; line < PLANES * LINES; line++)
+      if ((IMAGE || i0 + line / LINES < box.input[0]) && i1 + line % LINES < box.input[1])
         prefetch_line_l2(result(line / LINES, line % LINES) + (left <= COLUMNS ? left - 1 : 0));
   }
-  UNROLL for (int w0 = 0; w0 < Axis0::WINDOWS; w0++) UNROLL for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
-    const int o0 = tile.tile[0] + Axis0::FIRST + w0, o1 = tile.tile[1] + Axis1::FIRST + w1;
-    const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * stride2);
-    const bool present = (IMAGE || unsigned(o0) < unsigned(box.output[0])) && unsigned(o1) < unsigned(box.output[1]);
-    Line<CHANNELS, Axis2::FIRST, Axis2::WINDOWS> dy_values;
-    dy_values.template read<TILE2, PACKED ? TILE2 : 1>(dy, stride2, first2, box.output[2], present, ELEMENT(0));
-    COMPUTE share[Axis2::WINDOWS];
-    UNROLL for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
-      share[w2] = a.reciprocal;
-      if (!SAME)  // The divisor is at least 1, because windows that do not exist add 0.
-        share[w2] = COMPUTE(1) / COMPUTE(max(1, counted<Axis0>(o0, box.input[0], exclude) *
-                                                    counted<Axis1>(o1, box.input[1], exclude) *
-                                                    counted<Axis2>(first2 + Axis2::FIRST + w2, box.input[2], exclude)));
+#pragma unroll
+  for (int w0 = 0; w0 < Axis0::WINDOWS; w0++)
+#pragma unroll
+    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
+      const int o0 = tile.tile[0] + Axis0::FIRST + w0, o1 = tile.tile[1] + Axis1::FIRST + w1;
+      const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * stride2);
+      const bool present = (IMAGE || unsigned(o0) < unsigned(box.output[0])) && unsigned(o1) < unsigned(box.output[1]);
+      Line<CHANNELS, Axis2::FIRST, Axis2::WINDOWS> dy_values;
+      dy_values.template read<TILE2, PACKED ? TILE2 : 1>(dy, stride2, first2, box.output[2], present, ELEMENT(0));
+      COMPUTE share[Axis2::WINDOWS];
+#pragma unroll
+      for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
+        share[w2] = a.reciprocal;
+        if (!SAME)  // The divisor is at least 1, because windows that do not exist add 0.
+          share[w2] =
+              COMPUTE(1) /
+              COMPUTE(max(1, counted<Axis0>(o0, box.input[0], exclude) * counted<Axis1>(o1, box.input[1], exclude) *
+                                 counted<Axis2>(first2 + Axis2::FIRST + w2, box.input[2], exclude)));
+      }
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          COMPUTE spread = 0;
+#pragma unroll
+          for (int w2 = 0; w2 < Axis2::WINDOWS; w2++)
+            if (Axis2::covers(w2, c)) spread += load<COMPUTE>(dy_values.item[w2][i]) * share[w2];
+#pragma unroll
+          for (int plane = 0; plane < PLANES; plane++)
+#pragma unroll
+            for (int line = 0; line < LINES; line++)
+              if (Axis0::covers(w0, plane) && Axis1::covers(w1, line)) sums[plane][line][c][i] += spread;
+        }
     }
-    UNROLL for (int c = 0; c < COLUMNS; c++) UNROLL for (int i = 0; i < CHANNELS; i++) {
-      COMPUTE spread = 0;
-      UNROLL for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) if (Axis2::covers(w2, c)) spread +=
-          load<COMPUTE>(dy_values.item[w2][i]) * share[w2];
-      UNROLL for (int plane = 0; plane < PLANES; plane++)
-          UNROLL for (int line = 0; line < LINES; line++) if (Axis0::covers(w0, plane) && Axis1::covers(w1, line))
-              sums[plane][line][c][i] += spread;
-    }
-  }
   if constexpr (Access::ROWS && Access::X_PACK > 1)
     if (a.gathers) {
-      UNROLL for (int line = 0; line < LINES; line++) Gathered<Access>::keep(box, line, sums[0][line], a.alpha);
+#pragma unroll
+      for (int line = 0; line < LINES; line++) Gathered<Access>::keep(box, line, sums[0][line], a.alpha);
       return;
     }
-  UNROLL for (int plane = 0; plane < PLANES; plane++) UNROLL for (int line = 0; line < LINES; line++) {
-    if (i1 + line >= box.input[1]) break;
-    if (!IMAGE && i0 + plane >= box.input[0]) break;
-    write_row<Access::X_PACK>(result(plane, line), Access::along(box.x_stride[2]), left, sums[plane][line], a.alpha,
-                              a.beta);
-  }
+#pragma unroll
+  for (int plane = 0; plane < PLANES; plane++)
+#pragma unroll
+    for (int line = 0; line < LINES; line++) {
+      if (i1 + line >= box.input[1]) break;
+      if (!IMAGE && i0 + plane >= box.input[0]) break;
+      write_row<Access::X_PACK>(result(plane, line), Access::along(box.x_stride[2]), left, sums[plane][line], a.alpha,
+                                a.beta);
+    }
 }
 
 template <class Access> __device__ __forceinline__ void backward_tile(const AverageArguments& a, const Tile& tile) {

@@ -26,12 +26,14 @@ __device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int
                                            Columns& pooled) {
   using Axis1 = typename Access::Axis1;
   using Axis2 = typename Access::Axis2;
-  UNROLL for (int line = 0; line < Axis1::COUNT; line++) {
+#pragma unroll
+  for (int line = 0; line < Axis1::COUNT; line++) {
     Line<Access::CHANNELS, Axis2::BEGIN, Axis2::COUNT> met;
     met.template read<Axis2::INPUTS, Access::X_PACK>(
         x + line * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
         exists && unsigned(i1 + line) < unsigned(box.input[1]), Pool::nothing());
-    UNROLL for (int row = 0; row < TILE1; row++) {
+#pragma unroll
+    for (int row = 0; row < TILE1; row++) {
       int k1 = line - row * S1;
       if (k1 >= 0 && k1 < K1) pool_row<Pool>(pooled[row], met, FIRST && k1 == 0);
     }
@@ -63,21 +65,28 @@ __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& t
     int i0 = o0 * S0 - P0;
     if constexpr (SHARES) {
       memcpy(&pooled, &shared, sizeof pooled);
-      UNROLL for (int k0 = 1; k0 < K0 - 1; k0++) plane(std::false_type(), i0 + k0, pooled);
+#pragma unroll
+      for (int k0 = 1; k0 < K0 - 1; k0++) plane(std::false_type(), i0 + k0, pooled);
       plane(std::true_type(), i0 + K0 - 1, shared);
-      UNROLL for (int row = 0; row < TILE1; row++) UNROLL for (int c = 0; c < Axis2::COUNT; c++)
-          UNROLL for (int i = 0; i < CHANNELS; i++) pooled[row][c][i] =
-              Pool::both(pooled[row][c][i], shared[row][c][i]);
+#pragma unroll
+      for (int row = 0; row < TILE1; row++)
+#pragma unroll
+        for (int c = 0; c < Axis2::COUNT; c++)
+#pragma unroll
+          for (int i = 0; i < CHANNELS; i++) pooled[row][c][i] = Pool::both(pooled[row][c][i], shared[row][c][i]);
     } else {
       plane(std::true_type(), i0, pooled);
-      UNROLL for (int k0 = 1; k0 < K0; k0++) plane(std::false_type(), i0 + k0, pooled);
+#pragma unroll
+      for (int k0 = 1; k0 < K0; k0++) plane(std::false_type(), i0 + k0, pooled);
     }
     ELEMENT* y = a.y + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + o2 * Access::along(box.y_stride[2]));
     bool exclude = a.mode == AVERAGE_EXCLUDE;
-    UNROLL for (int row = 0; row < TILE1; row++) {
+#pragma unroll
+    for (int row = 0; row < TILE1; row++) {
       if (o1 + row >= box.output[1]) break;
       COMPUTE result[TILE2][CHANNELS];
-      UNROLL for (int u = 0; u < TILE2; u++) {
+#pragma unroll
+      for (int u = 0; u < TILE2; u++) {
         COMPUTE reciprocal = a.reciprocal;
         if constexpr (Pool::AVERAGE) {
           if (!SAME)
@@ -85,9 +94,11 @@ __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& t
                                        COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
                                        COMPUTE(counted<Axis2>(o2 + u, box.input[2], exclude)));
         }
-        UNROLL for (int i = 0; i < CHANNELS; i++) {
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
           Held pool = pooled[row][u * S2][i];
-          UNROLL for (int k2 = 1; k2 < K2; k2++) pool = Pool::both(pool, pooled[row][u * S2 + k2][i]);
+#pragma unroll
+          for (int k2 = 1; k2 < K2; k2++) pool = Pool::both(pool, pooled[row][u * S2 + k2][i]);
           COMPUTE value = Pool::result(COMPUTE(pool));
           result[u][i] = Pool::AVERAGE ? value * reciprocal : value;
         }

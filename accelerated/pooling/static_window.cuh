@@ -124,19 +124,22 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
   template <int INSIDE, int PACK>
   __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present,
                                        ELEMENT nothing) {
-    UNROLL for (int k = 0; k < COUNT; k++) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
       int c = BEGIN + k;
       bool packed = CHANNELS == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN &&
                     c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
       if (packed && c % PACK != 0) continue;
       if (packed) {
         Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
-        UNROLL for (int i = 0; i < PACK; i++) item[k + i][0] = pack.item[i];
+#pragma unroll
+        for (int i = 0; i < PACK; i++) item[k + i][0] = pack.item[i];
         continue;
       }
       Pack<ELEMENT, CHANNELS> pack =
           taken<CHANNELS>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
-      UNROLL for (int i = 0; i < CHANNELS; i++) item[k][i] = pack.item[i];
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) item[k][i] = pack.item[i];
     }
   }
 
@@ -150,7 +153,8 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
                                            typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
     Pack<ELEMENT, N> pack;
     Pack<Word, BYTES / WORD> words;
-    UNROLL for (int i = 0; i < N; i++) pack.item[i] = nothing;
+#pragma unroll
+    for (int i = 0; i < N; i++) pack.item[i] = nothing;
     memcpy(&words, &pack, BYTES);
     if (present) words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
     memcpy(&pack, &words, BYTES);
@@ -163,20 +167,25 @@ template <bool PLAIN, int PACK, int COUNT, int CHANNELS>
 __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
                                             const COMPUTE (&values)[COUNT][CHANNELS], COMPUTE alpha, COMPUTE beta) {
   constexpr int N = CHANNELS == 1 ? PACK : CHANNELS, STEP = CHANNELS == 1 ? PACK : 1;
-  UNROLL for (int k = 0; k < COUNT; k += STEP) {
+#pragma unroll
+  for (int k = 0; k < COUNT; k += STEP) {
     if (k >= left) continue;
     Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (CHANNELS == 1 && PACK > 1 ? k : k * stride));
     Pack<ELEMENT, N> pack;
     COMPUTE result[N];
-    UNROLL for (int i = 0; i < N; i++) result[i] = CHANNELS == 1 ? values[k + i][0] : values[k][i];
+#pragma unroll
+    for (int i = 0; i < N; i++) result[i] = CHANNELS == 1 ? values[k + i][0] : values[k][i];
     if (!PLAIN) {
-      UNROLL for (int i = 0; i < N; i++) result[i] *= alpha;
+#pragma unroll
+      for (int i = 0; i < N; i++) result[i] *= alpha;
       if (beta != COMPUTE(0)) {
         pack = *target;
-        UNROLL for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+#pragma unroll
+        for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
       }
     }
-    UNROLL for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
     *target = pack;
   }
 }
@@ -207,7 +216,8 @@ __device__ __forceinline__ void pool_row(typename Pool::Held (&pooled)[COUNT][CH
                                          const Line<CHANNELS, BEGIN, COUNT>& line, bool first) {
   using Held = typename Pool::Held;
   constexpr int N = COUNT * CHANNELS, ODD = CHANNELS == 1 ? (BEGIN & 1) : 0;  // index of the first pair as it was read
-  UNROLL for (int k = 0; k < N; k++) {
+#pragma unroll
+  for (int k = 0; k < N; k++) {
     Held &one = pooled[k / CHANNELS][k % CHANNELS], value = held<Held>(line.item[k / CHANNELS][k % CHANNELS]);
     if (first) {
       one = value;

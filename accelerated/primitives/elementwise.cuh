@@ -32,12 +32,16 @@ __device__ __forceinline__ void read_pack(const T* pointer, long long stride, bo
   const Pack<T, WIDTH>* pack;
   if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
     Pack<T, WIDTH> loaded = *pack;
-    UNROLL for (int i = 0; i < WIDTH; i++) values[i] = load<C>(loaded.item[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = load<C>(loaded.item[i]);
   } else if (stride == 0) {
     C value = load<C>(*pointer);
-    UNROLL for (int i = 0; i < WIDTH; i++) values[i] = value;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = value;
   } else {
-    UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) values[i] = load<C>(pointer[i * stride]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) values[i] = load<C>(pointer[i * stride]);
   }
 }
 
@@ -49,12 +53,13 @@ __device__ __forceinline__ void write_pack(T* pointer, long long stride, bool ve
   const Pack<T, WIDTH>* pack;
   if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
     Pack<T, WIDTH> stored;
-    UNROLL for (int i = 0; i < WIDTH; i++) stored.item[i] =
-        store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
     *reinterpret_cast<Pack<T, WIDTH>*>(pointer) = stored;
   } else {
-    UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) pointer[i * stride] =
-        store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) pointer[i * stride] = store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
   }
 }
 
@@ -96,8 +101,9 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     if (INPUTS < 2 && !LONG_FUNCTION<Function>) griddepcontrol_launch_dependents_early();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
-    UNROLL for (int n = 0; n < INPUTS; n++) if (n < reads) values[n] =
-        reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
     griddepcontrol_launch_dependents();
     reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] =
         function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
@@ -109,22 +115,29 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     if (first >= end) return;
     if (packs_per_thread == 1) return run_pack<WIDTH>(first);
     if (blockIdx.x < prefetching_blocks) {
-      UNROLL for (int u = 0; u < FLAT; u++) if (u < packs_per_thread && first + u * blockDim.x < end)
-          UNROLL for (int n = 0; n < INPUTS; n++) if (n < reads) prefetch_l2(in[n] + (first + u * blockDim.x) * WIDTH);
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (u < packs_per_thread && first + u * blockDim.x < end)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) prefetch_l2(in[n] + (first + u * blockDim.x) * WIDTH);
     }
     wait_for_operands(first * WIDTH, first * WIDTH);
     for (unsigned done = 0; done < packs_per_thread; done += FLAT) {
       Pack<In, WIDTH> values[FLAT][VALUES];
       const unsigned start = first + done * blockDim.x;
-      UNROLL for (int u = 0; u < FLAT; u++) if (done + u < packs_per_thread && start + u * blockDim.x < end)
-          UNROLL for (int n = 0; n < INPUTS; n++) if (n < reads) values[u][n] =
-              reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (done + u < packs_per_thread && start + u * blockDim.x < end)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) values[u][n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
       if (done == 0) griddepcontrol_launch_dependents();
-      UNROLL for (int u = 0; u < FLAT;
-                  u++) if (done + u < packs_per_thread &&
-                           start + u * blockDim.x <
-                               end) reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] =
-          function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (done + u < packs_per_thread && start + u * blockDim.x < end)
+          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] =
+              function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
     }
   }
 
@@ -139,28 +152,34 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       auto exists = [&](int u) {
         return done + u < geometry.packs_per_thread && first + (done + u) * blockDim.x < end;
       };
-      UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+      for (int u = 0; u < PACKS; u++) {
         if (exists(u)) geometry.locate(first + (done + u) * blockDim.x, offset[u]);
         else if (u == 0) return;
       }
       if (done == 0) wait_for_operands(offset[0][0], offset[0][INPUTS]);
-      UNROLL for (int u = 0; u < PACKS; u++) {
+#pragma unroll
+      for (int u = 0; u < PACKS; u++) {
         if (!exists(u)) continue;
-        UNROLL for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
           if (n >= reads) continue;
           if (geometry.row_stride[n] != 0) {
             values[u][n] = *reinterpret_cast<const Pack<In, WIDTH>*>(in[n] + offset[u][n]);
           } else {
             const In value = in[n][offset[u][n]];
-            UNROLL for (int i = 0; i < WIDTH; i++) values[u][n].item[i] = value;
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) values[u][n].item[i] = value;
           }
         }
         if (blends) prior[u] = *reinterpret_cast<const Pack<Out, WIDTH>*>(out + offset[u][INPUTS]);
       }
       if (done == 0) griddepcontrol_launch_dependents();
-      UNROLL for (int u = 0; u < PACKS; u++) if (exists(u)) *
-          reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) =
-          function.template operator()<true, WIDTH>(values[u], prior[u]);
+#pragma unroll
+      for (int u = 0; u < PACKS; u++)
+        if (exists(u))
+          *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) =
+              function.template operator()<true, WIDTH>(values[u], prior[u]);
     }
   }
 
@@ -172,17 +191,23 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     Pack<In, N> values[VALUES];
     Pack<Out, N> prior;
     auto at = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
-    UNROLL for (int u = 0; u < N; u++) UNROLL for (int n = 0; n < INPUTS; n++) if (n < reads) values[n].item[u] =
-        in[n][at(u, n)];
+#pragma unroll
+    for (int u = 0; u < N; u++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads) values[n].item[u] = in[n][at(u, n)];
     if (blends) {
-      UNROLL for (int u = 0; u < N; u++) prior.item[u] = out[at(u, INPUTS)];
+#pragma unroll
+      for (int u = 0; u < N; u++) prior.item[u] = out[at(u, INPUTS)];
     } else if (edge) {
-      UNROLL for (int u = 0; u < N; u++)
-          prefetch_line_l2(out + at(u, INPUTS));  // A partial sector there costs more than this prefetch.
+#pragma unroll
+      for (int u = 0; u < N; u++)
+        prefetch_line_l2(out + at(u, INPUTS));  // A partial sector there costs more than this prefetch.
     }
     if (done == 0) griddepcontrol_launch_dependents();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
-    UNROLL for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
+#pragma unroll
+    for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
   }
 
   // Handles single elements.
@@ -219,8 +244,11 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       unsigned offset[OPERANDS];
       const unsigned element = block * WIDTH + threadIdx.x + done * blockDim.x, pack = element / WIDTH;
       if (pack < begin || pack >= geometry.packs || geometry.locate(pack, offset) <= element % WIDTH) continue;
-      UNROLL for (int n = 0; n < OPERANDS; n++) offset[n] += element % WIDTH * geometry.row_stride[n];
-      UNROLL for (int n = 0; n < INPUTS; n++) if (n < reads) values[n].item[0] = in[n][offset[n]];
+#pragma unroll
+      for (int n = 0; n < OPERANDS; n++) offset[n] += element % WIDTH * geometry.row_stride[n];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads) values[n].item[0] = in[n][offset[n]];
       if (blends) prior.item[0] = out[offset[INPUTS]];
       out[offset[INPUTS]] = function.template operator()<true, 1>(values, prior).item[0];
     }
@@ -232,8 +260,9 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     const unsigned first = blockIdx.x * (blockDim.x * packs_per_thread) + threadIdx.x;
     if (!geometry.flat && geometry.width == 1) return run_items(geometry);
     bool packs = aligned<Out, WIDTH>(out);
-    UNROLL for (int n = 0; n < INPUTS; n++) packs =
-        packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
     const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
     if (geometry.flat && !blends) run_flat<WIDTH>(first, packs_per_thread, end);
     else run_packs<WIDTH>(geometry, first, end);

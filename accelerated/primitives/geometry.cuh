@@ -4,8 +4,6 @@
 #pragma once
 #include <cstdint>
 
-#include "primitives/unroll.cuh"
-
 // Computes n / divisor for n < 2^31 with one high multiplication, one addition and one shift.
 struct FastDivmod {
   unsigned divisor, multiplier, shift;
@@ -53,11 +51,13 @@ template <int N> struct Geometry {
     unsigned pack, row_index = packs_per_row.divide(index, pack);
     const unsigned first = pack * width;
     unsigned sum[N];
-    UNROLL for (int i = 0; i < N; i++) sum[i] = first * row_stride[i];
+#pragma unroll
+    for (int i = 0; i < N; i++) sum[i] = first * row_stride[i];
     split_coordinate = first;
     auto advance = [&](int d, unsigned coordinate) {
       if (d == split) split_coordinate = coordinate;
-      UNROLL for (int i = 0; i < N; i++) sum[i] += coordinate * outer[d].stride[i];
+#pragma unroll
+      for (int i = 0; i < N; i++) sum[i] += coordinate * outer[d].stride[i];
     };
     auto enter = [&](int d) {
       unsigned coordinate;
@@ -66,7 +66,8 @@ template <int N> struct Geometry {
     };
     // Most tensors have at most three outer dimensions, so constants replace a loop over an array.
     constexpr int NEAR = 3;
-    UNROLL for (int d = 0; d < NEAR; d++) {
+#pragma unroll
+    for (int d = 0; d < NEAR; d++) {
       if (outer_rank == d + 1) advance(d, row_index);
       else if (outer_rank > d) enter(d);
     }
@@ -75,7 +76,8 @@ template <int N> struct Geometry {
       for (int d = NEAR; d < outer_rank - 1; d++) enter(d);
       advance(outer_rank - 1, row_index);
     }
-    UNROLL for (int i = 0; i < N; i++) offset[i] = sum[i];
+#pragma unroll
+    for (int i = 0; i < N; i++) offset[i] = sum[i];
     const unsigned left = row - first;
     return left < width ? left : width;
   }

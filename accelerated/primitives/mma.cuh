@@ -70,14 +70,20 @@ template <class E>
 __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
-    UNROLL for (int n = 0; n < 8; n += 2) {
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
       unsigned words[4];
-      UNROLL for (int i = 0; i < 4; i++) words[i] = *reinterpret_cast<const unsigned*>(&pairs[n + i / 2][i % 2]);
+#pragma unroll
+      for (int i = 0; i < 4; i++) words[i] = *reinterpret_cast<const unsigned*>(&pairs[n + i / 2][i % 2]);
       stmatrix_x4(words, swizzled(rows, lane % 16, n + lane / 16));
     }
   } else {
-    UNROLL for (int n = 0; n < 4; n++) UNROLL for (int part = 0; part < 2; part++) reinterpret_cast<Pack<E, 2>*>(
-        swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] = pairs[n][part];
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        reinterpret_cast<Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] =
+            pairs[n][part];
   }
 }
 
@@ -139,14 +145,20 @@ template <class E>
 __device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
-    UNROLL for (int n = 0; n < 8; n += 2) {
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
       unsigned words[4];
       ldmatrix(words, swizzled(rows, lane % 16, n + lane / 16));
-      UNROLL for (int i = 0; i < 4; i++) pairs[n + i / 2][i % 2] = *reinterpret_cast<const Pack<E, 2>*>(&words[i]);
+#pragma unroll
+      for (int i = 0; i < 4; i++) pairs[n + i / 2][i % 2] = *reinterpret_cast<const Pack<E, 2>*>(&words[i]);
     }
   } else {
-    UNROLL for (int n = 0; n < 4; n++) UNROLL for (int part = 0; part < 2; part++) pairs[n][part] =
-        reinterpret_cast<const Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2];
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        pairs[n][part] =
+            reinterpret_cast<const Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2];
   }
 }
 
@@ -236,8 +248,10 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const unsigned long long a = LEFT_MN_MAJOR ? describe_mn_major_tile(left) : describe_tile(left);
   const unsigned long long b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
-  UNROLL for (int k = 0; k < 4; k++) wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k,
-                                                                          b + (MN_MAJOR ? 128 : 2) * k, ADDS || k > 0);
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    wgmma<E, N, MN_MAJOR, LEFT_MN_MAJOR>(sums, a + (LEFT_MN_MAJOR ? 128 : 2) * k, b + (MN_MAJOR ? 128 : 2) * k,
+                                         ADDS || k > 0);
 }
 // Does the same over 32 bytes of a row, number `step` of four, with the left operand in registers. The layout is that
 // of mma_sync() for the 16 rows of each warp. The registers must not change before wgmma_wait().
@@ -285,7 +299,8 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 }
 // Call this after all products. It keeps the compiler from reading the sums earlier.
 template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(float (&sums)[COUNT]) {
-  UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #else
@@ -295,7 +310,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(fl
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
   const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
   const unsigned char* box = tile + column / 64 * 64 * 128;
-  UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
     const int k = 16 * step + 8 * i + lane % 4 * 2;
     const auto bits = [&](int row) -> unsigned {
       return reinterpret_cast<const uint16_t*>(swizzled(box, row, column % 64 / 8))[column % 8];
@@ -307,7 +323,8 @@ __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const un
 // Does the same for 16 rows of a left tile from `row` on.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[4], const unsigned char* tile, int step, int row) {
   const int lane = threadIdx.x % 32;
-  UNROLL for (int i = 0; i < 4; i++) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
     const int m = row + lane / 4 + i % 2 * 8, k = 16 * step + i / 2 * 8 + lane % 4 * 2;
     const auto bits = [&](int k) -> unsigned {
       return reinterpret_cast<const uint16_t*>(swizzled(tile, k, m / 8))[m % 8];
@@ -332,13 +349,15 @@ __device__ __forceinline__ void multiply_step(float (&sums)[N / 2], const unsign
   using Element = std::conditional_t<sizeof(E) == 2, E, emulated::Tf32>;
   emulated::add_products<Element>({left, words[0], sums, N / 8});
 #else
-  UNROLL for (int n = 0; n < N / 8; n++) {
+#pragma unroll
+  for (int n = 0; n < N / 8; n++) {
     unsigned b[2];
     if constexpr (MN_MAJOR) load_mn_major(b, right, step, n);
     else ldmatrix(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
     float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
     mma_sync<E>(d, left, b);
-    UNROLL for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
   }
 #endif
 }
@@ -352,7 +371,10 @@ template <class E, int N, bool MN_MAJOR = false, bool LEFT_MN_MAJOR = false, boo
 __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left,
                                                const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  if constexpr (!ADDS) { UNROLL for (int i = 0; i < N / 2; i++) sums[i] = 0; }
+  if constexpr (!ADDS) {
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) sums[i] = 0;
+  }
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
     if constexpr (LEFT_MN_MAJOR) load_mn_major(a, left, k, 16 * warp);

@@ -17,7 +17,8 @@ template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT
 
 // Converts elements into the arithmetic type.
 template <int N> __device__ __forceinline__ void convert_packed(const Packed<N>& found, COMPUTE* values) {
-  UNROLL for (int v = 0; v < N; v++) {
+#pragma unroll
+  for (int v = 0; v < N; v++) {
     if constexpr (PAIRED && N % 2 == 0) {
       const float2 pair = load_pair<ELEMENT>(found.item[v / 2]);
       values[v] = v % 2 ? pair.y : pair.x;
@@ -34,9 +35,11 @@ template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from
 template <int N> __device__ __forceinline__ Packed<N> rounded_packed(const COMPUTE* values) {
   Packed<N> result;
   if constexpr (PAIRED && N % 2 == 0) {
-    UNROLL for (int v = 0; v < N; v += 2) result.item[v / 2] = store_pair<ELEMENT>(values[v], values[v + 1]);
+#pragma unroll
+    for (int v = 0; v < N; v += 2) result.item[v / 2] = store_pair<ELEMENT>(values[v], values[v + 1]);
   } else {
-    UNROLL for (int v = 0; v < N; v++) result.item[v] = store<ELEMENT>(values[v]);
+#pragma unroll
+    for (int v = 0; v < N; v++) result.item[v] = store<ELEMENT>(values[v]);
   }
   return result;
 }

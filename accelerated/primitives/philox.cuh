@@ -2,14 +2,14 @@
 // Parallel random numbers: as easy as 1, 2, 3, SC 2011. It maps a counter of four words and a key of two words to four
 // words. A call takes 20 wide multiplications and 40 logical operations, which the compiler merges into 20.
 #pragma once
-#include "primitives/unroll.cuh"
 
 struct PhiloxWords {
   unsigned word[4];
 };
 
 __device__ __forceinline__ PhiloxWords philox4x32_10(PhiloxWords counter, unsigned key0, unsigned key1) {
-  UNROLL for (int round = 0; round < 10; round++) {
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
     const unsigned long long first = 0xD2511F53ull * counter.word[0], second = 0xCD9E8D57ull * counter.word[2];
     counter = {{static_cast<unsigned>(second >> 32) ^ counter.word[1] ^ key0, static_cast<unsigned>(second),
                 static_cast<unsigned>(first >> 32) ^ counter.word[3] ^ key1, static_cast<unsigned>(first)}};
@@ -37,7 +37,8 @@ constexpr unsigned LOWER_BITS = 0x80000000;  // flag in the sequence word of the
 __device__ __forceinline__ unsigned kept_by_upper(const PhiloxWords& upper, unsigned threshold, unsigned& tied) {
   const unsigned least = threshold >> 16, upper_least = threshold & 0xFFFF0000;
   unsigned bits = 0, ties = 0;
-  UNROLL for (int i = 0; i < 4; i++) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
     const unsigned word = upper.word[i];
     const bool first = (word & 0xFFFF) >= least, second = word >= upper_least;
     bits |= (first ? 1u : 0u) << 2 * i | (second ? 1u : 0u) << (2 * i + 1);
@@ -56,7 +57,8 @@ __device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsig
   if (tied == 0 || (threshold & 0xFFFF) == 0) return bits;
   const unsigned least = threshold >> 16;
   const PhiloxWords lower = philox_of_call(states, octet, sequence | LOWER_BITS);
-  UNROLL for (int i = 0; i < 8; i++) {
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
     const unsigned half = upper.word[i / 2] >> i % 2 * 16 & 0xFFFF, below = lower.word[i / 2] >> i % 2 * 16 & 0xFFFF;
     if (half == least && below < (threshold & 0xFFFF)) bits &= ~(1u << i);
   }
@@ -68,13 +70,16 @@ template <int N>
 __device__ __forceinline__ void kept_octets(const PhiloxStates& states, const unsigned (&octet)[N], unsigned threshold,
                                             unsigned (&bits)[N]) {
   unsigned tied = 0;
-  UNROLL for (int i = 0; i < N; i++) bits[i] = kept_by_upper(philox_of_call(states, octet[i], 0), threshold, tied);
+#pragma unroll
+  for (int i = 0; i < N; i++) bits[i] = kept_by_upper(philox_of_call(states, octet[i], 0), threshold, tied);
   if (tied == 0 || (threshold & 0xFFFF) == 0) return;
 #pragma unroll 1
   for (int k = 0; k < N; k++) {
     unsigned which = octet[0];
-    UNROLL for (int i = 1; i < N; i++) which = i == k ? octet[i] : which;
+#pragma unroll
+    for (int i = 1; i < N; i++) which = i == k ? octet[i] : which;
     const unsigned exact = kept_octet(states, which, threshold);
-    UNROLL for (int i = 0; i < N; i++) bits[i] = i == k ? exact : bits[i];
+#pragma unroll
+    for (int i = 0; i < N; i++) bits[i] = i == k ? exact : bits[i];
   }
 }

@@ -1,6 +1,5 @@
 // This header adds sums of values and of squares that blocks stored as [part][sum, squares][pitch].
 #pragma once
-#include "primitives/unroll.cuh"
 
 // Adds every `step`-th of `count` parts from `first` on, with IN_FLIGHT reads per thread in flight.
 template <int IN_FLIGHT, class T, class Pitch>
@@ -8,10 +7,12 @@ __device__ __forceinline__ void add_stored(const T* from, Pitch pitch, int first
 #pragma unroll 1
   for (int begin = first; begin < count; begin += IN_FLIGHT * step) {
     T found[IN_FLIGHT][2];
-    UNROLL for (int i = 0; i < 2 * IN_FLIGHT; i++) {
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) {
       const int part = begin + i / 2 * step;
       found[i / 2][i % 2] = part < count ? from[(Pitch(2) * part + i % 2) * pitch] : T(0);
     }
-    UNROLL for (int i = 0; i < 2 * IN_FLIGHT; i++) sum[i % 2] += found[i / 2][i % 2];
+#pragma unroll
+    for (int i = 0; i < 2 * IN_FLIGHT; i++) sum[i % 2] += found[i / 2][i % 2];
   }
 }

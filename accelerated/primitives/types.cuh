@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "primitives/dependent_launch.cuh"
-#include "primitives/unroll.cuh"
 
 #ifndef EMULATED_CUDA
 extern __shared__ __align__(16) unsigned char shared_memory[];  // dynamic shared memory has one name

@@ -46,10 +46,13 @@ struct Batch {
   template <class Reduction>
   __device__ __forceinline__ void reduce(const Reduction& reduction, typename Reduction::State* state,
                                          unsigned index_step) const {
-    UNROLL for (int u = 0; u < BATCH; u++) if (full >> u & 1) {
-      UNROLL for (int i = 0; i < WIDTH; i++)
+#pragma unroll
+    for (int u = 0; u < BATCH; u++)
+      if (full >> u & 1) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
           reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u] + i * index_step);
-    }
+      }
   }
 };
 
@@ -59,9 +62,12 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
                                                const ELEMENT* pointer, long long step, int begin, int end,
                                                unsigned index, unsigned index_step) {
   ELEMENT loaded[WIDTH];
-  UNROLL for (int i = 0; i < WIDTH; i++) if (begin <= i && i < end) loaded[i] = pointer[i * step];
-  UNROLL for (int i = 0; i < WIDTH; i++) if (begin <= i && i < end)
-      reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (begin <= i && i < end) loaded[i] = pointer[i * step];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (begin <= i && i < end) reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
 }
 
 // --- rows ---
@@ -93,7 +99,8 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
   unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
   unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
   State state[WIDTH];
-  UNROLL for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const ELEMENT* source = a.a;
   if (output < a.outputs) {
     long long located[3];
@@ -116,12 +123,14 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
-      UNROLL for (int u = 0; u < BATCH; u++) if (pack + u * lanes < last) {
-        Window window = locate(a, source, pack + u * lanes);
-        batch.index[u] = window.index;
-        if (window.full) batch.read(u, window.pointer);
-        else partial |= 1u << u;
-      }
+#pragma unroll
+      for (int u = 0; u < BATCH; u++)
+        if (pack + u * lanes < last) {
+          Window window = locate(a, source, pack + u * lanes);
+          batch.index[u] = window.index;
+          if (window.full) batch.read(u, window.pointer);
+          else partial |= 1u << u;
+        }
       batch.reduce(reduction, state, index_step);
       for (; partial; partial &= partial - 1) {
         Window window = locate(a, source, pack + (__ffs(partial) - 1) * lanes);
@@ -151,7 +160,8 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
   unsigned lanes = 1u << a.lanes_log2, columns = BLOCK >> a.lanes_log2;
   unsigned column = threadIdx.x & (columns - 1), lane = threadIdx.x / columns;
   State state[WIDTH];
-  UNROLL for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {  // Threads without a vector wait for the others.
@@ -172,11 +182,13 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
-      UNROLL for (int u = 0; u < BATCH; u++) if (position + u * lanes < last) {
-        const ELEMENT* pointer = source + locate(a, position + u * lanes, batch.index[u]);
-        if (contiguous && aligned(pointer)) batch.read(u, pointer);
-        else partial |= 1u << u;
-      }
+#pragma unroll
+      for (int u = 0; u < BATCH; u++)
+        if (position + u * lanes < last) {
+          const ELEMENT* pointer = source + locate(a, position + u * lanes, batch.index[u]);
+          if (contiguous && aligned(pointer)) batch.read(u, pointer);
+          else partial |= 1u << u;
+        }
       batch.reduce(reduction, state, 0);
       for (; partial; partial &= partial - 1) {
         unsigned index;
@@ -205,9 +217,13 @@ __device__ __forceinline__ void merge_partials(const Arguments& a, const Reducti
   constexpr int AT_ONCE = 8;
   for (unsigned segment = first; segment < a.segments; segment += AT_ONCE * step) {
     State partial[AT_ONCE];
-    UNROLL for (int u = 0; u < AT_ONCE; u++) if (segment + u * step < a.segments)
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments)
         kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
-    UNROLL for (int u = 0; u < AT_ONCE; u++) if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
   }
 }
 

@@ -91,7 +91,8 @@ __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, 
   Results* target = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
   Results prior, results;
   if (a.beta != COMPUTE(0)) prior = *target;
-  UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
     COMPUTE value = a.alpha * finished(a, state[i].value);
     if (a.beta != COMPUTE(0)) value += a.beta * load<COMPUTE>(prior.item[i]);
     results.item[i] = store<T>(value);
@@ -167,8 +168,9 @@ __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* t
     lanes /= parts;
     for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
       State state = tile[slot];
-      UNROLL for (unsigned part = 1; part < AT_ONCE; part++) if (part < parts)
-          reduction.merge(state, tile[slot + part * lanes * items]);
+#pragma unroll
+      for (unsigned part = 1; part < AT_ONCE; part++)
+        if (part < parts) reduction.merge(state, tile[slot + part * lanes * items]);
       tile[slot] = state;
     }
     __syncthreads();
@@ -189,19 +191,24 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
   Read loaded[EVEN_BATCH];
   auto read = [&](unsigned done) {
     if constexpr (FEW_ELEMENTS) {
-      UNROLL for (int u = 0; u < EVEN_BATCH; u++) if (done + u < count) loaded[u] =
-          *reinterpret_cast<const Read*>(pointer + u * step);
+#pragma unroll
+      for (int u = 0; u < EVEN_BATCH; u++)
+        if (done + u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer + u * step);
       pointer += EVEN_BATCH * step;
     } else {
-      UNROLL for (int u = 0; u < EVEN_BATCH; u++, pointer += step) if (done + u < count) loaded[u] =
-          *reinterpret_cast<const Read*>(pointer);
+#pragma unroll
+      for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
+        if (done + u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer);
     }
   };
   auto reduce = [&](unsigned done) {
-    UNROLL for (int u = 0; u < EVEN_BATCH; u++) if (done + u < count) {
-      UNROLL for (int i = 0; i < WIDTH; i++)
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++)
+      if (done + u < count) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
           reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * pack_step + i * index_step);
-    }
+      }
   };
   if constexpr (FEW_ELEMENTS) {
     read(0);
@@ -231,7 +238,8 @@ __device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, un
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction& reduction, State (&state)[WIDTH],
                                             unsigned output, unsigned lane) {
-  UNROLL for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
+#pragma unroll
+  for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
   if (lane != 0 || output >= a.outputs) return;
   long long located[3];
@@ -288,8 +296,12 @@ __device__ __forceinline__ void deliver_tile(const Arguments& a, const State* ti
   unsigned element = threadIdx.x / rows;
   if constexpr (FEW_ELEMENTS) {  // Their square roots are independent.
     State own[WIDTH];
-    UNROLL for (int i = 0; i < WIDTH; i++) if (element + i * step < end) own[i] = state(element + i * step);
-    UNROLL for (int i = 0; i < WIDTH; i++) if (element + i * step < end) deliver(own[i], element + i * step);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (element + i * step < end) own[i] = state(element + i * step);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (element + i * step < end) deliver(own[i], element + i * step);
   } else {
     for (; element < end; element += step) deliver(state(element), element);
   }
@@ -303,7 +315,8 @@ __device__ __forceinline__ void finish_columns(const Arguments& a, const Reducti
   griddepcontrol_launch_dependents_medium_grid();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
-  UNROLL for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + slot_of(a, column)] = state[i];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + slot_of(a, column)] = state[i];
   merge_lanes(reduction, tile, items, lanes);
   if (a.tiled) return deliver_tile(a, tile, columns);
   // Neighbouring threads write neighbouring elements.

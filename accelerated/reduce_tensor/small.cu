@@ -42,10 +42,15 @@ template <int N, int D> struct Digits {
 
   __device__ __forceinline__ void locate(unsigned index, unsigned (&offset)[N], unsigned (&position)[D]) const {
     unsigned rest = index;
-    UNROLL for (int d = 0; d < D - 1; d++) rest = digit[d].extent.divide(rest, position[d]);
+#pragma unroll
+    for (int d = 0; d < D - 1; d++) rest = digit[d].extent.divide(rest, position[d]);
     position[D - 1] = rest;
-    UNROLL for (int n = 0; n < N; n++) offset[n] = 0;
-    UNROLL for (int d = 0; d < D; d++) UNROLL for (int n = 0; n < N; n++) offset[n] += position[d] * digit[d].stride[n];
+#pragma unroll
+    for (int n = 0; n < N; n++) offset[n] = 0;
+#pragma unroll
+    for (int d = 0; d < D; d++)
+#pragma unroll
+      for (int n = 0; n < N; n++) offset[n] += position[d] * digit[d].stride[n];
   }
 };
 
@@ -92,8 +97,10 @@ template <bool COLUMNS> struct Share {
 // Merges states in pairs, `apart` from each other, which gives a shorter dependency chain than a sequence.
 template <unsigned COUNT, class Reduction>
 __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&state)[COUNT]) {
-  UNROLL for (unsigned apart = 1; apart < COUNT; apart *= 2)
-      UNROLL for (unsigned i = 0; i + apart < COUNT; i += 2 * apart) reduction.merge(state[i], state[i + apart]);
+#pragma unroll
+  for (unsigned apart = 1; apart < COUNT; apart *= 2)
+#pragma unroll
+    for (unsigned i = 0; i + apart < COUNT; i += 2 * apart) reduction.merge(state[i], state[i + apart]);
   return state[0];
 }
 
@@ -104,10 +111,12 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   const unsigned low = COLUMNS ? a.items_log2 : 0,
                  high = low + a.lanes_log2;  // bits [low, high) of a thread's index are its lane
   auto across = [&](unsigned lanes) {
-    UNROLL for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
+#pragma unroll
+    for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
   };
   if (!COLUMNS && high >= LOG_WARP) {
-    UNROLL for (unsigned bit = 0; bit < LOG_WARP; bit++) across(1 << bit);
+#pragma unroll
+    for (unsigned bit = 0; bit < LOG_WARP; bit++) across(1 << bit);
   } else {
 #pragma unroll 1
     for (unsigned bit = low; bit < min(high, LOG_WARP); bit++) across(1 << bit);
@@ -121,7 +130,8 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   Value* shared = reinterpret_cast<Value*>(shared_memory) + share.item;  // [part][state][item]
   if ((share.lane & ((1u << merged_lanes) - 1)) == 0) {
     Value* to = shared + (share.lane >> merged_lanes) * pitch;
-    UNROLL for (unsigned s = 0; s < STATES; s++) to[s << a.items_log2] = state[s];
+#pragma unroll
+    for (unsigned s = 0; s < STATES; s++) to[s << a.items_log2] = state[s];
   }
   __syncthreads();
   Value own = reduction.start();
@@ -130,7 +140,8 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
 #pragma unroll 1
   for (unsigned p = 0; p < parts; p += AT_ONCE, part += AT_ONCE * pitch) {
     Value next[AT_ONCE];
-    UNROLL for (unsigned u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (unsigned u = 0; u < AT_ONCE; u++) {
       next[u] = reduction.start();
       if (p + u < parts) next[u] = part[u * pitch];
     }
@@ -149,7 +160,8 @@ struct Access {
 
   __device__ __forceinline__ void fill(ELEMENT element) {
     Pack<ELEMENT, PACK> pack;
-    UNROLL for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
     memcpy(&words, &pack, PACK_BYTES);
   }
   __device__ __forceinline__ void read(const ELEMENT* from) { words = *reinterpret_cast<const Words*>(from); }
@@ -175,20 +187,25 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     Access access[READS];
     const ELEMENT nothing = store<ELEMENT>(reduction.nothing());
     unsigned at[READS], touched = 0;
-    UNROLL for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u],
-                                                access[u].fill(nothing);
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u], access[u].fill(nothing);
     const unsigned slot = (share.lane << a.items_log2) + share.item;
     Value* to = gathered + rank * states + slot;
     ClusterGather* gather = gathering;
     if (CLUSTERED) keep_shared_pointer(to), keep_shared_pointer(gather);
     keep_in_register(own_type);
     griddepcontrol_wait_before_access(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
-    UNROLL for (unsigned u = 0; u < READS; u++) if (u < share.count) access[u].read(a.a + at[u]);
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++)
+      if (u < share.count) access[u].read(a.a + at[u]);
     Value state[PACK], own[STATES];
-    UNROLL for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
-    UNROLL for (unsigned u = 0; u < READS; u++) {
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++) {
       const Pack<ELEMENT, PACK> pack = access[u].pack();
-      UNROLL for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
+#pragma unroll
+      for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
     }
     if constexpr (COLUMNS) memcpy(own, state, sizeof own);
     else own[0] = merged(reduction, state);
@@ -207,7 +224,9 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
 #endif
     };
     if (!CLUSTERED && STATES > 1 && a.lanes_log2 == 0) {
-      if (share.exists) UNROLL for (unsigned s = 0; s < STATES; s++) write(s, own[s]);
+      if (share.exists)
+#pragma unroll
+        for (unsigned s = 0; s < STATES; s++) write(s, own[s]);
       return;
     }
     Value sum = merge_lanes<COLUMNS>(a, reduction, share, own);
@@ -219,7 +238,8 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
       unsigned pitch = states;
       keep_in_register(pitch);
       Value next[CLUSTER_SIZE];
-      UNROLL for (unsigned block = 0; block < CLUSTER_SIZE; block++) next[block] = to[block * pitch];
+#pragma unroll
+      for (unsigned block = 0; block < CLUSTER_SIZE; block++) next[block] = to[block * pitch];
       sum = merged(reduction, next);
     }
     if (share.exists && share.lane < STATES) write(share.lane, sum);

@@ -50,8 +50,10 @@ __device__ __forceinline__ CellBias bias_of(const ELEMENT* weights, const Layer&
   };
   CellBias bias;
   bias.recurrent = CELL == GRU ? of(layer.recurrent_bias, 2) : COMPUTE(0);
-  UNROLL for (int gate = 0; gate < GATES; gate++) bias.gate[gate] =
-      of(layer.input_bias, gate) + (CELL == GRU && gate == 2 ? COMPUTE(0) : of(layer.recurrent_bias, gate));
+#pragma unroll
+  for (int gate = 0; gate < GATES; gate++)
+    bias.gate[gate] =
+        of(layer.input_bias, gate) + (CELL == GRU && gate == 2 ? COMPUTE(0) : of(layer.recurrent_bias, gate));
   return bias;
 }
 
@@ -62,7 +64,8 @@ __device__ __forceinline__ CellOutput cell_output(const COMPUTE (&products)[GATE
   CellOutput out;
   out.state = COMPUTE(0);
   if constexpr (CELL == LSTM) {
-    UNROLL for (int gate = 0; gate < 4; gate++) {
+#pragma unroll
+    for (int gate = 0; gate < 4; gate++) {
       const COMPUTE sum = products[gate] + bias.gate[gate] + sums[gate];
       out.kept[gate] = gate == 2 ? cell_tanh(sum) : cell_sigmoid(sum);
     }

@@ -36,8 +36,9 @@ extern "C" __global__ void __launch_bounds__(256) rnn_dropout_draw(const DrawArg
   const unsigned bits = a.drops_all ? 0 : kept_octet(*a.states, octet, a.threshold, a.sequence);
   reinterpret_cast<unsigned char*>(a.reserve + a.mask)[octet] = static_cast<unsigned char>(bits);
   if (a.target < 0) return;
-  UNROLL for (int i = 0; i < OCTET; i++) if (first + i < a.elements) target[first + i] =
-      dropped(source[first + i], a.scale, bits >> i & 1);
+#pragma unroll
+  for (int i = 0; i < OCTET; i++)
+    if (first + i < a.elements) target[first + i] = dropped(source[first + i], a.scale, bits >> i & 1);
 }
 
 extern "C" __global__ void __launch_bounds__(256) rnn_dropout_gradient(const GradientArguments a) {
@@ -47,8 +48,9 @@ extern "C" __global__ void __launch_bounds__(256) rnn_dropout_gradient(const Gra
   if (first >= a.elements) return;
   ELEMENT* target = reinterpret_cast<ELEMENT*>(a.workspace + a.target);
   const unsigned bits = reinterpret_cast<const unsigned char*>(a.reserve + a.mask)[octet];
-  UNROLL for (int i = 0; i < OCTET; i++) if (first + i < a.elements) target[first + i] =
-      dropped(target[first + i], a.scale, bits >> i & 1);
+#pragma unroll
+  for (int i = 0; i < OCTET; i++)
+    if (first + i < a.elements) target[first + i] = dropped(target[first + i], a.scale, bits >> i & 1);
 }
 
 struct AdvanceArguments {

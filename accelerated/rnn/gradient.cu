@@ -122,7 +122,8 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   if (a.layer.projection.start < 0) incoming = of_state(a, direction, sequence, length, unit);
   if (exists) {
     COMPUTE kept[KEPT], state = COMPUTE(0), before = COMPUTE(0), carried = COMPUTE(0);
-    UNROLL for (int j = 0; j < KEPT; j++) kept[j] = a.reserve[a.regions.kept + of_direction + gates + j * s.hidden];
+#pragma unroll
+    for (int j = 0; j < KEPT; j++) kept[j] = a.reserve[a.regions.kept + of_direction + gates + j * s.hidden];
     COMPUTE* through = a.workspace + a.regions.cell + static_cast<long long>(direction) * s.batch * s.hidden + item;
     if (a.layer.projection.start < 0) incoming += from_above(a, offsets, direction, step, sequence, unit);
     else incoming = a.workspace[a.regions.before + static_cast<long long>(direction) * s.batch * s.hidden + item];
@@ -143,7 +144,8 @@ extern "C" __global__ void rnn_gradient_cell(const Arguments a) {
   }
   // Wide data is replaced in place.
   ELEMENT* gradients = elements_at(a.reserve, a.regions.gradients + of_direction) + gates;
-  UNROLL for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
+#pragma unroll
+  for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
 }
 
 // Stores the gradients of a layer's initial states.

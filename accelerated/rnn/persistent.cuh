@@ -60,7 +60,8 @@ union PieceElements {
 // LOAD_BYTES.
 template <class Vectors> __device__ __forceinline__ Piece read_piece(const Vectors& vectors, int n, int k, int depth) {
   PieceElements found;
-  UNROLL for (int i = 0; i < 16 / LOAD_BYTES; i++) {
+#pragma unroll
+  for (int i = 0; i < 16 / LOAD_BYTES; i++) {
     const int at = k + i * (LOAD_BYTES / static_cast<int>(sizeof(ELEMENT)));
     if (LOAD_BYTES < 16 && at >= depth) break;
     const ELEMENT* from = vectors.at(n, at);
@@ -145,10 +146,12 @@ template <int KEPT> struct Rows {
   // piece(index, row) returns PIECE elements of K of a row, from the thread's first element in that pair.
   template <class Pieces> __device__ __forceinline__ void fill(int pairs, Pieces pieces) {
     const int row = threadIdx.x % 32 / 4;
-    UNROLL for (int i = 0; i < KEPT; i++) {
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
       pieces.begin(i);
-      UNROLL for (int tile = 0; tile < M_TILES; tile++)
-          keep(kept[i][tile][0], kept[i][tile][1], pieces(16 * tile + row), pieces(16 * tile + row + 8));
+#pragma unroll
+      for (int tile = 0; tile < M_TILES; tile++)
+        keep(kept[i][tile][0], kept[i][tile][1], pieces(16 * tile + row), pieces(16 * tile + row + 8));
     }
 #pragma unroll 1
     for (int i = KEPT; i < pairs; i++) {
@@ -179,7 +182,9 @@ template <class Start> struct RowPieces {
     PieceElements found;
     if (k >= depth || !from) return found.piece;
     if (aligned) return *reinterpret_cast<const Piece*>(from + k);
-    UNROLL for (int i = 0; i < PIECE; i++) if (LOAD_BYTES == 16 || k + i < depth) found.element[i] = from[k + i];
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+      if (LOAD_BYTES == 16 || k + i < depth) found.element[i] = from[k + i];
     return found.piece;
   }
 };
@@ -211,7 +216,9 @@ struct ColumnPieces {
         if (aligned && column + PIECE <= count) {
           found.piece = *reinterpret_cast<const Piece*>(pack);
         } else {
-          UNROLL for (int j = 0; j < PIECE; j++) if (column + j < count) found.element[j] = pack[j];
+#pragma unroll
+          for (int j = 0; j < PIECE; j++)
+            if (column + j < count) found.element[j] = pack[j];
         }
       }
       *reinterpret_cast<Piece*>(staged(i / PACKS) + column) = found.piece;
@@ -220,7 +227,8 @@ struct ColumnPieces {
   }
   __device__ __forceinline__ Piece operator()(int row) const {
     PieceElements found;
-    UNROLL for (int i = 0; i < PIECE; i++) found.element[i] = staged(threadIdx.x % 4 * PIECE + i)[row];
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) found.element[i] = staged(threadIdx.x % 4 * PIECE + i)[row];
     return found.piece;
   }
 };
@@ -263,23 +271,28 @@ struct Product {
   static __device__ __forceinline__ void begin(Pieces& pieces, int first, const Vectors& vectors, int count,
                                                int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;
-    UNROLL for (int i = 0; i < LOADED_PAIRS; i++) UNROLL for (int tile = 0; tile < N_TILES; tile++) {
-      const int k = first_element(first + i) + at;
-      pieces[i][tile] = Piece{};
-      if (k >= depth || n + 8 * tile >= count) continue;
-      if constexpr (Vectors::WAITS) {
+#pragma unroll
+    for (int i = 0; i < LOADED_PAIRS; i++)
+#pragma unroll
+      for (int tile = 0; tile < N_TILES; tile++) {
+        const int k = first_element(first + i) + at;
+        pieces[i][tile] = Piece{};
+        if (k >= depth || n + 8 * tile >= count) continue;
+        if constexpr (Vectors::WAITS) {
 #ifdef EMULATED_CUDA
-        pieces[i][tile] = Piece{NOTHING, NOTHING, NOTHING, NOTHING};
+          pieces[i][tile] = Piece{NOTHING, NOTHING, NOTHING, NOTHING};
 #else
-        pieces[i][tile] = read_piece(vectors, n + 8 * tile, k, depth);
+          pieces[i][tile] = read_piece(vectors, n + 8 * tile, k, depth);
 #endif
-      } else {
-        const ELEMENT* from = vectors.at(n + 8 * tile, k);
-        PieceElements found;
-        UNROLL for (int j = 0; j < PIECE; j++) if (LOAD_BYTES == 16 || k + j < depth) found.element[j] = from[j];
-        pieces[i][tile] = found.piece;
+        } else {
+          const ELEMENT* from = vectors.at(n + 8 * tile, k);
+          PieceElements found;
+#pragma unroll
+          for (int j = 0; j < PIECE; j++)
+            if (LOAD_BYTES == 16 || k + j < depth) found.element[j] = from[j];
+          pieces[i][tile] = found.piece;
+        }
       }
-    }
   }
   // Reads again the elements that were not there.
   template <class Vectors>
@@ -289,19 +302,23 @@ struct Product {
       bool complete;
       do {
         complete = true;
-        UNROLL for (int i = 0; i < LOADED_PAIRS; i++)
-            UNROLL for (int tile = 0; tile < N_TILES; tile++) if (lacks(pieces[i][tile])) {
-          pieces[i][tile] = read_piece(vectors, n + 8 * tile, first_element(first + i) + at, depth);
-          complete = false;
-          require_in_order(!lacks(pieces[i][tile]));
-        }
+#pragma unroll
+        for (int i = 0; i < LOADED_PAIRS; i++)
+#pragma unroll
+          for (int tile = 0; tile < N_TILES; tile++)
+            if (lacks(pieces[i][tile])) {
+              pieces[i][tile] = read_piece(vectors, n + 8 * tile, first_element(first + i) + at, depth);
+              complete = false;
+              require_in_order(!lacks(pieces[i][tile]));
+            }
       } while (!complete);
     }
     __syncwarp();
   }
   __device__ __forceinline__ void multiply(int index, const unsigned (&low)[4], const unsigned (&high)[4], int tile,
                                            const Piece (&pieces)[N_TILES]) {
-    UNROLL for (int n = 0; n < N_TILES; n++) {
+#pragma unroll
+    for (int n = 0; n < N_TILES; n++) {
       const unsigned first[2] = {operand_word(pieces[n].x), operand_word(pieces[n].y)};
       const unsigned second[2] = {operand_word(pieces[n].z), operand_word(pieces[n].w)};
       mma_sync<ELEMENT>(chain(2 * index, tile, n), low, first);
@@ -312,18 +329,21 @@ struct Product {
   template <class LeftRows, class Vectors>
   __device__ __forceinline__ void run(const LeftRows& rows, int pairs, const Vectors& vectors, int count, int depth) {
     constexpr int KEPT = LeftRows::IN_REGISTERS;
-    UNROLL for (int first = 0; first < KEPT; first += LOADED_PAIRS) {
+#pragma unroll
+    for (int first = 0; first < KEPT; first += LOADED_PAIRS) {
       if (first >= pairs) break;
       Pieces pieces;
       begin(pieces, first, vectors, count, depth);
       complete(pieces, first, vectors, depth);
-      UNROLL for (int i = 0; i < LOADED_PAIRS; i++) {
+#pragma unroll
+      for (int i = 0; i < LOADED_PAIRS; i++) {
         if (first + i >= KEPT) {
           if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
           continue;
         }
-        UNROLL for (int tile = 0; tile < M_TILES; tile++)
-            multiply(i, rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
+#pragma unroll
+        for (int tile = 0; tile < M_TILES; tile++)
+          multiply(i, rows.kept[first + i][tile][0], rows.kept[first + i][tile][1], tile, pieces[i]);
       }
     }
     constexpr int UNROLLED = (KEPT + LOADED_PAIRS - 1) / LOADED_PAIRS * LOADED_PAIRS;
@@ -334,7 +354,9 @@ struct Product {
   __device__ __forceinline__ void run_begun(const Rows<0>& rows, Pieces& pieces, int pairs, const Vectors& vectors,
                                             int count, int depth) {
     complete(pieces, 0, vectors, depth);
-    UNROLL for (int i = 0; i < LOADED_PAIRS; i++) if (i < pairs) multiply_rest(rows, i, i, pieces[i]);
+#pragma unroll
+    for (int i = 0; i < LOADED_PAIRS; i++)
+      if (i < pairs) multiply_rest(rows, i, i, pieces[i]);
     run_rest<LOADED_PAIRS>(rows, pairs, vectors, count, depth);
   }
   template <int FIRST, class LeftRows, class Vectors>
@@ -345,14 +367,17 @@ struct Product {
       Pieces pieces;
       begin(pieces, first, vectors, count, depth);
       complete(pieces, first, vectors, depth);
-      UNROLL for (int i = 0; i < LOADED_PAIRS; i++) if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
+#pragma unroll
+      for (int i = 0; i < LOADED_PAIRS; i++)
+        if (first + i < pairs) multiply_rest(rows, first + i, i, pieces[i]);
     }
   }
   // Multiplies left operands in shared memory. `chain` is any constant.
   template <class LeftRows>
   __device__ __forceinline__ void multiply_rest(const LeftRows& rows, int pair, int chain,
                                                 const Piece (&pieces)[N_TILES]) {
-    UNROLL for (int tile = 0; tile < M_TILES; tile++) {
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++) {
       const uint4 a = *rows.rest(pair, tile, 0), b = *rows.rest(pair, tile, 1);
       const unsigned low[4] = {a.x, a.y, a.z, a.w}, high[4] = {b.x, b.y, b.z, b.w};
       multiply(chain, low, high, tile, pieces);
@@ -360,31 +385,50 @@ struct Product {
   }
 
   __device__ __forceinline__ void clear() {
-    UNROLL for (int tile = 0; tile < M_TILES; tile++) UNROLL for (int n = 0; n < N_TILES; n++)
-        UNROLL for (int i = 0; i < 4; i++) {
-      sums[tile][n][i] = 0;
-      if constexpr (CHAINS > 1) { UNROLL for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = 0; }
-    }
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          sums[tile][n][i] = 0;
+          if constexpr (CHAINS > 1) {
+#pragma unroll
+            for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] = 0;
+          }
+        }
   }
 
   __device__ __forceinline__ void multiply_sum(int tile, int n, int i, float factor) {
     sums[tile][n][i] *= factor;
-    if constexpr (CHAINS > 1) { UNROLL for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] *= factor; }
+    if constexpr (CHAINS > 1) {
+#pragma unroll
+      for (int j = 0; j < CHAINS - 1; j++) others[j][tile][n][i] *= factor;
+    }
   }
 
   // Stores the warp's sums for the threads that own the cells. The caller must add a barrier.
   __device__ __forceinline__ void store_sums(int parity) {
     if constexpr (CHAINS > 1) {
-      UNROLL for (int j = 0; j < CHAINS - 1; j++) UNROLL for (int tile = 0; tile < M_TILES; tile++)
-          UNROLL for (int n = 0; n < N_TILES; n++) UNROLL for (int i = 0; i < 4; i++) sums[tile][n][i] +=
-          others[j][tile][n][i];
+#pragma unroll
+      for (int j = 0; j < CHAINS - 1; j++)
+#pragma unroll
+        for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+          for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sums[tile][n][i] += others[j][tile][n][i];
     }
     const int lane = threadIdx.x % 32;
     float* to = sums_of(parity) + threadIdx.x / 32 * WARP_SUMS;
-    UNROLL for (int tile = 0; tile < M_TILES; tile++) UNROLL for (int half = 0; half < 2; half++)
-            UNROLL for (int n = 0; n < N_TILES; n++) *
-        reinterpret_cast<float2*>(to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2) =
-        make_float2(sums[tile][n][2 * half], sums[tile][n][2 * half + 1]);
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int n = 0; n < N_TILES; n++)
+          *reinterpret_cast<float2*>(to + (16 * tile + lane / 4 + 8 * half) * PITCH + 8 * n + lane % 4 * 2) =
+              make_float2(sums[tile][n][2 * half], sums[tile][n][2 * half + 1]);
   }
   static __device__ __forceinline__ float* sums_of(int parity) {
     return reinterpret_cast<float*>(shared_memory + parity * SUM_BYTES);
@@ -393,7 +437,8 @@ struct Product {
   static __device__ __forceinline__ float total(int parity, int row, int sequence) {
     const float* from = sums_of(parity) + row * PITCH + sequence;
     float sum = 0;
-    UNROLL for (int warp = 0; warp < WARPS; warp++) sum += from[warp * WARP_SUMS];
+#pragma unroll
+    for (int warp = 0; warp < WARPS; warp++) sum += from[warp * WARP_SUMS];
     return sum;
   }
 };
@@ -428,12 +473,14 @@ struct Partials {
   }
   static __device__ __forceinline__ void send(int parity, int part) {
     constexpr int PAIRS = SEQUENCES / 2;
-    UNROLL for (int i = 0; i < (ROWS * PAIRS + THREADS - 1) / THREADS; i++) {
+#pragma unroll
+    for (int i = 0; i < (ROWS * PAIRS + THREADS - 1) / THREADS; i++) {
       const int item = threadIdx.x + i * THREADS, sequence = item % PAIRS * 2, row = item / PAIRS;
       if (ROWS * PAIRS % THREADS && item >= ROWS * PAIRS) break;
       const float* from = Product::sums_of(parity) + row * PITCH + sequence;
       float2 sum = make_float2(0, 0);
-      UNROLL for (int warp = 0; warp < WARPS; warp++) {
+#pragma unroll
+      for (int warp = 0; warp < WARPS; warp++) {
         const float2 one = *reinterpret_cast<const float2*>(from + warp * WARP_SUMS);
         sum.x += one.x, sum.y += one.y;
       }
@@ -481,7 +528,8 @@ struct Sums {
   __device__ __forceinline__ float total(int row, int sequence) const {
 #if PARTS > 1
     float sum = 0;
-    UNROLL for (int part = 0; part < PARTS; part++) sum += Partials::of(parity(), part)[row * OWN_PITCH + sequence];
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) sum += Partials::of(parity(), part)[row * OWN_PITCH + sequence];
     return sum;
 #else
     return Product::total(parity(), row, sequence);

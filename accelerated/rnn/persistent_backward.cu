@@ -51,16 +51,24 @@ struct KeptBits {
   // `first` is the first element of the block's first vector. `unit` is the unit of the block's first row.
   __device__ __forceinline__ void load(const unsigned char* mask, long long first, int unit, int hidden, int count) {
     const int lane = threadIdx.x % 32;
-    UNROLL for (int tile = 0; tile < M_TILES; tile++) UNROLL for (int n = 0; n < N_TILES; n++)
-        UNROLL for (int i = 0; i < 4; i++) {
-      const int sequence = 8 * n + lane % 4 * 2 + i % 2, row = unit + 16 * tile + lane / 4 + i / 2 * 8;
-      const long long element = first + sequence * hidden + row;
-      passes[tile][n][i] = sequence < count && row < hidden && mask[element / OCTET] >> element % OCTET & 1;
-    }
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const int sequence = 8 * n + lane % 4 * 2 + i % 2, row = unit + 16 * tile + lane / 4 + i / 2 * 8;
+          const long long element = first + sequence * hidden + row;
+          passes[tile][n][i] = sequence < count && row < hidden && mask[element / OCTET] >> element % OCTET & 1;
+        }
   }
   __device__ __forceinline__ void scale(Product& product, COMPUTE scale) const {
-    UNROLL for (int tile = 0; tile < M_TILES; tile++) UNROLL for (int n = 0; n < N_TILES; n++)
-        UNROLL for (int i = 0; i < 4; i++) product.multiply_sum(tile, n, i, passes[tile][n][i] ? scale : COMPUTE(0));
+#pragma unroll
+    for (int tile = 0; tile < M_TILES; tile++)
+#pragma unroll
+      for (int n = 0; n < N_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) product.multiply_sum(tile, n, i, passes[tile][n][i] ? scale : COMPUTE(0));
   }
 };
 
@@ -81,7 +89,8 @@ struct Inputs {
     const Layer& layer = a.layer[cells.layer];
     const Regions& regions = a.regions[cells.layer];
     const int direction = cells.direction, step = cells.step, wide = s.directions * s.hidden;
-    UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) {
+#pragma unroll
+    for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i);
       if (lengths) length[i] = length_of(offsets, s, sequence);
@@ -99,7 +108,8 @@ struct Inputs {
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
       const long long of_direction = direction * regions.kept_step;
       const COMPUTE* from = a.reserve + regions.kept + of_direction + vector * KEPT * s.hidden + unit;
-      UNROLL for (int j = 0; j < KEPT; j++) kept[i][j] = from[j * s.hidden];
+#pragma unroll
+      for (int j = 0; j < KEPT; j++) kept[i][j] = from[j * s.hidden];
       const int column = direction * s.hidden + unit;
       if (cells.layer == 0)
         above[i] = layer.last ? a.dy[(offset + static_cast<long long>(sequence) * s.sequence_step) * wide + column]
@@ -158,7 +168,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     const Item behind_item = items.behind(item);
     const bool goes_on = items.goes_on(item, behind_item);
     Inputs next;
-    if (goes_on) { UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) next.length[i] = inputs.length[i]; }
+    if (goes_on) {
+#pragma unroll
+      for (int i = 0; i < CELLS_PER_THREAD; i++) next.length[i] = inputs.length[i];
+    }
     if (items.has(behind_item)) next.load(a, offsets, ahead, items, behind_item, part, !goes_on, !goes_on);
     ahead = offset_of(a, items, offsets, items.behind(behind_item));
     const Cells cells(s, items, item, part);
@@ -202,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT);
     delay.begin();
 
-    UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) {
+#pragma unroll
+    for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i), length = inputs.length[i];
       // first and last step of the sequence
@@ -221,14 +235,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
                                  inputs.state[i], load<COMPUTE>(inputs.before[i]), a.clip);
       const long long vector = static_cast<long long>(step) * s.batch + sequence;
       ELEMENT* published = exchange + vector * row + unit;
-      UNROLL for (int j = 0; j < EXCHANGED; j++)
-          publish(published + j * s.hidden, store<ELEMENT>(gradient.sum[IN_RESERVE ? j : recurrent_slot(j)]));
+#pragma unroll
+      for (int j = 0; j < EXCHANGED; j++)
+        publish(published + j * s.hidden, store<ELEMENT>(gradient.sum[IN_RESERVE ? j : recurrent_slot(j)]));
 
       if (a.dhx && length == 0) a.dhx[given] = store<ELEMENT>(final);
       if constexpr (!IN_RESERVE) {
         ELEMENT* gradients =
             elements_at(a.reserve, regions.gradients + direction * regions.kept_step) + vector * KEPT * s.hidden + unit;
-        UNROLL for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
+#pragma unroll
+        for (int j = 0; j < KEPT; j++) gradients[j * s.hidden] = store<ELEMENT>(gradient.sum[j]);
       }
       if (exists || CELL == GRU) inputs.carried[i] = gradient.carried;
       if (goes_on) next.carried[i] = inputs.carried[i];

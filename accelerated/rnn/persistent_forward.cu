@@ -45,14 +45,17 @@ struct Inputs {
     const Cells cells(s, items, item, part);
     const Regions& regions = a.regions[cells.layer];
     const long long first = (static_cast<long long>(cells.direction) * s.steps + cells.step) * s.batch;
-    UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) {
+#pragma unroll
+    for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i);
       if (cells.layer == 0) {
         const COMPUTE* from = a.workspace + regions.products + (first + sequence) * (GATES * s.hidden) + unit;
-        UNROLL for (int gate = 0; gate < GATES; gate++) products[i][gate] = from[gate * s.hidden];
+#pragma unroll
+        for (int gate = 0; gate < GATES; gate++) products[i][gate] = from[gate * s.hidden];
       } else {
-        UNROLL for (int gate = 0; gate < GATES; gate++) products[i][gate] = COMPUTE(0);
+#pragma unroll
+        for (int gate = 0; gate < GATES; gate++) products[i][gate] = COMPUTE(0);
       }
       length[i] = length_of(offsets, s, sequence), offset[i] = offsets[cells.step];
       const Dropout& dropout = a.dropout[cells.layer];
@@ -131,8 +134,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
         input_rows.fill(a.pairs, rows_of(a, layer.input, cells, part * depth, depth, [](int slot) {
                           return !SPLITS_GATE || slot < 2 ? slot : slot == GATES ? 2 : -1;
                         }));
-      UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) if (cells.has(s, i)) bias[i] =
-          bias_of(a.weights, layer, s, direction, cells.unit(i));
+#pragma unroll
+      for (int i = 0; i < CELLS_PER_THREAD; i++)
+        if (cells.has(s, i)) bias[i] = bias_of(a.weights, layer, s, direction, cells.unit(i));
     }
 
     Product product;
@@ -153,12 +157,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
     sums.exchange(product, part, CELLS_PER_THREAD > 1 || threadIdx.x / 32 * 32 < Cells::COUNT);
     delay.begin();
 
-    UNROLL for (int i = 0; i < CELLS_PER_THREAD; i++) {
+#pragma unroll
+    for (int i = 0; i < CELLS_PER_THREAD; i++) {
       if (!cells.has(s, i)) continue;
       const int unit = cells.unit(i), sequence = cells.sequence(i);
       COMPUTE recurrent[GATES];
-      UNROLL for (int gate = 0; gate < GATES; gate++) recurrent[gate] =
-          sums.total(gate * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
+#pragma unroll
+      for (int gate = 0; gate < GATES; gate++)
+        recurrent[gate] = sums.total(gate * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
       if constexpr (SPLITS_GATE)
         inputs.products[i][2] += sums.total(GATES * UNITS + Cells::own_unit(i), Cells::own_sequence(i));
       const CellOutput out =
@@ -182,7 +188,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) CLUSTER_DIMS_X rnn_pers
       }
       if (exists && regions.kept >= 0) {
         COMPUTE* kept = a.reserve + regions.kept + direction * regions.kept_step + vector * KEPT * s.hidden + unit;
-        UNROLL for (int j = 0; j < KEPT; j++) kept[j * s.hidden] = out.kept[j];
+#pragma unroll
+        for (int j = 0; j < KEPT; j++) kept[j * s.hidden] = out.kept[j];
         if (CELL == LSTM)
           a.reserve[regions.kept_cell + direction * regions.kept_step + vector * s.hidden + unit] = inputs.state[i];
       }

@@ -77,11 +77,13 @@ extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Argu
   const long long at = (static_cast<long long>(direction) * s.batch + sequence) * s.hidden + unit;
   const COMPUTE* from = a.workspace + a.regions.products + (direction * vectors + vector) * GATES * s.hidden + unit;
   COMPUTE products[GATES], sums[GATES] = {};
-  UNROLL for (int gate = 0; gate < GATES; gate++) products[gate] = from[gate * s.hidden];
+#pragma unroll
+  for (int gate = 0; gate < GATES; gate++) products[gate] = from[gate * s.hidden];
   const COMPUTE* part = a.sums + (static_cast<long long>(direction) * s.batch + sequence) * GATES * s.hidden + unit;
 #pragma unroll 4
   for (int i = 0; i < a.parts; i++, part += static_cast<long long>(s.directions) * s.batch * GATES * s.hidden)
-    UNROLL for (int gate = 0; gate < GATES; gate++) sums[gate] += part[gate * s.hidden];
+#pragma unroll
+    for (int gate = 0; gate < GATES; gate++) sums[gate] += part[gate * s.hidden];
   COMPUTE before = COMPUTE(0), state = COMPUTE(0);
   if (CELL == GRU) before = a.workspace[a.regions.hidden + a.step % 2 * s.directions * s.batch * s.hidden + at];
   if (CELL == LSTM) state = a.workspace[a.regions.cell + at];
@@ -90,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(256) rnn_recurrence_cell(const Argu
   if (exists && CELL == LSTM) a.workspace[a.regions.cell + at] = out.state;
   if (exists && a.regions.kept >= 0) {
     COMPUTE* kept = a.reserve + a.regions.kept + of_direction + vector * KEPT * s.hidden + unit;
-    UNROLL for (int j = 0; j < KEPT; j++) kept[j * s.hidden] = out.kept[j];
+#pragma unroll
+    for (int j = 0; j < KEPT; j++) kept[j * s.hidden] = out.kept[j];
     if (CELL == LSTM) a.reserve[a.regions.kept_cell + of_direction + vector * s.hidden + unit] = out.state;
   }
   if (a.layer.projection.start < 0) {

@@ -75,22 +75,27 @@ __device__ __forceinline__ void sum_biases(const Arguments& a, const Layer& laye
 #pragma unroll 8
     for (long long vector = threadIdx.x / PACKS; vector < vectors; vector += ROWS) {
       const auto pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(gradients + vector * width);
-      UNROLL for (int i = 0; i < PACK; i++) sum[i] += load<COMPUTE>(pack.item[i]);
+#pragma unroll
+      for (int i = 0; i < PACK; i++) sum[i] += load<COMPUTE>(pack.item[i]);
     }
   } else {
     for (long long vector = threadIdx.x / PACKS; vector < vectors; vector += ROWS)
-      UNROLL for (int i = 0; i < PACK; i++) if (first + i < width) sum[i] +=
-          load<COMPUTE>(gradients[vector * width + i]);
+#pragma unroll
+      for (int i = 0; i < PACK; i++)
+        if (first + i < width) sum[i] += load<COMPUTE>(gradients[vector * width + i]);
   }
-  UNROLL for (int i = 0; i < PACK; i++) {
-    UNROLL for (int lanes = PACKS; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lanes);
+#pragma unroll
+  for (int i = 0; i < PACK; i++) {
+#pragma unroll
+    for (int lanes = PACKS; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lanes);
     if (threadIdx.x % 32 < PACKS) sums[threadIdx.x / 32][threadIdx.x % 32 * PACK + i] = sum[i];
   }
   __syncthreads();
   const int column = block * COLUMNS + threadIdx.x;
   if (threadIdx.x >= COLUMNS || column >= width) return;
   COMPUTE total = 0;
-  UNROLL for (int i = 0; i < WARPS; i++) total += sums[i][threadIdx.x];
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) total += sums[i][threadIdx.x];
 
   // The last gate of a GRU has its input bias in one slot. The next slot has the term that its reset gate multiplies.
   const bool input = CELL != GRU || column < 3 * s.hidden, recurrent = CELL != GRU || column / s.hidden != 2;

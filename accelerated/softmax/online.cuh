@@ -121,11 +121,14 @@ struct Forward {
   __device__ __forceinline__ void cover(OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N]) const {
     if (!has_maximum()) return;
     COMPUTE maximum[CHAINS<ROWS>];
-    UNROLL for (int chain = 0; chain < CHAINS<ROWS>; chain++) maximum[chain] = state[chain % ROWS].maximum;
-    UNROLL for (int j = 0; j < N; j++) maximum[j % CHAINS<ROWS>] = max(maximum[j % CHAINS<ROWS>], values[0][j]);
-    UNROLL for (int r = 0; r < ROWS; r++) {
-      UNROLL for (int chain = r + ROWS; chain < CHAINS<ROWS>; chain += ROWS) maximum[r] =
-          max(maximum[r], maximum[chain]);
+#pragma unroll
+    for (int chain = 0; chain < CHAINS<ROWS>; chain++) maximum[chain] = state[chain % ROWS].maximum;
+#pragma unroll
+    for (int j = 0; j < N; j++) maximum[j % CHAINS<ROWS>] = max(maximum[j % CHAINS<ROWS>], values[0][j]);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+      for (int chain = r + ROWS; chain < CHAINS<ROWS>; chain += ROWS) maximum[r] = max(maximum[r], maximum[chain]);
       if (FIRST) state[r].maximum = maximum[r];
       else raise(state[r], maximum[r]);
     }
@@ -138,17 +141,21 @@ struct Forward {
     auto add_to_chain = [&](int j, COMPUTE value) {
       sum[j % CHAINS<ROWS>] = j < CHAINS<ROWS> ? value : sum[j % CHAINS<ROWS>] + value;
     };
-    UNROLL for (int r = 0; r < ROWS; r++) shift[r] = shift_of(state[r].maximum);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) shift[r] = shift_of(state[r].maximum);
     if (KEEP && algorithm != LOG) {
-      UNROLL for (int j = 0; j < N; j++) {
+#pragma unroll
+      for (int j = 0; j < N; j++) {
         const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % ROWS]);
         add_to_chain(j, exponential);
         if constexpr (KEEP) values[0][j] = exponential;
       }
     } else {
-      UNROLL for (int j = 0; j < N; j++) add_to_chain(j, shifted_exponential(values[0][j], shift[j % ROWS]));
+#pragma unroll
+      for (int j = 0; j < N; j++) add_to_chain(j, shifted_exponential(values[0][j], shift[j % ROWS]));
     }
-    UNROLL for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
+#pragma unroll
+    for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
   }
   // Adds values that may exceed the maxima.
   template <bool FIRST = false, int ROWS, int N>
@@ -176,11 +183,13 @@ struct Forward {
   __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N],
                                           COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
-      UNROLL for (int j = 0; j < N; j++) result[j] =
-          alpha * (values[0][j] - state[j % ROWS].maximum - state[j % ROWS].sum);
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] - state[j % ROWS].maximum - state[j % ROWS].sum);
     } else {
-      UNROLL for (int j = 0; j < N; j++) result[j] =
-          (KEPT ? values[0][j] : shifted_exponential(values[0][j], state[j % ROWS].maximum)) * state[j % ROWS].sum;
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        result[j] =
+            (KEPT ? values[0][j] : shifted_exponential(values[0][j], state[j % ROWS].maximum)) * state[j % ROWS].sum;
     }
   }
 };
@@ -205,11 +214,13 @@ struct Backward {
   template <bool = false, int ROWS, int N>
   __device__ __forceinline__ void add(OnlineState (&state)[ROWS], const COMPUTE (&values)[2][N]) const {
     COMPUTE sum[CHAINS<ROWS>] = {};
-    UNROLL for (int j = 0; j < N; j++) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
       const COMPUTE term = algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
       sum[j % CHAINS<ROWS>] = j < CHAINS<ROWS> ? term : sum[j % CHAINS<ROWS>] + term;
     }
-    UNROLL for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
+#pragma unroll
+    for (int chain = 0; chain < CHAINS<ROWS> && chain < N; chain++) state[chain % ROWS].sum += sum[chain];
   }
   template <bool = false> __device__ __forceinline__ void finish(OnlineState&) const {}
   __device__ __forceinline__ void scale(OnlineState&, COMPUTE) const {}
@@ -217,10 +228,11 @@ struct Backward {
   __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[2][N],
                                           COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
-      UNROLL for (int j = 0; j < N; j++) result[j] =
-          alpha * (values[1][j] - exponential(values[0][j]) * state[j % ROWS].sum);
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[1][j] - exponential(values[0][j]) * state[j % ROWS].sum);
     } else {
-      UNROLL for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] * (values[1][j] - state[j % ROWS].sum));
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] * (values[1][j] - state[j % ROWS].sum));
     }
   }
 };

@@ -24,7 +24,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   }
   // Lets vectors begin with the row; none of them counts as full.
   __device__ __forceinline__ void begin_with_row() {
-    UNROLL for (int n = 0; n < INPUTS; n++) input[n] += lead;
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] += lead;
     output += lead;
     packs = (a->along.row + WIDE - 1) / WIDE;
     full_packs = first_full = lead = 0;
@@ -34,7 +35,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     output = a->output + offset[INPUTS];
     lead = misplaced(output);
     bool together = true;
-    UNROLL for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
       input[n] = a->input[n] + offset[n];
       together &= misplaced(input[n]) == lead;
     }
@@ -43,7 +45,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     } else {
       if (!together) lead = 0;
       output -= lead;
-      UNROLL for (int n = 0; n < INPUTS; n++) input[n] -= lead;
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) input[n] -= lead;
       packs = (a->along.row + lead + WIDE - 1) / WIDE, first_full = lead != 0;
       full_packs = together ? (a->along.row + lead) / WIDE : 0;
       full_packs -= min(full_packs, first_full);
@@ -66,23 +69,31 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 
   // Copies a full vector.
   __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
-    UNROLL for (int n = 0; n < INPUTS; n++)
-        copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
   }
   // Prefetches a group into L2 before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
-    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++) if (first + k * size < packs)
-        prefetch_l2(input[n] + offset(first + k * size, n));
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (first + k * size < packs) prefetch_l2(input[n] + offset(first + k * size, n));
   }
   __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
-    UNROLL for (int k = 0; k < HELD; k++) if (is_full(first + k * size))
-        load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+      if (is_full(first + k * size)) load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
     if (are_full(first, size)) return;
     Vector nothing;
-    UNROLL for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll 1
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch)
-      if (!is_full(first)) UNROLL for (int n = 0; n < INPUTS; n++) {
+      if (!is_full(first))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
           address[n * pitch] = nothing;
           if (first < packs)
 #pragma unroll 1
@@ -93,7 +104,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   // Reads a vector; missing elements are neutral.
   __device__ __forceinline__ Vector read(unsigned pack, int n) const {
     Vector some;
-    UNROLL for (int i = 0; i < WIDE; i++) {
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
       some.item[i] = store<ELEMENT>(Rule::neutral());
       if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i];
     }
@@ -102,14 +114,17 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 
   __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
-    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++)
-        unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
                                         unsigned size, const Vector* address, unsigned pitch) const {
     if (are_full(first, size)) {
-      UNROLL for (int k = 0; k < HELD; k++)
-          write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
+#pragma unroll
+      for (int k = 0; k < HELD; k++)
+        write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
     } else {
 #pragma unroll 1
       for (int k = 0; k < HELD && first < packs; k++, first += size, address += INPUTS * pitch)
@@ -119,7 +134,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
                                              bool as_full, const Vector* address, unsigned pitch) const {
     COMPUTE values[INPUTS][WIDE], result[WIDE];
-    UNROLL for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
     rule.results(state, values, result);
     write_results(index, as_full, result);
   }
@@ -129,12 +145,16 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
       if (a->beta != COMPUTE(0)) {
         COMPUTE prior[WIDE];
         unpack(reinterpret_cast<const Vector*>(target), prior);
-        UNROLL for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
       }
       pack(result, reinterpret_cast<Vector*>(target));
     } else {
-      UNROLL for (int i = 0; i < WIDE; i++) if (exists(index, i)) target[i] =
-          store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (exists(index, i))
+          target[i] =
+              store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
     }
   }
 };
@@ -155,13 +175,15 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     unsigned offset[INPUTS + 1];
     a.rows.locate(index, offset);
     output = a.output + offset[INPUTS];
-    UNROLL for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
   }
   __device__ __forceinline__ void locate(unsigned pack, unsigned (&offset)[INPUTS + 1]) const {
     if (a.along.outer_rank != 0) {
       a.along.locate(pack, offset);
     } else {
-      UNROLL for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
+#pragma unroll
+      for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
     }
   }
 
@@ -173,23 +195,31 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     for (int batch = 0; batch < HELD && first < packs;
          batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
       ELEMENT element[BATCH][INPUTS];
-      UNROLL for (int k = 0; k < BATCH; k++) {
+#pragma unroll
+      for (int k = 0; k < BATCH; k++) {
         unsigned offset[INPUTS + 1];
         locate(min(first + k * size, packs - 1), offset);
-        UNROLL for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
           if constexpr (COPIES) copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset[n]));
           else element[k][n] = input[n][offset[n]];
         }
       }
       if constexpr (!COPIES)
-        UNROLL for (int k = 0; k < BATCH; k++) UNROLL for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch]
-            .item[0] = element[k][n];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch].item[0] = element[k][n];
     }
   }
   __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD]) const {
-    UNROLL for (int k = 0; k < HELD; k++) UNROLL for (int n = 0; n < INPUTS; n++) values[n][k] =
-        first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        values[n][k] =
+            first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
                                         unsigned size, const Vector* address, unsigned pitch) const {
@@ -197,7 +227,8 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch) {
       if (first >= packs) break;
       COMPUTE values[INPUTS][1], result[1];
-      UNROLL for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
       rule.results(state, values, result);
       unsigned offset[INPUTS + 1];
       locate(first, offset);

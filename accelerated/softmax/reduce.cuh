@@ -12,15 +12,19 @@ __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&sta
                                              unsigned beyond) {
   if (first >= beyond || !rule.has_maximum()) return;
   COMPUTE maximum[ROWS];
-  UNROLL for (int r = 0; r < ROWS; r++) maximum[r] = state[r].maximum;
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) maximum[r] = state[r].maximum;
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
-    UNROLL for (int r = 0; r < ROWS; r++) maximum[r] = max(maximum[r], __shfl_xor_sync(~0u, maximum[r], lanes));
-  UNROLL for (int r = 0; r < ROWS; r++) rule.raise(state[r], maximum[r]);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) maximum[r] = max(maximum[r], __shfl_xor_sync(~0u, maximum[r], lanes));
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) rule.raise(state[r], maximum[r]);
 }
 template <int ROWS>
 __device__ __forceinline__ void merge_sums(OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
-    UNROLL for (int r = 0; r < ROWS; r++) state[r].sum += __shfl_xor_sync(~0u, state[r].sum, lanes);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) state[r].sum += __shfl_xor_sync(~0u, state[r].sum, lanes);
 }
 template <class Rule, int ROWS>
 __device__ __forceinline__ void merge_lanes(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
@@ -86,11 +90,13 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
   OnlineState* own = parts + (thread & (across - 1)) * ROWS;
   merge_lanes(rule, state, across, 32);
   if (!CLUSTERED && groups == 1) {
-    UNROLL for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
     return;
   }
   if ((thread & (stride - 1)) < across)
-    UNROLL for (int r = 0; r < ROWS; r++) own[(thread >> exponent_of(stride)) * rows + r] = state[r];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) own[(thread >> exponent_of(stride)) * rows + r] = state[r];
   __syncthreads();
   OnlineState* of_blocks = parts + groups * rows;
   if (CLUSTERED) cluster_wait();
@@ -115,5 +121,6 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     }
   }
   __syncthreads();
-  UNROLL for (int r = 0; r < ROWS; r++) state[r] = own[r];
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) state[r] = own[r];
 }

@@ -30,19 +30,22 @@ __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
 // Returns the element-wise maximum of two vectors; fp16x2 pairs are compared without unpacking.
 __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
   if constexpr (PAIRED && WIDTH > 1) {
-    UNROLL for (int word = 0; word < WIDTH / 2; word++) maximum.item[word] =
-        max_pair<ELEMENT>(maximum.item[word], other.item[word]);
+#pragma unroll
+    for (int word = 0; word < WIDTH / 2; word++)
+      maximum.item[word] = max_pair<ELEMENT>(maximum.item[word], other.item[word]);
   } else {
     COMPUTE maxima[WIDTH], others[WIDTH];
     unpack(maximum, maxima), unpack(other, others);
     HeldElements greater;
-    UNROLL for (int i = 0; i < WIDTH; i++) greater.elements.item[i] = store<ELEMENT>(max(maxima[i], others[i]));
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) greater.elements.item[i] = store<ELEMENT>(max(maxima[i], others[i]));
     maximum = greater.words;
   }
 }
 template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&held)[PACKS][1]) {
   Held maximum = held[0][0];
-  UNROLL for (int k = 1; k < PACKS; k++) raise(maximum, held[k][0]);
+#pragma unroll
+  for (int k = 1; k < PACKS; k++) raise(maximum, held[k][0]);
   return maximum;
 }
 
@@ -54,7 +57,8 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   constexpr int WORDS = (sizeof(Held) + 3) / 4;
   unsigned word[WORDS] = {};
   memcpy(word, &held, sizeof held);
-  UNROLL for (int i = 0; i < WORDS; i++) word[i] = __shfl_xor_sync(~0u, word[i], lanes);
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) word[i] = __shfl_xor_sync(~0u, word[i], lanes);
   memcpy(&held, word, sizeof held);
   return held;
 }
@@ -82,27 +86,35 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
     if constexpr (!NEUTRAL_ELEMENT) count = rank < row.packs ? (row.packs - rank + size - 1) / size : 0;
     const ELEMENT* next[INPUTS];
     size_t step[INPUTS];
-    UNROLL for (int n = 0; n < INPUTS; n++) next[n] = row.input[n] + row.offset(rank, n), step[n] = row.offset(size, n);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) next[n] = row.input[n] + row.offset(rank, n), step[n] = row.offset(size, n);
     if (full) {
       HeldElements nothing;
-      UNROLL for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
-      UNROLL for (int k = 0; k < PACKS; k++) UNROLL for (int n = 0; n < INPUTS; n++) {
-        const unsigned pack = rank + k * size;
-        held[k][n] = nothing.words;
-        if (pack < row.packs)
-          held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
-        next[n] += step[n];
-      }
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+      for (int k = 0; k < PACKS; k++)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          const unsigned pack = rank + k * size;
+          held[k][n] = nothing.words;
+          if (pack < row.packs)
+            held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
+          next[n] += step[n];
+        }
     } else {
-      UNROLL for (int k = 0; k < PACKS; k++) UNROLL for (int n = 0; n < INPUTS; n++) held[k][n] =
-          held_of(row.read(rank + k * size, n));
+#pragma unroll
+      for (int k = 0; k < PACKS; k++)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(row.read(rank + k * size, n));
     }
     return full;
   }
   // Adds all values to states whose maxima they do not exceed.
   template <int ROWS> __device__ __forceinline__ void add(const Rule& rule, OnlineState (&state)[ROWS]) {
     if constexpr (KEEP) {
-      UNROLL for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++) {
         unpack(held[k][0], &values[0][k * WIDTH]);
         static_assert(NEUTRAL_ELEMENT || WIDTH == 1);
         if constexpr (!NEUTRAL_ELEMENT)
@@ -110,7 +122,8 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
       }
       rule.template add_covered<true>(state, values);
     } else {
-      UNROLL for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++) {
         COMPUTE of_pack[INPUTS][WIDTH];
         take(k, of_pack);
         rule.add_covered(state, of_pack);
@@ -127,16 +140,19 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
     rule.template results<KEEP>(state, of_pack, result);
   }
   __device__ __forceinline__ void take_kept(int k, COMPUTE (&kept)[WIDTH]) const {
-    UNROLL for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
   }
   // Replaces the kept values by all results, with one test for logarithms.
   __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
     COMPUTE result[PACKS * WIDTH];
     rule.template results<true>(state, values, result);
-    UNROLL for (int i = 0; i < PACKS * WIDTH; i++) values[0][i] = result[i];
+#pragma unroll
+    for (int i = 0; i < PACKS * WIDTH; i++) values[0][i] = result[i];
   }
   __device__ __forceinline__ void take(int k, COMPUTE (&values)[INPUTS][WIDTH]) const {
-    UNROLL for (int n = 0; n < INPUTS; n++) unpack(held[k][n], values[n]);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(held[k][n], values[n]);
   }
 };
 
@@ -181,7 +197,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
     packs.become_results(rule, state);
   }
 
-  UNROLL for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+  for (int k = 0; k < PACKS; k++) {
     const unsigned pack = rank + k * size;
     COMPUTE result[WIDTH];
     if constexpr (KEEP) packs.take_kept(k, result);
@@ -201,8 +218,11 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
   VectorPacks<Rule, true, PACKS> row(a, min(index, a.rows.packs - 1));
   if (index >= a.rows.packs) row.end_for_good();
   if (!STEPS && blockIdx.x < a.kept) {  // Prefetching saves 1 to 4 % for large tensors.
-    UNROLL for (int k = 0; k < PACKS; k++) UNROLL for (int n = 0; n < INPUTS; n++) if (rank + k * size < row.packs)
-        prefetch_l2(row.input[n] + row.offset(rank + k * size, n));
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (rank + k * size < row.packs) prefetch_l2(row.input[n] + row.offset(rank + k * size, n));
   }
   griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
@@ -219,7 +239,8 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory + groups * across * sizeof(Held));
 
   OnlineState state[ROWS];
-  UNROLL for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
   if constexpr (INPUTS == 1) {
     if (rule.has_maximum()) {
       Held maximum = maximum_of(packs.held);
@@ -231,14 +252,17 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
       }
       COMPUTE of_rows[ROWS];
       unpack(maximum, of_rows);
-      UNROLL for (int r = 0; r < ROWS; r++) state[r].maximum = max(state[r].maximum, of_rows[r]);
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) state[r].maximum = max(state[r].maximum, of_rows[r]);
     }
   }
   packs.add(rule, state);
   merge_sums(state, across, 32);
   if (groups > 1) {
     const unsigned rows = across * ROWS;
-    if (hands_over) UNROLL for (int r = 0; r < ROWS; r++) sums[group * rows + inner * ROWS + r] = state[r].sum;
+    if (hands_over)
+#pragma unroll
+      for (int r = 0; r < ROWS; r++) sums[group * rows + inner * ROWS + r] = state[r].sum;
     __syncthreads();
     // Several threads merge each row; for logarithms they then finish its state.
     const unsigned each = min(max(blockDim.x >> exponent_of(rows), 1u), groups), log_each = exponent_of(each),
@@ -254,14 +278,18 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
       if (first == 0 && j < rows * each) sums[i] = total.sum;
     }
     __syncthreads();
-    UNROLL for (int r = 0; r < ROWS; r++) state[r].sum = sums[inner * ROWS + r];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) state[r].sum = sums[inner * ROWS + r];
   }
-  if (groups == 1 || rule.algorithm == LOG) UNROLL for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
+  if (groups == 1 || rule.algorithm == LOG)
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
 
   if (full && a.beta == COMPUTE(0)) {
     ELEMENT* next = row.output + row.offset(rank, INPUTS);
     const size_t step = row.offset(size, INPUTS);
-    UNROLL for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
       packs.results(rule, state, k, result);
@@ -272,7 +300,8 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
       next += step;
     }
   } else {
-    UNROLL for (int k = 0; k < PACKS; k++) {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
       packs.results(rule, state, k, result);
@@ -293,21 +322,28 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
 
   griddepcontrol_wait_before_access(a.input[0] + offset[0], a.output + offset[INPUTS]);
   ELEMENT held[INPUTS][LENGTH];
-  UNROLL for (int k = 0; k < LENGTH; k++) UNROLL for (int n = 0; n < INPUTS; n++) if (exists(k)) held[n][k] =
-      (a.input[n] + offset[n])[k * a.along.row_stride[n]];
+#pragma unroll
+  for (int k = 0; k < LENGTH; k++)
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (exists(k)) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
   griddepcontrol_launch_dependents_medium_grid();  // The other call takes 4 % longer here.
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
-  UNROLL for (int n = 0; n < INPUTS; n++) UNROLL for (int k = 0; k < LENGTH; k++) values[n][k] =
-      exists(k) ? load<COMPUTE>(held[n][k]) : Rule::neutral();
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+    for (int k = 0; k < LENGTH; k++) values[n][k] = exists(k) ? load<COMPUTE>(held[n][k]) : Rule::neutral();
   OnlineState state[1] = {rule.empty()};
   rule.template cover<true>(state, values);
   rule.template add_covered<true>(state, values);
   rule.finish(state[0]);
   rule.template results<true>(state, values, result);
-  UNROLL for (int k = 0; k < LENGTH; k++) if (exists(k)) {
-    ELEMENT* target = a.output + offset[INPUTS] + k * a.along.row_stride[INPUTS];
-    *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
-  }
+#pragma unroll
+  for (int k = 0; k < LENGTH; k++)
+    if (exists(k)) {
+      ELEMENT* target = a.output + offset[INPUTS] + k * a.along.row_stride[INPUTS];
+      *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
+    }
 }
 
 // The algorithm is a compile-time choice between logarithms, whose values are kept, and exponentials.

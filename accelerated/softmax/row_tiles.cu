@@ -31,8 +31,12 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
   for (unsigned row = first_row; row < a.kept; row += blockDim.x >> log_team) {
     const unsigned first = row * length + rank;
     COMPUTE values[Rule::INPUTS][N], result[N];
-    UNROLL for (int n = 0; n < Rule::INPUTS; n++) UNROLL for (int j = 0; j < N; j++) values[n][j] =
-        j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
+#pragma unroll
+    for (int n = 0; n < Rule::INPUTS; n++)
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        values[n][j] =
+            j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
     OnlineState state[1] = {rule.empty()};
     rule.template add<true>(state, values);
     merge_lanes(rule, state, 1, a.team);
@@ -40,10 +44,12 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
     rule.results(state, values, result);
     if (row >= rows) continue;
     if (a.beta != COMPUTE(0))
-      UNROLL for (int j = 0; j < N; j++) if (j < N - 1 || last_exists) result[j] +=
-          a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
-    UNROLL for (int j = 0; j < N; j++) if (j < N - 1 || last_exists) tile[first + (j << log_team)] =
-        store<ELEMENT>(result[j]);
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      if (j < N - 1 || last_exists) tile[first + (j << log_team)] = store<ELEMENT>(result[j]);
   }
 }
 
@@ -56,21 +62,28 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   for (unsigned first = threadIdx.x * WIDE; first < rows; first += blockDim.x * WIDE) {
     COMPUTE values[INPUTS][LENGTH * WIDE], result[LENGTH * WIDE];  // index k * WIDE + i is element k of row i
-    UNROLL for (int n = 0; n < INPUTS; n++) UNROLL for (int k = 0; k < LENGTH; k++) {
-      COMPUTE of_pack[WIDE];
-      unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_pack);
-      UNROLL for (int i = 0; i < WIDE; i++) values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] =
-          of_pack[i];
-    }
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < LENGTH; k++) {
+        COMPUTE of_pack[WIDE];
+        unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_pack);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] = of_pack[i];
+      }
     OnlineState state[WIDE];
-    UNROLL for (int i = 0; i < WIDE; i++) state[i] = rule.empty();
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) state[i] = rule.empty();
     rule.template cover<true>(state, values);
     rule.template add_covered<true>(state, values);
-    UNROLL for (int i = 0; i < WIDE; i++) rule.finish(state[i]);
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) rule.finish(state[i]);
     rule.template results<true>(state, values, result);
-    UNROLL for (int k = 0; k < LENGTH; k++) {
+#pragma unroll
+    for (int k = 0; k < LENGTH; k++) {
       COMPUTE of_pack[WIDE];
-      UNROLL for (int i = 0; i < WIDE; i++) {
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) {
         const int element = k * WIDE + i;
         of_pack[i] = result[element % LENGTH * WIDE + element / LENGTH];
         if (a.beta != COMPUTE(0) && first + element / LENGTH < rows)
@@ -98,16 +111,21 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
     const unsigned full = first + ((beyond - first - 1 + a.team) >> log_team) / CHUNK * stride;
     auto item = [&](int n, unsigned i) { return reinterpret_cast<Item*>(tile + n * pitch) + i; };
     auto take = [&](unsigned i, COMPUTE(&values)[INPUTS][VALUES]) {
-      UNROLL for (int n = 0; n < INPUTS; n++) UNROLL for (int k = 0; k < CHUNK; k++)
-          unpack(item(n, i + (k << log_team)), &values[n][k * PAIR]);
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) unpack(item(n, i + (k << log_team)), &values[n][k * PAIR]);
     };
     // This lane takes the remaining elements of the row.
     const bool ends[2] = {rank == 0 && begin % 2 != 0, rank == 0 && end % 2 != 0};
     COMPUTE rest[INPUTS][REST];
-    UNROLL for (int n = 0; n < INPUTS; n++) {
-      UNROLL for (int j = 0; j < REST; j++) rest[n][j] = Rule::neutral();
-      UNROLL for (int k = 0; k < CHUNK; k++) if (full + (k << log_team) < beyond)
-          unpack(item(n, full + (k << log_team)), &rest[n][k * PAIR]);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+      for (int j = 0; j < REST; j++) rest[n][j] = Rule::neutral();
+#pragma unroll
+      for (int k = 0; k < CHUNK; k++)
+        if (full + (k << log_team) < beyond) unpack(item(n, full + (k << log_team)), &rest[n][k * PAIR]);
       if (ends[0]) rest[n][VALUES] = load<COMPUTE>(tile[n * pitch + begin]);
       if (ends[1]) rest[n][VALUES + 1] = load<COMPUTE>(tile[n * pitch + end - 1]);
     }
@@ -129,31 +147,38 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
       take(i, values);
       rule.results(state, values, result);
       if (a.beta != COMPUTE(0))
-        UNROLL for (int j = 0; j < VALUES; j++) result[j] +=
-            a.beta * load<COMPUTE>(prior[(i + (j / PAIR << log_team)) * PAIR + j % PAIR]);
-      UNROLL for (int k = 0; k < CHUNK; k++) {
+#pragma unroll
+        for (int j = 0; j < VALUES; j++)
+          result[j] += a.beta * load<COMPUTE>(prior[(i + (j / PAIR << log_team)) * PAIR + j % PAIR]);
+#pragma unroll
+      for (int k = 0; k < CHUNK; k++) {
         COMPUTE of_item[PAIR];
-        UNROLL for (int j = 0; j < PAIR; j++) of_item[j] = result[k * PAIR + j];
+#pragma unroll
+        for (int j = 0; j < PAIR; j++) of_item[j] = result[k * PAIR + j];
         pack(of_item, item(0, i + (k << log_team)));
       }
     }
     COMPUTE result[REST];
     rule.results(state, rest, result);
-    UNROLL for (int k = 0; k < CHUNK; k++) {
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) {
       const unsigned i = full + (k << log_team);
       if (i >= beyond) break;
       COMPUTE of_item[PAIR];
-      UNROLL for (int j = 0; j < PAIR; j++) {
+#pragma unroll
+      for (int j = 0; j < PAIR; j++) {
         of_item[j] = result[k * PAIR + j];
         if (a.beta != COMPUTE(0)) of_item[j] += a.beta * load<COMPUTE>(prior[i * PAIR + j]);
       }
       pack(of_item, item(0, i));
     }
-    UNROLL for (int side = 0; side < 2; side++) if (ends[side]) {
-      const unsigned i = side ? end - 1 : begin;
-      tile[i] = store<ELEMENT>(a.beta != COMPUTE(0) ? result[REST - 2 + side] + a.beta * load<COMPUTE>(prior[i])
-                                                    : result[REST - 2 + side]);
-    }
+#pragma unroll
+    for (int side = 0; side < 2; side++)
+      if (ends[side]) {
+        const unsigned i = side ? end - 1 : begin;
+        tile[i] = store<ELEMENT>(a.beta != COMPUTE(0) ? result[REST - 2 + side] + a.beta * load<COMPUTE>(prior[i])
+                                                      : result[REST - 2 + side]);
+      }
   }
 }
 // The algorithm is a compile-time constant of the loops.
@@ -183,7 +208,8 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
 
   griddepcontrol_wait_before_access(a.input[0] + start, a.output + start);
-  UNROLL for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) {
     const ELEMENT* source = a.input[n] + start;
     ELEMENT* target = tile + n * pitch;
     const unsigned full = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;

@@ -35,11 +35,14 @@ template <int N> struct Offsets {
   // Sets the offsets of a thread's first vector, and returns its number of vectors; only the last one may be missing.
   __device__ __forceinline__ unsigned locate(unsigned index, unsigned (&offset)[N]) const {
     unsigned rest = index, position[FASTER + 1];
-    UNROLL for (int d = 0; d < FASTER; d++) rest = extent[d].divide(rest, position[d]);
+#pragma unroll
+    for (int d = 0; d < FASTER; d++) rest = extent[d].divide(rest, position[d]);
     position[FASTER] = rest;
-    UNROLL for (int n = 0; n < N; n++) {
+#pragma unroll
+    for (int n = 0; n < N; n++) {
       offset[n] = 0;
-      UNROLL for (int d = 0; d <= FASTER; d++) offset[n] += position[d] * step[n][d];
+#pragma unroll
+      for (int d = 0; d <= FASTER; d++) offset[n] += position[d] * step[n][d];
     }
     return index >= count ? 0 : items - (rest + (items - 1) * apart >= limit);
   }
@@ -71,9 +74,12 @@ template <class Rule, int N> struct LocatedPacks {
     a.rows.locate(row, row_offset);
     count = a.along.locate(number, offset);
     const int (&step)[INPUTS + 1] = a.along.item_step;
-    UNROLL for (int n = 0; n <= INPUTS; n++) offset[n] += row_offset[n];
-    UNROLL for (int k = 0; k < N; k++) {
-      UNROLL for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) offset[n] += row_offset[n];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
         source[n][k] = reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
         compute_now(source[n][k]);
       }
@@ -84,31 +90,43 @@ template <class Rule, int N> struct LocatedPacks {
   __device__ __forceinline__ void wait() const { griddepcontrol_wait_only(source[0][0], target[0]); }
   // Starts all loads before the first value is used.
   __device__ __forceinline__ void start_loads() {
-    UNROLL for (int k = 0; k < N; k++) UNROLL for (int n = 0; n < INPUTS; n++) {
-      if constexpr (NEUTRAL_ELEMENT)
-        UNROLL for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
-      if (k < count) held[k][n] = *source[n][k];
-    }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        if constexpr (NEUTRAL_ELEMENT)
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
+        if (k < count) held[k][n] = *source[n][k];
+      }
   }
   __device__ __forceinline__ void take() {
-    UNROLL for (int k = 0; k < N; k++) UNROLL for (int n = 0; n < INPUTS; n++) {
-      unpack(&held[k][n], &values[n][k * WIDTH]);
-      if constexpr (!NEUTRAL_ELEMENT)
-        if (k >= count) values[n][k] = Rule::neutral();
-    }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        unpack(&held[k][n], &values[n][k * WIDTH]);
+        if constexpr (!NEUTRAL_ELEMENT)
+          if (k >= count) values[n][k] = Rule::neutral();
+      }
   }
   template <bool BLENDS> __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[1]) const {
     COMPUTE result[N * WIDTH];
     rule.template results<true>(state, values, result);
-    if (BLENDS && a.beta != COMPUTE(0)) UNROLL for (int k = 0; k < N; k++) {
+    if (BLENDS && a.beta != COMPUTE(0))
+#pragma unroll
+      for (int k = 0; k < N; k++) {
         if (k >= count) continue;
         COMPUTE prior[WIDTH];
         unpack(target[k], prior);
-        UNROLL for (int i = 0; i < WIDTH; i++) result[k * WIDTH + i] += a.beta * prior[i];
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[k * WIDTH + i] += a.beta * prior[i];
       }
-    UNROLL for (int k = 0; k < N; k++) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
       COMPUTE of_pack[WIDTH];
-      UNROLL for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
       if (k < count) pack(of_pack, target[k]);
     }
   }
@@ -154,15 +172,23 @@ template <class Rule, int N>
 __device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
   if (!rule.has_maximum()) return maximum;
   COMPUTE maxima[N];
-  UNROLL for (int j = 0; j < N; j++) maxima[j] = part[j].maximum;
-  UNROLL for (int n = N / 2; n > 0; n /= 2) UNROLL for (int j = 0; j < n; j++) maxima[j] =
-      max(maxima[j], maxima[j + n]);
+#pragma unroll
+  for (int j = 0; j < N; j++) maxima[j] = part[j].maximum;
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) maxima[j] = max(maxima[j], maxima[j + n]);
   return max(maximum, maxima[0]);
 }
 template <class Rule, int N>
 __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, OnlineState (&part)[N]) {
-  UNROLL for (int j = 0; j < N; j++) if (rule.has_maximum()) rule.raise(part[j], maximum);
-  UNROLL for (int n = N / 2; n > 0; n /= 2) UNROLL for (int j = 0; j < n; j++) part[j].sum += part[j + n].sum;
+#pragma unroll
+  for (int j = 0; j < N; j++)
+    if (rule.has_maximum()) rule.raise(part[j], maximum);
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) part[j].sum += part[j + n].sum;
   return part[0].sum;
 }
 
@@ -194,7 +220,8 @@ __device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rul
   sending.exchange->wait();
 
   OnlineState part[PARTS];
-  UNROLL for (int j = 0; j < PARTS; j++) part[j] = sending.parts[lane + j * WARP];
+#pragma unroll
+  for (int j = 0; j < PARTS; j++) part[j] = sending.parts[lane + j * WARP];
   state[0].maximum = row_maximum_of_warp(rule, maximum_of(rule, rule.empty().maximum, part));
   state[0].sum = sum_below(rule, state[0].maximum, part);
   merge_sums(state, 1, WARP);

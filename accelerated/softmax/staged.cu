@@ -49,7 +49,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   };
 
   OnlineState state[ROWS];
-  UNROLL for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
 #pragma unroll 1
   for (unsigned step = 0; step < groups + DEPTH; step++) {
     if (step >= DEPTH) {

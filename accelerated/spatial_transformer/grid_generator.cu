@@ -36,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
   const unsigned images = min(a.images - image, static_cast<unsigned>(IMAGES));
   const unsigned row = a.width.divide(first, column);
   COMPUTE x[PIXELS], y[PIXELS];
-  UNROLL for (int p = 0; p < PIXELS; p++) {
+#pragma unroll
+  for (int p = 0; p < PIXELS; p++) {
     const bool next = column + p >= a.width.divisor;  // A row has at least PIXELS pixels.
     x[p] = coordinate(column + p - (next ? a.width.divisor : 0), a.width.divisor);
     y[p] = p > 0 && !next ? y[0] : coordinate(row + next, a.height.divisor);
@@ -50,18 +51,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
   if (first >= a.pixels) return;
   using All = Pack<ELEMENT, PIXELS * COORDINATES>;
   ELEMENT* grid = a.out + COORDINATES * (image * a.pixels + first);
-  UNROLL for (unsigned n = 0; n < IMAGES; n++, grid += COORDINATES * a.pixels) {
+#pragma unroll
+  for (unsigned n = 0; n < IMAGES; n++, grid += COORDINATES * a.pixels) {
     if (n >= images) break;
     COMPUTE matrix[MATRIX];
-    UNROLL for (int m = 0; m < MATRIX; m++) matrix[m] = IMAGES > 1 ? matrices[n][m] : load<COMPUTE>(theta[m]);
+#pragma unroll
+    for (int m = 0; m < MATRIX; m++) matrix[m] = IMAGES > 1 ? matrices[n][m] : load<COMPUTE>(theta[m]);
     All all;
-    UNROLL for (int p = 0; p < PIXELS; p++) {
-      UNROLL for (int i = 0; i < COORDINATES; i++) all.item[COORDINATES * p + i] =
-          store<ELEMENT>(matrix[3 * i] * x[p] + matrix[3 * i + 1] * y[p] + matrix[3 * i + 2]);
+#pragma unroll
+    for (int p = 0; p < PIXELS; p++) {
+#pragma unroll
+      for (int i = 0; i < COORDINATES; i++)
+        all.item[COORDINATES * p + i] =
+            store<ELEMENT>(matrix[3 * i] * x[p] + matrix[3 * i + 1] * y[p] + matrix[3 * i + 2]);
     }
     // The test is uniform over all threads, since planes consist of full vectors.
     if (reinterpret_cast<uintptr_t>(a.out) % alignof(All) == 0) *reinterpret_cast<All*>(grid) = all;
-    else UNROLL for (int i = 0; i < PIXELS * COORDINATES; i++) grid[i] = all.item[i];
+    else
+#pragma unroll
+      for (int i = 0; i < PIXELS * COORDINATES; i++) grid[i] = all.item[i];
   }
 }
 
@@ -76,29 +84,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) CLUSTER_DIMS_X
   const bool aligned = reinterpret_cast<uintptr_t>(gradient) % alignof(Coordinates) == 0;  // uniform over all threads
   for (unsigned first = cluster_rank() * THREADS + threadIdx.x; first < a.pixels; first += READS * step) {
     Coordinates read[READS];
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       const unsigned pixel = first + u * step;
       if (pixel >= a.pixels) continue;
       if (aligned) read[u] = *reinterpret_cast<const Coordinates*>(gradient + COORDINATES * pixel);
       else read[u] = {{gradient[COORDINATES * pixel], gradient[COORDINATES * pixel + 1]}};
     }
-    UNROLL for (int u = 0; u < READS; u++) {
+#pragma unroll
+    for (int u = 0; u < READS; u++) {
       const unsigned pixel = first + u * step;
       if (pixel >= a.pixels) continue;
       unsigned column;
       const unsigned row = a.width.divide(pixel, column);
       const COMPUTE x = coordinate(column, a.width.divisor), y = coordinate(row, a.height.divisor);
-      UNROLL for (int i = 0; i < COORDINATES; i++) {
+#pragma unroll
+      for (int i = 0; i < COORDINATES; i++) {
         const COMPUTE value = load<COMPUTE>(read[u].item[i]);
         sum[3 * i] += value * x, sum[3 * i + 1] += value * y, sum[3 * i + 2] += value;
       }
     }
   }
-  UNROLL for (int i = 0; i < MATRIX; i++) partial[i][threadIdx.x] = sum[i];
+#pragma unroll
+  for (int i = 0; i < MATRIX; i++) partial[i][threadIdx.x] = sum[i];
   for (int distance = THREADS / 2; distance > 0; distance /= 2) {
     __syncthreads();
     if (threadIdx.x < distance) {
-      UNROLL for (int i = 0; i < MATRIX; i++) partial[i][threadIdx.x] += partial[i][threadIdx.x + distance];
+#pragma unroll
+      for (int i = 0; i < MATRIX; i++) partial[i][threadIdx.x] += partial[i][threadIdx.x + distance];
     }
   }
   __syncthreads();

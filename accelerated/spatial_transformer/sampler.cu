@@ -35,7 +35,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_sample
   const Around around(cell, a.shape);
   const ELEMENT* x = a.x + int(image * a.in.image + cell.offset(a.in.row, a.in.column));
   ELEMENT* y = a.y + (image * a.out.image + row * a.out.row + column * a.out.column);
-  UNROLL for (int i = 0; i < CHANNELS; i++) {
+#pragma unroll
+  for (int i = 0; i < CHANNELS; i++) {
     const int channel = first + i * step;
     if (channel >= a.shape.channels) break;
     const COMPUTE sum = around.sum(x + channel * a.in.channel, a.in.row, a.in.column);

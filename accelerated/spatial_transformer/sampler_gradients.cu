@@ -25,7 +25,8 @@ __device__ __forceinline__ bool reaches(const Cell& cell, const Shape& shape, un
 // Returns the sum over the preceding lanes.
 __device__ __forceinline__ unsigned exclusive_scan_of_warp(unsigned mine) {
   unsigned sum = mine;
-  UNROLL for (int distance = 1; distance < 32; distance *= 2) {
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
     const unsigned before = __shfl_up_sync(ALL_LANES, sum, distance);
     if (threadIdx.x % 32 >= distance) sum += before;
   }
@@ -116,11 +117,15 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transforme
   const size_t of_image = 2 * static_cast<size_t>(image) * a.bins.pixels;
   ELEMENT coordinates[SORT_LANES][2];
   SampleBins sample[SORT_LANES];
-  UNROLL for (int i = 0; i < SORT_LANES; i++) {
+#pragma unroll
+  for (int i = 0; i < SORT_LANES; i++) {
     const unsigned pixel = chunk * CHUNK + i * SORT_THREADS + threadIdx.x;
-    UNROLL for (int k = 0; k < 2; k++) if (pixel < a.bins.pixels) coordinates[i][k] = a.grid[of_image + 2 * pixel + k];
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+      if (pixel < a.bins.pixels) coordinates[i][k] = a.grid[of_image + 2 * pixel + k];
   }
-  UNROLL for (int i = 0; i < SORT_LANES; i++) {
+#pragma unroll
+  for (int i = 0; i < SORT_LANES; i++) {
     const unsigned pixel = chunk * CHUNK + i * SORT_THREADS + threadIdx.x;
     if (pixel >= a.bins.pixels) continue;
     const Cell cell(coordinates[i][0], coordinates[i][1], a.shape);
@@ -134,11 +139,14 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transforme
   }
   __syncthreads();
   auto each = [&](auto act) {
-    UNROLL for (int i = 0; i < SORT_LANES; i++) {
+#pragma unroll
+    for (int i = 0; i < SORT_LANES; i++) {
       unsigned bin;
       if (sample[i].reach(0, a.bins, bin)) act(i, bin);
       if (!sample[i].reaches_several()) continue;
-      UNROLL for (int k = 1; k < REACHED; k++) if (sample[i].reach(k, a.bins, bin)) act(i, bin);
+#pragma unroll
+      for (int k = 1; k < REACHED; k++)
+        if (sample[i].reach(k, a.bins, bin)) act(i, bin);
     }
   };
   each([&](int, unsigned bin) { atomicAdd(&next[bin], 1u); });
@@ -148,7 +156,8 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS, 3) spatial_transforme
   unsigned start = exclusive_scan_of_warp(mine), all = 0;
   if (threadIdx.x % 32 == 31) of_warp[threadIdx.x / 32] = start + mine;
   __syncthreads();
-  UNROLL for (int w = 0; w < SORT_WARPS; w++) {
+#pragma unroll
+  for (int w = 0; w < SORT_WARPS; w++) {
     if (w < threadIdx.x / 32) start += of_warp[w];
     all += of_warp[w];
   }
@@ -253,8 +262,9 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   // Returns the output pixel of a sample of the list. All lanes must call this.
   auto pixel_of = [&](unsigned i, bool exists) {
     unsigned chunk = 0;
-    UNROLL for (unsigned step = 16; step > 0; step /= 2) if (__shfl_sync(ALL_LANES, before, chunk + step) <= i) chunk +=
-        step;
+#pragma unroll
+    for (unsigned step = 16; step > 0; step /= 2)
+      if (__shfl_sync(ALL_LANES, before, chunk + step) <= i) chunk += step;
     const unsigned at = __shfl_sync(ALL_LANES, begin, chunk) + i - __shfl_sync(ALL_LANES, before, chunk);
     if (!exists) return 0u;
     const unsigned short* const entries = reinterpret_cast<const unsigned short*>(a.scratch);
@@ -263,23 +273,27 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   // Reads the gradients of the thread's samples.
   auto read = [&](int channel) {
     const ELEMENT* const dy = a.dy + (image * a.out.image + channel * a.out.channel);
-    UNROLL for (int r = 0; r < OF_THREAD; r++) {
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++) {
       Sample& s = sample[r];
-      UNROLL for (int c = 0; c < CHANNELS; c++) if (s.cell >= 0 && has(channel + c)) s.gradient[c] =
-          dy[s.offset + c * a.out.channel];
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++)
+        if (s.cell >= 0 && has(channel + c)) s.gradient[c] = dy[s.offset + c * a.out.channel];
     }
   };
   // Writes the gradient of the grid for samples whose cell only this tile owns.
   auto write_grid = [&] {
     using Pixels = COMPUTE[X_SIDE];
-    UNROLL for (int r = 0; r < OF_THREAD; r++) {
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++) {
       const Sample& s = sample[r];
       const unsigned row = s.cell / SIDE, column = s.cell % SIDE;
       const bool owned =
           (row < TILE || top + TILE >= a.shape.height) && (column < TILE || left + TILE >= a.shape.width);
       if (s.cell < 0 || !owned) continue;
       COMPUTE along_row = 0, along_column = 0;
-      UNROLL for (int c = 0; c < CHANNELS; c++) {
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++) {
         const Pixels* const x = reinterpret_cast<const Pixels*>(shared.x[c]) + row;
         const COMPUTE gradient = load<COMPUTE>(s.gradient[c]);
         const COMPUTE value[2][2] = {{x[0][column], x[0][column + 1]}, {x[1][column], x[1][column + 1]}};
@@ -293,7 +307,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   // neighbouring output pixels.
   auto sort = [&](bool listed, unsigned from, unsigned end, int channel) {
     for (unsigned i = threadIdx.x; i < CELL_COUNTS; i += THREADS) shared.cells[i] = 0;
-    UNROLL for (int r = 0; r < OF_THREAD; r++) {
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++) {
       Sample& s = sample[r];
       s.cell = -1;
       if (from + r * THREADS >= end) continue;
@@ -311,25 +326,30 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     }
     read(channel);
     __syncthreads();
-    UNROLL for (int r = 0; r < OF_THREAD; r++) if (sample[r].cell >= 0) sample[r].rank =
-        atomicAdd(&shared.cells[sample[r].cell], 1u);
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++)
+      if (sample[r].cell >= 0) sample[r].rank = atomicAdd(&shared.cells[sample[r].cell], 1u);
     __syncthreads();
     if (threadIdx.x < 32) {
       unsigned counts[LANE_CELLS], all = 0;
       unsigned* const mine = shared.cells + lane * LANE_CELLS;
-      UNROLL for (int i = 0; i < LANE_CELLS; i++) all += counts[i] = mine[i];
+#pragma unroll
+      for (int i = 0; i < LANE_CELLS; i++) all += counts[i] = mine[i];
       unsigned start = exclusive_scan_of_warp(all);
-      UNROLL for (int i = 0; i < LANE_CELLS; i++) {
+#pragma unroll
+      for (int i = 0; i < LANE_CELLS; i++) {
         mine[i] = start;
         start += counts[i];
       }
     }
     if (FUSED) write_grid();
     __syncthreads();
-    UNROLL for (int r = 0; r < OF_THREAD; r++) if (sample[r].cell >= 0)
-        shared.order[shared.cells[sample[r].cell] + sample[r].rank] = sample[r].pixel;
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++)
+      if (sample[r].cell >= 0) shared.order[shared.cells[sample[r].cell] + sample[r].rank] = sample[r].pixel;
     __syncthreads();
-    UNROLL for (int r = 0; r < OF_THREAD; r++) {
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++) {
       Sample& s = sample[r];
       if (s.cell < 0) continue;
       const unsigned start = shared.cells[s.cell], end_of_cell = shared.cells[s.cell + 1];
@@ -342,23 +362,27 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   };
   // Adds up the samples.
   auto add = [&](int channel) {
-    UNROLL for (int r = 0; r < OF_THREAD; r++) {
+#pragma unroll
+    for (int r = 0; r < OF_THREAD; r++) {
       const Sample& s = sample[r];
-      UNROLL for (int c = 0; c < CHANNELS; c++) if (s.cell >= 0 && has(channel + c)) shared.gradient[c][s.rank] =
-          s.gradient[c];
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++)
+        if (s.cell >= 0 && has(channel + c)) shared.gradient[c][s.rank] = s.gradient[c];
     }
     __syncthreads();
     // The pixel is the bottom corner for samples of the first row of cells and the top corner for the second row. In
     // each row it is the right corner for samples of the first cell.
-    UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
       const int cell = (my_row + i) * SIDE + my_column;
       const unsigned second = shared.cells[cell + 1], end = shared.cells[cell + 2];
 #pragma unroll 1
       for (unsigned s = shared.cells[cell]; s < end; s++) {
         const COMPUTE below = shared.below[s], right = shared.right[s];
         const COMPUTE weight = (i ? COMPUTE(1) - below : below) * (s < second ? right : COMPUTE(1) - right);
-        UNROLL for (int c = 0; c < CHANNELS; c++) if (has(channel + c)) sum[c] +=
-            weight * load<COMPUTE>(shared.gradient[c][s]);
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+          if (has(channel + c)) sum[c] += weight * load<COMPUTE>(shared.gradient[c][s]);
       }
     }
   };
@@ -379,25 +403,30 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       const unsigned in_row = pixel / TILE, in_column = pixel % TILE, row = top + in_row, column = left + in_column;
       if (row >= a.shape.height || column >= a.shape.width) continue;
       COMPUTE total[LANES] = {};
-      UNROLL for (int side = 0; side < 2; side++) {
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
         const unsigned cell = (in_row + side) * SIDE + in_column;
         const unsigned second = shared.cells[cell + 1], end = shared.cells[cell + 2];
         for (unsigned s = shared.cells[cell]; s < end; s += IN_FLIGHT) {
           Packed read[IN_FLIGHT];
-          UNROLL for (unsigned u = 0; u < IN_FLIGHT; u++) if (s + u < end) read[u] =
-              *reinterpret_cast<const Packed*>(dy + (shared.offset[s + u] + channel));
-          UNROLL for (unsigned u = 0; u < IN_FLIGHT; u++) {
+#pragma unroll
+          for (unsigned u = 0; u < IN_FLIGHT; u++)
+            if (s + u < end) read[u] = *reinterpret_cast<const Packed*>(dy + (shared.offset[s + u] + channel));
+#pragma unroll
+          for (unsigned u = 0; u < IN_FLIGHT; u++) {
             if (s + u >= end) continue;
             const COMPUTE below = shared.below[s + u], right = shared.right[s + u];
             const COMPUTE weight = (side ? COMPUTE(1) - below : below) * (s + u < second ? right : COMPUTE(1) - right);
-            UNROLL for (int k = 0; k < LANES; k++) total[k] += weight * load<COMPUTE>(read[u].item[k]);
+#pragma unroll
+            for (int k = 0; k < LANES; k++) total[k] += weight * load<COMPUTE>(read[u].item[k]);
           }
         }
       }
       ELEMENT* const dx = a.dx + (image * a.in.image + row * a.in.row + column * a.in.column + first_channel + channel);
       Packed result, prior;
       if (a.beta != COMPUTE(0)) prior = *reinterpret_cast<const Packed*>(dx);
-      UNROLL for (int k = 0; k < LANES; k++) result.item[k] = blend(a.alpha, total[k], a.beta, &prior.item[k]);
+#pragma unroll
+      for (int k = 0; k < LANES; k++) result.item[k] = blend(a.alpha, total[k], a.beta, &prior.item[k]);
       *reinterpret_cast<Packed*>(dx) = result;
     }
   };
@@ -405,7 +434,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   auto write = [&](int channel) {
     const unsigned row = top + my_row, column = left + my_column;
     ELEMENT* dx = a.dx + (image * a.in.image + channel * a.in.channel + row * a.in.row + column * a.in.column);
-    UNROLL for (int c = 0; c < CHANNELS; c++) {
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) {
       ELEMENT* result = dx + c * a.in.channel;
       if (has(channel + c) && row < a.shape.height && column < a.shape.width)
         *result = blend(a.alpha, sum[c], a.beta, result);
@@ -418,8 +448,8 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
       const unsigned row = top + i / X_SIDE - 1, column = left + i % X_SIDE - 1;
       const bool inside = row < a.shape.height && column < a.shape.width;
       const ELEMENT* const x = a.x + (image * a.of_x.image + int(row) * a.of_x.row + int(column) * a.of_x.column);
-      UNROLL for (int c = 0; c < CHANNELS; c++) shared.x[c][i] =
-          inside ? load<COMPUTE>(x[c * a.of_x.channel]) : COMPUTE(0);
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++) shared.x[c][i] = inside ? load<COMPUTE>(x[c * a.of_x.channel]) : COMPUTE(0);
     }
   }
   bool at_once = false, again = false;  // at_once: the samples are sorted once for all channels

@@ -24,7 +24,8 @@ template <int N>
 __device__ __forceinline__ Pack<ELEMENT, N> sum(COMPUTE alpha, const Pack<ELEMENT, N>& a, COMPUTE beta,
                                                 const Pack<ELEMENT, N>& prior) {
   Pack<ELEMENT, N> result;
-  UNROLL for (int i = 0; i < N; i++) {
+#pragma unroll
+  for (int i = 0; i < N; i++) {
     COMPUTE value = alpha * load<COMPUTE>(a.item[i]);
     if (beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
     result.item[i] = store<ELEMENT>(value);
@@ -162,7 +163,8 @@ struct Set {
   template <bool BLENDS, int N>
   __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>*, const Pack<ELEMENT, N>&) const {
     Pack<ELEMENT, N> values;
-    UNROLL for (int i = 0; i < N; i++) values.item[i] = value;
+#pragma unroll
+    for (int i = 0; i < N; i++) values.item[i] = value;
     return values;
   }
 };

@@ -32,8 +32,10 @@ struct Walk {
 
   // Splits `index` over the dimensions from `FIRST` on, the fastest first.
   template <int FIRST> __device__ __forceinline__ void split(unsigned index, unsigned (&position)[DIMENSIONS]) const {
-    UNROLL for (int d = FIRST; d < DIMENSIONS; d++) position[d] = 0;
-    UNROLL for (int d = FIRST; d < DIMENSIONS; d++) {
+#pragma unroll
+    for (int d = FIRST; d < DIMENSIONS; d++) position[d] = 0;
+#pragma unroll
+    for (int d = FIRST; d < DIMENSIONS; d++) {
       if (d >= rank) break;
       index = dimension[d].extent.divide(index, position[d]);
     }
@@ -43,7 +45,8 @@ struct Walk {
   __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], unsigned& source,
                                           unsigned& destination) const {
     source = source_base, destination = destination_base;
-    UNROLL for (int d = FIRST; d < DIMENSIONS; d++) {
+#pragma unroll
+    for (int d = FIRST; d < DIMENSIONS; d++) {
       if (d >= rank) break;
       source += position[d] * dimension[d].source;
       destination += position[d] * dimension[d].destination;
@@ -58,15 +61,18 @@ __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checke
                                             const unsigned (&position)[DIMENSIONS], unsigned count,
                                             unsigned spread = 1) {
   unsigned mask = (1u << count) - 1;
-  UNROLL for (int c = 0; c < N; c++) {
+#pragma unroll
+  for (int c = 0; c < N; c++) {
     if (c >= checked) break;
     unsigned coordinate = checks[c].base;
-    UNROLL for (int d = 0; d < DIMENSIONS; d++) {
+#pragma unroll
+    for (int d = 0; d < DIMENSIONS; d++) {
       if (d >= rank) break;
       coordinate += position[d] * checks[c].step[d];
     }
-    UNROLL for (int i = 0; i < WIDTH; i++) if (coordinate + i * spread * checks[c].step[0] >= checks[c].limit) mask &=
-        ~(1u << i);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (coordinate + i * spread * checks[c].step[0] >= checks[c].limit) mask &= ~(1u << i);
   }
   return mask;
 }
@@ -78,7 +84,8 @@ __device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first
   Pack<T, WIDTH> pack;
   if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof pack == 0)
     return *reinterpret_cast<const Pack<T, WIDTH>*>(tensor + first);
-  UNROLL for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? tensor[first + i * step] : T();
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? tensor[first + i * step] : T();
   return pack;
 }
 
@@ -86,7 +93,8 @@ __device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first
 template <int WORDS, class T>
 __device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, unsigned count) {
   Pack<unsigned, WORDS> words = {};
-  UNROLL for (unsigned i = 0; i < sizeof words / sizeof(T); i++) {
+#pragma unroll
+  for (unsigned i = 0; i < sizeof words / sizeof(T); i++) {
     if (i >= count) continue;
     if constexpr (sizeof(T) == 4) words.item[i] = reinterpret_cast<const unsigned*>(pointer)[i];
     else words.item[i / 2] |= static_cast<unsigned>(reinterpret_cast<const unsigned short*>(pointer)[i]) << i % 2 * 16;
@@ -101,7 +109,9 @@ __device__ __forceinline__ void scatter(T* tensor, unsigned first, unsigned step
     *reinterpret_cast<Pack<T, WIDTH>*>(tensor + first) = pack;
     return;
   }
-  UNROLL for (int i = 0; i < WIDTH; i++) if (mask >> i & 1) tensor[first + i * step] = pack.item[i];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (mask >> i & 1) tensor[first + i * step] = pack.item[i];
 }
 
 // Stores vectors unchanged (MOVE), or as alpha * value + beta * prior.
@@ -115,7 +125,8 @@ template <bool MOVE, class C, class S, class D> struct Writer {
     } else {
       Pack<D, WIDTH> prior, blended;
       if (beta != C(0)) prior = gather<D, WIDTH>(tensor, first, step, mask);
-      UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) {
         C value = alpha * load<C>(values.item[i]);
         blended.item[i] = store<D>(beta != C(0) ? value + beta * load<C>(prior.item[i]) : value);
       }

@@ -51,12 +51,15 @@ struct Transpose {
 template <int SIDE, int WORDS>
 __device__ __forceinline__ void transpose_square(const Pack<unsigned, WORDS> (&rows)[SIDE],
                                                  Pack<unsigned, WORDS> (&columns)[SIDE]) {
-  UNROLL for (int c = 0; c < SIDE; c++) UNROLL for (int word = 0; word < WORDS; word++) {
-    if constexpr (SIDE == WORDS) columns[c].item[word] = rows[word].item[c];
-    else
-      columns[c].item[word] =
-          __byte_perm(rows[2 * word].item[c / 2], rows[2 * word + 1].item[c / 2], c % 2 ? 0x7632 : 0x5410);
-  }
+#pragma unroll
+  for (int c = 0; c < SIDE; c++)
+#pragma unroll
+    for (int word = 0; word < WORDS; word++) {
+      if constexpr (SIDE == WORDS) columns[c].item[word] = rows[word].item[c];
+      else
+        columns[c].item[word] =
+            __byte_perm(rows[2 * word].item[c / 2], rows[2 * word + 1].item[c / 2], c % 2 ? 0x7632 : 0x5410);
+    }
 }
 
 // Each thread transposes a square of vectors of WORDS words. The low bits of the thread index go across, the other bits
@@ -81,15 +84,20 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
   Bits rows[SIDE] = {}, columns[SIDE];
   griddepcontrol_wait_before_access(source + from, destination + to);
   if (across == SIDE && reinterpret_cast<uintptr_t>(source) % sizeof(Bits) == 0) {
-    UNROLL for (unsigned i = 0; i < SIDE; i++) if (i < along) rows[i] =
-        *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * transpose.source_along);
+#pragma unroll
+    for (unsigned i = 0; i < SIDE; i++)
+      if (i < along)
+        rows[i] = *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * transpose.source_along);
   } else {
-    UNROLL for (unsigned i = 0; i < SIDE; i++) if (i < along) rows[i] =
-        gather_words<WORDS>(source + from + static_cast<int>(i) * transpose.source_along, across);
+#pragma unroll
+    for (unsigned i = 0; i < SIDE; i++)
+      if (i < along)
+        rows[i] = gather_words<WORDS>(source + from + static_cast<int>(i) * transpose.source_along, across);
   }
   griddepcontrol_launch_dependents();
   transpose_square(rows, columns);
-  UNROLL for (unsigned i = 0; i < SIDE; i++) {
+#pragma unroll
+  for (unsigned i = 0; i < SIDE; i++) {
     Pack<T, SIDE> values;
     *reinterpret_cast<Bits*>(&values) = columns[i];
     if (i < across)
@@ -133,7 +141,8 @@ __device__ __forceinline__ void load_packs(const Transpose& transpose, const Til
   for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * THREADS * IN) {
     Pack<S, IN> loaded[BATCH];
     unsigned index[BATCH], left[BATCH];  // left: elements to the end of the row
-    UNROLL for (unsigned k = 0; k < BATCH; k++) {
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++) {
       const unsigned element = first + k * THREADS * IN;
       unsigned a, b = transpose.in_across.divide(element, a);
       const bool exists = element < ends_in && a < at.across;
@@ -143,12 +152,15 @@ __device__ __forceinline__ void load_packs(const Transpose& transpose, const Til
         loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(
             at.source + (static_cast<int>(a) + static_cast<int>(b) * transpose.source_along));
     }
-    UNROLL for (unsigned k = 0; k < BATCH; k++) if (index[k] != ~0u) {
-      UNROLL for (unsigned i = 0; i < IN; i++) {
-        tile[index[k]++] = loaded[k].item[i];
-        if (--left[k] == 0) index[k] += at.pitch - transpose.tile_across, left[k] = transpose.tile_across;
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++)
+      if (index[k] != ~0u) {
+#pragma unroll
+        for (unsigned i = 0; i < IN; i++) {
+          tile[index[k]++] = loaded[k].item[i];
+          if (--left[k] == 0) index[k] += at.pitch - transpose.tile_across, left[k] = transpose.tile_across;
+        }
       }
-    }
   }
 }
 
@@ -164,7 +176,8 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
     D* target = at.destination + (static_cast<int>(b) + static_cast<int>(a) * transpose.destination_across);
     unsigned index = b * at.pitch + a;
     Pack<S, OUT> values;
-    UNROLL for (unsigned i = 0; i < OUT; i++) {
+#pragma unroll
+    for (unsigned i = 0; i < OUT; i++) {
       values.item[i] = tile[index];
       index += at.pitch;
       if (++b == transpose.tile_along) b = 0, index += 1 - transpose.tile_along * at.pitch;
@@ -187,10 +200,12 @@ template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(
   if (in_tail) at_tail = start[tail];
   for (unsigned first = threadIdx.x + (shift != 0); first < full; first += BATCH * THREADS) {
     Pack<S, IN> loaded[BATCH];
-    UNROLL for (unsigned k = 0; k < BATCH; k++) if (first + k * THREADS < full) loaded[k] =
-        reinterpret_cast<const Pack<S, IN>*>(start)[first + k * THREADS];
-    UNROLL for (unsigned k = 0; k < BATCH; k++) if (first + k * THREADS < full) reinterpret_cast<Pack<S, IN>*>(
-        tile)[first + k * THREADS] = loaded[k];
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++)
+      if (first + k * THREADS < full) loaded[k] = reinterpret_cast<const Pack<S, IN>*>(start)[first + k * THREADS];
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++)
+      if (first + k * THREADS < full) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * THREADS] = loaded[k];
   }
   if (in_head && shift) tile[head] = at_head;  // Else a vector holds it.
   if (in_tail) tile[tail] = at_tail;
@@ -209,9 +224,12 @@ __device__ __forceinline__ void load_rows(const Transpose& transpose, const Tile
     S* index = tile + (group * at.pitch + a);
     for (unsigned b = group; b < at.along; b += BATCH * groups, index += BATCH * groups * at.pitch) {
       S loaded[BATCH];
-      UNROLL for (unsigned k = 0; k < BATCH; k++, from += step) if (b + k * groups < at.along) loaded[k] = *from;
-      UNROLL for (unsigned k = 0; k < BATCH; k++) if (b + k * groups < at.along) index[k * groups * at.pitch] =
-          loaded[k];
+#pragma unroll
+      for (unsigned k = 0; k < BATCH; k++, from += step)
+        if (b + k * groups < at.along) loaded[k] = *from;
+#pragma unroll
+      for (unsigned k = 0; k < BATCH; k++)
+        if (b + k * groups < at.along) index[k * groups * at.pitch] = loaded[k];
     }
   }
 }

@@ -36,16 +36,19 @@ template <class Find>
 __device__ __forceinline__ void copy_rows(unsigned char* to, int rows, int k, int filters, Find find) {
   for (int start = threadIdx.x; start < rows * 8; start += IN_FLIGHT * THREADS) {
     Pack<ELEMENT, PACK> packs[IN_FLIGHT];
-    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; i++) {
       const int item = start + i * THREADS, at = k + item % 8 * PACK;
       const ELEMENT* from = item < rows * 8 && at < filters ? find(item / 8) : nullptr;
       packs[i] = {};
       if (from) packs[i] = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from + at);
     }
-    UNROLL for (int i = 0; i < IN_FLIGHT; i++) {
+#pragma unroll
+    for (int i = 0; i < IN_FLIGHT; i++) {
       const int item = start + i * THREADS;
       if (item >= rows * 8) break;
-      UNROLL for (int j = 0; j < PACK; j++) packs[i].item[j] = round_to_tf32(packs[i].item[j]);
+#pragma unroll
+      for (int j = 0; j < PACK; j++) packs[i].item[j] = round_to_tf32(packs[i].item[j]);
       *reinterpret_cast<Pack<ELEMENT, PACK>*>(swizzled(to, item / 8, item % 8)) = packs[i];
     }
   }
@@ -79,18 +82,24 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
       for (int u = 0; u < a.window[1]; u++) {
         const signed char (&tap)[MOST_CLASSES] = a.tap[v * a.window[1] + u];
         unsigned left[WARP_ROWS][STEPS][4];
-        UNROLL for (int r = 0; r < WARP_ROWS; r++) {
+#pragma unroll
+        for (int r = 0; r < WARP_ROWS; r++) {
           const int row = (warp * WARP_ROWS + r + v) * across + u + lane % 16;
-          UNROLL for (int s = 0; s < STEPS; s++) ldmatrix(left[r][s], swizzled(pixels, row, s * 2 + lane / 16));
+#pragma unroll
+          for (int s = 0; s < STEPS; s++) ldmatrix(left[r][s], swizzled(pixels, row, s * 2 + lane / 16));
         }
-        UNROLL for (int i = 0; i < MOST_CLASSES; i++) {
+#pragma unroll
+        for (int i = 0; i < MOST_CLASSES; i++) {
           if (tap[i] < 0) continue;
-          UNROLL for (int s = 0; s < STEPS; s += 2) {
+#pragma unroll
+          for (int s = 0; s < STEPS; s += 2) {
             unsigned right[4];
             ldmatrix(right, swizzled(filters, tap[i] * COLUMNS + lane % 8, s * 2 + lane / 8));
-            UNROLL for (int half_step = 0; half_step < 2; half_step++) {
+#pragma unroll
+            for (int half_step = 0; half_step < 2; half_step++) {
               const unsigned of_step[2] = {right[half_step * 2], right[half_step * 2 + 1]};
-              UNROLL for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r][s + half_step], of_step);
+#pragma unroll
+              for (int r = 0; r < WARP_ROWS; r++) mma_sync<ELEMENT>(sums[r][i], left[r][s + half_step], of_step);
             }
           }
         }
@@ -101,14 +110,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
   __syncthreads();
   float* results = reinterpret_cast<float*>(pixels);
   const int width = TILE * a.stride[1], channels = a.channels;
-  UNROLL for (int i = 0; i < MOST_CLASSES; i++) {
+#pragma unroll
+  for (int i = 0; i < MOST_CLASSES; i++) {
     if (i >= a.stride[0] * a.stride[1]) break;
     const int row_class = i / a.stride[1], column_class = i % a.stride[1];
-    UNROLL for (int r = 0; r < WARP_ROWS; r++) UNROLL for (int j = 0; j < 4; j++) {
-      const int column = (lane / 4 + j / 2 * 8) * a.stride[1] + column_class, channel = lane % 4 * 2 + j % 2;
-      const int row = (warp * WARP_ROWS + r) * a.stride[0] + row_class;
-      if (channel < channels) results[(row * width + column) * channels + channel] = sums[r][i][j];
-    }
+#pragma unroll
+    for (int r = 0; r < WARP_ROWS; r++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const int column = (lane / 4 + j / 2 * 8) * a.stride[1] + column_class, channel = lane % 4 * 2 + j % 2;
+        const int row = (warp * WARP_ROWS + r) * a.stride[0] + row_class;
+        if (channel < channels) results[(row * width + column) * channels + channel] = sums[r][i][j];
+      }
   }
   __syncthreads();
   ELEMENT* dx = a.dx + static_cast<long long>(image) * a.dx_image;

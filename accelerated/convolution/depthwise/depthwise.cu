@@ -44,9 +44,11 @@ __device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, 
                                               COMPUTE (&values)[WIDTH]) {
   if (packed) {
     const Pack<ELEMENT, WIDTH> pack = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x);
-    UNROLL for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(pack.item[i]);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(pack.item[i]);
   } else {
-    UNROLL for (int i = 0; i < WIDTH; i++) values[i] = i < count ? load<COMPUTE>(x[i * step]) : COMPUTE(0);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = i < count ? load<COMPUTE>(x[i * step]) : COMPUTE(0);
   }
 }
 
@@ -74,8 +76,10 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
           read_channels(x + (static_cast<long long>(d) * c.x_axis[0] + static_cast<long long>(h) * c.x_axis[1] +
                              static_cast<long long>(v) * c.x_axis[2]),
                         c.x_group, count, packed, values);
-        UNROLL for (int i = 0; i < WIDTH; i++) if (i < count) sums[i] +=
-            values[i] * load<COMPUTE>(a.w[(work.channel + i) * taps + (c.flipped ? taps - 1 - tap : tap)]);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          if (i < count)
+            sums[i] += values[i] * load<COMPUTE>(a.w[(work.channel + i) * taps + (c.flipped ? taps - 1 - tap : tap)]);
       }
   const long long offset = work.image * c.y_pixel[0] + work.plane * c.y_pixel[1] + work.row * c.y_pixel[2] +
                            work.column * c.y_pixel[3] + work.channel * c.y_channel;
@@ -132,10 +136,12 @@ struct Row {
 
   // `from` points to column `column`, the first of the window; `step` is the stride between columns, in elements.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
-    UNROLL for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
+#pragma unroll
+    for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
   }
   __device__ __forceinline__ void take(const unsigned char* from, int step) {
-    UNROLL for (int j = 0; j < FIELD; j++) packs[j].take(from + j * step);
+#pragma unroll
+    for (int j = 0; j < FIELD; j++) packs[j].take(from + j * step);
   }
   __device__ __forceinline__ COMPUTE at(int column, int channel) const { return packs[column].at(channel); }
 };
@@ -169,7 +175,8 @@ struct Row {
   template <int COUNT, int WIDTH>
   static __device__ __forceinline__ void read(Neighbours<WIDTH> (&packs)[COUNT], int count, const ELEMENT* from,
                                               int column, int first, int limit) {
-    UNROLL for (int i = 0; i < count; i++) packs[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
+#pragma unroll
+    for (int i = 0; i < count; i++) packs[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
   }
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int) {
     read(own, OWN / X_PACK, from, column, PADDING, limit);
@@ -196,31 +203,41 @@ __device__ __forceinline__ void finish_row(const Arguments& a, long long offset,
   const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
   if (!a.plain) {
     const ELEMENT* prior = a.prior + offset;
-    UNROLL for (int q = 0; q < COLUMNS; q++) UNROLL for (int i = 0; i < CHANNELS; i++) sums[q][i] *= a.alpha;
+#pragma unroll
+    for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) sums[q][i] *= a.alpha;
     if (a.beta != COMPUTE(0)) {
-      UNROLL for (int p = 0; p < Y_PACKS; p++, prior += step) if (pack_column(p) < width) {
-        const Packed pack = *reinterpret_cast<const Packed*>(prior);
-        UNROLL for (int i = 0; i < Y_PACK; i++) sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS] +=
-            a.beta * load<COMPUTE>(pack.item[i]);
-      }
+#pragma unroll
+      for (int p = 0; p < Y_PACKS; p++, prior += step)
+        if (pack_column(p) < width) {
+          const Packed pack = *reinterpret_cast<const Packed*>(prior);
+#pragma unroll
+          for (int i = 0; i < Y_PACK; i++)
+            sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS] += a.beta * load<COMPUTE>(pack.item[i]);
+        }
     }
     if (a.epilogue.biased) {
-      UNROLL for (int i = 0; i < CHANNELS; i++) {
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) {
         const COMPUTE bias = load<COMPUTE>(a.bias[work.channel + i]);
-        UNROLL for (int q = 0; q < COLUMNS; q++) sums[q][i] += bias;
+#pragma unroll
+        for (int q = 0; q < COLUMNS; q++) sums[q][i] += bias;
       }
     }
     if (a.epilogue.rectified) {
-      UNROLL for (int q = 0; q < COLUMNS; q++) UNROLL for (int i = 0; i < CHANNELS; i++) sums[q][i] =
-          sums[q][i] > COMPUTE(0) ? sums[q][i] : COMPUTE(0);
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) sums[q][i] = sums[q][i] > COMPUTE(0) ? sums[q][i] : COMPUTE(0);
     }
   }
 }
 
 __device__ __forceinline__ Pack<ELEMENT, Y_PACK> pack_of(const COMPUTE (&sums)[COLUMNS][CHANNELS], int p) {
   Pack<ELEMENT, Y_PACK> pack;
-  UNROLL for (int i = 0; i < Y_PACK; i++) pack.item[i] =
-      store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
+#pragma unroll
+  for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
   return pack;
 }
 
@@ -228,8 +245,9 @@ __device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const 
                                           COMPUTE (&sums)[COLUMNS][CHANNELS]) {
   const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
   finish_row(a, y - a.y, work, sums);
-  UNROLL for (int p = 0; p < Y_PACKS; p++, y += step) if (pack_column(p) < width) *
-      reinterpret_cast<Pack<ELEMENT, Y_PACK>*>(y) = pack_of(sums, p);
+#pragma unroll
+  for (int p = 0; p < Y_PACKS; p++, y += step)
+    if (pack_column(p) < width) *reinterpret_cast<Pack<ELEMENT, Y_PACK>*>(y) = pack_of(sums, p);
 }
 
 template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T* address) {
@@ -238,17 +256,22 @@ template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T*
 
 // Reads the taps of CHANNELS filters, which are contiguous, as vectors.
 __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& taps) {
-  UNROLL for (int i = 0; i < TAPS; i++) {
+#pragma unroll
+  for (int i = 0; i < TAPS; i++) {
     const Pack<ELEMENT, CHANNELS> pack = reinterpret_cast<const Pack<ELEMENT, CHANNELS>*>(w)[i];
-    UNROLL for (int j = 0; j < CHANNELS; j++) taps[(i * CHANNELS + j) % TAPS][(i * CHANNELS + j) / TAPS] =
-        load<COMPUTE>(pack.item[j]);
+#pragma unroll
+    for (int j = 0; j < CHANNELS; j++)
+      taps[(i * CHANNELS + j) % TAPS][(i * CHANNELS + j) / TAPS] = load<COMPUTE>(pack.item[j]);
   }
   if (flipped) {
-    UNROLL for (int i = 0; i < TAPS / 2; i++) UNROLL for (int j = 0; j < CHANNELS; j++) {
-      const COMPUTE kept = taps[i][j];
-      taps[i][j] = taps[TAPS - 1 - i][j];
-      taps[TAPS - 1 - i][j] = kept;
-    }
+#pragma unroll
+    for (int i = 0; i < TAPS / 2; i++)
+#pragma unroll
+      for (int j = 0; j < CHANNELS; j++) {
+        const COMPUTE kept = taps[i][j];
+        taps[i][j] = taps[TAPS - 1 - i][j];
+        taps[TAPS - 1 - i][j] = kept;
+      }
   }
 }
 
@@ -258,16 +281,24 @@ template <class IsOpen>
 __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int phase, int t, Sums& sums,
                                         IsOpen is_open) {
   COMPUTE field[FIELD][CHANNELS];
-  UNROLL for (int j = 0; j < FIELD; j++) UNROLL for (int i = 0; i < CHANNELS; i++) field[j][i] = row.at(j, i);
-  UNROLL for (int open = 0; open < OPEN; open++) {
+#pragma unroll
+  for (int j = 0; j < FIELD; j++)
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++) field[j][i] = row.at(j, i);
+#pragma unroll
+  for (int open = 0; open < OPEN; open++) {
     const int r = open * STEP + t;  // row in the window of output row group - open
     if (r >= WINDOW_ROWS || !is_open(open)) continue;
     COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + OPEN - open) % OPEN];
-    UNROLL for (int s = 0; s < WINDOW_COLUMNS; s++) UNROLL for (int q = 0; q < COLUMNS; q++)
-        UNROLL for (int i = 0; i < CHANNELS; i++) {
-      const COMPUTE product = field[q * STEP + s][i] * taps[r * WINDOW_COLUMNS + s][i];
-      sum[q][i] = r == 0 && s == 0 ? product : sum[q][i] + product;
-    }
+#pragma unroll
+    for (int s = 0; s < WINDOW_COLUMNS; s++)
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          const COMPUTE product = field[q * STEP + s][i] * taps[r * WINDOW_COLUMNS + s][i];
+          sum[q][i] = r == 0 && s == 0 ? product : sum[q][i] + product;
+        }
   }
 }
 
@@ -317,25 +348,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
 
   Row buffers[BUFFERS][STEP];
   const auto read_group = [&](int group, Row(&buffer)[STEP]) {
-    UNROLL for (int t = 0; t < STEP; t++) {
+#pragma unroll
+    for (int t = 0; t < STEP; t++) {
       const int h = top + group * STEP + t;
       buffer[t].read(x + static_cast<long long>(t) * c.x_axis[1], column,
                      static_cast<unsigned>(h) < bottom ? c.input[2] : 0, c.x_axis[2]);
     }
     x += static_cast<long long>(STEP) * c.x_axis[1];
   };
-  UNROLL for (int i = 0; i < AHEAD; i++) read_group(i, buffers[i]);
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) read_group(i, buffers[i]);
 
   Taps taps;
   Sums sums;
   read_taps(a.w + work.channel * TAPS, c.flipped, taps);
 
   const int groups = rows + OPEN - 1;
-  for (int first = 0; first < groups; first += BUFFERS) UNROLL for (int phase = 0; phase < BUFFERS; phase++) {
+  for (int first = 0; first < groups; first += BUFFERS)
+#pragma unroll
+    for (int phase = 0; phase < BUFFERS; phase++) {
       const int group = first + phase;
       if (group >= groups) return;
       read_group(group + AHEAD, buffers[(phase + AHEAD) % BUFFERS]);
-      UNROLL for (int t = 0; t < STEP; t++) {
+#pragma unroll
+      for (int t = 0; t < STEP; t++) {
         add_row(buffers[phase][t], taps, phase, t, sums,
                 [&](int open) { return static_cast<unsigned>(group - open) < static_cast<unsigned>(rows); });
       }

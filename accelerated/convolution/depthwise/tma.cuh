@@ -94,12 +94,15 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
   read_taps(a.w + work.channel * TAPS, c.flipped, taps);
 
   Stage stage;
-  for (int first = 0; first < part.groups; first += OPEN) UNROLL for (int phase = 0; phase < OPEN; phase++) {
+  for (int first = 0; first < part.groups; first += OPEN)
+#pragma unroll
+    for (int phase = 0; phase < OPEN; phase++) {
       const int group = first + phase;
       if (group >= part.groups) return;
       mbarrier_wait_parity(&full[stage.index], stage.parity);
       const unsigned char* from = own + stage.index * stage_bytes;
-      UNROLL for (int t = 0; t < STEP; t++) {
+#pragma unroll
+      for (int t = 0; t < STEP; t++) {
         Row row;
         row.take(from + t * ring.row_bytes, BOX_CHANNEL_BYTES);
         if (t == STEP - 1) {
@@ -114,11 +117,13 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
       if (!a.plain) finish_row(a, work.image * c.y_pixel[0] + at, work, sum);
       unsigned column = at;
       if (width >= COLUMNS) {
-        UNROLL for (int q = 0; q < COLUMNS; q++, column += step) *
-            reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
+#pragma unroll
+        for (int q = 0; q < COLUMNS; q++, column += step)
+          *reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
       } else {
-        UNROLL for (int q = 0; q < COLUMNS; q++, column += step) if (q < width) *
-            reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
+#pragma unroll
+        for (int q = 0; q < COLUMNS; q++, column += step)
+          if (q < width) *reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
       }
       at += row_step;
     }

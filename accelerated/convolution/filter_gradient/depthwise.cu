@@ -44,26 +44,32 @@ __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], con
                                          int extent, bool exists) {
   if constexpr (CHANNELS_LAST) {
     using Packed = Pack<ELEMENT, WIDTH>;
-    UNROLL for (int i = 0; i < COUNT; i++) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
       const int at = column + i - BEFORE;
       const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
-      UNROLL for (int c = 0; c < CHANNELS; c += WIDTH) {
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c += WIDTH) {
         Packed pack = {};
         if (inside) pack = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
-        UNROLL for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(pack.item[j]);
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(pack.item[j]);
       }
     }
   } else {
     // Reads vectors from `column` on, which is a multiple of their width, and single elements before and after them.
     using Packed = Pack<ELEMENT, WIDTH>;
     constexpr int PACKS = (COUNT - BEFORE) / WIDTH;
-    UNROLL for (int i = 0; i < PACKS; i++) {
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
       Packed pack = {};
       const int at = column + i * WIDTH;
       if (exists && at < extent) pack = *reinterpret_cast<const Packed*>(row + at);
-      UNROLL for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(pack.item[j]);
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(pack.item[j]);
     }
-    UNROLL for (int i = 0; i < COUNT; i++) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
       if (i >= BEFORE && i < BEFORE + PACKS * WIDTH) continue;
       const int at = column + i - BEFORE;
       const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
@@ -78,10 +84,14 @@ struct Sums {
   // Adds the products of the taps of one row, for the first `count` columns of dy.
   template <bool ALL>
   __device__ __forceinline__ void add(const Row& dy, const COMPUTE (&x)[X_COLUMNS][CHANNELS], int tap_row, int count) {
-    UNROLL for (int q = 0; q < COLUMNS; q++) if (ALL || q < count) {
-      UNROLL for (int s = 0; s < TAP_COLUMNS; s++) UNROLL for (int c = 0; c < CHANNELS; c++)
-          of[tap_row * TAP_COLUMNS + s][c] += dy[q][c] * x[q * COLUMN_STEP + s][c];
-    }
+#pragma unroll
+    for (int q = 0; q < COLUMNS; q++)
+      if (ALL || q < count) {
+#pragma unroll
+        for (int s = 0; s < TAP_COLUMNS; s++)
+#pragma unroll
+          for (int c = 0; c < CHANNELS; c++) of[tap_row * TAP_COLUMNS + s][c] += dy[q][c] * x[q * COLUMN_STEP + s][c];
+      }
   }
 };
 
@@ -98,14 +108,16 @@ struct Item {
     if (EVERY || row < end)
       read_row<COLUMNS, 0, DY_WIDTH>(window[k], dy + row * a.dy_step[2], column, static_cast<int>(a.dy_step[3]),
                                      a.output[1], true);
-    UNROLL for (int j = 0; j < ROW_STEP; j++) {
+#pragma unroll
+    for (int j = 0; j < ROW_STEP; j++) {
       const int y = row * ROW_STEP - a.padding + j;
       COMPUTE values[X_COLUMNS][CHANNELS];
       read_row<X_COLUMNS, COLUMN_PADDING, X_WIDTH>(values, x + y * a.x_step[2], column * COLUMN_STEP,
                                                    static_cast<int>(a.x_step[3]), a.input[1],
                                                    static_cast<unsigned>(y) < static_cast<unsigned>(a.input[0]));
-      UNROLL for (int i = 0; i < DEPTH;
-                  i++) if (j + ROW_STEP * i < TAP_ROWS && (EVERY || (row - i >= first && row - i < end)))
+#pragma unroll
+      for (int i = 0; i < DEPTH; i++)
+        if (j + ROW_STEP * i < TAP_ROWS && (EVERY || (row - i >= first && row - i < end)))
           sums.add<ALL>(window[(k - i + DEPTH) % DEPTH], values, j + ROW_STEP * i, count);
     }
   }
@@ -114,10 +126,12 @@ struct Item {
     Row window[DEPTH] = {};
     for (int row = first; row < end + DEPTH - 1; row += DEPTH) {
       if (row >= first + DEPTH - 1 && row + DEPTH <= end) {
-        UNROLL for (int k = 0; k < DEPTH; k++) slide<true, ALL>(a, sums, window, k, row + k);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) slide<true, ALL>(a, sums, window, k, row + k);
       } else {
-        UNROLL for (int k = 0; k < DEPTH; k++) if (row + k < end + DEPTH - 1)
-            slide<false, ALL>(a, sums, window, k, row + k);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+          if (row + k < end + DEPTH - 1) slide<false, ALL>(a, sums, window, k, row + k);
       }
     }
   }
@@ -145,15 +159,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
       if (item.count >= COLUMNS) item.walk<true>(a, sums);
       else item.walk<false>(a, sums);
     }
-  UNROLL for (int t = 0; t < TAPS; t++)
-      UNROLL for (int c = 0; c < CHANNELS; c++) for (int distance = 16; distance >= packs; distance /= 2)
-          sums.of[t][c] += __shfl_xor_sync(~0u, sums.of[t][c], distance);
-  UNROLL for (int first = 0; first < WARPS; first += SLOTS) {
+#pragma unroll
+  for (int t = 0; t < TAPS; t++)
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++)
+      for (int distance = 16; distance >= packs; distance /= 2)
+        sums.of[t][c] += __shfl_xor_sync(~0u, sums.of[t][c], distance);
+#pragma unroll
+  for (int first = 0; first < WARPS; first += SLOTS) {
     if (lane < packs && warp >= first && warp < first + SLOTS) {
-      UNROLL for (int t = 0; t < TAPS; t++) UNROLL for (int c = 0; c < CHANNELS; c++) {
-        COMPUTE& sum = shared[warp - first][lane][c * TAPS + t];
-        sum = first ? sum + sums.of[t][c] : sums.of[t][c];
-      }
+#pragma unroll
+      for (int t = 0; t < TAPS; t++)
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) {
+          COMPUTE& sum = shared[warp - first][lane][c * TAPS + t];
+          sum = first ? sum + sums.of[t][c] : sums.of[t][c];
+        }
     }
     __syncthreads();
   }
@@ -163,7 +184,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
     const int of = first_channel + pack * CHANNELS + element / TAPS;
     if (of >= a.channels) continue;
     COMPUTE sum = shared[0][pack][element];
-    UNROLL for (int w = 1; w < SLOTS; w++) sum += shared[w][pack][element];
+#pragma unroll
+    for (int w = 1; w < SLOTS; w++) sum += shared[w][pack][element];
     to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
   }
 }
@@ -215,29 +237,37 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
   using Packed = Pack<ELEMENT, CHANNELS>;
   const int lane = threadIdx.x % 32;
   Row window[DEPTH] = {};
-  for (int row = chunk.first; row < chunk.end + DEPTH - 1; row += DEPTH) UNROLL for (int k = 0; k < DEPTH; k++) {
+  for (int row = chunk.first; row < chunk.end + DEPTH - 1; row += DEPTH)
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
       if (row + k >= chunk.end + DEPTH - 1) break;
       mbarrier_wait_parity(&ring.full[ring.stage], ring.parity);
       const unsigned char* from = ring.stages + ring.stage * a.stage_bytes + lane * static_cast<int>(sizeof(Packed));
       const unsigned char* dy = from + a.x_bytes + warp * COLUMNS * COLUMN_BYTES;
-      UNROLL for (int q = 0; q < COLUMNS; q++) {
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++) {
         const Packed pack = *reinterpret_cast<const Packed*>(dy + q * COLUMN_BYTES);
-        UNROLL for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(pack.item[c]);
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(pack.item[c]);
       }
       const int x_row_bytes = a.x_bytes / ROW_STEP;
-      UNROLL for (int j = 0; j < ROW_STEP; j++) {
+#pragma unroll
+      for (int j = 0; j < ROW_STEP; j++) {
         const unsigned char* x = from + j * x_row_bytes + warp * COLUMNS * COLUMN_STEP * COLUMN_BYTES;
         COMPUTE values[X_COLUMNS][CHANNELS];
-        UNROLL for (int i = 0; i < X_COLUMNS; i++) {
+#pragma unroll
+        for (int i = 0; i < X_COLUMNS; i++) {
           const Packed pack = *reinterpret_cast<const Packed*>(x + i * COLUMN_BYTES);
-          UNROLL for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(pack.item[c]);
+#pragma unroll
+          for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(pack.item[c]);
         }
         if (j == ROW_STEP - 1) {
           __syncwarp();
           if (lane == 0) mbarrier_arrive(&ring.empty[ring.stage]);
         }
-        UNROLL for (int i = 0; i < DEPTH;
-                    i++) if (j + ROW_STEP * i < TAP_ROWS && row + k - i >= chunk.first && row + k - i < chunk.end)
+#pragma unroll
+        for (int i = 0; i < DEPTH; i++)
+          if (j + ROW_STEP * i < TAP_ROWS && row + k - i >= chunk.first && row + k - i < chunk.end)
             sums.add<ALL>(window[(k - i + DEPTH) % DEPTH], values, j + ROW_STEP * i, count);
       }
       ring.advance(a.stages);
@@ -285,8 +315,10 @@ extern "C" __global__ void __launch_bounds__((MOST_WARPS + 1) * 32, TMA_BLOCKS)
   __syncthreads();
   COMPUTE* const shared = reinterpret_cast<COMPUTE*>(ring.stages);
   if (warp < warps)
-    UNROLL for (int t = 0; t < TAPS; t++) UNROLL for (int c = 0; c < CHANNELS; c++)
-        shared[(warp * 32 + lane) * PITCH + c * TAPS + t] = sums.of[t][c];
+#pragma unroll
+    for (int t = 0; t < TAPS; t++)
+#pragma unroll
+      for (int c = 0; c < CHANNELS; c++) shared[(warp * 32 + lane) * PITCH + c * TAPS + t] = sums.of[t][c];
   __syncthreads();
   COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
   for (int i = threadIdx.x; i < 32 * CHANNELS * TAPS; i += blockDim.x) {

@@ -31,7 +31,8 @@ extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_di
   const ELEMENT* x = a.x + (static_cast<long long>(group) * a.channels.divisor + element.channel) * a.x_step[1];
   const ELEMENT* dy = a.dy + element.outer * a.dy_step[1];
   int first[3];  // the element of x under the tap at output position 0
-  UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
     const int applied = a.flipped ? a.taps[d].divisor - 1 - element.at[d] : element.at[d];
     first[d] = applied * a.dilation[d] - a.padding[d];
   }
@@ -40,10 +41,12 @@ extern "C" __global__ void __launch_bounds__(256) convolution_filter_gradient_di
 #pragma unroll 4
     for (unsigned term = element.lane; term < static_cast<unsigned>(a.terms); term += element.lanes) {
       unsigned image = term, p[3];
-      UNROLL for (int d = 2; d >= 0; d--) image = a.positions[d].divide(image, p[d]);
+#pragma unroll
+      for (int d = 2; d >= 0; d--) image = a.positions[d].divide(image, p[d]);
       long long from = image * a.x_step[0], to = image * a.dy_step[0];
       bool inside = true;
-      UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+      for (int d = 0; d < 3; d++) {
         const int at = first[d] + static_cast<int>(p[d]) * a.stride[d];
         inside &= static_cast<unsigned>(at) < static_cast<unsigned>(a.input[d]);
         from += at * a.x_step[2 + d];

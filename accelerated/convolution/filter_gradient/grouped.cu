@@ -39,9 +39,11 @@ __device__ __forceinline__ void read_values(const ELEMENT* from, long long step,
   if (packed) {
     Pack<ELEMENT, N> found{};
     if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
-    UNROLL for (int i = 0; i < N; i++) values[i] = load<COMPUTE>(found.item[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++) values[i] = load<COMPUTE>(found.item[i]);
   } else {
-    UNROLL for (int i = 0; i < N; i++) values[i] = exists && i < count ? load<COMPUTE>(from[i * step]) : COMPUTE(0);
+#pragma unroll
+    for (int i = 0; i < N; i++) values[i] = exists && i < count ? load<COMPUTE>(from[i * step]) : COMPUTE(0);
   }
 }
 
@@ -77,10 +79,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
   const bool dy_packed = a.dy_packs && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Pack<ELEMENT, GRADIENTS>) == 0;
 
   KOffset terms[TAPS];
-  UNROLL for (int t = 0; t < TAPS; t++) {
+#pragma unroll
+  for (int t = 0; t < TAPS; t++) {
     unsigned rest = first_tap + t, tap[3], offset = 0;
-    UNROLL for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
-    UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+    for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
       terms[t].at[d] = (c.flipped ? c.filter[d].divisor - 1 - tap[d] : tap[d]) * c.dilation[d];
       offset += static_cast<unsigned>(terms[t].at[d]) * c.x_axis[d];
     }
@@ -96,21 +101,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
       unsigned from = static_cast<unsigned>(c.x_origin + at[0] * c.x_pixel[0]),
                to = static_cast<unsigned>(at[0] * c.y_pixel[0]);
       Pixel pixel;
-      UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+      for (int d = 0; d < 3; d++) {
         from += static_cast<unsigned>(at[d + 1] * c.x_pixel[d + 1]);
         to += static_cast<unsigned>(at[d + 1] * c.y_pixel[d + 1]);
         pixel.at[d] = static_cast<int>(at[d + 1] * static_cast<unsigned>(c.step[d])) - c.padding[d];
       }
       COMPUTE gradients[GRADIENTS];
       read_values(dy + to, c.y_channel, dy_packed, true, filters_left, gradients);
-      UNROLL for (int t = 0; t < TAPS; t++) {
+#pragma unroll
+      for (int t = 0; t < TAPS; t++) {
         if (first_tap + t >= a.taps) continue;
         COMPUTE values[VALUES];
         // Zeros of the padding must be multiplied, too: zero times an infinity of dy is NaN.
         read_values(x + wrapping_sum(static_cast<int>(from), terms[t].offset), c.x_channel, x_packed,
                     inside(c, pixel, terms[t]), channels_left, values);
-        UNROLL for (int j = 0; j < VALUES; j++) UNROLL for (int f = 0; f < FILTERS; f++) sums[t][j * FILTERS + f] +=
-            gradients[j / CHANNELS * FILTERS + f] * values[j];
+#pragma unroll
+        for (int j = 0; j < VALUES; j++)
+#pragma unroll
+          for (int f = 0; f < FILTERS; f++)
+            sums[t][j * FILTERS + f] += gradients[j / CHANNELS * FILTERS + f] * values[j];
       }
     }
   }
@@ -120,8 +130,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
   const unsigned slots = a.channels_last ? THREADS / WARP : (across + WARP - 1) / WARP;
   const unsigned slot = a.channels_last ? threadIdx.x / WARP : thread / WARP, of_slots = lanes * AT_ONCE;
   const bool writes = a.channels_last ? threadIdx.x % WARP < lanes : thread % WARP == 0;
-  UNROLL for (int chunk = 0; chunk < ALL; chunk += AT_ONCE) {
-    UNROLL for (int i = 0; i < AT_ONCE; i++) {
+#pragma unroll
+  for (int chunk = 0; chunk < ALL; chunk += AT_ONCE) {
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
       COMPUTE sum = sums[(chunk + i) / PRODUCTS][(chunk + i) % PRODUCTS];
       for (unsigned distance = nearest; distance < farthest; distance *= 2)
         sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);

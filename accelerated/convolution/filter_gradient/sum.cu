@@ -28,6 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_filter_gradien
   sums[lane][i] = sum;
   __syncthreads();
   if (lane > 0 || element >= a.elements) return;
-  UNROLL for (int other = 1; other < LANES; other++) sum += sums[other][i];
+#pragma unroll
+  for (int other = 1; other < LANES; other++) sum += sums[other][i];
   a.dw[element] = blend<COMPUTE>(a.alpha, sum, a.beta, a.dw + element);
 }

@@ -49,14 +49,18 @@ struct Multiplication : TmaPipeline<STAGES, ROW_BOXES * BOX_BYTES + COLUMN_COUNT
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       finisher.begin(segment);
       float sums[2][COLUMNS / 2];
-      UNROLL for (int b = 0; b < 2; b++) UNROLL for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
+#pragma unroll
+      for (int b = 0; b < 2; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
       int count = segment.count;
       if (SPLIT_K) count = (segment.count + 1 - ((group ^ done) & 1)) / 2, done += segment.count;
       const unsigned previous = this->template multiply_from_registers<ELEMENT, COLUMNS, SPLIT_K ? CONSUMERS : 1>(
           sums, left, ROW_BOXES * BOX_BYTES, count);
       wgmma_wait<0>();
       if (count > 0) this->release_by_lane(previous);
-      UNROLL for (int b = 0; b < 2; b++) wgmma_fence_accumulators(sums[b]);
+#pragma unroll
+      for (int b = 0; b < 2; b++) wgmma_fence_accumulators(sums[b]);
       finisher.finish(segment, sums);
     }
   }

@@ -42,8 +42,10 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
   __device__ __forceinline__ void read_right(int step, int right, int n, unsigned (&fragment)[2]) const {
     const unsigned char* box = this->stages + this->stage * this->STAGE_BYTES + right;
     const int lane = threadIdx.x % 32;
-    UNROLL for (int i = 0; i < 2; i++) fragment[i] = *reinterpret_cast<const unsigned*>(
-        swizzled(box, step * 8 + i * 4 + lane % 4, lane / 16 * 4 + n) + lane / 4 % 4 * 4);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+      fragment[i] = *reinterpret_cast<const unsigned*>(swizzled(box, step * 8 + i * 4 + lane % 4, lane / 16 * 4 + n) +
+                                                       lane / 4 % 4 * 4);
   }
 
   __device__ __forceinline__ void consume() {
@@ -54,13 +56,16 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
       float sums[2][COLUMNS / 2] = {};
       for (unsigned k_block = 0; k_block < segment.count; k_block++) {
         mbarrier_wait_parity(&this->full[this->stage], this->parity);
-        UNROLL for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
           unsigned rows[2][4];
           this->read_left(step, left, rows);
-          UNROLL for (int n = 0; n < COLUMNS / 8; n++) {
+#pragma unroll
+          for (int n = 0; n < COLUMNS / 8; n++) {
             unsigned columns[2];
             read_right(step, (ROW_BOXES + n / 4) * BOX_BYTES, n % 4, columns);
-            UNROLL for (int b = 0; b < 2; b++) {
+#pragma unroll
+            for (int b = 0; b < 2; b++) {
               float (&sum)[4] = reinterpret_cast<float (&)[4]>(sums[b][4 * n]);
               mma_sync<ELEMENT>(sum, rows[b], columns);
             }

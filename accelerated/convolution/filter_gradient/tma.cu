@@ -69,7 +69,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     ScaledPair pairs[2];  // rows that are 8 apart
     unsigned box;
     a.rows.boxes.divide(first_row / BOX, box);
-    UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
       const int channel = box * BOX + warp * 16 + i * 8 + lane / 4;
       if (channel < a.rows.channels)
         pairs[i].load_channel(a.scales ? a.x_scale : nullptr, a.biases ? a.x_bias : nullptr, channel);
@@ -80,10 +81,12 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       const unsigned char* rows = this->stages + used * this->STAGE_BYTES + left;
       const unsigned char* columns = this->stages + used * this->STAGE_BYTES + ROWS * ROW_BYTES;
       mbarrier_wait_parity(&this->full[used], this->parity);
-      UNROLL for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
         unsigned (&of_rows)[4] = fragments[step % 2];
         ldmatrix<4, true>(of_rows, swizzled(rows, step * 16 + lane / 16 * 8 + lane % 8, warp * 2 + lane / 8 % 2));
-        UNROLL for (int i = 0; i < 4; i++) of_rows[i] = pairs[i % 2].apply(of_rows[i], a.x_rectified);
+#pragma unroll
+        for (int i = 0; i < 4; i++) of_rows[i] = pairs[i % 2].apply(of_rows[i], a.x_rectified);
         wgmma_fence();
         wgmma_mma_async<ELEMENT, COLUMNS, true>(sums, of_rows, columns, step);
         wgmma_commit();
@@ -104,7 +107,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     for (Walk walk(a.division, blockIdx.x); walk.advance(a.division, segment);) {
       finisher.begin(segment);
       float sums[1][COLUMNS / 2];
-      UNROLL for (int i = 0; i < COLUMNS / 2; i++) sums[0][i] = 0;
+#pragma unroll
+      for (int i = 0; i < COLUMNS / 2; i++) sums[0][i] = 0;
       int count = segment.count;
       if (SPLIT_K) count = (segment.count + 1 - ((group ^ done) & 1)) / 2, done += segment.count;
       const int left = SPLIT_K ? 0 : group * 64 * ROW_BYTES;

@@ -126,15 +126,18 @@ template <int COUNT> struct Boxes {
   Box box[COUNT];
 
   __device__ __forceinline__ Boxes(const Operand& o, unsigned group, unsigned tile) {
-    UNROLL for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) box[i] = find_box(o, group, tile * COUNT + i);
   }
   // Loads the boxes for one pixel.
   __device__ __forceinline__ void load(unsigned char* to, const TensorMap& map, Mbarrier* full, const Operand& o,
                                        const Pixel& at) const {
     int begin[3];
-    UNROLL for (int d = 0; d < 3; d++) begin[d] = at.at[d] * o.step[d] - o.padding[d];
-    UNROLL for (int i = 0; i < COUNT; i++)
-        tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
+#pragma unroll
+    for (int d = 0; d < 3; d++) begin[d] = at.at[d] * o.step[d] - o.padding[d];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+      tma_load_im2col(to + i * BOX_BYTES, map, full, at.volumes, box[i].channel, begin, at.image, box[i].tap);
   }
 };
 
@@ -159,7 +162,10 @@ __device__ __forceinline__ unsigned column_of(Order order, unsigned n, unsigned 
 template <int BLOCKS, int COUNT>
 __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOCKS][COUNT]) {
   float4* to = reinterpret_cast<float4*>(slot) + threadIdx.x % WARPGROUP;
-  UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int i = 0; i < COUNT / 4; i++)
+#pragma unroll
+  for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++)
       to[(b * (COUNT / 4) + i) * WARPGROUP] =
           make_float4(sums[b][4 * i], sums[b][4 * i + 1], sums[b][4 * i + 2], sums[b][4 * i + 3]);
 }
@@ -167,7 +173,8 @@ __device__ __forceinline__ void store_sums(float* slot, const float (&sums)[BLOC
 template <int BLOCKS, int COUNT>
 __device__ __forceinline__ void add_sums(float (&sums)[BLOCKS][COUNT], const float* slot) {
   const float4* from = reinterpret_cast<const float4*>(slot) + threadIdx.x % WARPGROUP;
-  UNROLL for (int i = 0; i < BLOCKS * COUNT / 4; i++) {
+#pragma unroll
+  for (int i = 0; i < BLOCKS * COUNT / 4; i++) {
     const float4 found = from[i * WARPGROUP];
     float* sum = sums[i / (COUNT / 4)] + i % (COUNT / 4) * 4;
     sum[0] += found.x, sum[1] += found.y, sum[2] += found.z, sum[3] += found.w;
@@ -178,15 +185,18 @@ __device__ __forceinline__ void add_sums(float (&sums)[BLOCKS][COUNT], const flo
 __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const float4& sum,
                                            const long long (&offsets)[2][2]) {
   const float values[2][2] = {{sum.x, sum.y}, {sum.z, sum.w}};
-  UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
     const long long (&at)[2] = offsets[i];
     if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
       Pack<ELEMENT, 2> pair;
-      UNROLL for (int j = 0; j < 2; j++) pair.item[j] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
+#pragma unroll
+      for (int j = 0; j < 2; j++) pair.item[j] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
       *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
     } else {
-      UNROLL for (int j = 0; j < 2; j++) if (at[j] >= 0) dw[at[j]] =
-          blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        if (at[j] >= 0) dw[at[j]] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
     }
   }
 }
@@ -231,7 +241,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
     const Results& r = a.results;
     const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
     const bool packs = r.packs && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
-    UNROLL for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
       const Target of_rows[2] = {rows[row_of(ORDER, first + b, thread, 0)], rows[row_of(ORDER, first + b, thread, 1)]};
       if constexpr (sizeof(ELEMENT) == 2) {
         if (packs && r.rows_are_filters && r.beta == 0) {
@@ -244,10 +255,12 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
           continue;
         }
       }
-      UNROLL for (int n = 0; n < COUNT / 4; n++) {
+#pragma unroll
+      for (int n = 0; n < COUNT / 4; n++) {
         const Target* of_columns = columns + column_of(ORDER, n, thread);
         long long offsets[2][2];
-        UNROLL for (int i = 0; i < 4; i++) offsets[i / 2][i % 2] = r.locate(of_rows[i / 2], of_columns[i % 2]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) offsets[i / 2][i % 2] = r.locate(of_rows[i / 2], of_columns[i % 2]);
         const float* quad = sums[b] + 4 * n;
         blend_quad(r, a.dw, make_float4(quad[0], quad[1], quad[2], quad[3]), offsets);
       }
@@ -261,16 +274,20 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
                                               int block) const {
     const Results& r = a.results;
     const int thread = threadIdx.x % WARPGROUP, quad = thread % 16 / 4;
-    UNROLL for (int n = 0; n < COUNT / 4; n += 2) {
+#pragma unroll
+    for (int n = 0; n < COUNT / 4; n += 2) {
       const Target& column = columns[column_of(ORDER, n + quad / 2, thread) + quad % 2];
-      UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
         float found[4];
-        UNROLL for (int k = 0; k < 4; k++) found[k] = sums[4 * (n + k / 2) + 2 * i + k % 2];
+#pragma unroll
+        for (int k = 0; k < 4; k++) found[k] = sums[4 * (n + k / 2) + 2 * i + k % 2];
         exchange<4>(found, quad);
         const long long at = r.locate(rows[row_of(ORDER, block, thread - quad * 4, i)], column);
         if (at < 0) continue;
         Pack<ELEMENT, 4> pack;
-        UNROLL for (int k = 0; k < 4; k++) pack.item[k] = blend<float>(r.alpha, found[k], r.beta, a.dw + at + k);
+#pragma unroll
+        for (int k = 0; k < 4; k++) pack.item[k] = blend<float>(r.alpha, found[k], r.beta, a.dw + at + k);
         *reinterpret_cast<Pack<ELEMENT, 4>*>(a.dw + at) = pack;
       }
     }
@@ -278,12 +295,15 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
 
   // Transposes four values of each of four lanes that are `STEP` apart; `lane` is the index of this one.
   template <int STEP, class T> static __device__ __forceinline__ void exchange(T (&values)[4], int lane) {
-    UNROLL for (int far = 1; far <= 2; far *= 2) UNROLL for (int k = 0; k < 4; k++) {
-      if (k & far) continue;
-      const T found = __shfl_xor_sync(~0u, lane & far ? values[k] : values[k | far], far * STEP);
-      if (lane & far) values[k] = found;
-      else values[k | far] = found;
-    }
+#pragma unroll
+    for (int far = 1; far <= 2; far *= 2)
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        if (k & far) continue;
+        const T found = __shfl_xor_sync(~0u, lane & far ? values[k] : values[k | far], far * STEP);
+        if (lane & far) values[k] = found;
+        else values[k | far] = found;
+      }
   }
 
   // Exchanges sums between four lanes that have pairs of the same eight columns. Each lane then has eight consecutive
@@ -293,11 +313,14 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
                                               const Target* columns) const {
     const Results& r = a.results;
     const int lane = threadIdx.x % 4;
-    UNROLL for (int n = 0; n < COUNT / 4; n += 4) {
+#pragma unroll
+    for (int n = 0; n < COUNT / 4; n += 4) {
       const Target& column = columns[(n + lane) * 8];
-      UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
         unsigned words[4];
-        UNROLL for (int k = 0; k < 4; k++) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
           const float* pair = sums + 4 * (n + k) + 2 * i;
           words[k] = store_pair<ELEMENT>(r.alpha * pair[0], r.alpha * pair[1]);
         }

@@ -39,14 +39,15 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
   const unsigned row_box = row_tile * a.tile_boxes, column_box = (column_tile << a.log_columns) / BOX;
   const Order order = static_cast<Order>(a.order);
   Target rows[2], columns[2];
-  UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
     rows[i] = a.results.target_of_row(group, row_box, row_of(order, block, thread, i));
     columns[i] = a.results.target_of_column(group, column_box, column_of(order, n, thread) + i);
   }
   long long offsets[2][2];
   bool any = false;
-  UNROLL for (int i = 0; i < 4; i++) any |=
-      (offsets[i / 2][i % 2] = a.results.locate(rows[i / 2], columns[i % 2])) >= 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) any |= (offsets[i / 2][i % 2] = a.results.locate(rows[i / 2], columns[i % 2])) >= 0;
 
   const Slots parts(a.division, tile);
   const float4* slots = reinterpret_cast<const float4*>(a.partial) + quad;
@@ -54,13 +55,15 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
   float4 sum = make_float4(0, 0, 0, 0);
   for (unsigned i = part; i < count; i += AT_ONCE * LANES) {
     float4 loaded[AT_ONCE], second[AT_ONCE];
-    UNROLL for (int u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
       const float4* from = slots + static_cast<long long>(parts[i + u * LANES]) * (a.slot / 4);
       loaded[u] = from[0];
       if (a.split_k) second[u] = from[a.quads.divisor];
     }
-    UNROLL for (int u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++) {
       if (i + u * LANES >= count) break;
       add(sum, loaded[u]);
       if (a.split_k) add(sum, second[u]);
@@ -70,7 +73,8 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
     shared[part][lane] = sum;
     __syncthreads();
     if (part > 0) return;
-    UNROLL for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
+#pragma unroll
+    for (int i = 1; i < LANES; i++) add(sum, shared[i][lane]);
   }
 
   blend_quad(a.results, a.dw, sum, offsets);

@@ -96,9 +96,13 @@ template <int OUT> __device__ __forceinline__ void incoming_to_workspace(const A
   const int rows = c.output[1].divisor, columns = c.output[2].divisor;
   const ELEMENT* dy = a.dy + image * c.y_pixel[0] + (group * a.filters.divisor + filter) * c.y_channel;
   COMPUTE m[OUT][OUT], t[TILE][TILE];
-  UNROLL for (int i = 0; i < OUT; i++) UNROLL for (int j = 0; j < OUT; j++) m[i][j] =
-      row + i < rows && column + j < columns ? load<COMPUTE>(dy[(row + i) * c.y_pixel[2] + (column + j) * c.y_pixel[3]])
-                                             : COMPUTE(0);
+#pragma unroll
+  for (int i = 0; i < OUT; i++)
+#pragma unroll
+    for (int j = 0; j < OUT; j++)
+      m[i][j] = row + i < rows && column + j < columns
+                    ? load<COMPUTE>(dy[(row + i) * c.y_pixel[2] + (column + j) * c.y_pixel[3]])
+                    : COMPUTE(0);
   transform_both<OUT, TILE>(m, t, [](const COMPUTE(&in)[OUT], COMPUTE(&out)[TILE]) { spread_incoming(in, out); });
   const long long step = static_cast<long long>(a.tiles.divisor) * a.filters.divisor * a.groups;
   write_values(t, reinterpret_cast<COMPUTE*>(a.workspace + a.incoming_at) + index, step);
@@ -115,7 +119,8 @@ template <int TAPS> __device__ __forceinline__ void products_to_filter(const Arg
   read_values(source, step, t);
   transform_both<TILE, TAPS>(t, g, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TAPS]) { gather_taps(in, out); });
   ELEMENT* dw = a.dw + static_cast<long long>(filter) * a.convolution.w_row + channel * a.channel_step;
-  UNROLL for (int i = 0; i < TAPS * TAPS; i++) {
+#pragma unroll
+  for (int i = 0; i < TAPS * TAPS; i++) {
     ELEMENT* target = dw + (a.convolution.flipped ? TAPS * TAPS - 1 - i : i);
     *target = blend<COMPUTE>(a.alpha, g[i / TAPS][i % TAPS], a.beta, target);
   }

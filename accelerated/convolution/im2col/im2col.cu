@@ -42,12 +42,14 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
   const unsigned down = groups / columns, across = groups - down * columns;
   for (unsigned unit = threadIdx.x - group * members; unit < units; unit += members) {
     unsigned slot[W];
-    UNROLL for (int i = 0; i < W; i++) slot[i] = terms[unit * W + i];
+#pragma unroll
+    for (int i = 0; i < W; i++) slot[i] = terms[unit * W + i];
     unsigned p = group / columns, q = group - p * columns;
     while (p < rows) {
       const ELEMENT* from = patch + (p * a.step[0] * a.patch[1].divisor + q * a.step[1]);
       Pack<ELEMENT, W> values;
-      UNROLL for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
+#pragma unroll
+      for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
       *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[1] + q) * a.row + unit * W) =
           values;
       p += down, q += across;
@@ -80,7 +82,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   }
   for (unsigned index = threadIdx.x; index < channels * taps; index += BLOCK) {
     unsigned tap[2], channel = index;
-    UNROLL for (int d = 1; d >= 0; d--) {
+#pragma unroll
+    for (int d = 1; d >= 0; d--) {
       channel = a.taps[d].divide(channel, tap[d]);
       if (a.flipped) tap[d] = a.taps[d].divisor - 1 - tap[d];
     }
@@ -95,7 +98,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   for (unsigned first = threadIdx.x; first < elements; first += AT_ONCE * BLOCK) {
     ELEMENT value[AT_ONCE];
     int slot[AT_ONCE];
-    UNROLL for (unsigned u = 0; u < AT_ONCE; u++) {
+#pragma unroll
+    for (unsigned u = 0; u < AT_ONCE; u++) {
       if (first + u * BLOCK >= elements) continue;
       unsigned column;
       const Line found = line[a.patch[1].divide(first + u * BLOCK, column)];
@@ -103,7 +107,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
       slot[u] = found.slot + column;
       value[u] = found.source >= 0 && inside(1, width) ? x[found.source + width * a.axis[1]] : zero;
     }
-    UNROLL for (unsigned u = 0; u < AT_ONCE; u++) if (first + u * BLOCK < elements) patch[slot[u]] = value[u];
+#pragma unroll
+    for (unsigned u = 0; u < AT_ONCE; u++)
+      if (first + u * BLOCK < elements) patch[slot[u]] = value[u];
   }
   __syncthreads();
 

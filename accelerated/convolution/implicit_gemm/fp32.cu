@@ -35,7 +35,8 @@ __device__ __forceinline__ Tap find_tap(const Convolution& c, unsigned index) {
   unsigned lane, rest = c.inner_channels.divide(index, lane);
   Tap tap{static_cast<int>(lane * c.x_channel), 0};
   int first = 0;
-  UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+  for (int d = 2; d >= 0; d--) {
     unsigned at;
     rest = c.filter[d].divide(rest, at);
     tap.bits |= 1u << (first + at);
@@ -59,7 +60,8 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
   Field field{pixel.offset, NOWHERE};
   if (index >= c.m) field.outside = ~0u;
   unsigned bit = 1;
-  UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+  for (int d = 2; d >= 0; d--) {
     const int taps = c.filter[d].divisor;
 #pragma unroll 1
     for (int i = 0; i < taps; i++, bit <<= 1)
@@ -127,7 +129,8 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
         if (y_at[3] != NO_PIXEL && side_by_side(c, y_at[0], y_at[3], 4)) {
           finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + start, 1, 4, channel, 0, sums.item);
         } else {
-          UNROLL for (int j = 0; j < 4; j++) {
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
             const float one[1] = {sums.item[j]};
             if (y_at[j] != NO_PIXEL)
               finish<1, float>(epilogue, a.bias, a.prior, y, y_at[j] + start, 1, 1, channel, 0, one);
@@ -169,12 +172,15 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const int w_at = row * c.w_row + term, w_left = c.n - first_n - row;
   constexpr int ACROSS = TILE_M / 4;
   Field field[X_ROWS];
-  UNROLL for (int i = 0; i < X_ROWS; i++) field[i] = find_field(c, first_m + (!IN_PLANES ? row + i * AT_ONCE
-                                                                              : x_packs  ? thread % ACROSS * 4
-                                                                                         : thread % TILE_M));
+#pragma unroll
+  for (int i = 0; i < X_ROWS; i++)
+    field[i] = find_field(c, first_m + (!IN_PLANES ? row + i * AT_ONCE
+                                        : x_packs  ? thread % ACROSS * 4
+                                                   : thread % TILE_M));
 
   auto find_taps = [&](int chunk) {
-    UNROLL for (int i = thread; i < TABLE; i += THREADS) shared.taps[chunk & 1][i] = find_tap(c, chunk * TABLE + i);
+#pragma unroll
+    for (int i = thread; i < TABLE; i += THREADS) shared.taps[chunk & 1][i] = find_tap(c, chunk * TABLE + i);
   };
   auto fetch = [&](int tile, int at) {
     typename Tile::Stage& stage = shared.stage[at];
@@ -183,34 +189,42 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     if constexpr (FILTER_PACKS) {
       constexpr int ACROSS = TILE_N / 4;
       const int column = thread % ACROSS * 4;
-      UNROLL for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
+#pragma unroll
+      for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
         cp_async<16>(stage.left.value[k] + column, w + (k * c.n + column), k < left && column < c.n - first_n);
       }
       w += TILE_K * c.n;
     } else {
-      UNROLL for (int i = 0; i < W_ROWS; i++) {
+#pragma unroll
+      for (int i = 0; i < W_ROWS; i++) {
         const float* from = w + (w_at + i * AT_ONCE * c.w_row);
-        UNROLL for (int k = 0; k < TILE_K; k += TERMS) cp_async<4>(stage.left.value[k + term] + row + i * AT_ONCE,
-                                                                   from + k, k + term < left && i * AT_ONCE < w_left);
+#pragma unroll
+        for (int k = 0; k < TILE_K; k += TERMS)
+          cp_async<4>(stage.left.value[k + term] + row + i * AT_ONCE, from + k,
+                      k + term < left && i * AT_ONCE < w_left);
       }
       w += TILE_K;
     }
     if constexpr (!IN_PLANES) {
-      UNROLL for (int k = 0; k < TILE_K; k += TERMS) {
+#pragma unroll
+      for (int k = 0; k < TILE_K; k += TERMS) {
         const Tap tap = taps[k + term];
-        UNROLL for (int i = 0; i < X_ROWS; i++)
-            cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + wrapping_sum(field[i].offset, tap.offset),
-                        field[i].has(tap));
+#pragma unroll
+        for (int i = 0; i < X_ROWS; i++)
+          cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + wrapping_sum(field[i].offset, tap.offset),
+                      field[i].has(tap));
       }
     } else if (x_packs) {
-      UNROLL for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
+#pragma unroll
+      for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
         cp_async<16>(stage.right.value[k] + thread % ACROSS * 4, x + wrapping_sum(field[0].offset, taps[k].offset),
                      field[0].has(taps[k]));
       }
     } else {
-      UNROLL for (int i = 0; i < TILE_K * TILE_M / THREADS; i++) {
+#pragma unroll
+      for (int i = 0; i < TILE_K * TILE_M / THREADS; i++) {
         const int k = thread / TILE_M + i * (THREADS / TILE_M);
         cp_async<4>(stage.right.value[k] + thread % TILE_M, x + wrapping_sum(field[0].offset, taps[k].offset),
                     field[0].has(taps[k]));
@@ -224,7 +238,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   find_taps(0);
   if (tiles > TABLE_TILES) find_taps(1);
   __syncthreads();
-  UNROLL for (int i = 0; i < STAGES - 1; i++) {
+#pragma unroll
+  for (int i = 0; i < STAGES - 1; i++) {
     if (i < tiles) fetch(i, i);
     cp_async_commit();
   }
@@ -249,17 +264,22 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       // Alpha is applied here, so that sums may stay apart in registers. Neighbouring registers would conflict in their
       // banks.
       a.epilogue.alpha;
-  UNROLL for (int g = 0; g < ROW_GROUPS; g++) {
+#pragma unroll
+  for (int g = 0; g < ROW_GROUPS; g++) {
     if (g) __syncthreads();
     float* part = block.part();
     constexpr int PART = TILE_N / ROW_GROUPS;
     if (c.y_channel == 1) {
-      UNROLL for (int j = 0; j < COLUMNS; j++) *
-          reinterpret_cast<Four*>(part + (j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4) * (PART + 4) +
-                                  4 * down) = {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j],
-                                               alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
+#pragma unroll
+      for (int j = 0; j < COLUMNS; j++)
+        *reinterpret_cast<Four*>(part + (j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4) * (PART + 4) +
+                                 4 * down) = {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j],
+                                              alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
     } else {
-      UNROLL for (int i = 0; i < 4; i++) UNROLL for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++)
           part[(4 * down + i) * (TILE_M + 4) + j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4] =
               alpha * sums[4 * g + i][j];
     }

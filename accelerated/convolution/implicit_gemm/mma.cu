@@ -38,9 +38,12 @@ __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base
   if (reading == THROUGH_REGISTERS) {
     if (count > 0) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(base + offset);
   } else {
-    UNROLL for (int i = 0; i < PACK; i++) if (i < count) pack.item[i] = base[offset + i];
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (i < count) pack.item[i] = base[offset + i];
   }
-  UNROLL for (int i = 0; i < PACK; i++) pack.item[i] = round_to_tf32(pack.item[i]);
+#pragma unroll
+  for (int i = 0; i < PACK; i++) pack.item[i] = round_to_tf32(pack.item[i]);
   *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
@@ -77,24 +80,27 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     const int pack = threadIdx.x % PACKS, first_row = threadIdx.x / PACKS;
     unsigned char* to = swizzled(w_stage(k_block), first_row, pack);
     const int term = k_block * TILE_K + pack * PACK, left = c.k - term;
-    UNROLL for (int i = 0; i < W_ROWS; i++)
-        copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w,
-                  static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
-                  filters_exist >> i & 1 ? left : 0, w_reading);
+#pragma unroll
+    for (int i = 0; i < W_ROWS; i++)
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w,
+                static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
+                filters_exist >> i & 1 ? left : 0, w_reading);
   }
 
   __device__ __forceinline__ void find_pack(unsigned index) {
     term = find_k(c, index);
     c.inner_channels.divide(index, lane);
     positions_exist = 0;
-    UNROLL for (int i = 0; i < X_ROWS; i++) positions_exist |= static_cast<unsigned>(inside(c, field[i], term)) << i;
+#pragma unroll
+    for (int i = 0; i < X_ROWS; i++) positions_exist |= static_cast<unsigned>(inside(c, field[i], term)) << i;
   }
   __device__ __forceinline__ void copy_image(int k_block) {
     const int pack = threadIdx.x % PACKS;
     unsigned char* to = swizzled(x_stage(k_block), threadIdx.x / PACKS, pack);
-    UNROLL for (int i = 0; i < X_ROWS; i++)
-        copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
-                  positions_exist >> i & 1 ? PACK : 0, x_reading);
+#pragma unroll
+    for (int i = 0; i < X_ROWS; i++)
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
+                positions_exist >> i & 1 ? PACK : 0, x_reading);
     // The next K-block usually has the same tap, some channels further.
     lane += TILE_K;
     if (lane < c.inner_channels.divisor) term.offset += TILE_K;
@@ -107,16 +113,19 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   }
   __device__ __forceinline__ void read_image(int k_block) {
     const KOffset* current = terms + k_block % 2 * TILE_K;
-    UNROLL for (int i = 0; i < VALUES; i++) {
+#pragma unroll
+    for (int i = 0; i < VALUES; i++) {
       const KOffset term = current[(i / PACK * 2 + threadIdx.x / TILE_M) * PACK + i % PACK];
       values[i] = inside(c, field[0], term) ? round_to_tf32(x[wrapping_sum(field[0].offset, term.offset)])
                                             : store<ELEMENT>(0.0f);
     }
   }
   __device__ __forceinline__ void write_image(int k_block) {
-    UNROLL for (int i = 0; i < VALUES / PACK; i++) {
+#pragma unroll
+    for (int i = 0; i < VALUES / PACK; i++) {
       Pack<ELEMENT, PACK> pack;
-      UNROLL for (int j = 0; j < PACK; j++) pack.item[j] = values[i * PACK + j];
+#pragma unroll
+      for (int j = 0; j < PACK; j++) pack.item[j] = values[i * PACK + j];
       *reinterpret_cast<Pack<ELEMENT, PACK>*>(
           swizzled(x_stage(k_block), threadIdx.x % TILE_M, i * 2 + threadIdx.x / TILE_M)) = pack;
     }
@@ -124,20 +133,23 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
 
   __device__ __forceinline__ void run() {
     const int k_blocks = (c.k + TILE_K - 1) / TILE_K, warpgroup = threadIdx.x / 128;
-    UNROLL for (int i = 0; i < TILE_N / 2; i++) sums[i] = 0;
+#pragma unroll
+    for (int i = 0; i < TILE_N / 2; i++) sums[i] = 0;
     filters_exist = 0;
-    UNROLL for (int i = 0; i < W_ROWS; i++) filters_exist |=
-        static_cast<unsigned>(first_n + threadIdx.x / PACKS + i * ROWS_AT_ONCE < c.n) << i;
+#pragma unroll
+    for (int i = 0; i < W_ROWS; i++)
+      filters_exist |= static_cast<unsigned>(first_n + threadIdx.x / PACKS + i * ROWS_AT_ONCE < c.n) << i;
     if constexpr (WITH_PACKS) {
-      UNROLL for (int i = 0; i < X_ROWS; i++) field[i] =
-          find_pixel(c, first_m + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
+#pragma unroll
+      for (int i = 0; i < X_ROWS; i++) field[i] = find_pixel(c, first_m + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
       find_pack(threadIdx.x % PACKS * PACK);
     } else {
       field[0] = find_pixel(c, first_m + threadIdx.x % TILE_M);
       prepare_offsets(0);
       __syncthreads();
     }
-    UNROLL for (int k_block = 0; k_block < AHEAD; k_block++) {
+#pragma unroll
+    for (int k_block = 0; k_block < AHEAD; k_block++) {
       if constexpr (WITH_PACKS) {
         if (k_block < k_blocks) copy_image(k_block);
       } else {
@@ -187,7 +199,8 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;  // A warp owns 16 pixels.
   const bool across_filters = c.y_channel == 1;
   constexpr int FILTER_PITCH = TILE_N + 8, PIXEL_PITCH = TILE_M + 4;
-  UNROLL for (int i = 0; i < TILE_N / 2; i++) {
+#pragma unroll
+  for (int i = 0; i < TILE_N / 2; i++) {
     const int pixel = 16 * warp + lane / 4 + i / 2 % 2 * 8, filter = i / 4 * 8 + lane % 4 * 2 + i % 2;
     tile[across_filters ? pixel * FILTER_PITCH + filter : filter * PIXEL_PITCH + pixel] = sums[i];
   }
@@ -200,14 +213,16 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
     if (across_filters) {
       const int pixel = first_m + index / (TILE_N / WIDTH), filter = first_n + index % (TILE_N / WIDTH) * WIDTH;
       if (pixel >= c.m || filter >= c.n) continue;
-      UNROLL for (int i = 0; i < WIDTH; i++) values[i] = tile[(pixel - first_m) * FILTER_PITCH + filter - first_n + i];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) values[i] = tile[(pixel - first_m) * FILTER_PITCH + filter - first_n + i];
       const unsigned channel = group * c.y_n + filter;
       const int count = c.n - filter < WIDTH ? c.n - filter : WIDTH;
       finish<WIDTH, float>(a.epilogue, a.bias, prior, y, y_offset(c, pixel) + channel, 1, count, channel, 1, values);
     } else {
       const int pixel = first_m + index % (TILE_M / WIDTH) * WIDTH, filter = first_n + index / (TILE_M / WIDTH);
       if (pixel >= c.m || filter >= c.n) continue;
-      UNROLL for (int i = 0; i < WIDTH; i++) values[i] = tile[(filter - first_n) * PIXEL_PITCH + pixel - first_m + i];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) values[i] = tile[(filter - first_n) * PIXEL_PITCH + pixel - first_m + i];
       const unsigned channel = group * c.y_n + filter;
       const long long start = y_channel_offset(c, channel);
       const int count = c.m - pixel < WIDTH ? c.m - pixel : WIDTH;
@@ -215,7 +230,8 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       if (count == WIDTH && side_by_side(c, first, y_offset(c, pixel + WIDTH - 1), WIDTH)) {
         finish<WIDTH, float>(a.epilogue, a.bias, prior, y, start + first, 1, WIDTH, channel, 0, values);
       } else {
-        UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) {
           const float one[1] = {values[i]};
           if (i < count)
             finish<1, float>(a.epilogue, a.bias, prior, y, start + y_offset(c, pixel + i), 1, 1, channel, 0, one);

@@ -31,7 +31,8 @@ struct ScaledPair {
   Elements scale, bias;
 
   __device__ __forceinline__ ScaledPair() {
-    UNROLL for (int j = 0; j < 2; j++) scale.item[j] = store<ELEMENT>(1.0f), bias.item[j] = store<ELEMENT>(0.0f);
+#pragma unroll
+    for (int j = 0; j < 2; j++) scale.item[j] = store<ELEMENT>(1.0f), bias.item[j] = store<ELEMENT>(0.0f);
   }
 
   // Loads neighbouring channels. NULL means 1 and 0.

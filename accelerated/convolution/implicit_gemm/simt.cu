@@ -131,7 +131,8 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   const bool m_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
   const bool w_packs = c.w_packs && reinterpret_cast<uintptr_t>(w) % PACK_BYTES == 0 && !a.reordered_filters;
   Pixel pixel[X_PACKS];
-  UNROLL for (int i = 0; i < X_PACKS; i++) {
+#pragma unroll
+  for (int i = 0; i < X_PACKS; i++) {
     int row = x_packs ? thread / CHUNKS + i * PASS : m_packs ? thread % ACROSS * PACK : thread % X_LANES;
     pixel[i] = find_pixel(c, row < TILE_M ? first_m + row : c.m);
   }
@@ -152,22 +153,27 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     const KOffset* current = shared.terms[tile / TABLE_TILES & 1] + tile % TABLE_TILES * TILE_K;
     if (x_packs) {
       const KOffset term = current[thread % CHUNKS * PACK];
-      UNROLL for (int i = 0; i < X_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
         Elements<E, PACK> pack{};
         if (inside(c, pixel[i], term))
           pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[i].offset, term.offset));
-        UNROLL for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
+#pragma unroll
+        for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
     } else if (m_packs) {
-      UNROLL for (int i = 0; i < X_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
         const int k = thread / ACROSS + i * DOWN;
         Elements<E, PACK> pack{};
         if (k < TILE_K && inside(c, pixel[0], current[k]))
           pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[0].offset, current[k].offset));
-        UNROLL for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
+#pragma unroll
+        for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
     } else {
-      UNROLL for (int i = 0; i < X_VALUES; i++) {
+#pragma unroll
+      for (int i = 0; i < X_VALUES; i++) {
         const KOffset term = current[thread / X_LANES + i * X_ROWS];
         x_held[i] = inside(c, pixel[0], term)
                         ? Math::operand(read_element(x + wrapping_sum(pixel[0].offset, term.offset)))
@@ -176,15 +182,18 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     }
     const bool w_exists = tile * TILE_K + w_column < c.k;
     if (w_packs) {
-      UNROLL for (int i = 0; i < W_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < W_PACKS; i++) {
         Elements<F, PACK> pack{};
         if (w_exists && i * PASS < w_rows)
           pack = *reinterpret_cast<const Elements<F, PACK>*>(
               w_first + (i * PASS * static_cast<long long>(c.w_row) + tile * TILE_K));
-        UNROLL for (int j = 0; j < PACK; j++) w_held[i * PACK + j] = Arithmetic<F>::operand(pack.item[j]);
+#pragma unroll
+        for (int j = 0; j < PACK; j++) w_held[i * PACK + j] = Arithmetic<F>::operand(pack.item[j]);
       }
     } else {
-      UNROLL for (int i = 0; i < W_VALUES; i++) {
+#pragma unroll
+      for (int i = 0; i < W_VALUES; i++) {
         w_held[i] = 0;
         if (w_exists && i * W_ROWS < w_rows) {
           const F* value = w_first + (i * W_ROWS * static_cast<long long>(c.w_row) + tile * TILE_K);
@@ -199,37 +208,45 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   };
   auto keep = [&](int buffer) {
     if (x_packs) {
-      UNROLL for (int i = 0; i < X_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_M)
-          UNROLL for (int j = 0; j < PACK; j++)
-              shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
-              x_held[i * PACK + j];
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
+                x_held[i * PACK + j];
       }
     } else if (m_packs) {
       constexpr int GROUP = PACK < 4 ? PACK : 4;
-      UNROLL for (int i = 0; i < X_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
         const int k = thread / ACROSS + i * DOWN;
         if (k < TILE_K)
-          UNROLL for (int j = 0; j < PACK; j += GROUP) *
-              reinterpret_cast<Pack<Operand, GROUP>*>(
-                  &shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) =
-              *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
+#pragma unroll
+          for (int j = 0; j < PACK; j += GROUP)
+            *reinterpret_cast<Pack<Operand, GROUP>*>(
+                &shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) =
+                *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
       }
     } else {
-      UNROLL for (int i = 0; i < X_VALUES; i++)
-          shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
+#pragma unroll
+      for (int i = 0; i < X_VALUES; i++)
+        shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
     }
     if (w_packs) {
-      UNROLL for (int i = 0; i < W_PACKS; i++) {
+#pragma unroll
+      for (int i = 0; i < W_PACKS; i++) {
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_N)
-          UNROLL for (int j = 0; j < PACK; j++)
-              shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
-              w_held[i * PACK + j];
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
+                w_held[i * PACK + j];
       }
     } else {
-      UNROLL for (int i = 0; i < W_VALUES; i++) {
+#pragma unroll
+      for (int i = 0; i < W_VALUES; i++) {
         const int row = thread / TILE_K + i * W_ROWS;
         if (row < TILE_N) shared.w[buffer][thread % TILE_K][row + shift<PACK>(thread % TILE_K)] = w_held[i];
       }
@@ -252,16 +269,21 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   for (int tile = 0; tile < tiles; tile++) {
     const int buffer = tile & 1;
     if (tile + 1 < tiles) fetch(tile + 1);
-    UNROLL for (int k = 0; k < TILE_K; k++) {
+#pragma unroll
+    for (int k = 0; k < TILE_K; k++) {
       Operand left[ROWS], right[COLUMNS];
-      UNROLL for (int g = 0; g < ROW_GROUPS; g++) * reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) =
-          *reinterpret_cast<const Pack<Operand, 4>*>(
-              &shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<PACK>(k)]);
-      UNROLL for (int g = 0; g < COLUMN_GROUPS; g++) * reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) =
-          *reinterpret_cast<const Pack<Operand, 4>*>(
-              &shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<PACK>(k)]);
-      UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < COLUMNS; j++)
-          Math::accumulate(sums[i][j], left[i], right[j]);
+#pragma unroll
+      for (int g = 0; g < ROW_GROUPS; g++)
+        *reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
+            &shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<PACK>(k)]);
+#pragma unroll
+      for (int g = 0; g < COLUMN_GROUPS; g++)
+        *reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
+            &shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<PACK>(k)]);
+#pragma unroll
+      for (int i = 0; i < ROWS; i++)
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) Math::accumulate(sums[i][j], left[i], right[j]);
     }
     if (tile + 1 < tiles) keep(buffer ^ 1);
     if (tile % TABLE_TILES == 0 && tile + TABLE_TILES < tiles) prepare_offsets(tile / TABLE_TILES + 1);
@@ -273,27 +295,33 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     const Result* prior = static_cast<const Result*>(a.prior);
     // Four neighbours of y are written at a time: filters where channels are innermost, and otherwise pixels.
     const bool across_filters = c.y_vector || c.y_channel == 1;
-    UNROLL for (int h = 0; h < COLUMN_GROUPS; h++) {
+#pragma unroll
+    for (int h = 0; h < COLUMN_GROUPS; h++) {
       long long offset[4];
       const int first = first_m + h * (TILE_M / COLUMN_GROUPS) + column;
       int count = c.m - first;
       if (count > 4) count = 4;
-      UNROLL for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
+#pragma unroll
+      for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
       const bool neighbours = count == 4 && side_by_side(c, offset[0], offset[3], 4);
-      UNROLL for (int g = 0; g < ROW_GROUPS; g++) {
+#pragma unroll
+      for (int g = 0; g < ROW_GROUPS; g++) {
         const int filter = first_n + g * (TILE_N / ROW_GROUPS) + row;
         const unsigned channel = group * c.y_n + filter;
         if (across_filters) {
           const bool four_exist = filter + 3 < c.n && (!c.y_vector || channel % 4 == 0);
-          UNROLL for (int j = 0; j < 4; j++) {
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
             if (j >= count) continue;
             Sum four[4];
-            UNROLL for (int i = 0; i < 4; i++) four[i] = sums[4 * g + i][4 * h + j];
+#pragma unroll
+            for (int i = 0; i < 4; i++) four[i] = sums[4 * g + i][4 * h + j];
             if (four_exist) {
               finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel), 1, 4, channel, 1,
                                  four);
             } else {
-              UNROLL for (int i = 0; i < 4; i++) {
+#pragma unroll
+              for (int i = 0; i < 4; i++) {
                 Sum one[1] = {four[i]};
                 if (filter + i < c.n)
                   finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel + i), 1, 1,
@@ -302,15 +330,18 @@ __device__ __forceinline__ void multiply(const Arguments& a,
             }
           }
         } else {
-          UNROLL for (int i = 0; i < 4; i++) {
+#pragma unroll
+          for (int i = 0; i < 4; i++) {
             if (filter + i >= c.n) continue;
             const long long start = y_channel_offset(c, channel + i);
             Sum four[4];
-            UNROLL for (int j = 0; j < 4; j++) four[j] = sums[4 * g + i][4 * h + j];
+#pragma unroll
+            for (int j = 0; j < 4; j++) four[j] = sums[4 * g + i][4 * h + j];
             if (neighbours) {
               finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[0] + start, 1, 4, channel + i, 0, four);
             } else {
-              UNROLL for (int j = 0; j < 4; j++) {
+#pragma unroll
+              for (int j = 0; j < 4; j++) {
                 Sum one[1] = {four[j]};
                 if (j < count)
                   finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + start, 1, 1, channel + i, 0, one);
@@ -375,13 +406,16 @@ extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixA
   const ELEMENT* x = a.x + group * c.x_group;
   ELEMENT* row = a.matrix + (static_cast<long long>(position_index) * a.groups.divisor + group) * a.row;
   Pack<ELEMENT, PACK> values;
-  UNROLL for (int i = 0; i < PACK; i++) {
+#pragma unroll
+  for (int i = 0; i < PACK; i++) {
     const KOffset term = find_k(c, pack * PACK + i);
     values.item[i] = inside(c, pixel, term) ? x[wrapping_sum(pixel.offset, term.offset)] : store<ELEMENT>(COMPUTE(0));
   }
   if (a.packed && reinterpret_cast<uintptr_t>(row) % 16 == 0) {
     reinterpret_cast<Pack<ELEMENT, PACK>*>(row)[pack] = values;
   } else {
-    UNROLL for (int i = 0; i < PACK; i++) if (pack * PACK + i < a.row) row[pack * PACK + i] = values.item[i];
+#pragma unroll
+    for (int i = 0; i < PACK; i++)
+      if (pack * PACK + i < a.row) row[pack * PACK + i] = values.item[i];
   }
 }

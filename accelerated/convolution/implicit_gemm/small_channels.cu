@@ -117,10 +117,11 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
           *reinterpret_cast<uint4*>(to + i) = read_anywhere(x + at + element);
         } else {
           Pack<ELEMENT, PACK> pack;
-          UNROLL for (int j = 0; j < PACK; j++) pack.item[j] =
-              exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
-                  ? x[at + element + j]
-                  : store<ELEMENT>(0.0f);
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
+                               ? x[at + element + j]
+                               : store<ELEMENT>(0.0f);
           *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
         }
       } else {
@@ -154,7 +155,8 @@ template <Reading READING> __device__ __forceinline__ void round_rows(const Argu
     for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
       auto& pack = *reinterpret_cast<Pack<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
       Pack<ELEMENT, COUNT> rounded = pack;
-      UNROLL for (int j = 0; j < COUNT; j++) rounded.item[j] = round_to_tf32(rounded.item[j]);
+#pragma unroll
+      for (int j = 0; j < COUNT; j++) rounded.item[j] = round_to_tf32(rounded.item[j]);
       pack = rounded;
     }
 }
@@ -180,10 +182,12 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
   if (element < 0 || element >= a.run || term >= a.terms) return {false, 0, 0};
   unsigned at[4];
   unsigned rest = term;
-  UNROLL for (int d = 2; d >= 0; d--) rest = a.term[d].divide(rest, at[d + 1]);
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = a.term[d].divide(rest, at[d + 1]);
   at[0] = rest;
   Place y_base{true, a.x_first, a.w_first};
-  UNROLL for (int d = 0; d < 4; d++) {
+#pragma unroll
+  for (int d = 0; d < 4; d++) {
     y_base.in_x += static_cast<int>(at[d]) * a.x_term[d];
     y_base.in_w += static_cast<int>(at[d]) * a.w_term[d];
   }
@@ -211,7 +215,8 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
   for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
     Pack<ELEMENT, WORD> values[BATCH];
     unsigned filter[BATCH], word[BATCH];
-    UNROLL for (int i = 0; i < BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
       filter[i] = a.words.divide(first + i * THREADS, word[i]);
       const bool exists = filter[i] < FILTERS && static_cast<int>(filter[i]) < filters;
       const int2 source = exists ? sources[word[i]] : make_int2(-1, -1);
@@ -219,7 +224,8 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
       values[i].item[0] = source.x >= 0 ? from[source.x] : store<ELEMENT>(0.0f);
       if (WORD == 2) values[i].item[WORD - 1] = source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
     }
-    UNROLL for (int i = 0; i < BATCH; i++) {
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
       if (filter[i] >= FILTERS) break;
       if (WORD == 1) values[i].item[0] = round_to_tf32(values[i].item[0]);
       unsigned char* to =
@@ -249,35 +255,45 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
                                          const Words* table, const unsigned char* fragments,
                                          float (&sums)[SIXTEENS][FILTERS / 2]) {
   const int lane = threadIdx.x % 32, steps = a.steps;
-  UNROLL for (int h = 0; h < SIXTEENS; h++) UNROLL for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+    for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
   auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
     unsigned mask[2] = {~0u, ~0u};
     if (!ONE_READ && k == steps - 1) {  // Only the last words may lack terms.
-      UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
         const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
         mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
       }
     }
-    UNROLL for (int h = 0; h < SIXTEENS; h++) UNROLL for (int i = 0; i < 4; i++) image[h][i] =
-        read_word<ONE_READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        image[h][i] =
+            read_word<ONE_READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
   const Words* entries = table + lane % 4;
   unsigned image[2][SIXTEENS][4];  // One fragment is read while the other is multiplied.
   read_image(0, read_words(entries), image[0]);
   for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
-    UNROLL for (int i = 0; i < STEPS; i++) {
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
       if (first + i >= steps) break;
       const Words next = read_words(entries + 4 * (i + 1));  // The table has one more entry after the last step.
       wgmma_fence();
-      UNROLL for (int h = 0; h < SIXTEENS; h++)
-          wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+#pragma unroll
+      for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
       wgmma_commit();
       wgmma_wait<1>();
       if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
     }
   }
   wgmma_wait<0>();
-  UNROLL for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
 }
 
 // --- The results ---
@@ -309,30 +325,36 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   };
   const Epilogue& e = a.epilogue;
   auto stage = [&](int from, auto plain) {
-    UNROLL for (int h = 0; h < SIXTEENS; h++) UNROLL for (int side = 0; side < 2; side++) {
-      const int pixel = 16 * h + lane / 4 + side * 8;
-      Spot spot;
-      if constexpr (!decltype(plain)::value) spot = find_spot(pixel);
-      UNROLL for (int n = 0; n < STAGED / 8; n++) {
-        const int column = 8 * n + lane % 4 * 2, filter = from + column;
-        const float* sum = sums[h] + (from / 8 + n) * 4 + 2 * side;
-        const float pair[2] = {sum[0], sum[1]};
-        float values[2] = {pair[0], pair[1]};
-        if constexpr (!decltype(plain)::value) {
-          if (!spot.exists || filter >= filters) continue;
-          find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel,
-                                 filter + 1 < filters ? 2 : 1, first_channel + filter, 1, pair, values);
-        }
-        if constexpr (ACROSS_FILTERS) {
-          const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
-          *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + pixel * PITCH + column) = packed;
-        } else {
-          UNROLL for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + pixel] = store<ELEMENT>(values[i]);
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        const int pixel = 16 * h + lane / 4 + side * 8;
+        Spot spot;
+        if constexpr (!decltype(plain)::value) spot = find_spot(pixel);
+#pragma unroll
+        for (int n = 0; n < STAGED / 8; n++) {
+          const int column = 8 * n + lane % 4 * 2, filter = from + column;
+          const float* sum = sums[h] + (from / 8 + n) * 4 + 2 * side;
+          const float pair[2] = {sum[0], sum[1]};
+          float values[2] = {pair[0], pair[1]};
+          if constexpr (!decltype(plain)::value) {
+            if (!spot.exists || filter >= filters) continue;
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel,
+                                   filter + 1 < filters ? 2 : 1, first_channel + filter, 1, pair, values);
+          }
+          if constexpr (ACROSS_FILTERS) {
+            const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
+            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + pixel * PITCH + column) = packed;
+          } else {
+#pragma unroll
+            for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + pixel] = store<ELEMENT>(values[i]);
+          }
         }
       }
-    }
   };
-  UNROLL for (int from = 0; from < FILTERS; from += STAGED) {
+#pragma unroll
+  for (int from = 0; from < FILTERS; from += STAGED) {
     __syncwarp();
     if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased) stage(from, std::true_type{});
     else stage(from, std::false_type{});
@@ -344,7 +366,8 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     if (y_packs && ACROSS_FILTERS) {
       unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
       const bool filter_exists = from + column < filters;
-      UNROLL for (int row = 0; row < ROWS; row += STRIDE) {
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE) {
         if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
           *reinterpret_cast<Pack<ELEMENT, PACK>*>(
               y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
@@ -356,9 +379,11 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
       }
     } else if (y_packs) {
       const Spot spot = find_spot(column);
-      UNROLL for (int row = 0; row < ROWS; row += STRIDE) if (spot.exists && from + lane_row + row < filters) *
-          reinterpret_cast<Pack<ELEMENT, PACK>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
-          *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE)
+        if (spot.exists && from + lane_row + row < filters)
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
+              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
     } else {
       for (int index = lane; index < ROWS * Stage::COLUMNS; index += 32) {
         const int row = index / Stage::COLUMNS, i = index % Stage::COLUMNS;
@@ -412,7 +437,8 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
     for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS) {
       const int first = team_first + warp * PIXELS;
       const unsigned char* pixel[2 * SIXTEENS];
-      UNROLL for (int i = 0; i < 2 * SIXTEENS; i++) {
+#pragma unroll
+      for (int i = 0; i < 2 * SIXTEENS; i++) {
         unsigned column;
         const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, pixels - 1), column);
         pixel[i] = buffers + buffer * a.buffer_bytes +

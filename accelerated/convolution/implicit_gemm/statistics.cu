@@ -22,14 +22,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_statistics(con
   const int lane = threadIdx.x / FILTERS, column = threadIdx.x % FILTERS, filter = blockIdx.x * FILTERS + column;
   float sum[2] = {};
   add_stored<IN_FLIGHT>(a.partials + filter, a.pitch, filter < a.filters ? lane : a.blocks, a.blocks, LANES, sum);
-  UNROLL for (int i = 0; i < 2; i++) {
-    UNROLL for (int distance = FILTERS; distance < 32; distance *= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], distance);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int distance = FILTERS; distance < 32; distance *= 2) sum[i] += __shfl_xor_sync(~0u, sum[i], distance);
     if (lane % (32 / FILTERS) == 0) sums[i][threadIdx.x / 32][column] = sum[i];
   }
   __syncthreads();
   if (lane > 1 || filter >= a.filters) return;
   float total = 0;
-  UNROLL for (int i = 0; i < WARPS; i++) total += sums[lane][i][column];
+#pragma unroll
+  for (int i = 0; i < WARPS; i++) total += sums[lane][i][column];
   float* to = lane == 0 ? a.sum : a.squares;
   to[filter * a.stride] = total;
 }

@@ -130,24 +130,34 @@ template <int ROW_BOXES> struct Statistics {
   // Reads the first `count` of 16 rows.
   __device__ __forceinline__ void read(const unsigned char* rows, int count) {
     const int lane = threadIdx.x % 32;
-    UNROLL for (int row = 0; row < 16; row++) words[row] =
-        *reinterpret_cast<const Word*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
+#pragma unroll
+    for (int row = 0; row < 16; row++)
+      words[row] = *reinterpret_cast<const Word*>(swizzled(rows, row, lane / 4) + lane % 4 * 4);
     if (count >= 16) return;
-    UNROLL for (int row = 0; row < 16; row++) if (row >= count) words[row] = {};
+#pragma unroll
+    for (int row = 0; row < 16; row++)
+      if (row >= count) words[row] = {};
   }
   // Adds the rows that were read last, of box `i`.
   __device__ __forceinline__ void add(int i) {
-    UNROLL for (int row = 0; row < 16; row++) UNROLL for (int j = 0; j < WIDTH; j++) {
-      const float value = load<float>(words[row].item[j]);
-      sums[0][i][j] += value;
-      sums[1][i][j] += value * value;
-    }
+#pragma unroll
+    for (int row = 0; row < 16; row++)
+#pragma unroll
+      for (int j = 0; j < WIDTH; j++) {
+        const float value = load<float>(words[row].item[j]);
+        sums[0][i][j] += value;
+        sums[1][i][j] += value * value;
+      }
   }
 
   // Stores the sums as [sum, sum of squares][filter].
   __device__ __forceinline__ void store(float* to) const {
-    UNROLL for (int k = 0; k < 2; k++) UNROLL for (int i = 0; i < ROW_BOXES; i++) UNROLL for (int j = 0; j < WIDTH; j++)
-        to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+      for (int i = 0; i < ROW_BOXES; i++)
+#pragma unroll
+        for (int j = 0; j < WIDTH; j++) to[(k * ROW_BOXES + i) * TILE_K + threadIdx.x % 32 * WIDTH + j] = sums[k][i][j];
   }
 };
 
@@ -215,7 +225,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     unsigned at[4];
     split_pixel(c, tile.pixel, at);
     int begin[3];
-    UNROLL for (int d = 0; d < 3; d++) begin[d] = at[d + 1] * c.step[d] - c.padding[d];
+#pragma unroll
+    for (int d = 0; d < 3; d++) begin[d] = at[d + 1] * c.step[d] - c.padding[d];
     const int channel = tile.group * a.group_channels;
     for (int deep = 0; deep < depth; deep++)
       for (int down = 0; down < height; down++)
@@ -280,36 +291,49 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32, width = c.filter[2].divisor;
     int row[BLOCKS][2], column[BLOCKS][2];  // position of a lane's pixels in x, without the tap
-    UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int part = 0; part < 2; part++) {
-      unsigned at[4];
-      split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
-      row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
-    }
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+      for (int part = 0; part < 2; part++) {
+        unsigned at[4];
+        split_pixel(c, tile.pixel + warp_row + b * 64 + part * 8 + lane / 4, at);
+        row[b][part] = at[2] * c.step[1] - c.padding[1], column[b][part] = at[3] * c.step[2] - c.padding[2];
+      }
     unsigned previous = 0, fragments[2][BLOCKS][4];  // One fragment is read while the other is multiplied.
     int down = 0, right = 0, block = 0;              // tap and channels of the K-block
     for (int k_block = 0; k_block < count; k_block++) {
       ScaledPair pairs[STEPS][2];
-      UNROLL for (int step = 0; step < STEPS; step++) UNROLL for (int i = 0; i < 2; i++) {
-        const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
-        if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
-      }
+#pragma unroll
+      for (int step = 0; step < STEPS; step++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int channel = block * TILE_K + step * 16 + i * 8 + lane % 4 * 2;
+          if (channel < a.group_channels) pairs[step][i].load_channels(a.x_scale, a.x_bias, channel);
+        }
       bool inside[BLOCKS][2];
-      UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int part = 0; part < 2; part++) inside[b][part] =
-          static_cast<unsigned>(row[b][part] + down * c.dilation[1]) < c.input[1] &&
-          static_cast<unsigned>(column[b][part] + right * c.dilation[2]) < c.input[2];
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+          inside[b][part] = static_cast<unsigned>(row[b][part] + down * c.dilation[1]) < c.input[1] &&
+                            static_cast<unsigned>(column[b][part] + right * c.dilation[2]) < c.input[2];
       const unsigned used = stage;
       const unsigned char* pixels = stages + used * STAGE_BYTES;
       mbarrier_wait_parity(&full[stage], parity);
-      UNROLL for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+      for (int step = 0; step < STEPS; step++) {
         unsigned (&left)[BLOCKS][4] = fragments[step % 2];
-        UNROLL for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
           ldmatrix(left[b], swizzled(pixels, warp_row + b * 64 + lane % 16, step * 2 + lane / 16));
-          UNROLL for (int i = 0; i < 4; i++) left[b][i] =
-              inside[b][i % 2] ? pairs[step][i / 2].apply(left[b][i], a.x_rectified) : 0;
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            left[b][i] = inside[b][i % 2] ? pairs[step][i / 2].apply(left[b][i], a.x_rectified) : 0;
         }
         wgmma_fence();
-        UNROLL for (int b = 0; b < BLOCKS; b++)
-            wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], left[b], pixels + TILE_M * ROW_BYTES, step);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], left[b], pixels + TILE_M * ROW_BYTES, step);
         wgmma_commit();
         wgmma_wait<1>();
         if (step == 0 && k_block > 0) release(previous);
@@ -330,9 +354,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2];
       FilterFactors factors[BIASES];
-      UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
-      UNROLL for (int i = 0; i < BIASES; i++) factors[i] =
-          factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
+#pragma unroll
+      for (int i = 0; i < BIASES; i++)
+        factors[i] = factors_of(tile, ACROSS_FILTERS ? tile.filter + i * 32 + threadIdx.x % 32 : a.convolution.n);
       unsigned previous;
       if constexpr (FROM_REGISTERS)
         previous = this->template multiply_from_registers<ELEMENT, COLUMNS, 1>(sums, warp_row * ROW_BYTES,
@@ -341,10 +369,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       else previous = begin_from_stages(sums, first_row, count);
       wgmma_wait<0>();
       release(previous);
-      UNROLL for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
       if (a.notes) {
-        UNROLL for (int b = 0; b < BLOCKS; b++) UNROLL for (int i = 0; i < COLUMNS / 2; i++) met_nan |=
-            sums[b][i] != sums[b][i];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+          for (int i = 0; i < COLUMNS / 2; i++) met_nan |= sums[b][i] != sums[b][i];
       }
 #if MAPPED
       if (STATISTICS) write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
@@ -352,8 +383,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
       else if (FACTORS || a.epilogue.biased) write_tile<FINISHED>(scratch, sums, factors, tile, warp_row);
       else write_tile<SCALED>(scratch, sums, factors, tile, warp_row);
 #else
-      UNROLL for (int b = 0; b < BLOCKS; b++)
-          write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++)
+        write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
 #endif
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
@@ -372,8 +404,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
                 blockIdx.x % n_tiles * TILE_N;
     for (int i = threadIdx.x; i < 2 * TILE_N; i += blockDim.x) {
       float sum = 0;
-      UNROLL for (int other = 0; other < WARPS; other++) sum +=
-          reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
+#pragma unroll
+      for (int other = 0; other < WARPS; other++)
+        sum += reinterpret_cast<const float*>(scratch + other * BOXES * BOX_BYTES)[i];
       to[i / TILE_N * (n_tiles * TILE_N) + i % TILE_N] = sum;
     }
   }
@@ -396,7 +429,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     if constexpr (FROM_REGISTERS) {
       write_pixels<FINISH>(scratch, sums, known, tile, warp_row);
     } else {
-      UNROLL for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], known, tile, warp_row, b);
+#pragma unroll
+      for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], known, tile, warp_row, b);
     }
   }
 
@@ -410,27 +444,33 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     constexpr int STEPS = TILE_K / 8;  // steps of eight columns per box
     const int lane = threadIdx.x % 32;
     FilterFactors factors[2][2];  // factors of a pair of rows, of a pair of columns
-    UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+    for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
       factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
     }
-    UNROLL for (int i = 0; i < ROW_BOXES; i++) {
+#pragma unroll
+    for (int i = 0; i < ROW_BOXES; i++) {
       const int box = block * ROW_BOXES + i;
       unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
       Elements pairs[STEPS][2] = {};
       if constexpr (FINISH == BLENDED) load_swizzled_rows(blended, pairs);
-      UNROLL for (int n = 0; n < STEPS; n++) {
+#pragma unroll
+      for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
         if constexpr (FINISH != SCALED && !PLANES) {
-          UNROLL for (int j = 0; j < 2; j++) factors[0][j] = factors[1][j] =
-              known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
         }
-        UNROLL for (int part = 0; part < 2; part++) {
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
           Elements& pair = pairs[n][part];
           float values[2];
-          UNROLL for (int j = 0; j < 2; j++) values[j] =
-              finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
+#pragma unroll
+          for (int j = 0; j < 2; j++)
+            values[j] = finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], factors[part][j]);
           pair = rounded_pair(values[0], values[1]);
           // finished() is faster in all other cases.
           if (FINISH == BLENDED && a.epilogue.rectified) pair = rectified(pair);
@@ -450,13 +490,16 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
                                                const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row) {
     const int lane = threadIdx.x % 32, upper = lane / 16;
-    UNROLL for (int box = 0; box < ALL_BOXES; box++) {
+#pragma unroll
+    for (int box = 0; box < ALL_BOXES; box++) {
       unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
-      UNROLL for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
+#pragma unroll
+      for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
         const FilterFactors factors = FINISH == SCALED ? known[0] : known[box / 2].from_lane(box % 2 * 16 + filter);
-        UNROLL for (int b = 0; b < BLOCKS; b++) {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
           const int pack = upper * 4 + b * 2 + part, element = lane / 4 % 4;
           ELEMENT prior = ::store<ELEMENT>(0.0f);
@@ -559,43 +602,52 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     const bool across_filters = c.y_channel == 1;
     constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // vectors of a pixel in a swath; vectors per lane
     long long offset[ITEMS];
-    UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
       const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
       offset[i] = pixel < c.m ? y_offset(c, pixel) : -1;
     }
     const int left = c.m - first;
     // The positions are contiguous in y.
     const bool run = !across_filters && left >= 16 && side_by_side(c, y_offset(c, first), y_offset(c, first + 15), 16);
-    UNROLL for (int swath = 0; swath < TILE_N / SWATH; swath++) {
+#pragma unroll
+    for (int swath = 0; swath < TILE_N / SWATH; swath++) {
       const int first_n = tile.filter + swath * SWATH;
       if (first_n >= c.n) break;
-      UNROLL for (int n = 0; n < SWATH / 8; n++) UNROLL for (int part = 0; part < 2; part++) {
-        const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + part * 2;
-        *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) =
-            make_float2(pair[0], pair[1]);
-      }
+#pragma unroll
+      for (int n = 0; n < SWATH / 8; n++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + part * 2;
+          *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) =
+              make_float2(pair[0], pair[1]);
+        }
       __syncwarp();
-      UNROLL for (int i = 0; i < ITEMS; i++) {
+#pragma unroll
+      for (int i = 0; i < ITEMS; i++) {
         const int item = lane + 32 * i;
         float values[PACK];
         if (across_filters) {
           const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * PACK;
           const int filter = first_n + item % PER_ROW * PACK, count = min(c.n - filter, PACK);
-          UNROLL for (int j = 0; j < PACK; j += 4) * reinterpret_cast<float4*>(values + j) =
-              *reinterpret_cast<const float4*>(row + j);
+#pragma unroll
+          for (int j = 0; j < PACK; j += 4)
+            *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
           const unsigned channel = tile.group * c.y_n + filter;
           if (offset[i] >= 0 && count > 0)
             finish<PACK, float>(a.epilogue, a.bias, prior, y, offset[i] + channel, 1, count, channel, 1, values);
         } else {
           const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
-          UNROLL for (int j = 0; j < PACK; j++) values[j] = scratch[(pixel + j) * PITCH + column];
+#pragma unroll
+          for (int j = 0; j < PACK; j++) values[j] = scratch[(pixel + j) * PITCH + column];
           if (filter < c.n) {
             const unsigned channel = tile.group * c.y_n + filter;
             const long long start = y_channel_offset(c, channel);
             if (run) {
               finish<PACK, float>(a.epilogue, a.bias, prior, y, start + offset[i], 1, PACK, channel, 0, values);
             } else {
-              UNROLL for (int j = 0; j < PACK; j++) {
+#pragma unroll
+              for (int j = 0; j < PACK; j++) {
                 const float one[1] = {values[j]};
                 if (pixel + j < left)
                   finish<1, float>(a.epilogue, a.bias, prior, y, start + y_offset(c, first + pixel + j), 1, 1, channel,

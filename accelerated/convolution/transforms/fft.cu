@@ -80,7 +80,8 @@ struct Box {
 
 // Locates a column's tile: its image and the coordinates of its first result.
 __device__ __forceinline__ unsigned find_tile(const Arguments& a, unsigned tile, unsigned (&first)[3]) {
-  UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+  for (int d = 2; d >= 0; d--) {
     tile = a.tiles[d].divide(tile, first[d]);
     first[d] *= a.step[d];
   }
@@ -93,7 +94,8 @@ __device__ __forceinline__ Box image_box(const Arguments& a, unsigned column) {
   const unsigned group = a.all_tiles.divide(a.channels.divide(column, channel), tile),
                  image = find_tile(a, tile, first);
   Box box{image * c.x_pixel[0] + group * c.x_group + static_cast<long long>(channel) * c.x_channel};
-  UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
     box.at[d] = static_cast<int>(first[d]) - c.padding[d];
     box.limit[d] = c.input[d];
     box.stride[d] = c.x_axis[d];
@@ -136,7 +138,8 @@ __device__ __forceinline__ void rows_to_spectrum(const Arguments& a, const ELEME
       if (static_cast<unsigned>(d) < b.limit[0] && static_cast<unsigned>(v) < b.limit[2]) {
         const ELEMENT* plane =
             source + (b.offset + static_cast<long long>(d) * b.stride[0] + static_cast<long long>(v) * b.stride[2]);
-        UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
           const int h = b.at[1] + row + i;
           if (row + i < a.size[1] && static_cast<unsigned>(h) < b.limit[1])
             pair[i] = load<COMPUTE>(plane[static_cast<long long>(h) * b.stride[1]]);
@@ -258,12 +261,14 @@ extern "C" __global__ void __launch_bounds__(256) convolution_fft_results(const 
     const int line = index >> a.log_size[2], t = index & (size - 1);
     if (first_column + line >= a.columns.divisor || t >= a.step[2]) continue;
     const Complex pair = result[t * PITCH + line];
-    UNROLL for (int i = 0; i < 2; i++) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
       const int at[3] = {static_cast<int>(first[line][0]) + depth, static_cast<int>(first[line][1]) + row + i,
                          static_cast<int>(first[line][2]) + t};
       bool wanted = row + i < a.step[1];
       long long offset = image[line] * c.y_pixel[0] + channel[line] * c.y_channel;
-      UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+      for (int d = 0; d < 3; d++) {
         const int pixel = at[d] / a.stride[d];
         wanted &= pixel * a.stride[d] == at[d] && pixel < c.output[d].divisor;
         offset += pixel * c.y_pixel[d + 1];

@@ -81,8 +81,11 @@ template <int TAPS>
 __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel,
                                             COMPUTE (&g)[TAPS][TAPS]) {
   const ELEMENT* taps = w + filter * c.w_row + channel * (TAPS * TAPS);
-  UNROLL for (int r = 0; r < TAPS; r++) UNROLL for (int s = 0; s < TAPS; s++) g[r][s] =
-      load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
+#pragma unroll
+  for (int r = 0; r < TAPS; r++)
+#pragma unroll
+    for (int s = 0; s < TAPS; s++)
+      g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
 }
 
 // Writes OUT x OUT results from row and column on, where y has them.
@@ -91,7 +94,8 @@ __device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, i
                                            const COMPUTE (&results)[OUT][OUT]) {
   const Convolution& c = a.convolution;
   const int rows = c.output[1].divisor, columns = c.output[2].divisor;
-  UNROLL for (int i = 0; i < OUT; i++) {
+#pragma unroll
+  for (int i = 0; i < OUT; i++) {
     if (row + i >= rows) continue;
     const int count = columns - column < OUT ? columns - column : OUT;
     const long long offset =
@@ -189,7 +193,8 @@ extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a)
                                 [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
   COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace) +
                     static_cast<long long>(index / a.filters.divisor) * FREQUENCIES * a.filters.divisor + filter;
-  UNROLL for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
+#pragma unroll
+  for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
 }
 
 // Computes 32 filters x 32 tiles of 2 x 2 outputs per block. 16 threads serve one pixel in the tile, 8 x 8 sums each.
@@ -232,7 +237,8 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
       read_tile(c, x + static_cast<long long>(channel) * c.x_channel, tile_row * 2, tile_column * 2, d);
     transform_both<FUSED_TILE, FUSED_TILE>(
         d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
-    UNROLL for (int i = 0; i < FREQUENCIES; i++) {  // Lanes are filters, and warps are channels.
+#pragma unroll
+    for (int i = 0; i < FREQUENCIES; i++) {  // Lanes are filters, and warps are channels.
       const int filter = thread % BLOCK_FILTERS;
       const bool exists = first_n + filter < filters && channel < channels;
       filter_held[i] =
@@ -241,36 +247,47 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
   };
   fetch(0);
   for (int first_channel = 0; first_channel < channels; first_channel += BLOCK_CHANNELS) {
-    UNROLL for (int i = 0; i < FREQUENCIES; i++) {
+#pragma unroll
+    for (int i = 0; i < FREQUENCIES; i++) {
       shared.operands.images[my_channel][i][my_tile] = image_held[i / FUSED_TILE][i % FUSED_TILE];
       shared.operands.filters[my_channel][i][my_tile] = filter_held[i];
     }
     __syncthreads();
     if (first_channel + BLOCK_CHANNELS < channels) fetch(first_channel + BLOCK_CHANNELS);
-    UNROLL for (int k = 0; k < BLOCK_CHANNELS; k++) {
+#pragma unroll
+    for (int k = 0; k < BLOCK_CHANNELS; k++) {
       COMPUTE left[8], right[8];
-      UNROLL for (int h = 0; h < 2; h++) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
         *reinterpret_cast<Pack<COMPUTE, 4>*>(left + 4 * h) =
             *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
         *reinterpret_cast<Pack<COMPUTE, 4>*>(right + 4 * h) =
             *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
       }
-      UNROLL for (int i = 0; i < 8; i++) UNROLL for (int j = 0; j < 8; j++) sums[i][j] += left[i] * right[j];
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) sums[i][j] += left[i] * right[j];
     }
     __syncthreads();
   }
 
   // The threads exchange the products of a tile for eight filters at a time, and transform them.
-  UNROLL for (int part = 0; part < 4; part++) {
+#pragma unroll
+  for (int part = 0; part < 4; part++) {
     const int first_row = part % 2 * 8;  // first of the 16 rows in a half
-    UNROLL for (int i = 0; i < 4; i++) if (row >= first_row && row < first_row + 8) UNROLL for (int j = 0; j < 8; j++)
-        shared.products[frequency][row - first_row + i][j / 4 * 16 + column + j % 4] = sums[part / 2 * 4 + i][j];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (row >= first_row && row < first_row + 8)
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          shared.products[frequency][row - first_row + i][j / 4 * 16 + column + j % 4] = sums[part / 2 * 4 + i][j];
     __syncthreads();
     const int filter = first_n + part / 2 * 16 + first_row + my_channel;
     if (has_tile && filter < filters) {
       COMPUTE m[FUSED_TILE][FUSED_TILE], results[2][2];
-      UNROLL for (int i = 0; i < FREQUENCIES; i++) m[i / FUSED_TILE][i % FUSED_TILE] =
-          shared.products[i][my_channel][my_tile];
+#pragma unroll
+      for (int i = 0; i < FREQUENCIES; i++) m[i / FUSED_TILE][i % FUSED_TILE] = shared.products[i][my_channel][my_tile];
       transform_both<FUSED_TILE, 2>(
           m, results, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[2]) { transform_product(in, out); });
       write_tile<2>(a, image, tile_row * 2, tile_column * 2, group * filters + filter, results);

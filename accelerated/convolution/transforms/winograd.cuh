@@ -18,13 +18,17 @@ template <class C> __device__ __forceinline__ void transform_image(const C (&d)[
 template <int IN, int OUT, class C, class Transform>
 __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[OUT][OUT], Transform transform) {
   C partial[OUT][IN];
-  UNROLL for (int j = 0; j < IN; j++) {
+#pragma unroll
+  for (int j = 0; j < IN; j++) {
     C column[IN], transformed[OUT];
-    UNROLL for (int i = 0; i < IN; i++) column[i] = in[i][j];
+#pragma unroll
+    for (int i = 0; i < IN; i++) column[i] = in[i][j];
     transform(column, transformed);
-    UNROLL for (int i = 0; i < OUT; i++) partial[i][j] = transformed[i];
+#pragma unroll
+    for (int i = 0; i < OUT; i++) partial[i][j] = transformed[i];
   }
-  UNROLL for (int i = 0; i < OUT; i++) transform(partial[i], out[i]);
+#pragma unroll
+  for (int i = 0; i < OUT; i++) transform(partial[i], out[i]);
 }
 
 // Returns a bit for each of the indices first, first + 1 ... that is inside the image.
@@ -42,9 +46,11 @@ __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* i
   column -= c.padding[2];
   const unsigned rows = indices_inside<SIZE>(row, c.input[1]), columns = indices_inside<SIZE>(column, c.input[2]);
   const ELEMENT* line = image + (row * c.x_axis[1] + column * step);
-  UNROLL for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
+#pragma unroll
+  for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
     const unsigned inside = rows >> i & 1 ? columns : 0;
-    UNROLL for (int j = 0; j < SIZE; j++) d[i][j] = inside >> j & 1 ? load<COMPUTE>(line[j * step]) : COMPUTE(0);
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) d[i][j] = inside >> j & 1 ? load<COMPUTE>(line[j * step]) : COMPUTE(0);
   }
 }
 template <int SIZE>
@@ -56,8 +62,10 @@ __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* i
 
 // Writes and reads the values of a transformed tile, `step` elements apart.
 __device__ __forceinline__ void write_values(const COMPUTE (&t)[TILE][TILE], COMPUTE* target, long long step) {
-  UNROLL for (int i = 0; i < TILE * TILE; i++, target += step)* target = t[i / TILE][i % TILE];
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
 }
 __device__ __forceinline__ void read_values(const COMPUTE* source, long long step, COMPUTE (&t)[TILE][TILE]) {
-  UNROLL for (int i = 0; i < TILE * TILE; i++, source += step) t[i / TILE][i % TILE] = *source;
+#pragma unroll
+  for (int i = 0; i < TILE * TILE; i++, source += step) t[i / TILE][i % TILE] = *source;
 }

@@ -18,7 +18,8 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
   constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
   __shared__ COMPUTE threads[NUMBERS][THREADS * WIDTH];
   __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1];
-  UNROLL for (int i = 0; i < WIDTH; i++) {
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
     threads[0][thread_of_block() * WIDTH + i] = mine[i].first;
     threads[1][thread_of_block() * WIDTH + i] = mine[i].second;
     if (NUMBERS > 2) threads[NUMBERS - 1][thread_of_block() * WIDTH + i] = mine[i].low;
@@ -79,17 +80,24 @@ __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMEN
   ShiftedSum sums[WIDTH];
   for (unsigned i = 0; i < rows; i += ROWS_IN_FLIGHT) {
     Elements read[ROWS_IN_FLIGHT];
-    UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (i + u < rows) read[u] = read_pack(x + c.offset(i + u));
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (i + u < rows) read[u] = read_pack(x + c.offset(i + u));
     if (i == 0) {
-      UNROLL for (int k = 0; k < WIDTH; k++) sums[k].begin(read[0].item[k], read[MEDIANS ? 1 : 0].item[k],
-                                                           read[MEDIANS ? 2 : 0].item[k], rows);
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++)
+        sums[k].begin(read[0].item[k], read[MEDIANS ? 1 : 0].item[k], read[MEDIANS ? 2 : 0].item[k], rows);
     }
-    UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (i + u < rows) {
-      UNROLL for (int k = 0; k < WIDTH; k++) sums[k].add(read[u].item[k]);
-    }
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (i + u < rows) {
+#pragma unroll
+        for (int k = 0; k < WIDTH; k++) sums[k].add(read[u].item[k]);
+      }
   }
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(rows);
-  UNROLL for (int k = 0; k < WIDTH; k++) moments[k] = rows > 0 ? sums[k].moments(reciprocal) : Total{};
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = rows > 0 ? sums[k].moments(reciprocal) : Total{};
 }
 
 struct ForwardArguments {
@@ -114,13 +122,19 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
   const unsigned rows = c.my_rows();
   for (unsigned left = rows; left > 0; left -= min(left, static_cast<unsigned>(ROWS_IN_FLIGHT))) {
     Elements x[ROWS_IN_FLIGHT], z[ROWS_IN_FLIGHT];
-    UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (u < left) {
-      x[u] = read_pack(call.x + c.offset(left - 1 - u));
-      if (call.adds()) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (u < left) {
+        x[u] = read_pack(call.x + c.offset(left - 1 - u));
+        if (call.adds()) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+      }
+    if (left == rows) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) of[k] = find(k);
     }
-    if (left == rows) { UNROLL for (int k = 0; k < WIDTH; k++) of[k] = find(k); }
-    UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (u < left)
-        call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
+#pragma unroll
+    for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+      if (u < left) call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
   }
 }
 
@@ -177,16 +191,20 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
                                                 unsigned count, const Row& row, const Use& use) {
   Elements x[ROWS_IN_FLIGHT], dy[ROWS_IN_FLIGHT];
   unsigned char passes[ROWS_IN_FLIGHT];
-  UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (u < count) {
-    const unsigned offset = c.offset(row(u));
-    x[u] = read_pack(call.x + offset);
-    dy[u] = read_pack(call.dy + offset);
-    if (call.has_mask()) passes[u] = call.mask[offset / WIDTH];
-  }
-  UNROLL for (int u = 0; u < ROWS_IN_FLIGHT; u++) if (u < count) {
-    known.undo_activation(call, x[u], dy[u], passes[u]);
-    use(c.offset(row(u)), x[u], dy[u]);
-  }
+#pragma unroll
+  for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+    if (u < count) {
+      const unsigned offset = c.offset(row(u));
+      x[u] = read_pack(call.x + offset);
+      dy[u] = read_pack(call.dy + offset);
+      if (call.has_mask()) passes[u] = call.mask[offset / WIDTH];
+    }
+#pragma unroll
+  for (int u = 0; u < ROWS_IN_FLIGHT; u++)
+    if (u < count) {
+      known.undo_activation(call, x[u], dy[u], passes[u]);
+      use(c.offset(row(u)), x[u], dy[u]);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
@@ -205,7 +223,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
     visit_gradients(
         a.call, c, known, rows - i, [&](int u) { return i + u; },
         [&](unsigned, const Elements& x, const Elements& dy) {
-          UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+          for (int k = 0; k < WIDTH; k++) {
             const COMPUTE gradient = load<COMPUTE>(dy.item[k]);
             sums[k].first += gradient;
             sums[k].second += gradient * ((load<COMPUTE>(x.item[k]) - mean[k]) * inverse[k]);

@@ -62,7 +62,8 @@ __device__ __forceinline__ Partial partial(const Columns& c, COMPUTE* partials, 
 __device__ __forceinline__ unsigned thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
 template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from, COMPUTE (&values)[N]) {
-  UNROLL for (int i = 0; i < N; i++) values[i] = from[i];
+#pragma unroll
+  for (int i = 0; i < N; i++) values[i] = from[i];
 }
 
 // Returns the origin that is subtracted from the parts of a column. The first part is not empty.
@@ -170,7 +171,8 @@ struct Known {
   __device__ __forceinline__ void undo_activation(const BackwardCall& call, const Elements& x, Elements& dy,
                                                   unsigned passes) const {
     const unsigned first = threadIdx.x * WIDTH;
-    UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
       const bool counts = call.has_mask() ? passes >> k & 1
                                           : !call.has_bias() || call.counts(x.item[k], mean[first + k],
                                                                             factor[first + k], bias[first + k]);
@@ -186,7 +188,8 @@ struct Known {
       const auto found = GradientOf::from(mean[column], inverse[column], factor[column], total, c.count);
       of_x[column] = found.of_x, constant[column] = found.constant;
     });
-    UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
       const unsigned column = threadIdx.x * WIDTH + k;
       of[k] = {mean[column], factor[column], of_x[column], constant[column]};
     }

@@ -32,13 +32,17 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
   const COMPUTE of_thread = COMPUTE(c.my_rows());
   if (same_type<Rule, MergeMoments>) {
     COMPUTE(&origins)[THREADS / 32][MOST_COLUMNS] = exchange.warps[0];
-    if (threadIdx.y < 3) { UNROLL for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]); }
+    if (threadIdx.y < 3) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]);
+    }
     __syncthreads();
     for (unsigned i = thread_of_block(); i < c.columns(); i += THREADS)
       exchange.origin[i] = count > COMPUTE(2) ? median(origins[0][i], origins[1][i], origins[2][i]) : origins[0][i];
     __syncthreads();
   }
-  UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
     Total sum{};
     if (of_thread > COMPUTE(0)) Rule::add(sum, exchange.origin[first + k], weight, of_thread, mine[k]);
     for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
@@ -52,8 +56,9 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
   const unsigned column = thread_of_block();
   if (column >= c.columns() || c.first_column() + column >= c.groups) return;
   Total sum{};
-  UNROLL for (unsigned w = 0; w < THREADS / 32; w++) sum.first += exchange.warps[0][w][column],
-      sum.second += exchange.warps[1][w][column];
+#pragma unroll
+  for (unsigned w = 0; w < THREADS / 32; w++)
+    sum.first += exchange.warps[0][w][column], sum.second += exchange.warps[1][w][column];
   partial<Rule>(c, partials, blockIdx.y, c.first_column() + column)
       .store(Rule::finish(sum, exchange.origin[column], count));
 }
@@ -87,8 +92,9 @@ template <int TENSORS> struct Kept {
         first(c.offset(0)),
         step(c.offset(1) - c.offset(0)) {
     const unsigned of_tensor = (room + COPIES) * THREADS, thread = thread_of_block();
-    UNROLL for (int t = 0; t < TENSORS; t++) slots[t] =
-        own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++)
+      slots[t] = own(reinterpret_cast<Elements*>(shared_memory) + t * of_tensor + thread);
     words = own(reinterpret_cast<unsigned*>(reinterpret_cast<Elements*>(shared_memory) + TENSORS * of_tensor) + thread);
   }
   // This keeps the address in a register. For an address with a uniform part, ptxas of CUDA 13.0 encodes an invalid
@@ -106,13 +112,15 @@ template <int TENSORS> struct Kept {
     return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
   }
   __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
-    UNROLL for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
   }
   // Begins to copy the row at an offset if it exists. `again` says that the row will be read once more.
   __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
                                        bool again = false) const {
     if (exists) {
-      UNROLL for (int t = 0; t < TENSORS; t++) {
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) {
         const Elements* const pack = reinterpret_cast<const Elements*>(from[t] + offset);
         if (again) cp_async<sizeof(Elements)>(slot(index, t), pack, true);
         else copy_once(slot(index, t), pack);
@@ -145,20 +153,24 @@ template <int TENSORS> struct Kept {
       cp_async_commit();
     };
     auto copy_next = [&](unsigned index, bool again) { copy_row(index, i + COPIES, offset + COPIES * step, again); };
-    UNROLL for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
+#pragma unroll
+    for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
     for (; i < cached; i++, offset += step) {
       read(i);
       if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
       copy_next(i + COPIES, false);
     }
-    UNROLL for (int u = 0; u < HELD; u++, i++, offset += step) {
+#pragma unroll
+    for (int u = 0; u < HELD; u++, i++, offset += step) {
       if (i >= rows) break;
       read(cached + u % COPIES);
-      UNROLL for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
       copy_next(cached + u % COPIES, true);
     }
     while (i < rows) {
-      UNROLL for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
+#pragma unroll
+      for (unsigned u = 0; u < COPIES; u++, i++, offset += step) {
         if (i >= rows) break;
         read(cached + (HELD + u) % COPIES);
         copy_next(cached + (HELD + u) % COPIES, true);
@@ -172,7 +184,8 @@ template <int TENSORS> struct Kept {
   }
   __device__ __forceinline__ unsigned last() const { return first + (rows - 1) * step; }
   __device__ __forceinline__ void begin_again() const {
-    UNROLL for (unsigned k = 0; AGAIN && k < AHEAD; k++) {
+#pragma unroll
+    for (unsigned k = 0; AGAIN && k < AHEAD; k++) {
       copy(cached + k, k, last() - k * step, k < read_again());
       copy_added(k);
       cp_async_commit();
@@ -195,16 +208,19 @@ template <int TENSORS> struct Kept {
       if (added || again) cp_async_commit();
     };
     while (left < all) {
-      UNROLL for (unsigned u = 0; u < AHEAD; u++, left++, offset -= step) {
+#pragma unroll
+      for (unsigned u = 0; u < AHEAD; u++, left++, offset -= step) {
         if (left == all) break;
         cp_async_wait<AHEAD - 1>();
         get(cached + u, packs);
         visit(bits(u, offset), true);
       }
     }
-    UNROLL for (int u = HELD - 1; u >= 0; u--) {
+#pragma unroll
+    for (int u = HELD - 1; u >= 0; u--) {
       if (cached + u >= rows) continue;
-      UNROLL for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+#pragma unroll
+      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
       visit(0, false);
       left++, offset -= step;
     }
@@ -239,13 +255,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Total sums[WIDTH] = {};
   kept.visit_first([&](unsigned, Elements(&packs)[2], unsigned passes) {
     known.undo_activation(call, packs[0], packs[1], passes);
-    UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) {
       const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
       sums[k].first += gradient;
       sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
     }
   });
-  UNROLL for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) sums[k].second *= known.inverse[threadIdx.x * WIDTH + k];
   store_block_partials<AddSums>(exchange, c, sums, call.partials);
   kept.begin_again();
   wait_for_tile();
@@ -274,12 +292,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Kept<1> kept(c, from, call.adds() ? call.z : nullptr, nullptr, a.room);
   ShiftedSum sums[WIDTH];
   kept.visit_first([&](unsigned offset, const Elements(&x)[1], unsigned) {
-    if (offset == kept.first) { UNROLL for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]); }
-    UNROLL for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
+    if (offset == kept.first) {
+#pragma unroll
+      for (int k = 0; k < WIDTH; k++) sums[k].begin(x[0].item[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < WIDTH; k++) sums[k].add(x[0].item[k]);
   });
   const COMPUTE reciprocal = COMPUTE(1) / COMPUTE(kept.rows);
   Total moments[WIDTH];
-  UNROLL for (int k = 0; k < WIDTH; k++) moments[k] = kept.rows > 0 ? sums[k].moments(reciprocal) : Total{};
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) moments[k] = kept.rows > 0 ? sums[k].moments(reciprocal) : Total{};
   store_block_partials<MergeMoments>(exchange, c, moments, call.partials);
   copy_parameters(c, call.scale, scale);
   copy_parameters(c, call.bias, bias);
@@ -289,7 +312,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     mean[column] = total.first + total.low, squares[column] = total.second;
   });
   Normalizer of[WIDTH];
-  UNROLL for (int k = 0; k < WIDTH; k++) {
+#pragma unroll
+  for (int k = 0; k < WIDTH; k++) {
     const unsigned column = threadIdx.x * WIDTH + k;
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }

@@ -62,7 +62,8 @@ struct Window {
   __device__ __forceinline__ COMPUTE divisor(const Pooling& pooling) const {
     if (pooling.divisor != COMPUTE(0)) return pooling.divisor;
     COMPUTE product = 1;
-    UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
       const Axis& axis = pooling.axis[d];
       const int end = min(span[d].start + axis.window, axis.input + max(axis.padding, 0));
       product *= COMPUTE(max(pooling.mode == AVERAGE_EXCLUDE ? span[d].count() : end - span[d].start, 0));
@@ -102,7 +103,8 @@ struct Walk {
       rest = extent[d].divide(rest, here);
       walked_offset += here * walked[d];
       other_offset += here * other[d];
-      UNROLL for (int k = 0; k < 3; k++) position[k] += axis[d] == k ? here : 0;
+#pragma unroll
+      for (int k = 0; k < 3; k++) position[k] += axis[d] == k ? here : 0;
     }
   }
 };
@@ -114,7 +116,8 @@ __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long
   if constexpr (PACKED) {
     pack = *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
   } else {
-    UNROLL for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+#pragma unroll
+    for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
   }
   return pack;
 }

@@ -24,11 +24,13 @@ template <int P> __device__ __forceinline__ void backward(const AverageArguments
   int i[3], first[3], last[3], o[3];
   long long dx_offset, dy_offset;
   a.walk.locate(index, i, dx_offset, dy_offset);
-  UNROLL for (int d = 0; d < 3; d++) first[d] = axis[d].first_window(i[d]), last[d] = axis[d].last_window(i[d]);
+#pragma unroll
+  for (int d = 0; d < 3; d++) first[d] = axis[d].first_window(i[d]), last[d] = axis[d].last_window(i[d]);
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
   COMPUTE sum[P];
-  UNROLL for (int k = 0; k < P; k++) sum[k] = 0;
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] = 0;
   auto gather = [&](auto share_of) {
     const int count = last[2] - first[2];
     for (o[0] = first[0]; o[0] < last[0]; o[0]++)
@@ -40,13 +42,15 @@ template <int P> __device__ __forceinline__ void backward(const AverageArguments
           const Pack<ELEMENT, P> dy = load_items<P, true>(from, 0);
           o[2] = first[2] + k2;
           const COMPUTE share = share_of();
-          UNROLL for (int k = 0; k < P; k++) sum[k] += load<COMPUTE>(dy.item[k]) * share;
+#pragma unroll
+          for (int k = 0; k < P; k++) sum[k] += load<COMPUTE>(dy.item[k]) * share;
         }
       }
   };
   if (constant) gather([&] { return common; });
   else gather([&] { return COMPUTE(1) / Window(pooling, o).divisor(pooling); });
-  UNROLL for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
   write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
 }
 
@@ -76,9 +80,11 @@ __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const
       const Pack<ELEMENT, P> dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
           a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
-      UNROLL for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
+#pragma unroll
+      for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
     } else {
-      UNROLL for (int k = 0; k < P; k++) pack.item[k] = 0;
+#pragma unroll
+      for (int k = 0; k < P; k++) pack.item[k] = 0;
     }
     return pack;
   });
@@ -95,7 +101,8 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!tile.inside(i, pooling.axis, &Axis::input)) return;
     int position = 0, count[3];
-    UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
       const int first = tile.first_window(pooling, d, i[d]);
       position = position * int(sources[d].divisor) + first - low[d];
       // The last window may begin behind the input.
@@ -103,12 +110,15 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
       count[d] -= (first + count[d] - 1) * axis[d].stride - axis[d].padding > i[d];
     }
     COMPUTE sum[P];
-    UNROLL for (int k = 0; k < P; k++) sum[k] = 0;
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] = 0;
     visit_window<COLUMNS>(group * a.tile.source_pitch + position, count, sources, [&](int p) {
       const Pack<COMPUTE, P> pack = shares[p];
-      UNROLL for (int k = 0; k < P; k++) sum[k] += pack.item[k];
+#pragma unroll
+      for (int k = 0; k < P; k++) sum[k] += pack.item[k];
     });
-    UNROLL for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
     write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), a.tile.x_item, tile.PACKED, P,
                   sum, pooling.beta);
   });
@@ -118,7 +128,8 @@ template <int P, bool CHANNELS>
 __device__ __forceinline__ void backward(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   Pack<COMPUTE, P>* const shares = reinterpret_cast<Pack<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
   int low[3];
-  UNROLL for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
+#pragma unroll
+  for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
   read_shares(a, tile, low, shares);
   __syncthreads();
   const Axis& along = a.pooling.axis[2];

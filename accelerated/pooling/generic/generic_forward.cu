@@ -35,16 +35,19 @@ template <class Pool, int P> __device__ __forceinline__ void pool_window(const F
   const ELEMENT* x = a.x + x_offset;
   const Window window(pooling, o);
   COMPUTE pooled[P];
-  UNROLL for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
+#pragma unroll
+  for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
   window.visit_part(0, 1, 0, 1, [&](int p0, int p1, int p2) {
     const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
     const Pack<ELEMENT, P> pack = load_items<P, true>(x + offset, 0);
-    UNROLL for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
   });
   const bool empty = window.empty();
   const COMPUTE divisor = Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1);
   COMPUTE result[P];
-  UNROLL for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
+#pragma unroll
+  for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
   write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
 }
 
@@ -93,12 +96,18 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
     const int count = a.slices.divide(max(rows.count() + slices - 1 - int(slice), 0));
     const long long hop = slices * pooling.x_stride[0];
     COMPUTE pooled[P];
-    UNROLL for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
     auto take = [&](const ELEMENT*& from, int some) {
       Pack<ELEMENT, P> taken[FLIGHT];
-      UNROLL for (int u = 0; u < FLIGHT; u++, from += hop) if (u < some) taken[u] = load_items<P, true>(from, 0);
-      UNROLL for (int u = 0; u < FLIGHT; u++) if (u < some) UNROLL for (int i = 0; i < P; i++) pooled[i] =
-          Pool::both(pooled[i], load<COMPUTE>(taken[u].item[i]));
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++, from += hop)
+        if (u < some) taken[u] = load_items<P, true>(from, 0);
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (u < some)
+#pragma unroll
+          for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(taken[u].item[i]));
     };
     for (int p1 = lines.first; p1 < lines.last; p1++, line += pooling.x_stride[1]) {
       const ELEMENT* from = line;
@@ -107,7 +116,8 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
       for (; left >= FLIGHT; left -= FLIGHT) take(from, FLIGHT);
       if (left > 0) take(from, left);
     }
-    UNROLL for (int i = 0; i < P; i++) columns[item * P + i] = pooled[i];
+#pragma unroll
+    for (int i = 0; i < P; i++) columns[item * P + i] = pooled[i];
   }
   __syncthreads();
   const unsigned lanes = 1u << a.lane_bits, lane = threadIdx.x & (lanes - 1), channels = a.channels.divisor;
@@ -160,12 +170,15 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
     const int o[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!tile.inside(o, pooling.axis, &Axis::output)) return;
     int position = 0;
-    UNROLL for (int d = 0; d < 3; d++) position = position * int(sources[d].divisor) + int(at[d]) * axis[d].stride;
+#pragma unroll
+    for (int d = 0; d < 3; d++) position = position * int(sources[d].divisor) + int(at[d]) * axis[d].stride;
     COMPUTE pooled[P];
-    UNROLL for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
     visit_window<COLUMNS>(group * a.tile.source_pitch + position, window, sources, [&](int p) {
       const Pack<ELEMENT, P> pack = inputs[p];
-      UNROLL for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
+#pragma unroll
+      for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
     });
     COMPUTE divisor = pooling.divisor;
     bool empty = false;
@@ -174,7 +187,8 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
       divisor = clamped.divisor(pooling), empty = clamped.empty();
     }
     COMPUTE result[P];
-    UNROLL for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
+#pragma unroll
+    for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
     write_pack<P>(a.y + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item, tile.PACKED, P,
                   result, pooling.beta);
   });
@@ -184,7 +198,8 @@ template <class Pool, int P, bool CHANNELS>
 __device__ __forceinline__ void forward(const ForwardTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
   Pack<ELEMENT, P>* const inputs = reinterpret_cast<Pack<ELEMENT, P>*>(shared_memory + OFFSET_BYTES);
   int origin[3];
-  UNROLL for (int d = 0; d < 3; d++) origin[d] = tile.begin[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
+#pragma unroll
+  for (int d = 0; d < 3; d++) origin[d] = tile.begin[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   tile.read_inputs(inputs, a.x, a.pooling, origin, Pool::nothing());
   __syncthreads();
   with_columns(a.pooling.axis[2].window, [&](auto columns) { pool<Pool, decltype(columns)::value>(a, tile, inputs); });

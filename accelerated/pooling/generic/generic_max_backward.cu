@@ -25,11 +25,13 @@ template <int P> struct Maximum {
   COMPUTE value[P];
   int index[P];
   __device__ __forceinline__ Maximum() {
-    UNROLL for (int i = 0; i < P; i++) value[i] = COMPUTE(-INFINITY), index[i] = -1;
+#pragma unroll
+    for (int i = 0; i < P; i++) value[i] = COMPUTE(-INFINITY), index[i] = -1;
   }
   // Compares with an input; inputs come in row-major order.
   __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at, bool propagate) {
-    UNROLL for (int i = 0; i < P; i++) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
       const COMPUTE met = load<COMPUTE>(pack.item[i]);
       const bool nan = met != met;
       const bool better = met > value[i] || (nan ? propagate && value[i] == value[i] : index[i] < 0);
@@ -39,7 +41,8 @@ template <int P> struct Maximum {
   }
   // Merges the maxima of two threads of a team, `distance` lanes apart.
   __device__ __forceinline__ void exchange(int distance) {
-    UNROLL for (int i = 0; i < P; i++) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
       const COMPUTE met = __shfl_xor_sync(~0u, value[i], distance);
       const int at = __shfl_xor_sync(~0u, index[i], distance);
       const bool nan = value[i] != value[i], met_nan = met != met, earlier = at < index[i];
@@ -69,7 +72,8 @@ template <int P> __device__ __forceinline__ void find(const IndexArguments& a) {
           });
   for (int distance = team / 2; distance > 0; distance /= 2) maximum.exchange(distance);
   if (member > 0 || number >= a.walk.packs) return;
-  UNROLL for (int i = 0; i < P; i++) a.indices[index_offset + i] = maximum.index[i];
+#pragma unroll
+  for (int i = 0; i < P; i++) a.indices[index_offset + i] = maximum.index[i];
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_index(const IndexArguments a) {
@@ -94,11 +98,13 @@ template <int P> __device__ __forceinline__ void gather(const GatherArguments& a
   long long dx_offset, dy_offset, index_offset;
   a.walk.locate(number, i, dx_offset, dy_offset);
   a.index_walk.locate(number, i, dx_offset, index_offset);
-  UNROLL for (int d = 0; d < 3; d++) first[d] = pooling.axis[d].first_window(i[d]),
-                                     last[d] = pooling.axis[d].last_window(i[d]);
+#pragma unroll
+  for (int d = 0; d < 3; d++)
+    first[d] = pooling.axis[d].first_window(i[d]), last[d] = pooling.axis[d].last_window(i[d]);
   const int own = pooling.position(i[0], i[1], i[2]);
   COMPUTE sum[P];
-  UNROLL for (int k = 0; k < P; k++) sum[k] = 0;
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] = 0;
   for (int o0 = first[0]; o0 < last[0]; o0++)
     for (int o1 = first[1]; o1 < last[1]; o1++)
 #pragma unroll 4
@@ -107,9 +113,12 @@ template <int P> __device__ __forceinline__ void gather(const GatherArguments& a
             a.indices + (index_offset + o0 * a.index_stride[0] + o1 * a.index_stride[1] + o2 * a.index_stride[2]);
         const Pack<ELEMENT, P> dy = load_items<P, true>(
             a.dy + (dy_offset + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2]), 0);
-        UNROLL for (int k = 0; k < P; k++) if (index[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
+#pragma unroll
+        for (int k = 0; k < P; k++)
+          if (index[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
       }
-  UNROLL for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+#pragma unroll
+  for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
   write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
 }
 
@@ -137,10 +146,12 @@ template <class Pool, int P> struct TileMaximum {
   COMPUTE value[P];
   int index[P];
   __device__ __forceinline__ TileMaximum() {
-    UNROLL for (int i = 0; i < P; i++) value[i] = COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN), index[i] = NONE;
+#pragma unroll
+    for (int i = 0; i < P; i++) value[i] = COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN), index[i] = NONE;
   }
   __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at) {
-    UNROLL for (int i = 0; i < P; i++) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
       const COMPUTE met = load<COMPUTE>(pack.item[i]);
       if (Pool::PROPAGATES) {
         const bool better = !(met <= value[i]) && value[i] == value[i];
@@ -176,7 +187,8 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
     Pack<Index, P> index;
     Pack<ELEMENT, P> dy;
-    UNROLL for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
+#pragma unroll
+    for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
     if (tile.inside(o, pooling.axis, &Axis::output)) {
       dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
           a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), layout.y_item);
@@ -193,7 +205,8 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
           first = start + position(clamped.span[0].first - origin[0], clamped.span[1].first - origin[1],
                                    clamped.span[2].first - origin[2]);
       }
-      UNROLL for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
+#pragma unroll
+      for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
     }
     indices[slot] = index;
     values[slot] = dy;
@@ -220,7 +233,8 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
     const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
     if (!tile.inside(i, pooling.axis, &Axis::input)) return;
     int own = 0, window = 0, signs = 0;
-    UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
       own = own * int(sources[d].divisor) + i[d] - origin[d];
       signs |= i[d] - origin[d];
       window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
@@ -228,13 +242,17 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
     own = signs < 0 ? APART : own + group * layout.source_pitch;
     const unsigned twice = own | own << 16;
     COMPUTE sum[P];
-    UNROLL for (int k = 0; k < P; k++) sum[k] = 0;
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] = 0;
     visit_window<COLUMNS>(group * layout.window_pitch + window, layout.covering, windows, [&](int w) {
       const Pack<Index, P> index = indices[w];
       const Pack<ELEMENT, P> dy = values[w];
-      UNROLL for (int k = 0; k < P; k++) if (same(index, k, twice)) sum[k] += load<COMPUTE>(dy.item[k]);
+#pragma unroll
+      for (int k = 0; k < P; k++)
+        if (same(index, k, twice)) sum[k] += load<COMPUTE>(dy.item[k]);
     });
-    UNROLL for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
     write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), layout.x_item, tile.PACKED, P,
                   sum, pooling.beta);
   });
@@ -247,7 +265,8 @@ __device__ __forceinline__ void backward(const MaxTileArguments& a, const BlockT
   Pack<Index, P>* const indices = reinterpret_cast<Pack<Index, P>*>(shared_memory + a.tile.indices);
   Values* const values = reinterpret_cast<Values*>(shared_memory + a.tile.values);
   int low[3], origin[3];
-  UNROLL for (int d = 0; d < 3; d++) {
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
     low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
     origin[d] = max(low[d], 0) * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   }

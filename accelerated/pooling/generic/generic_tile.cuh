@@ -45,7 +45,8 @@ template <int P, bool CHANNELS> struct BlockTile {
   __device__ __forceinline__ explicit BlockTile(const TileLayout& layout)
       : layout(layout), offsets(reinterpret_cast<PlaneOffsets*>(shared_memory)) {
     unsigned rest = blockIdx.x, part;
-    UNROLL for (int d = 2; d >= 0; d--) {
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
       rest = layout.parts[d].divide(rest, part);
       begin[d] = part * layout.targets[d].divisor;
     }
@@ -69,7 +70,8 @@ template <int P, bool CHANNELS> struct BlockTile {
                                              unsigned (&at)[3]) const {
     unsigned neighbour = 0, rest = CHANNELS ? layout.neighbours.divide(n, neighbour) : n;
     const unsigned position = rest;
-    UNROLL for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
+#pragma unroll
+    for (int d = 2; d >= 0; d--) rest = extents[d].divide(rest, at[d]);
     if (!CHANNELS) return slot = n, rest;
     const unsigned group = rest * layout.neighbours.divisor + neighbour;
     slot = group * pitch + position - rest * volume(extents);
@@ -100,13 +102,16 @@ template <int P, bool CHANNELS> struct BlockTile {
       T packs[READS];
       unsigned slot[READS];
       bool exists[READS];
-      UNROLL for (int k = 0; k < READS; k++) {
+#pragma unroll
+      for (int k = 0; k < READS; k++) {
         unsigned at[3];
         const unsigned group = locate(n + k * blockDim.x, layout.sources, layout.source_pitch, slot[k], at);
         exists[k] = group < groups;
         if (exists[k]) packs[k] = read(group, at);
       }
-      UNROLL for (int k = 0; k < READS; k++) if (exists[k]) kept[slot[k]] = packs[k];
+#pragma unroll
+      for (int k = 0; k < READS; k++)
+        if (exists[k]) kept[slot[k]] = packs[k];
     }
   }
   // Reads the inputs from `origin` on; positions outside of the tensor get `nothing`.
@@ -118,7 +123,8 @@ template <int P, bool CHANNELS> struct BlockTile {
       if (inside(i, pooling.axis, &Axis::input)) {
         pack = load_items<P, PACKED>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
       } else {
-        UNROLL for (int k = 0; k < P; k++) pack.item[k] = nothing;
+#pragma unroll
+        for (int k = 0; k < P; k++) pack.item[k] = nothing;
       }
       return pack;
     });
@@ -154,7 +160,8 @@ __device__ __forceinline__ void visit_window(int position, const int (&window)[3
 #pragma unroll 1
   for (int rows = window[0] * window[1]; rows > 0; rows--) {
     if constexpr (COLUMNS > 0) {
-      UNROLL for (int k2 = 0; k2 < COLUMNS; k2++) take(position + k2);
+#pragma unroll
+      for (int k2 = 0; k2 < COLUMNS; k2++) take(position + k2);
     } else {
 #pragma unroll 4
       for (int k2 = 0; k2 < window[2]; k2++) take(position + k2);

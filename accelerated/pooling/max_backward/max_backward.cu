@@ -43,7 +43,8 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   unsigned count = sliding.block_planes * (sliding.rows.divisor + S::ROWS - 1) * line_pitch;
   Cells *const first_published = reinterpret_cast<Cells*>(shared_memory), *published = first_published;
   for (unsigned k = threadIdx.x; k < 2 * count; k += blockDim.x)
-    UNROLL for (int g = 0; g < S::GROUPS; g++) published[k].of[g] = {Group::broadcast(Group::NONE), 0};
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++) published[k].of[g] = {Group::broadcast(Group::NONE), 0};
   unsigned corner =
       exists || threadIdx.x < sliding.items
           ? (plane * (sliding.rows.divisor + S::ROWS - 1) + row) * line_pitch + tile * pitch + pack_of_group
@@ -66,12 +67,14 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   Line<DY_CHANNELS, 0, DY_COUNT> in_flight;
   Maxima<Access> carried[CARRIED ? CARRIED : 1];
   COMPUTE sums[K0][LINES][COLUMNS][CHANNELS];
-  UNROLL for (int n = 0; n < K0 * LINES * COLUMNS * CHANNELS; n++)(&sums[0][0][0][0])[n] = 0;
+#pragma unroll
+  for (int n = 0; n < K0 * LINES * COLUMNS * CHANNELS; n++) (&sums[0][0][0][0])[n] = 0;
   int own = segment * sliding.block_steps, step = max(own - BEFORE0, 0),
       end = min(own + sliding.block_steps, sliding.steps);
   auto plane_exists = [&](int i0) { return unsigned(i0) < unsigned(sliding.input[0]); };
   auto read_step = [&](int o0, auto& into) {
-    UNROLL for (int k = 0; k < S0; k++) {
+#pragma unroll
+    for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
       if (plane_exists(i0)) into[k].read(a.x, x_plane + i0 * sliding.x_stride[0], view);
     }
@@ -84,7 +87,8 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   };
   if (sliding.prefetches) prefetch_steps<Access>(a, step, exists, has_windows, x_offset, y_offset, tile1, tile2);
   griddepcontrol_wait_before_access(a.x + x_plane, a.dy + y_offset);
-  UNROLL for (int k = 0; k < CARRIED; k++) {
+#pragma unroll
+  for (int k = 0; k < CARRIED; k++) {
     int i0 = step * S0 - P0 + k;
     if (plane_exists(i0)) {
       lines[0].read(a.x, x_plane + i0 * sliding.x_stride[0], view);
@@ -103,66 +107,94 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
     Line<DY_CHANNELS, 0, DY_COUNT> dy_values = in_flight;
     if (AHEAD && step + 1 < end) read_step(step + 1, next);
     Maxima<Access> planes[K0];
-    UNROLL for (int k = 0; k < K0; k++) if (k < CARRIED) planes[k] = carried[k];
-    else if (plane_exists(i0 + k)) lines[k - CARRIED].template scan<PROPAGATES>(view, planes[k]);
-    else Lines<Access>::template skip<PROPAGATES>(planes[k]);
-    UNROLL for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
+#pragma unroll
+    for (int k = 0; k < K0; k++)
+      if (k < CARRIED) planes[k] = carried[k];
+      else if (plane_exists(i0 + k)) lines[k - CARRIED].template scan<PROPAGATES>(view, planes[k]);
+      else Lines<Access>::template skip<PROPAGATES>(planes[k]);
+#pragma unroll
+    for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
     Cells cells;
-    UNROLL for (int g = 0; g < S::GROUPS; g++) {
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++) {
       auto value = planes[0].value[g];
       auto where = planes[0].where[g];
-      UNROLL for (int k = 1; k < K0; k++) Group::template take<PROPAGATES>(
-          value, where, planes[k].value[g], planes[k].where[g] + Group::broadcast(index_of(k, 0, 0)));
+#pragma unroll
+      for (int k = 1; k < K0; k++)
+        Group::template take<PROPAGATES>(value, where, planes[k].value[g],
+                                         planes[k].where[g] + Group::broadcast(index_of(k, 0, 0)));
       if (!PROPAGATES) where = Group::valid(value, where);
       ELEMENT items[S::SIZE];
-      UNROLL for (int n = 0; n < S::SIZE; n++) items[n] =
-          dy_values.item[(g * S::SIZE + n) / DY_CHANNELS][(g * S::SIZE + n) % DY_CHANNELS];
+#pragma unroll
+      for (int n = 0; n < S::SIZE; n++)
+        items[n] = dy_values.item[(g * S::SIZE + n) / DY_CHANNELS][(g * S::SIZE + n) % DY_CHANNELS];
       cells.of[g] = {where, Group::dy_value(items)};
     }
     if (S::ROWS * S::TILES > 1 && exists) published[mine] = cells;
     if (!AHEAD && step + 1 < end) read_step(step + 1, lines);
     if (S::ROWS * S::TILES > 1) __syncthreads();
 
-    UNROLL for (int w1 = 0; w1 < S::ROWS; w1++) UNROLL for (int s = 0; s < S::TILES; s++)
-        UNROLL for (int g = 0; g < S::GROUPS; g++) {
-      const int tile_distance = s - S::TILES_BEFORE;
-      if (!S::reaches(tile_distance, g)) continue;
-      bool is_mine = w1 == S::ROWS_BEFORE && tile_distance == 0;
-      typename S::Cell cell = is_mine ? cells.of[g] : published[corner + w1 * line_pitch + s * pitch].of[g];
-      COMPUTE dy_values[S::SIZE];
-      Group::values_of(cell.dy_value, dy_values);
-      UNROLL for (int k0 = 0; k0 < K0; k0++) UNROLL for (int k1 = 0; k1 < K1; k1++) {
-        int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
-        if (line < 0 || line >= LINES) continue;
-        UNROLL for (int k2 = 0; k2 < K2; k2++) {
-          COMPUTE* into[S::SIZE];
-          UNROLL for (int n = 0; n < S::SIZE; n++) {
-            int item = g * S::SIZE + n, column = S::column(tile_distance, item, k2);
-            into[n] = S::inside(tile_distance, item, k2) ? &sums[k0][line][column][item % CHANNELS] : nullptr;
-          }
-          if (S::inside(tile_distance, g * S::SIZE, k2) || S::inside(tile_distance, g * S::SIZE + S::SIZE - 1, k2))
-            Group::scatter(cell.where, index_of(k0, k1, k2), dy_values, into);
+#pragma unroll
+    for (int w1 = 0; w1 < S::ROWS; w1++)
+#pragma unroll
+      for (int s = 0; s < S::TILES; s++)
+#pragma unroll
+        for (int g = 0; g < S::GROUPS; g++) {
+          const int tile_distance = s - S::TILES_BEFORE;
+          if (!S::reaches(tile_distance, g)) continue;
+          bool is_mine = w1 == S::ROWS_BEFORE && tile_distance == 0;
+          typename S::Cell cell = is_mine ? cells.of[g] : published[corner + w1 * line_pitch + s * pitch].of[g];
+          COMPUTE dy_values[S::SIZE];
+          Group::values_of(cell.dy_value, dy_values);
+#pragma unroll
+          for (int k0 = 0; k0 < K0; k0++)
+#pragma unroll
+            for (int k1 = 0; k1 < K1; k1++) {
+              int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
+              if (line < 0 || line >= LINES) continue;
+#pragma unroll
+              for (int k2 = 0; k2 < K2; k2++) {
+                COMPUTE* into[S::SIZE];
+#pragma unroll
+                for (int n = 0; n < S::SIZE; n++) {
+                  int item = g * S::SIZE + n, column = S::column(tile_distance, item, k2);
+                  into[n] = S::inside(tile_distance, item, k2) ? &sums[k0][line][column][item % CHANNELS] : nullptr;
+                }
+                if (S::inside(tile_distance, g * S::SIZE, k2) ||
+                    S::inside(tile_distance, g * S::SIZE + S::SIZE - 1, k2))
+                  Group::scatter(cell.where, index_of(k0, k1, k2), dy_values, into);
+              }
+            }
         }
-      }
-    }
 
     // Sums that no later window reaches are written; the others move on to the next step.
     if (step >= own) {
-      UNROLL for (int k = 0; k < S0; k++) UNROLL for (int line = 0; line < LINES; line++) {
-        bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(sliding.input[1]);
-        ELEMENT* dx = a.dx + (x_offset + (i0 + k) * sliding.x_stride[0] + line * sliding.x_stride[1]);
-        int left = written ? sliding.input[2] - i2 : 0;
-        if constexpr (Access::ROWS)
-          write_row<Access::X_PACK>(dx, 1, left * CHANNELS,
-                                    reinterpret_cast<COMPUTE(&)[COLUMNS * CHANNELS][1]>(sums[k][line]), a.alpha,
-                                    a.beta);
-        else write_row<1>(dx, sliding.x_stride[2], left, sums[k][line], a.alpha, a.beta);
-      }
+#pragma unroll
+      for (int k = 0; k < S0; k++)
+#pragma unroll
+        for (int line = 0; line < LINES; line++) {
+          bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(sliding.input[1]);
+          ELEMENT* dx = a.dx + (x_offset + (i0 + k) * sliding.x_stride[0] + line * sliding.x_stride[1]);
+          int left = written ? sliding.input[2] - i2 : 0;
+          if constexpr (Access::ROWS)
+            write_row<Access::X_PACK>(dx, 1, left * CHANNELS,
+                                      reinterpret_cast<COMPUTE(&)[COLUMNS * CHANNELS][1]>(sums[k][line]), a.alpha,
+                                      a.beta);
+          else write_row<1>(dx, sliding.x_stride[2], left, sums[k][line], a.alpha, a.beta);
+        }
     }
-    UNROLL for (int k = 0; k < K0; k++) UNROLL for (int line = 0; line < LINES; line++)
-        UNROLL for (int c = 0; c < COLUMNS; c++) UNROLL for (int i = 0; i < CHANNELS; i++) sums[k][line][c][i] =
-            k + S0 < K0 ? sums[k + S0 < K0 ? k + S0 : k][line][c][i] : COMPUTE(0);
-    if (AHEAD) UNROLL for (int k = 0; k < S0; k++) lines[k] = next[k];
+#pragma unroll
+    for (int k = 0; k < K0; k++)
+#pragma unroll
+      for (int line = 0; line < LINES; line++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+          for (int i = 0; i < CHANNELS; i++)
+            sums[k][line][c][i] = k + S0 < K0 ? sums[k + S0 < K0 ? k + S0 : k][line][c][i] : COMPUTE(0);
+    if (AHEAD)
+#pragma unroll
+      for (int k = 0; k < S0; k++) lines[k] = next[k];
     published = published == first_published ? first_published + count : first_published;
   }
 }

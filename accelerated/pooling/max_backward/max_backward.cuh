@@ -186,11 +186,13 @@ template <class Access> struct View {
 
   __device__ __forceinline__ View(const Sliding& sliding, int stride1, int stride2, int tile1, int tile2) {
     int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
-    UNROLL for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * stride1;
-    UNROLL for (int n = 0; n < ITEMS;
-                n++) if (packed(n))  // Vectors are used where tiles exist completely or not at all.
+#pragma unroll
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), sliding.input[1] - 1) * stride1;
+#pragma unroll
+    for (int n = 0; n < ITEMS; n++)
+      if (packed(n))  // Vectors are used where tiles exist completely or not at all.
         item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK);
-    else item[n] = min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS;
+      else item[n] = min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
   // Return the first item of an item's vector, and whether the vector is one access.
@@ -217,44 +219,54 @@ template <class Access> struct Lines {
 
   // Reads the rows. plane: offset of the plane for the thread's channels, in the unit of the view.
   template <class From> __device__ __forceinline__ void read(const From* x, int plane, const Where& view) {
-    UNROLL for (int k1 = 0; k1 < K1; k1++) UNROLL for (int n = 0; n < Where::ITEMS; n++) {
-      const ELEMENT* from = reinterpret_cast<const ELEMENT*>(x + (plane + view.line[k1] + view.item[n]));
-      ELEMENT* to = &item[k1][n / Access::CHANNELS][n % Access::CHANNELS];
-      constexpr int N = Access::ROWS ? 1 : Access::CHANNELS;
-      if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
-      if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
-    }
+#pragma unroll
+    for (int k1 = 0; k1 < K1; k1++)
+#pragma unroll
+      for (int n = 0; n < Where::ITEMS; n++) {
+        const ELEMENT* from = reinterpret_cast<const ELEMENT*>(x + (plane + view.line[k1] + view.item[n]));
+        ELEMENT* to = &item[k1][n / Access::CHANNELS][n % Access::CHANNELS];
+        constexpr int N = Access::ROWS ? 1 : Access::CHANNELS;
+        if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
+        if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
+      }
   }
   template <bool PROPAGATES> __device__ __forceinline__ void scan(const Where& view, Maxima<Access>& maxima) const {
-    UNROLL for (int g = 0; g < S::GROUPS; g++) UNROLL for (int k1 = 0; k1 < K1; k1++) {
-      typename Group::Value value;
-      typename Group::Indices where;
-      UNROLL for (int k2 = 0; k2 < K2; k2++) {
-        ELEMENT items[S::SIZE];
-        int indices[S::SIZE];
-        UNROLL for (int n = 0; n < S::SIZE; n++) {
-          int one = g * S::SIZE + n, w = one / Access::CHANNELS;
-          items[n] = item[k1][w * S2 + k2][one % Access::CHANNELS];
-          indices[n] = view.index(w, k2);
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++)
+#pragma unroll
+      for (int k1 = 0; k1 < K1; k1++) {
+        typename Group::Value value;
+        typename Group::Indices where;
+#pragma unroll
+        for (int k2 = 0; k2 < K2; k2++) {
+          ELEMENT items[S::SIZE];
+          int indices[S::SIZE];
+#pragma unroll
+          for (int n = 0; n < S::SIZE; n++) {
+            int one = g * S::SIZE + n, w = one / Access::CHANNELS;
+            items[n] = item[k1][w * S2 + k2][one % Access::CHANNELS];
+            indices[n] = view.index(w, k2);
+          }
+          typename Group::Value met = Group::values(items);
+          typename Group::Indices index = Group::indices(indices);
+          if (k2 == 0) value = met, where = index;
+          else Group::template take<PROPAGATES>(value, where, met, index);
         }
-        typename Group::Value met = Group::values(items);
-        typename Group::Indices index = Group::indices(indices);
-        if (k2 == 0) value = met, where = index;
-        else Group::template take<PROPAGATES>(value, where, met, index);
+        where += Group::broadcast(view.index(k1));
+        if (k1 == 0) maxima.value[g] = value, maxima.where[g] = where;
+        else Group::template take<PROPAGATES>(maxima.value[g], maxima.where[g], value, where);
       }
-      where += Group::broadcast(view.index(k1));
-      if (k1 == 0) maxima.value[g] = value, maxima.where[g] = where;
-      else Group::template take<PROPAGATES>(maxima.value[g], maxima.where[g], value, where);
-    }
   }
   // Sets the maxima of a plane outside of x.
   template <bool PROPAGATES> static __device__ __forceinline__ void skip(Maxima<Access>& maxima) {
     ELEMENT nothing[2] = {element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN)),
                           element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN))};
     ELEMENT items[S::SIZE];
-    UNROLL for (int n = 0; n < S::SIZE; n++) items[n] = nothing[n];
-    UNROLL for (int g = 0; g < S::GROUPS; g++) maxima.value[g] = Group::values(items),
-                                               maxima.where[g] = Group::broadcast(Group::NONE);
+#pragma unroll
+    for (int n = 0; n < S::SIZE; n++) items[n] = nothing[n];
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++)
+      maxima.value[g] = Group::values(items), maxima.where[g] = Group::broadcast(Group::NONE);
   }
 
  private:
@@ -274,14 +286,18 @@ __device__ __forceinline__ void prefetch_steps(const MaximumArguments& a, int st
   using S = ThreadTile<Access>;
   constexpr int APART = Access::ROWS ? S::COLUMNS : 1;  // One address per vector is enough.
   const Sliding& sliding = a.sliding;
-  UNROLL for (int k = 0; k < CARRIED + 2 * S0; k++) {
+#pragma unroll
+  for (int k = 0; k < CARRIED + 2 * S0; k++) {
     const int i0 = step * S0 - P0 + k;
     if (!exists || unsigned(i0) >= unsigned(sliding.input[0])) continue;
-    UNROLL for (int line = 0; line < S::LINES;
-                line++) UNROLL for (int c = 0; c < S::COLUMNS;
-                                    c += APART) if (unsigned(tile1 * S1 + line) < unsigned(sliding.input[1]) &&
-                                                    unsigned(tile2 * S::COLUMNS + c) < unsigned(sliding.input[2]))
-        prefetch_l2(a.x + (x_offset + i0 * sliding.x_stride[0] + line * sliding.x_stride[1] + c * sliding.x_stride[2]));
+#pragma unroll
+    for (int line = 0; line < S::LINES; line++)
+#pragma unroll
+      for (int c = 0; c < S::COLUMNS; c += APART)
+        if (unsigned(tile1 * S1 + line) < unsigned(sliding.input[1]) &&
+            unsigned(tile2 * S::COLUMNS + c) < unsigned(sliding.input[2]))
+          prefetch_l2(a.x +
+                      (x_offset + i0 * sliding.x_stride[0] + line * sliding.x_stride[1] + c * sliding.x_stride[2]));
   }
   if (has_windows && step < sliding.output[0] && unsigned(tile2 * Access::TILE2) < unsigned(sliding.output[2]))
     prefetch_l2(a.dy + (y_offset + step * sliding.y_stride[0]));
