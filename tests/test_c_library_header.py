@@ -99,16 +99,17 @@ def test_layouts(includes, tmp_path):
     )
 
 
-@pytest.mark.parametrize("compiler", ["gcc -x c -std=c99 -pedantic", "g++ -x c++"])
-@pytest.mark.parametrize("name", header.headers())
-def test_each_header_alone(tmp_path, name, compiler):
-    """Every header that cuDNN 8 installs compiles alone and before cudnn.h, without CUDA's headers."""
+@pytest.mark.parametrize("standard", ["c89", "c17", "c++98", "c++20"])
+def test_headers_alone_twice_and_in_any_order(tmp_path, standard):
+    """Every header that cuDNN 8 installs compiles alone, before and after all others, without warnings or CUDA's headers."""
+    language = "c++" if "++" in standard else "c"
     for file, text in header.headers().items():
         (tmp_path / file).write_text(text)
-    body = "int main(void) { return CUDNN_VERSION / 1000 - CUDNN_MAJOR; }"
-    source = tmp_path / "program"
-    source.write_text(
-        f"#include <{name}>\n{body if name == 'cudnn_version.h' else 'cudnnHandle_t handle;'}\n#include <cudnn.h>\n"
-    )
-    command = [*compiler.split(), "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", str(source)]
-    subprocess.run(command, check=True)
+    names = list(header.headers())
+    for number, given in enumerate([*([name, name] for name in names), names, names[::-1]]):
+        uses = "int main(void) { return CUDNN_VERSION / 1000 - CUDNN_MAJOR; }"
+        uses += "" if given[0] == given[-1] == "cudnn_version.h" else "\ncudnnHandle_t handle;"
+        lines = "".join(f"#include <{name}>\n" for name in given)
+        (tmp_path / f"{number}.{language}").write_text(f"{lines}{uses}\n")
+    options = [f"-std={standard}", "-fsyntax-only", "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{tmp_path}"]
+    subprocess.run(["gcc", *options, "-x", language, *map(str, tmp_path.glob(f"*.{language}"))], check=True)

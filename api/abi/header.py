@@ -43,6 +43,10 @@ typedef struct CUstream_st *cudaStream_t;
 typedef enum libraryPropertyType_t { MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL } libraryPropertyType;
 #endif
 
+#ifdef __GNUC__ /* Seeds are unsigned long long in C89 and C++98, too. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wlong-long"
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,6 +54,9 @@ extern "C" {
 CLOSING = """
 #ifdef __cplusplus
 }
+#endif
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
 #endif
 #endif /* CUDNN_H_ */
 """
