@@ -13,7 +13,7 @@ from dualdnn.api import cudnn
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.faces import face
 from dualdnn.api.abi.header import header
-from dualdnn.api.abi.names import LINKS
+from dualdnn.api.abi.names import FOLDERS, LINKS
 from dualdnn.api.document import functions
 
 pytest.importorskip("cffi")
@@ -90,7 +90,11 @@ def test_a_library_that_is_in_use_is_not_overwritten(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert build(Path()).read_bytes() == b"new" and (tmp_path / "kept").read_bytes() == b"in use"
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {NAME, f".{NAME}.key", "include", "kept", "pkgconfig", *LINKS[NAME]}
+    assert names == {NAME, f".{NAME}.key", "include", "kept", "pkgconfig", *FOLDERS, *LINKS[NAME]}
+    for folder in FOLDERS:
+        assert {path.name: path.read_bytes() for path in Path(folder).iterdir()} == dict.fromkeys(
+            (NAME, *LINKS[NAME]), b"new"
+        )
 
 
 @pytest.mark.parametrize(

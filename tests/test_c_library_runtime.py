@@ -205,6 +205,11 @@ def flags_by_names(libraries, folder):
     return [f"-I{libraries / 'include'}", f"-L{libraries}", "-lcudnn", "-lcudart", "-lcuda", "-lcudnn_ops_infer"]
 
 
+def flags_below_a_prefix(libraries, folder):
+    """Link as where the library was installed."""
+    return [f"-I{libraries / 'include'}", f"-L{libraries / 'lib64'}", f"-L{libraries / 'lib'}", "-lcudnn", "-lcudart"]
+
+
 def flags_by_pkg_config(libraries, folder):
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config")
@@ -213,7 +218,7 @@ def flags_by_pkg_config(libraries, folder):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
-@pytest.mark.parametrize("flags", [flags_by_names, flags_by_pkg_config])
+@pytest.mark.parametrize("flags", [flags_by_names, flags_below_a_prefix, flags_by_pkg_config])
 def test_link_names(libraries, tmp_path, flags):
     """A program links by the names that build tools use."""
     (tmp_path / "program.c").write_text(VERSION_PROGRAM)

@@ -1,4 +1,6 @@
-"""Write the names by which build tools find the libraries: links for ``-lcudnn``, and ``cudnn.pc`` for pkg-config."""
+"""Write the names by which build tools find the libraries: links for ``-lcudnn``, also in the folders of an installed
+library, and ``cudnn.pc`` for pkg-config.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ LINKS = {
     "libcudart.so.12": ("libcudart.so",),
     "libcuda.so.1": ("libcuda.so",),
 }
+FOLDERS = ("lib", "lib64")  # where build tools look below a prefix
 
 
 def link(out: Path, library: str) -> None:
-    """Create the other names of a library in this folder; each is replaced atomically."""
-    for name in LINKS.get(library, ()):
-        temporary = out / f".{name}.{secrets.token_hex(4)}"
-        temporary.symlink_to(library)
-        os.replace(temporary, out / name)
+    """Create the other names of a library in this folder, and all in FOLDERS; each is replaced atomically."""
+    others = LINKS.get(library, ())
+    for folder, target, names in ((".", library, others), *((f, f"../{library}", (library, *others)) for f in FOLDERS)):
+        (out / folder).mkdir(exist_ok=True)
+        for name in names:
+            temporary = out / folder / f".{name}.{secrets.token_hex(4)}"
+            temporary.symlink_to(target)
+            os.replace(temporary, out / folder / name)
 
 
 def pkg_config(chosen: Face) -> str:
