@@ -31,9 +31,7 @@ def described(cudnn, algorithm=DYNAMIC):
     return descriptor
 
 
-@shows("cudnnCreateAlgorithmDescriptor/c01", "cudnnCreateAlgorithmDescriptor/c03", "cudnnDestroyAlgorithmDescriptor/c01",
-       "cudnnDestroyAlgorithmDescriptor/c03", "cudnnSetAlgorithmDescriptor/c02", "cudnnSetAlgorithmDescriptor/c03",
-       "cudnnSetAlgorithmDescriptor/c04", "cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmDescriptor/c04")  # fmt: skip
+@shows("cudnnCreateAlgorithmDescriptor/c01 c03", "cudnnDestroyAlgorithmDescriptor/c01 c03", "cudnnSetAlgorithmDescriptor/c02-c04", "cudnnGetAlgorithmDescriptor/c02 c04")  # fmt: skip
 def test_every_algorithm(cudnn, fresh):
     """Descriptors are independent of each other. A number from C counts as the enumerator of that value."""
     other = described(cudnn, EVERY[-1])
@@ -81,11 +79,7 @@ def test_what_was_not_set(subject, cudnn, fresh, refuses):
     assert cudnn.cudnnGetAlgorithmDescriptor(target) == DYNAMIC
 
 
-@shows("cudnnCreateAlgorithmPerformance/c01", "cudnnCreateAlgorithmPerformance/c02", "cudnnDestroyAlgorithmPerformance/c01",
-       "cudnnDestroyAlgorithmPerformance/c02", "cudnnSetAlgorithmPerformance/c02", "cudnnSetAlgorithmPerformance/c03",
-       "cudnnSetAlgorithmPerformance/c04", "cudnnSetAlgorithmPerformance/c05", "cudnnSetAlgorithmPerformance/c06",
-       "cudnnSetAlgorithmPerformance/c07", "cudnnGetAlgorithmPerformance/c02", "cudnnGetAlgorithmPerformance/c03",
-       "cudnnGetAlgorithmPerformance/c04", "cudnnGetAlgorithmPerformance/c05", "cudnnGetAlgorithmPerformance/c07")  # fmt: skip
+@shows("cudnnCreateAlgorithmPerformance/c01 c02", "cudnnDestroyAlgorithmPerformance/c01 c02", "cudnnSetAlgorithmPerformance/c02-c07", "cudnnGetAlgorithmPerformance/c02-c05 c07")  # fmt: skip
 def test_performances(subject, cudnn):
     """Objects of one call are independent of each other; each refers to its descriptor, whatever that is set to later."""
     first, second = described(cudnn), described(cudnn, EVERY[0])
@@ -134,9 +128,7 @@ def test_wrong_figures(subject, cudnn, refuses):
     assert tuple(cudnn.cudnnGetAlgorithmPerformance(performance)) == good
 
 
-@shows(
-    "cudnnCreateAlgorithmPerformance/c01", "cudnnCreateAlgorithmPerformance/c03", "cudnnDestroyAlgorithmPerformance/c01"
-)
+@shows("cudnnCreateAlgorithmPerformance/c01 c03", "cudnnDestroyAlgorithmPerformance/c01")
 def test_numbers_of_objects(subject, cudnn, refuses):
     """All objects are destroyed, or none."""
     if not subject.is_python:
@@ -173,9 +165,7 @@ def saved(cudnn, handle, descriptor):
     return space[:size]
 
 
-@shows("cudnnGetAlgorithmSpaceSize/c02", "cudnnGetAlgorithmSpaceSize/c03", "cudnnSaveAlgorithm/c02", "cudnnSaveAlgorithm/c03",
-       "cudnnSaveAlgorithm/c04", "cudnnSaveAlgorithm/c06", "cudnnRestoreAlgorithm/c02", "cudnnRestoreAlgorithm/c03",
-       "cudnnRestoreAlgorithm/c04", "cudnnRestoreAlgorithm/c06")  # fmt: skip
+@shows("cudnnGetAlgorithmSpaceSize/c02 c03", "cudnnSaveAlgorithm/c02-c04 c06", "cudnnRestoreAlgorithm/c02-c04 c06")
 def test_saved_and_restored(subject, cudnn, handle, fresh):
     """Another handle restores every algorithm, from memory with more behind it. The other descriptor may be fresh or
     set."""
@@ -188,9 +178,7 @@ def test_saved_and_restored(subject, cudnn, handle, fresh):
         assert found == algorithm and (not subject.is_python or type(found) is type(algorithm))
 
 
-@shows(
-    "cudnnGetAlgorithmSpaceSize/c04", "cudnnSaveAlgorithm/c07", "cudnnSaveAlgorithm/c08", "cudnnRestoreAlgorithm/c08"
-)
+@shows("cudnnGetAlgorithmSpaceSize/c04", "cudnnSaveAlgorithm/c07 c08", "cudnnRestoreAlgorithm/c08")
 def test_null_and_too_small(subject, cudnn, handle, refuses):
     descriptor = described(cudnn)
     size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)

@@ -115,7 +115,7 @@ def test_the_end_of_memory(handle, memory):
         copied = copy.deepcopy(memory)
     assert "freed" in repr(memory)
     for use in (
-        memory.free, lambda: memory.slice(0, 0), lambda: memory.to_host(np.uint8, 0), lambda: copy.deepcopy(memory), memory.__enter__,
+        memory.free, lambda: memory.slice(0, 0), lambda: memory.to_host(np.uint8, 0), lambda: copy.deepcopy(memory), memory.__enter__
     ):  # fmt: skip
         with pytest.raises(ValueError, match="freed"):
             use()
@@ -211,7 +211,7 @@ def test_device_memory_of_the_program(subject, cudnn, handle, refuses, memory):
     for tensor, place, held in (
         (six, 0, at), (three, 1, np.uint64(at + 4)), (six, 2, Interface(at + 8)),
         (three, 9, Interface(at + 36, (1, 3))), (three, 12, Interface(at + 48, (12,), "|u1")),
-        (six, 6, Interface(at + 24, (3,), "<f8", strides=None)),
+        (six, 6, Interface(at + 24, (3,), "<f8", strides=None))
     ):  # fmt: skip
         value = float(np.float32(place + 0.5))
         cudnn.cudnnSetTensor(handle, tensor, held, value)

@@ -67,8 +67,7 @@ def described(cudnn, descriptor):
     return (kind, tuple(dims), tuple(strides)) if rank else None
 
 
-@shows(f"{BUFFERS}/c01", f"{BUFFERS}/c10", f"{BUFFERS}/c11", f"{BUFFERS}/c12", f"{BUFFERS}/c15",
-       *(f"{WEIGHTS}/c{i:02}" for i in (1, 2, 3, 4, 7, 8, 9, 10, 11)), *(f"cudnnSetAttnDescriptor/c{i}" for i in (10, 11, 12, 13)),
+@shows("cudnnGetMultiHeadAttnBuffers/c01 c10-c12 c15", "cudnnGetMultiHeadAttnWeights/c01-c04 c07-c11", "cudnnSetAttnDescriptor/c10-c13",
        "cudnnAttnDescriptor_t/c03", "cudnnMultiHeadAttnWeightKind_t/c01")  # fmt: skip
 @pytest.mark.parametrize("number", range(CASES))
 def test_where_the_weights_are(cudnn, handle, fresh, number):

@@ -21,12 +21,7 @@ from dualdnn.api.operations.graph import (
     PointwiseNode,
     PointwiseSettings,
 )
-from dualdnn.api.operations.specs import (
-    FLOAT,
-    HALF,
-    SCALAR_BYTES,
-    packed_strides,
-)
+from dualdnn.api.operations.specs import FLOAT, HALF, SCALAR_BYTES, packed_strides
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 

@@ -207,7 +207,7 @@ def test_an_engine_computes_what_the_operations_say(subject, graph):
 
 
 def almost_fused(
-    bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False,
+    bias_factor=1.0, again=1.0, relu=None, bias_dims=(1, 8, 1, 1), twice=False, bias_type=FLOAT, again_bias=False, residual_last=False
 ):  # fmt: skip
     """Return relu(again * conv(x, w) + bias_factor * bias) with factors, clips or biases that no fused operation
     has."""

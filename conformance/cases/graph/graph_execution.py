@@ -306,9 +306,8 @@ def test_the_log_draws_the_graph(cudnn, handle, builder):
         assert drawn.count(text) == 1
 
 
-@shows(*of("ENGINE", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10", "c11", "c12", "c13", "c14"),
-       *of("LAYOUT_INFO", "c01", "c02", "c04", "c06"), "cudnnBackendLayoutType_t/c01", "cudnnBackendNumericalNote_t/c01",
-       "cudnnBackendKnobType_t/c02")  # fmt: skip
+@shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c01-c04 c06 c08-c14", "CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR/c01 c02 c04 c06", "cudnnBackendLayoutType_t/c01",
+       "cudnnBackendNumericalNote_t/c01", "cudnnBackendKnobType_t/c02")  # fmt: skip
 def test_what_engines_say(cudnn, handle, builder, refuses):
     """Every engine that executes the graph tells its knobs, its notes, and a preferred layout for each tensor with
     memory."""
@@ -372,7 +371,7 @@ def test_parts_that_are_missing_or_unfinished(cudnn, handle, builder, refuses):
         (ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "GLOBAL_INDEX": (INT64, builder.get(engine, ENGINE, "GLOBAL_INDEX", INT64))}, of("ENGINE", "c05", "c07"), of("ENGINE", "c17")[0]),
         (CONFIG, {"ENGINE": (DESCRIPTOR, (engine,))}, of("ENGINECFG", "c05"), INVALID),
         (HEURISTICS, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": INSTANT}, of("ENGINEHEUR", "c04", "c06"), INVALID),
-        (PLAN, {"ENGINE_CONFIG": (DESCRIPTOR, (config_of(builder, engine),)), "HANDLE": (HANDLE, (handle,))}, of("EXECUTION_PLAN", "c09", "c07"), INVALID),
+        (PLAN, {"ENGINE_CONFIG": (DESCRIPTOR, (config_of(builder, engine),)), "HANDLE": (HANDLE, (handle,))}, of("EXECUTION_PLAN", "c09", "c07"), INVALID)
     ):  # fmt: skip
         for ending, clause in zip(given, clauses, strict=True):
             made = builder.filled(kind, {k: v for k, v in given.items() if k != ending})
@@ -442,9 +441,7 @@ def test_plans(cudnn, handle, builder, refuses):
     refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
 
 
-@shows(
-    *of("EXECUTION_PLAN", "c02", "c03", "c04", "c10", "c11"), "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07"
-)
+@shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c02-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
 def test_intermediates_of_plans(cudnn, handle, builder, refuses):
     """Engines have no intermediates: a plan can name none, and may say so."""
     raw = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS, INT64, 1, (1,))
