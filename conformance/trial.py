@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from dualdnn.api.document import functions
 from dualdnn.api.operations import Operation
 from dualdnn.reference import ReferenceBackend, Verdict, judge
 
 from .calls import Caller
+from .calls.caller import function_of
 from .contents import contents
 from .inputs import fill, is_random
 
@@ -76,6 +78,23 @@ def prepare(
     for name, original in (aliases or {}).items():
         memory[name] = memory[original]
     return memory
+
+
+class Called:
+    """Hold a call of an operation on memory of its own, with right arguments by the names of the parameters."""
+
+    def __init__(self, caller: Caller, operation: Operation, shared: Mapping[str, Any] | None = None) -> None:
+        """Place the operands in the subject's memory. shared: operand -> memory of an earlier call."""
+        name = function_of(type(operation))
+        self.function = getattr(caller.cudnn, name)
+        new = {operand: bytes_ for operand, bytes_ in prepare(operation, "normal", 0).items() if bytes_.size}
+        self.memory = {operand: caller.handle.to_device(bytes_) for operand, bytes_ in new.items()} | dict(shared or {})
+        values = caller.values(name, operation, self.memory)
+        self.arguments = {p.name: v for p, v in zip(functions()[name].arguments, values, strict=True)}
+
+    def __call__(self, **changed: Any) -> None:
+        """Make the call with these arguments in place of others."""
+        self.function(*(self.arguments | changed).values())
 
 
 @dataclass

@@ -11,13 +11,13 @@ import pytest
 from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
+from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
-from dualdnn.conformance.cases.attention.attention_forward import Call
 from dualdnn.conformance.cases.attention.attention_forward import forward as attention
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Step, attempt_chain
+from dualdnn.conformance.trial import Called, Step, attempt_chain
 from dualdnn.reference.philox import words
 from dualdnn.reference.view import NUMPY_TYPES
 
@@ -313,13 +313,13 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
         refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", call, descriptor, *values.values())
     call(descriptor, *(GOOD | {"postDropoutDesc": none.descriptor}).values())
     assert cudnn.cudnnGetAttnDescriptor(descriptor)[6:8] == (None, none.descriptor)
-    training = Call(cudnn, handle, attention(trains=True))
-    operation = training.operation.attn
-    values = [*astuple(operation)[:6], none.descriptor, None, *astuple(operation)[6:-1]]
+    operation = attention(trains=True)
+    training, fields = Called(Caller(cudnn, handle), operation), astuple(operation.attn)
+    values = [*fields[:6], none.descriptor, None, *fields[6:-1]]
     call(training.arguments["attnDesc"], *values)
     training()
     cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
-    refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
+    refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.memory["out"],))
     training(reserveSpace=None, reserveSpaceSizeInBytes=0)  # Inference drops nothing.
     still_none = Layer(cudnn, handle, 0)
     for pair in ((none, still_none), (still_none, none)):  # Either of the two descriptors may be missing.
@@ -328,7 +328,7 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
         call(training.arguments["attnDesc"], *values)
         training()
         cudnn.cudnnSetDropoutDescriptor(none.descriptor, handle, 0.5, none.states, none.size, SEED)
-        refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.buffers["out"],))
+        refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", training, unchanged=(training.memory["out"],))
 
 
 # --- the random numbers of ours, element by element as docs/dropout.md says ---

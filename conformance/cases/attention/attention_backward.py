@@ -11,15 +11,12 @@ from dualdnn.api.enumerations import cudnnWgradMode_t
 from dualdnn.api.operations import MultiHeadAttnForward
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_forward import (
     LAYOUTS_OF_TENSOR_CORES,
     LONG_OF_TENSOR_CORES,
-    MISFITS,
     OF_TENSOR_CORES,
     ONE_TO_ONE,
     attention,
-    changed,
     fill_padding,
     forward,
     layout_of_tensor_cores,
@@ -30,7 +27,7 @@ from dualdnn.conformance.cases.attention.attention_forward import (
 )
 from dualdnn.conformance.domains.attention import backward_data, backward_weights
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Called, prepare
 
 DATA, WEIGHTS = "cudnnMultiHeadAttnBackwardData", "cudnnMultiHeadAttnBackwardWeights"
 BUFFERS = "cudnnGetMultiHeadAttnBuffers"
@@ -158,91 +155,25 @@ def test_long_sequences_of_tensor_cores(chain, steps):
 
 
 @shows(f"{WEIGHTS}/c03")
-def test_no_weights(cudnn, handle):
+def test_no_weights(caller):
     """An attention without weights has no gradients of them; neither buffer need exist."""
-    call = Call(cudnn, handle, steps(attn=with_projections(0, 0, 0, 0, mode=0)))
-    call.forward()
-    call.data()
-    call.weights()
+    calls_of(caller, steps(attn=with_projections(0, 0, 0, 0, mode=0)))
 
 
-# --- refusals ---
-
-
-class Call:
-    """Holds the three calls with good arguments, of which some can be changed."""
-
-    def __init__(self, cudnn: Any, handle: Any, operations: Any) -> None:
-        self.cudnn = cudnn
-        training, data, weights = operations
-        self.operations = operations
-        memory = {**prepare(training, "normal", 0), **prepare(data, "normal", 0), **prepare(weights, "normal", 0)}
-        self.buffers = {name: handle.to_device(content) for name, content in memory.items() if content.size}
-        attn = made(cudnn, training.attn)
-        sizes = cudnn.cudnnGetMultiHeadAttnBuffers(handle, attn)
-        work, reserve = handle.allocate(max(sizes[1], 16)), handle.allocate(sizes[2])
-        get = self.buffers.get
-        q, k, v, o = (made(cudnn, getattr(data, name)) for name in ("queries", "keys", "values", "dout"))
-        windows = {"loWinIdx": training.lo_win_idx, "hiWinIdx": training.hi_win_idx}
-        spaces = {
-            "workSpaceSizeInBytes": sizes[1], "workSpace": work,
-            "reserveSpaceSizeInBytes": sizes[2], "reserveSpace": reserve,
-        }  # fmt: skip
-        weighed = {"weightSizeInBytes": sizes[0], "weights": get("weights")}
-        first = {"handle": handle, "attnDesc": attn}
-        self.of_forward = {
-            **first, "currIdx": -1, **windows, "devSeqLengthsQO": get("devSeqLengthsQO"),
-            "devSeqLengthsKV": get("devSeqLengthsKV"), "qDesc": q, "queries": get("queries"), "residuals": None,
-            "kDesc": k, "keys": get("keys"), "vDesc": v, "values": get("values"), "oDesc": o, "out": get("out"), **weighed, **spaces,
-        }  # fmt: skip
-        self.of_data = {
-            **first, **windows, "devSeqLengthsDQDO": get("devSeqLengthsDQDO"),
-            "devSeqLengthsDKDV": get("devSeqLengthsDKDV"), "doDesc": o, "dout": get("dout"),
-            "dqDesc": q, "dqueries": get("dqueries"), "queries": get("queries"),
-            "dkDesc": k, "dkeys": get("dkeys"), "keys": get("keys"),
-            "dvDesc": v, "dvalues": get("dvalues"), "values": get("values"), **weighed, **spaces,
-        }  # fmt: skip
-        self.of_weights = {
-            **first, "addGrad": SET, "qDesc": q, "queries": get("queries"), "kDesc": k, "keys": get("keys"),
-            "vDesc": v, "values": get("values"), "doDesc": o, "dout": get("dout"), **weighed,
-            "dweights": get("dweights"), **spaces,
-        }  # fmt: skip
-
-    def forward(self, **other: Any) -> None:
-        self.cudnn.cudnnMultiHeadAttnForward(*(self.of_forward | other).values())
-
-    def data(self, **other: Any) -> None:
-        self.cudnn.cudnnMultiHeadAttnBackwardData(*(self.of_data | other).values())
-
-    def weights(self, **other: Any) -> None:
-        self.cudnn.cudnnMultiHeadAttnBackwardWeights(*(self.of_weights | other).values())
-
-
-@shows(f"{DATA}/c23", f"{WEIGHTS}/c14")
-@pytest.mark.parametrize("name", MISFITS)
-def test_what_does_not_fit(cudnn, handle, refuses, name):
-    call = Call(cudnn, handle, steps())
-    data = call.operations[1]
-    operands = {"qDesc": "queries", "kDesc": "keys", "vDesc": "values", "oDesc": "dout"}
-    wrong = {
-        parameter: made(cudnn, changed(getattr(data, operands[parameter]), **changes))
-        for parameter, changes in MISFITS[name][1].items()
-    }
-    of_data = {"doDesc" if parameter == "oDesc" else f"d{parameter}": spec for parameter, spec in wrong.items()}
-    of_weights = {"doDesc" if parameter == "oDesc" else parameter: spec for parameter, spec in wrong.items()}
-    refuses(BAD_PARAM, f"{DATA}/c23", call.data, **of_data)
-    refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **of_weights)
+def calls_of(caller: Any, operations: Any) -> list[Any]:
+    """Make the three calls of a training step on shared memory. Return them, to be made again with other arguments."""
+    made: list[Any] = []
+    for operation in operations:
+        made.append(Called(caller, operation, made[-1].memory if made else {}))
+        made[-1]()
+    return made
 
 
 @shows(f"{DATA}/c19", f"{WEIGHTS}/c10", f"{DATA}/c23", f"{WEIGHTS}/c14", f"{BUFFERS}/c13", f"{BUFFERS}/c14")
-def test_spaces_that_are_too_small(subject, cudnn, handle, refuses):
+def test_spaces_that_are_too_small(subject, caller, refuses):
     """The calls work in spaces of the reported sizes, and refuse spaces that are a byte smaller."""
-    call = Call(cudnn, handle, steps())
-    call.forward()
-    call.data()
-    call.weights()
+    _, data, weights = calls_of(caller, steps())
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
         if name != "workSpaceSizeInBytes" or subject.cites_clauses:  # Another library may need no work space.
-            size = call.of_data[name] - 1
-            refuses(BAD_PARAM, f"{DATA}/c23", call.data, **{name: size})
-            refuses(BAD_PARAM, f"{WEIGHTS}/c14", call.weights, **{name: size})
+            refuses(BAD_PARAM, f"{DATA}/c23", data, **{name: data.arguments[name] - 1})
+            refuses(BAD_PARAM, f"{WEIGHTS}/c14", weights, **{name: weights.arguments[name] - 1})

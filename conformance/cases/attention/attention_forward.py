@@ -11,9 +11,8 @@ from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnSeqD
 from dualdnn.api.operations import AttnSpec, MultiHeadAttnForward, MultiHeadAttnStep, SeqDataSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM
-from dualdnn.conformance.calls import attention_buffers
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Called, prepare
 
 FORWARD = "cudnnMultiHeadAttnForward"
 AXES = tuple(cudnnSeqDataAxis_t)
@@ -252,107 +251,30 @@ def test_factors_keep_eleven_bits(trial):
 # --- refusals ---
 
 
-class Call:
-    """Holds a call with good arguments, of which some can be changed."""
-
-    def __init__(self, cudnn: Any, handle: Any, operation: Any) -> None:
-        self.cudnn, self.handle, self.operation = cudnn, handle, operation
-        self.memory = prepare(operation, "normal", 0)
-        self.buffers = {name: handle.to_device(content) for name, content in self.memory.items() if content.size}
-        attn = self.descriptor(operation.attn)
-        sizes = attention_buffers(cudnn, handle, attn, bool(getattr(operation, "trains", False)))
-        steps = operation.queries.dims[0]
-        work = handle.allocate(max(sizes[1], 16))
-        reserve = handle.allocate(sizes[2]) if operation.trains else None
-        self.arguments = {
-            "handle": handle, "attnDesc": attn, "currIdx": -1, "loWinIdx": (0,) * steps, "hiWinIdx": (5,) * steps,
-            "devSeqLengthsQO": self.buffers["devSeqLengthsQO"], "devSeqLengthsKV": self.buffers["devSeqLengthsKV"],
-            "qDesc": self.descriptor(operation.queries), "queries": self.buffers["queries"], "residuals": None,
-            "kDesc": self.descriptor(operation.keys), "keys": self.buffers["keys"],
-            "vDesc": self.descriptor(operation.values), "values": self.buffers["values"],
-            "oDesc": self.descriptor(operation.out), "out": self.buffers["out"],
-            "weightSizeInBytes": sizes[0], "weights": self.buffers.get("weights"),
-            "workSpaceSizeInBytes": sizes[1], "workSpace": work,
-            "reserveSpaceSizeInBytes": sizes[2] if reserve else 0, "reserveSpace": reserve,
-        }  # fmt: skip
-
-    def descriptor(self, spec: Any) -> Any:
-        from dualdnn.conformance.calls.descriptors import made
-
-        return made(self.cudnn, spec)
-
-    def __call__(self, **changed: Any) -> None:
-        self.cudnn.cudnnMultiHeadAttnForward(*(self.arguments | changed).values())
-
-
 @shows(f"{FORWARD}/c05", f"{FORWARD}/c06", f"{FORWARD}/c36")
-def test_spaces(subject, cudnn, handle, refuses):
+def test_spaces(subject, caller, refuses):
     """Half a reserve space, and spaces that are a byte too small, are refused."""
-    call, training = Call(cudnn, handle, forward()), Call(cudnn, handle, forward(trains=True))
-    given = training.arguments
-    for size in (1, given["reserveSpaceSizeInBytes"]):
-        refuses(BAD_PARAM, f"{FORWARD}/c06", call, reserveSpaceSizeInBytes=size)
+    inference, training = (Called(caller, forward(trains=trains)) for trains in (False, True))
+    sizes = training.arguments
+    for size in (1, sizes["reserveSpaceSizeInBytes"]):
+        refuses(BAD_PARAM, f"{FORWARD}/c06", inference, reserveSpaceSizeInBytes=size)
     refuses(BAD_PARAM, f"{FORWARD}/c05", training, reserveSpaceSizeInBytes=0)
     for name in ("weightSizeInBytes", "workSpaceSizeInBytes", "reserveSpaceSizeInBytes"):
-        if given[name] or subject.cites_clauses:
-            refuses(BAD_PARAM, f"{FORWARD}/c36", training, **{name: given[name] - 1})
-    call(weightSizeInBytes=given["weightSizeInBytes"] + 16)
-
-
-MISFITS: dict[str, tuple[str, dict[str, Any]]] = {
-    "q vector": ("c36", {"qDesc": {"size": 6}}),
-    "k vector": ("c36", {"kDesc": {"size": 7}}),
-    "v vector": ("c36", {"vDesc": {"size": 8}}),
-    "o vector": ("c36", {"oDesc": {"size": 8}}),
-    "o steps": ("c36", {"oDesc": {"steps": 3, "lengths": (3, 2, 3, 3)}}),
-    "v steps": ("c36", {"vDesc": {"steps": 4}}),
-    "o beams": ("c36", {"oDesc": {"beams": 1, "lengths": (4, 3)}}),
-    "q batches": ("c36", {"qDesc": {"batches": 1, "lengths": (4, 2)}}),
-    "too many steps": ("c36", {name: {"steps": 7} for name in ("qDesc", "oDesc")}),
-    "too many keys": ("c36", {name: {"steps": 9} for name in ("kDesc", "vDesc")}),
-    "too many batches": ("c36", {name: {"batches": 4, "lengths": None} for name in ("qDesc", "kDesc", "vDesc", "oDesc")}),
-    "too many beams": ("c36", {name: {"beams": 4, "lengths": None} for name in ("qDesc", "oDesc")}),
-    "beams of keys": ("c36", {name: {"beams": 2} for name in ("kDesc", "vDesc")}),
-    "data type": ("c36", {"qDesc": {"data_type": DOUBLE}}),
-    "o lengths": ("c22", {"oDesc": {"lengths": (4, 2, 3, 3)}}),
-    "v lengths": ("c21", {"vDesc": {"lengths": (5, 4)}}),
-    "axes": ("c24", {"kDesc": {"axes": (AXES[1], AXES[0], AXES[2], AXES[3])}}),
-}  # fmt: skip
-
-
-def changed(spec: SeqDataSpec, size=None, steps=None, batches=None, beams=None, **others: Any) -> SeqDataSpec:
-    dims = tuple(new or old for new, old in zip((steps, batches, beams, size), spec.dims, strict=True))
-    lengths = others.get("lengths", spec.lengths)
-    if lengths is None or len(lengths) != dims[1] * dims[2]:
-        lengths = (dims[0],) * (dims[1] * dims[2])
-    lengths = tuple(min(length, dims[0]) for length in lengths)
-    return SeqDataSpec(others.get("data_type", spec.data_type), dims, others.get("axes", spec.axes), lengths)
-
-
-@shows("cudnnMultiHeadAttnForward/c21 c22 c24 c36", "cudnnSetAttnDescriptor/c03 c21 c23-c25")
-@pytest.mark.parametrize("name", MISFITS)
-def test_what_does_not_fit(cudnn, handle, refuses, name):
-    operation = forward()
-    call = Call(cudnn, handle, operation)
-    clause, misfits = MISFITS[name]
-    operands = {"qDesc": "queries", "kDesc": "keys", "vDesc": "values", "oDesc": "out"}
-    wrong = {
-        parameter: call.descriptor(changed(getattr(operation, operands[parameter]), **changes))
-        for parameter, changes in misfits.items()
-    }
-    refuses(BAD_PARAM, f"{FORWARD}/{clause}", call, **wrong, unchanged=(call.buffers["out"],))
+        if sizes[name] or subject.cites_clauses:
+            refuses(BAD_PARAM, f"{FORWARD}/c36", training, **{name: sizes[name] - 1})
+    inference(weightSizeInBytes=sizes["weightSizeInBytes"] + 16)
 
 
 @shows("cudnnGetMultiHeadAttnBuffers/c05")
 @pytest.mark.blind("a result off by one", "larger spaces than are needed are accepted")
-def test_spaces_begin_at_16_bytes(subject, cudnn, handle, refuses):
+def test_spaces_begin_at_16_bytes(subject, caller, refuses):
     if not subject.cites_clauses:
         pytest.skip("a fault on a GPU ends the process's work there")
-    call = Call(cudnn, handle, forward(trains=True))
+    call = Called(caller, forward(trains=True))
     for name in ("workSpace", "reserveSpace"):
-        memory = handle.allocate(call.arguments[f"{name}SizeInBytes"] + 16)
+        size = call.arguments[f"{name}SizeInBytes"]
+        memory = caller.handle.allocate(size + 16)
         for offset in (1, 8):
-            part = memory.slice(offset, call.arguments[f"{name}SizeInBytes"])
             clause = f"{FORWARD}/c34" if name == "workSpace" else "cudnnStatus_t/c05"
-            refuses(BAD_PARAM, clause, call, **{name: part})
-        call(**{name: memory.slice(16, call.arguments[f"{name}SizeInBytes"])})
+            refuses(BAD_PARAM, clause, call, **{name: memory.slice(offset, size)})
+        call(**{name: memory.slice(16, size)})

@@ -16,7 +16,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
+from dualdnn.conformance.trial import Called, prepare
 
 DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
 NONE, SOFTMAX = cudnnLossNormalizationMode_t
@@ -254,23 +254,20 @@ def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
 @shows("cudnnGetCTCLossWorkspaceSize/c01 c05", "cudnnGetCTCLossWorkspaceSize_v8/c01 c03 c04", "cudnnCTCLoss/c12 c16", "cudnnCTCLoss_v8/c14 c18")  # fmt: skip
 @algorithms
 @calls
-def test_workspaces(subject, cudnn, caller, refuses, call, algo):
+def test_workspaces(subject, caller, refuses, call, algo):
     """The size of the query is enough for up to so many labels, and one byte less is refused."""
     operation: Any = sized(caller, CALLS[call](algo=algo))
     assert operation.workspace_bytes > 0
     assert operation.workspace_bytes == sized(caller, replace(operation, workspace_bytes=0)).workspace_bytes
-    memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
-    buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
-    caller(operation, buffers)
-    clause = f"{call}/c16" if call == HOST else f"{call}/c18"
-    values, place = caller.values(call, operation, buffers), -1 if call == HOST else -2  # place of the size
-    for values[place] in (operation.workspace_bytes - 1, 0):
-        refuses(BAD_PARAM, clause, getattr(cudnn, call), *values)
+    clause, size = (
+        (f"{HOST}/c16", "workspaceSizeInBytes") if call == HOST else (f"{DEVICE}/c18", "workSpaceSizeInBytes")
+    )
+    made = Called(caller, operation)
+    made()
+    for few in (operation.workspace_bytes - 1, 0):
+        refuses(BAD_PARAM, clause, made, **{size: few})
     if subject.knows_sizes:  # A foreign library does not know how large memory is.
-        small = {**buffers, "workspace": buffers["workspace"].slice(0, operation.workspace_bytes - 1)}
-        values = caller.values(call, operation, small)
-        values[place] = operation.workspace_bytes
-        refuses(BAD_PARAM, clause, getattr(cudnn, call), *values)
+        refuses(BAD_PARAM, clause, made, workspace=made.memory["workspace"].slice(0, operation.workspace_bytes - 1))
 
 
 @shows(f"{HOST}/c09", f"{DEVICE}/c11")
