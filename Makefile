@@ -100,7 +100,7 @@ kernel-wheels: $(BIN)/.ready ## compiled kernels for a release, in wheels/; goes
 	for target in $(WHEELS); do $(BIN)/dualdnn build --wheel --arch $$target --jobs $(JOBS) --out wheels || exit; done
 
 stubs: $(BIN)/.ready ## write the type stubs of the documented calls
-	$(BIN)/python -m dualdnn.api.document.stubs
+	$(BIN)/python -m dualdnn.conformance.pages.stubs
 	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made

@@ -13,7 +13,7 @@ from pathlib import Path
 import dualdnn
 import pytest
 from dualdnn import accelerated, api, reference
-from dualdnn.api.document import stubs
+from dualdnn.conformance.pages import stubs
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import SPECIFICATION, Parameter, functions
+import dualdnn.api
+from dualdnn.api.document import SPECIFICATION, Parameter, functions
 
-API = Path(__file__).resolve().parents[1]
+API = Path(dualdnn.api.__file__).resolve().parent
 STUBS = {name: API / name / "__init__.pyi" for name in ("cudnn", "miopen")}
 WIDTH = 120
 INTEGERS = ("int", "int32_t", "unsigned", "uint32_t", "int64_t", "size_t", "unsigned long long")
@@ -104,8 +105,8 @@ def _members(enumerations: Mapping[str, Any]) -> str:
 
 
 def _miopen() -> str:
-    from .. import miopen
-    from ..miopen import convolution, document, enumerations, objects
+    from dualdnn.api import miopen
+    from dualdnn.api.miopen import convolution, document, enumerations, objects
 
     records = {"miopenConvAlgoPerf_t": convolution.miopenConvAlgoPerf_t}
     library = Library(("miopenHandle_t", "MiopenHandle"), objects.DESCRIPTORS, enumerations.ENUMERATIONS, records)
@@ -121,9 +122,9 @@ def _miopen() -> str:
 
 
 def _cudnn() -> str:
-    from .. import cudnn, enumerations
-    from ..cudnn import FUNCTIONS
-    from ..descriptors import DESCRIPTORS
+    from dualdnn.api import cudnn, enumerations
+    from dualdnn.api.cudnn import FUNCTIONS
+    from dualdnn.api.descriptors import DESCRIPTORS
 
     library = Library(("cudnnHandle_t", "Handle"), DESCRIPTORS, enumerations.ENUMERATIONS, _records(), VALUES)
     limits = [name for name in vars(enumerations) if name.startswith("CUDNN_")]
@@ -160,7 +161,7 @@ def _structures(records: Mapping[str, type]) -> list[str]:
 
 
 def _records() -> dict[str, type]:
-    from ..cudnn.convolution import algorithms, gradient_algorithms
+    from dualdnn.api.cudnn.convolution import algorithms, gradient_algorithms
 
     return {
         "cudnnConvolutionFwdAlgoPerf_t": algorithms.cudnnConvolutionFwdAlgoPerf_t,
