@@ -73,9 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
                 package = (error.name or "").partition(".")[0]
                 if package not in EXTRAS:
                     raise
-                print(
-                    f"dualdnn {name}: {package} is missing: pip install 'dualdnn[{EXTRAS[package]}]'", file=sys.stderr
-                )
+                missing, extra = package.lstrip("_"), EXTRAS[package]
+                print(f"dualdnn {name}: {missing} is missing: pip install 'dualdnn[{extra}]'", file=sys.stderr)
                 return 2
             getattr(module, command.options)(options)
             options.set_defaults(run=getattr(module, command.run))

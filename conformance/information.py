@@ -32,5 +32,6 @@ def run(_chosen: argparse.Namespace) -> int:
     }
     width = max(map(len, rows))
     for name, value in rows.items():
-        print(f"{name:{width}}  {value}")
+        first, *more = value.splitlines()
+        print("\n".join([f"{name:{width}}  {first}", *(f"{'':{width}}  {line}" for line in more)]))
     return 0

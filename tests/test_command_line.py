@@ -394,7 +394,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     "command, status, said",
     [
-        (["conformance"], 2, "dualdnn conformance: _pytest is missing: pip install 'dualdnn[suite]'"),
+        (["conformance"], 2, "dualdnn conformance: pytest is missing: pip install 'dualdnn[suite]'"),
         (["show", "D241"], 0, "IMPLICIT_PRECOMP_GEMM"),
         (["run", "--help"], 0, "COMMAND"),
     ],

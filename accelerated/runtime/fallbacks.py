@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import re
 from pathlib import Path
 
 from .cache import readable_folders, writable_folder
@@ -12,6 +13,7 @@ from .errors import DeviceUnavailable
 
 FOLDER = "fallbacks"
 REASON_CHARACTERS = 800  # characters per note, because compilers write long messages
+SHOWN_NOTES, SHOWN_CHARACTERS = 3, 160  # notes in a summary, characters of each
 _LOG = logging.getLogger("dualdnn")
 _noted: dict[tuple[str, str], str] = {}
 
@@ -36,9 +38,24 @@ def forget(preferred: str, served: str) -> None:
 
 
 def notes() -> list[str]:
-    """Return all notes of this cache."""
-    paths = [path for folder in readable_folders() for path in sorted((folder / FOLDER).glob("*.txt"))]
-    return [text for path in paths if (text := _read(path))]
+    """Return all notes of this cache, the newest first."""
+    paths = [path for folder in readable_folders() for path in (folder / FOLDER).glob("*.txt")]
+    return [text for path in sorted(paths, key=_time_of, reverse=True) if (text := _read(path))]
+
+
+def summary() -> str:
+    """Return the newest notes, a line each without definitions, and how many more there are, or "nothing"."""
+    found = notes()
+    lines = [re.sub(r" \{.*\}", "", text)[:SHOWN_CHARACTERS] for text in found[:SHOWN_NOTES]]
+    if more := len(found) - len(lines):
+        lines.append(f"and {more} more in {readable_folders()[0] / FOLDER}")
+    return "\n".join(lines) or "nothing"
+
+
+def _time_of(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _name(preferred: str, served: str) -> str:

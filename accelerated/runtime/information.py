@@ -50,7 +50,7 @@ def facts() -> dict[str, str]:
         **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
         "kernel cache": _tried(_kernel_cache),
-        "served by fallbacks": "; ".join(fallbacks.notes()) or "nothing",
+        "served by fallbacks": fallbacks.summary(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import struct
 import threading
 
@@ -194,3 +195,15 @@ def test_a_word_that_the_environment_does_not_know(room, device, monkeypatch):
     monkeypatch.setenv("DUALDNN_JIT", "never")
     with pytest.raises(ValueError, match="DUALDNN_JIT='never': expected off or wait, or nothing"):
         room.plan_of(OPERATION, device)
+
+
+def test_a_summary_of_many_notes_is_short(tmp_path, monkeypatch):
+    """The newest come first, definitions of modules are left out, and the folder with the others is named."""
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
+    monkeypatch.setattr(fallbacks, "_noted", {})
+    for i in range(9):
+        fallbacks.note(f"fast{i}", "slow", f"fast.cu {{'N': '{i}', 'LIST': '{{1, 2}}'}} is in no wheel: no compiler")
+        os.utime(max((tmp_path / "fallbacks").iterdir(), key=lambda path: path.stat().st_mtime), (i, i))
+    lines = fallbacks.summary().splitlines()
+    assert lines[0] == "slow instead of fast8: fast.cu is in no wheel: no compiler"
+    assert len(lines) == 4 and lines[3] == f"and 6 more in {tmp_path / 'fallbacks'}"
