@@ -1,5 +1,7 @@
 """Define the contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
+# Type checkers read the imports, and programs read HOMES.
+# ruff: noqa: F401
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy
@@ -103,170 +105,50 @@ FAMILIES = (
 )
 # HOMES maps a submodule to the names that this package imports from it on first use.
 HOMES = {
-    "activation": ("ActivationBackward", "ActivationForward"),
-    "attention": (
-        "MultiHeadAttnBackwardData",
-        "MultiHeadAttnBackwardWeights",
-        "MultiHeadAttnForward",
-        "MultiHeadAttnStep",
-    ),
-    "backend": ("Backend", "BackendError", "Buffer", "Operand", "Unsupported"),
-    "convolution": (
-        "ConvolutionBackwardBias",
-        "ConvolutionBackwardData",
-        "ConvolutionBackwardFilter",
-        "ConvolutionBiasActivationForward",
-        "ConvolutionForward",
-        "Im2Col",
-        "ReorderFilter",
-        "ReorderFilterAndBias",
-        "allows_tf32",
-    ),
-    "ctc": ("CTCLoss", "CTCLoss_v8"),
-    "dropout": ("DropoutBackward", "DropoutForward", "SetDropoutStates"),
-    "fused_ops": (
-        "BnFinalizeStatisticsInference",
-        "BnFinalizeStatisticsTraining",
-        "ConvScaleBiasAddActivation",
-        "DactivationForkDbatchnorm",
-        "ScaleBiasActivationConvBnstats",
-        "ScaleBiasActivationWgrad",
-        "ScaleBiasAddActivationGenBitmask",
-    ),
-    "graph": ("OperationGraph",),
-    "normalization": (
-        "BatchNormalizationBackward",
-        "BatchNormalizationBackwardEx",
-        "BatchNormalizationForwardInference",
-        "BatchNormalizationForwardTraining",
-        "BatchNormalizationForwardTrainingEx",
-        "DivisiveNormalizationBackward",
-        "DivisiveNormalizationForward",
-        "LRNCrossChannelBackward",
-        "LRNCrossChannelForward",
-        "NormalizationBackward",
-        "NormalizationForwardInference",
-        "NormalizationForwardTraining",
-    ),
-    "operation": ("Operation",),
-    "pooling": ("PoolingBackward", "PoolingForward"),
-    "records": ("parse",),
-    "reduce_tensor": ("ReduceTensor",),
-    "rnn": ("RNNBackwardData", "RNNBackwardWeights", "RNNForward"),
-    "softmax": ("SoftmaxBackward", "SoftmaxForward"),
-    "spatial_transformer": (
-        "SpatialTfGridGeneratorBackward",
-        "SpatialTfGridGeneratorForward",
-        "SpatialTfSamplerBackward",
-        "SpatialTfSamplerForward",
-    ),
-    "specs": (
-        "ActivationSpec",
-        "AlgorithmPerformanceSpec",
-        "AlgorithmSpec",
-        "AttnSpec",
-        "CTCLossSpec",
-        "ConvolutionSpec",
-        "DropoutSpec",
-        "FilterSpec",
-        "LRNSpec",
-        "OpTensorSpec",
-        "PoolingSpec",
-        "ReduceTensorSpec",
-        "SeqDataSpec",
-        "SpatialTransformerSpec",
-        "TensorSpec",
-        "TransformSpec",
-    ),
-    "tensor_arithmetic": ("AddTensor", "OpTensor", "ScaleTensor", "SetTensor"),
-    "transform": ("TransformFilter", "TransformTensor", "TransformTensorEx"),
+    module: tuple(names.split())
+    for module, names in {
+        "activation": "ActivationBackward ActivationForward",
+        "attention": "MultiHeadAttnBackwardData MultiHeadAttnBackwardWeights MultiHeadAttnForward MultiHeadAttnStep",
+        "backend": "Backend BackendError Buffer Operand Unsupported",
+        "convolution": """
+            ConvolutionBackwardBias ConvolutionBackwardData ConvolutionBackwardFilter ConvolutionBiasActivationForward
+            ConvolutionForward Im2Col ReorderFilter ReorderFilterAndBias allows_tf32
+        """,
+        "ctc": "CTCLoss CTCLoss_v8",
+        "dropout": "DropoutBackward DropoutForward SetDropoutStates",
+        "fused_ops": """
+            BnFinalizeStatisticsInference BnFinalizeStatisticsTraining ConvScaleBiasAddActivation
+            DactivationForkDbatchnorm ScaleBiasActivationConvBnstats ScaleBiasActivationWgrad
+            ScaleBiasAddActivationGenBitmask
+        """,
+        "graph": "OperationGraph",
+        "normalization": """
+            BatchNormalizationBackward BatchNormalizationBackwardEx BatchNormalizationForwardInference
+            BatchNormalizationForwardTraining BatchNormalizationForwardTrainingEx DivisiveNormalizationBackward
+            DivisiveNormalizationForward LRNCrossChannelBackward LRNCrossChannelForward NormalizationBackward
+            NormalizationForwardInference NormalizationForwardTraining
+        """,
+        "operation": "Operation",
+        "pooling": "PoolingBackward PoolingForward",
+        "records": "parse",
+        "reduce_tensor": "ReduceTensor",
+        "rnn": "RNNBackwardData RNNBackwardWeights RNNForward",
+        "softmax": "SoftmaxBackward SoftmaxForward",
+        "spatial_transformer": """
+            SpatialTfGridGeneratorBackward SpatialTfGridGeneratorForward SpatialTfSamplerBackward
+            SpatialTfSamplerForward
+        """,
+        "specs": """
+            ActivationSpec AlgorithmPerformanceSpec AlgorithmSpec AttnSpec CTCLossSpec ConvolutionSpec DropoutSpec
+            FilterSpec LRNSpec OpTensorSpec PoolingSpec ReduceTensorSpec SeqDataSpec SpatialTransformerSpec TensorSpec
+            TransformSpec
+        """,
+        "tensor_arithmetic": "AddTensor OpTensor ScaleTensor SetTensor",
+        "transform": "TransformFilter TransformTensor TransformTensorEx",
+    }.items()
 }
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(__name__, HOMES)
 
-__all__ = [
-    "ActivationBackward",
-    "ActivationForward",
-    "ActivationSpec",
-    "AddTensor",
-    "AlgorithmPerformanceSpec",
-    "AlgorithmSpec",
-    "AttnSpec",
-    "Backend",
-    "BackendError",
-    "BatchNormalizationBackward",
-    "BatchNormalizationBackwardEx",
-    "BatchNormalizationForwardInference",
-    "BatchNormalizationForwardTraining",
-    "BatchNormalizationForwardTrainingEx",
-    "BnFinalizeStatisticsInference",
-    "BnFinalizeStatisticsTraining",
-    "Buffer",
-    "CTCLoss",
-    "CTCLossSpec",
-    "CTCLoss_v8",
-    "ConvScaleBiasAddActivation",
-    "ConvolutionBackwardBias",
-    "ConvolutionBackwardData",
-    "ConvolutionBackwardFilter",
-    "ConvolutionBiasActivationForward",
-    "ConvolutionForward",
-    "ConvolutionSpec",
-    "DactivationForkDbatchnorm",
-    "DivisiveNormalizationBackward",
-    "DivisiveNormalizationForward",
-    "DropoutBackward",
-    "DropoutForward",
-    "DropoutSpec",
-    "FAMILIES",
-    "FilterSpec",
-    "Im2Col",
-    "LRNCrossChannelBackward",
-    "LRNCrossChannelForward",
-    "LRNSpec",
-    "MultiHeadAttnBackwardData",
-    "MultiHeadAttnBackwardWeights",
-    "MultiHeadAttnForward",
-    "MultiHeadAttnStep",
-    "NormalizationBackward",
-    "NormalizationForwardInference",
-    "NormalizationForwardTraining",
-    "OpTensor",
-    "OpTensorSpec",
-    "Operand",
-    "Operation",
-    "OperationGraph",
-    "PoolingBackward",
-    "PoolingForward",
-    "PoolingSpec",
-    "RNNBackwardData",
-    "RNNBackwardWeights",
-    "RNNForward",
-    "ReduceTensor",
-    "ReduceTensorSpec",
-    "ReorderFilter",
-    "ReorderFilterAndBias",
-    "ScaleBiasActivationConvBnstats",
-    "ScaleBiasActivationWgrad",
-    "ScaleBiasAddActivationGenBitmask",
-    "ScaleTensor",
-    "SeqDataSpec",
-    "SetDropoutStates",
-    "SetTensor",
-    "SoftmaxBackward",
-    "SoftmaxForward",
-    "SpatialTfGridGeneratorBackward",
-    "SpatialTfGridGeneratorForward",
-    "SpatialTfSamplerBackward",
-    "SpatialTfSamplerForward",
-    "SpatialTransformerSpec",
-    "TensorSpec",
-    "TransformFilter",
-    "TransformSpec",
-    "TransformTensor",
-    "TransformTensorEx",
-    "Unsupported",
-    "allows_tf32",
-    "parse",
-]
+__all__ = ["FAMILIES", *(name for names in HOMES.values() for name in names)]
