@@ -23,6 +23,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW
 from dualdnn.reference import evaluate
+from dualdnn.reference.convolution import backward_data
 from scipy import signal
 
 TYPES = {FLOAT: np.float32, DOUBLE: np.float64, HALF: np.float16}
@@ -133,6 +134,21 @@ def test_the_input_beside_scipy(stride):
     found = np.asarray(evaluated(o, values).value)[0, 0]
     np.testing.assert_array_equal(found[: full.shape[0], : full.shape[1]], full)
     assert not found[full.shape[0] :].any() and not found[:, full.shape[1] :].any()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_images_in_parts(monkeypatch, groups):
+    """Images whose products together are too large for memory give the same gradient, some at a time."""
+    o = operation(
+        DATA, (11, 6, 5, 4), (4, 6 // groups, 2, 2), padding=(1, 0), stride=(1, 1), dilation=(1, 1), groups=groups
+    )
+    values, results = given(o, 6, whole_numbers), []
+    for size in (2**23, 2**14):
+        monkeypatch.setattr(backward_data, "INSIDE_BYTES", size)
+        results.append((backward_data._images_together(o), np.asarray(evaluated(o, values).value)))
+    (whole, expected), (some, found) = results
+    assert whole == 11 and 3 <= some < 11
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_filter_beside_scipy():

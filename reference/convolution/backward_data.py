@@ -39,8 +39,8 @@ WINOGRAD = (
 )
 FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
 PRODUCT_BYTES = 2**21  # bounds the products of a block of dy with all taps, so that they stay in the cache
-INSIDE_BYTES = 2**23  # the same bound for products of all images, where long rows matter more than the cache
-FEWEST_CHANNELS = 4  # channels of a product of all images; a matrix product with fewer has too few rows
+INSIDE_BYTES = 2**23  # the same bound for products with images inside, where long rows matter more than the cache
+FEWEST_CHANNELS = 4  # channels of a product with images inside; a matrix product with fewer has too few rows
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # dilation, padding and stride
 
 
@@ -71,8 +71,9 @@ def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
     dx = np.zeros((groups, weights.shape[1], images, *spatial), dy.dtype)
     if not np.isfinite(w).all():
         _add_tap_by_tap(o, weights, incoming, dx)
-    elif _has_short_rows(o):
-        dx = _images_inside(o, weights, incoming)
+    elif together := _images_together(o):
+        parts = [_images_inside(o, weights, incoming[:, :, i : i + together]) for i in range(0, images, together)]
+        dx = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
     else:
         _add_all_taps(_steps(o), weights, incoming, dx, PRODUCT_BYTES)
     return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
@@ -82,17 +83,18 @@ def _steps(o: ConvolutionBackwardData) -> Steps:
     return o.convolution.dilation, o.convolution.padding, o.convolution.stride
 
 
-def _has_short_rows(o: ConvolutionBackwardData) -> bool:
-    """Return whether rows of dy are no longer than the number of images, and products of all images fit in memory."""
+def _images_together(o: ConvolutionBackwardData) -> int:
+    """Return how many images have products that fit in memory, or 0 where rows of dy are longer than that number."""
     (_, channels, *taps), (images, _, *positions) = o.w.dims, o.dy.dims
-    products = prod((o.convolution.group_count, images, *taps, *positions)) * min(channels, FEWEST_CHANNELS)
-    return images >= positions[-1] and products * FLOAT64_BYTES <= INSIDE_BYTES
+    products = prod((o.convolution.group_count, *taps, *positions)) * min(channels, FEWEST_CHANNELS)
+    parts = -(-images * products * FLOAT64_BYTES // INSIDE_BYTES)
+    together = -(-images // parts)
+    return together if together >= positions[-1] else 0
 
 
 def _images_inside(o: ConvolutionBackwardData, weights: Array, dy: Array) -> Array:
     """Compute dx as ``_add_all_taps`` does, with the images as the last spatial dimension: short rows become long."""
-    images, _, *spatial = o.dx.dims
-    dx = np.zeros((*weights.shape[:2], 1, *spatial, images), dy.dtype)
+    dx = np.zeros((*weights.shape[:2], 1, *o.dx.dims[2:], dy.shape[2]), dy.dtype)
     dilation, padding, stride = _steps(o)
     steps = (*dilation, 1), (*padding, 0), (*stride, 1)
     last = np.ascontiguousarray(np.moveaxis(dy, 2, -1))
