@@ -49,13 +49,17 @@ def computes(miopen_handle: Any, evidence: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def denied(evidence: Any) -> Callable[..., None]:
-    """Return a check that a call raises this status and clause. ``unchanged`` buffers must keep their bytes."""
+    """Return a check that a call raises this status and clause. ``unchanged`` buffers must keep their bytes.
 
-    def check(status: Any, clause: str, call: Any, *args: Any, unchanged: Any = None) -> None:
+    A clause without a section is one of the call's function.
+    """
+
+    def check(status: Any, clause: str, call: Any, *args: Any, unchanged: Any = None, **named: Any) -> None:
+        clause = clause if "/" in clause else f"{call.__name__}/{clause}"
         evidence.clauses.add(clause)
         before = None if unchanged is None else unchanged.to_host(np.uint8, unchanged.nbytes)
         with pytest.raises(miopen.MiopenError) as caught:
-            call(*args)
+            call(*args, **named)
         assert (caught.value.status, caught.value.clause) == (status, clause), str(caught.value)
         assert before is None or np.array_equal(before, unchanged.to_host(np.uint8, unchanged.nbytes))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, IntEnum
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any
 
 from dualdnn.api import miopen
@@ -105,7 +105,7 @@ class Border:
         self.applied = True
 
     def _patch(self, name: str, call: Call) -> None:
-        setattr(miopen, name, lambda *args, **kwargs: self.call(name, call, *args, **kwargs))
+        setattr(miopen, name, wraps(call)(lambda *args, **kwargs: self.call(name, call, *args, **kwargs)))
         self.made.append(_Undo(lambda: setattr(miopen, name, call)))
 
     def end(self) -> None:
