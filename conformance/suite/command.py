@@ -202,6 +202,9 @@ def run(chosen: argparse.Namespace) -> int:
         files = [path for path in files if Path(path).stem == "reproducible"]
     elif all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
+    elif chosen.case:  # A case is in a file of its name; a name without a file is refused where all are known.
+        families = {case.partition("/")[0] for case in chosen.case}
+        files = [path for path in files if Path(path).stem in families] or files
     wanted = (chosen.out or Path(default_report(chosen.tier, bool(selection), index if count > 1 else 0))).resolve()
     new = [path for path in (wanted, *wanted.parents) if not path.exists()]
     options += ["--report", str(_destination(wanted, chosen.tier, part))]
