@@ -287,7 +287,10 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("cell", PUBLISHED)
+# Each cell takes two seconds; the cells with gates have the products of the others, too.
+@pytest.mark.parametrize(
+    "cell", [pytest.param(cell, marks=[pytest.mark.long] * cell.startswith("CUDNN_RNN_")) for cell in PUBLISHED]
+)
 def test_published_sums(cell):
     """Equal sequences have equal sums: one of them stands for 64."""
     network = RNNSpec(

@@ -3,13 +3,12 @@ the GPU."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from dualdnn.accelerated.runtime.programs import host_compiler
+from forked import Forked
 
 FAKE = Path(__file__).parent / "fake_driver"
 OPENED = """
@@ -82,20 +81,20 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.fixture(params=["PyCUDA", "the driver"])
+@pytest.fixture(scope="module", params=["PyCUDA", "the driver"])
 def run(request, folder):
     """Return a function that runs a program behind OPENED and returns what it prints."""
     pycuda = FAKE if request.param == "PyCUDA" else folder / "no_pycuda"
+    imports = "import cffi, dualdnn.accelerated.records, dualdnn.accelerated.runtime.information"
+    forked = Forked(folder, imports, LD_LIBRARY_PATH=str(folder), PYTHONPATH=str(pycuda))
 
     def run(program, before="", **variables):
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(pycuda), **variables}
-        command = [sys.executable, "-c", OPENED.replace("{before}", before) + program]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, (done.returncode, done.stderr)
-        return done.stdout.split("\n")[:-1]
+        program = OPENED.replace("{before}", before) + program
+        return forked.run(program, seconds=60, **variables).split("\n")[:-1]
 
     run.layer = request.param
-    return run
+    yield run
+    forked.close()
 
 
 @pytest.mark.parametrize("run", ["PyCUDA"], indirect=True)
