@@ -1,4 +1,4 @@
-"""What cudnnGetConvolution*Algorithm_v7 names beside what FindEx measures, for the convolutions and gradients of ``dualdnn bench``.
+"""Compare the choices of cudnnGetConvolution*Algorithm_v7 with what FindEx measures, for the convolutions of ``dualdnn bench``.
 
     python reports/algorithm_choice.py --out algorithm_choice.json [-k TEXT] [--build] [--seconds N] [--slowest N]
 
@@ -39,20 +39,20 @@ SEARCHES = {
     ConvolutionBackwardData: (DATA_SEARCH, ("dx", "w", "dy")),
     ConvolutionBackwardFilter: (FILTER_SEARCH, ("x", "dw", "dy")),
 }
-NEAR = 1.1  # what the first choice may take more than the best
+NEAR = 1.1  # largest time of the first choice in units of the best
 MOST_WORKSPACE = 8 << 30
-BLOCK = 1 << 20  # elements of random values, repeated
+BLOCK = 1 << 20  # random elements, which repeat
 
 
 def problem_of(operation: Any) -> tuple[Any, Problem]:
-    """The search of an operation's direction, and its problem."""
+    """Return the search of an operation's direction, and its problem."""
     search, names = SEARCHES[type(operation)]
     x, w, y = (getattr(operation, name) for name in names)
     return search, Problem(operation.convolution, x, w, y)
 
 
 def candidates(operation: Any) -> Iterator[Any]:
-    """The operation by every algorithm that takes it, with each math type."""
+    """Return the operation by every algorithm that accepts it, with each math type."""
     search, problem = problem_of(operation)
     for candidate in search.candidates(problem):
         try:
@@ -63,13 +63,13 @@ def candidates(operation: Any) -> Iterator[Any]:
 
 
 def name_of(result: Any) -> str:
-    """An algorithm and its math type."""
+    """Return the name of an algorithm and its math type."""
     math = result.mathType.name.removeprefix("CUDNN_").removesuffix("_MATH")
     return f"{result.algo.name.rpartition('ALGO_')[2]} {math}"
 
 
 def build(chosen: list[Row]) -> None:
-    """Compile what the algorithms of all rows launch."""
+    """Compile the kernels that the algorithms of all rows launch."""
     device = open_device("gpu")
     listing = Listing(device)
     for row in chosen:
@@ -81,7 +81,7 @@ def build(chosen: list[Row]) -> None:
 
 
 def filled(handle: Any, device: Any, spec: TensorSpec) -> Any:
-    """Memory with random values of the type of a tensor."""
+    """Return device memory with random values of a tensor's type."""
     nbytes, kind = spec.nbytes, spec.scalar_type
     buffer = handle.allocate(nbytes)
     block = values(TensorSpec.packed(kind, (1, 1, BLOCK)), "normal", np.random.default_rng(1)).tobytes()
@@ -91,7 +91,7 @@ def filled(handle: Any, device: Any, spec: TensorSpec) -> Any:
 
 
 def without(search: Any, slow: set[Any]) -> Any:
-    """The search without some algorithms."""
+    """Return the search without some algorithms."""
 
     def check(problem: Problem, algorithm: Any) -> None:
         if algorithm in slow:
@@ -102,7 +102,7 @@ def without(search: Any, slow: set[Any]) -> Any:
 
 
 def measured(handle: Any, device: Any, operation: Any, slowest: float) -> dict[str, Any]:
-    """Milliseconds of all algorithms as FindEx measures them, their estimates, the first choice of Get_v7."""
+    """Return the milliseconds that FindEx measures, the estimates, and the first choice of Get_v7."""
     search, problem = problem_of(operation)
     memory = {name: filled(handle, device, operation.tensor(name)) for name in (*operation.inputs, *operation.outputs)}
     try:
@@ -130,7 +130,7 @@ def measured(handle: Any, device: Any, operation: Any, slowest: float) -> dict[s
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     times, estimates = row["measured_ms"], row["estimated_ms"]
     every = ", ".join(
         f"{name} {times[name]:.3f} ({estimates.get(name, 0):.3f})" for name in sorted(times, key=times.get)
@@ -139,7 +139,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure all rows, print them and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", default="", help="only rows whose name contains this")
     parser.add_argument("--out", default="algorithm_choice.json")

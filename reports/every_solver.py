@@ -1,8 +1,7 @@
-"""Time the benchmark's rows by each solver that can serve them, on a GPU: from these follows which solvers earn their rooms
-(solver_rooms.py).
+"""Time the benchmark's rows on a GPU by each solver that can serve them; solver_rooms.py reads the times.
 
-    python reports/every_solver.py [-k TEXT ...] [--without TEXT ...] [--seconds N] --out every_solver.json.gz
-    python reports/every_solver.py [-k TEXT ...] --compile      # their kernels alone, in parallel
+python reports/every_solver.py [-k TEXT ...] [--without TEXT ...] [--seconds N] --out every_solver.json.gz
+python reports/every_solver.py [-k TEXT ...] --compile      # their kernels alone, in parallel
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dualdnn.conformance.bench.row import Attention, Convolution, Row
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.build_ahead import Listing, build, of_few_steps, with_every_algorithm, with_workspace
 
-ROUNDS, SLOW_SECONDS = 5, 0.02  # of what takes longer one call is timed
+ROUNDS, SLOW_SECONDS = 5, 0.02  # rounds; seconds beyond which one call alone is timed
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Address:
 
 
 def solvers_of(operation: Operation, device: Any) -> tuple[str, ...]:
-    """The solvers that can serve an operation; of a graph in parts those of its documented operations."""
+    """Return the solvers that can serve an operation; for a graph in parts, those of its documented operations."""
     if not isinstance(operation, OperationGraph) or operation.single is not None:
         return possible_solvers(operation, device)
     documented = [part.operation for part in parts(GraphProblem(operation, device)) if isinstance(part, Documented)]
@@ -48,12 +47,12 @@ def solvers_of(operation: Operation, device: Any) -> tuple[str, ...]:
 
 
 def plan_with(operation: Operation, device: Any, solver: str) -> Plan:
-    """The plan of one solver, which is forced already."""
+    """Return the plan of one solver, which is already forced."""
     return plan(operation, device) if isinstance(operation, OperationGraph) else plan_by(operation, device, solver)
 
 
 def wanted(chosen: argparse.Namespace, device: Any) -> Iterator[tuple[Row, dict[str, Operation]]]:
-    """Rows with their operation by name, a convolution with each of its algorithms, those that several solvers can serve."""
+    """Return rows and operations by name that several solvers can serve; a convolution has a row for each algorithm."""
     for row in rows():
         if any(text in row.name for text in chosen.k) and not any(text in row.name for text in chosen.without):
             operations: dict[str, Any] = {row.name: row.operation}
@@ -87,7 +86,7 @@ def compile_kernels(chosen: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def works(bench: Bench, operation: Operation, memory: dict[str, Any], found: dict[str, Any]) -> Iterator[None]:
-    """In this scope ``found`` has the calls of an operation by each solver that serves it."""
+    """Provide the calls of an operation by each solver that serves it, while the scope lasts."""
     with contextlib.ExitStack() as stack:
         for solver in solvers_of(operation, bench.device):
             with forcing(solver):
@@ -111,7 +110,7 @@ def works(bench: Bench, operation: Operation, memory: dict[str, Any], found: dic
 
 
 def times(bench: Bench, calls: dict[str, Any]) -> dict[str, float]:
-    """Median microseconds in a graph of many calls, in turns."""
+    """Return median microseconds in a graph of many calls; the solvers take turns."""
     clock, found = bench.clock, {}
     with contextlib.ExitStack() as stack:
         graphs = {}

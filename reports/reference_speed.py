@@ -1,10 +1,10 @@
-"""The reference's forward convolution beside PyTorch's on the same CPU, shapes and number of threads.
+"""Time the reference's forward convolution and PyTorch's on the same CPU, shapes and number of threads.
 
     pip install torch    # only for this
     python reports/reference_speed.py --threads 1
 
-FLOAT, HALF and DOUBLE: the whole operation on data of that type (read, computed in float64, blended, rounded, stored).
-PyTorch's convolution of float64 and of float32 tensors. Best of several runs, taken in turns.
+FLOAT, HALF and DOUBLE name the type of the data; the reference reads it, computes in float64, blends, rounds and stores.
+PyTorch convolves float64 and float32 tensors. The best of several runs counts, which are taken in turns.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
-SECONDS = 2.0  # of all runs of a shape
+SECONDS = 2.0  # seconds, all runs of a shape
 TYPES = ("FLOAT", "HALF", "DOUBLE")
 
 
 class Shape(NamedTuple):
-    """x (N, C, spatial ...), w (K, C / groups, spatial ...)."""
+    """Describe a convolution: x is (N, C, spatial ...), w is (K, C / groups, spatial ...)."""
 
     name: str
     x: tuple[int, ...]
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of both (default: %(default)s)")
     parser.add_argument("-k", default="", metavar="TEXT", help="only shapes whose names contain it")
     chosen = parser.parse_args()
-    for library in ("OPENBLAS", "MKL", "OMP"):  # read when the libraries are loaded, which is why they are below
+    for library in ("OPENBLAS", "MKL", "OMP"):  # The libraries read it when they are loaded, so their imports follow.
         os.environ[f"{library}_NUM_THREADS"] = str(chosen.threads)
     import torch
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measured(shape: Shape) -> list[float]:
-    """Seconds of the reference's operation on every type of data, of PyTorch in float64 and in float32."""
+    """Return the seconds of the reference for each type of data, and of PyTorch in float64 and float32."""
     import numpy as np
     import torch
     from dualdnn.api.enumerations import (

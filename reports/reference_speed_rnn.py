@@ -1,11 +1,10 @@
-"""The reference's recurrent networks beside PyTorch's LSTM in float64 on the same CPU and number of threads.
+"""Time the reference's recurrent networks and PyTorch's LSTM in float64 on the same CPU and number of threads.
 
     pip install torch    # only for this
     python reports/reference_speed_rnn.py --threads 1
 
-Two layers of 256 cells, 50 steps of 32 sequences of 256 numbers: the forward call in training, the gradient of data, that of the
-weights, each on FLOAT data (read, computed in float64, rounded, stored). Processor time, the best of several runs in turns, which
-other processes on the machine disturb less than the clock on the wall.
+The network has two layers of 256 cells and 50 steps of 32 sequences of 256 numbers. The forward call in training and the gradients of
+data and weights are timed on FLOAT data. The best of several runs counts, in processor time, which other processes disturb less.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of both (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=4, help="of each (default: %(default)s)")
     chosen = parser.parse_args()
-    for library in ("OPENBLAS", "MKL", "OMP"):  # read when the libraries are loaded, which is why they are below
+    for library in ("OPENBLAS", "MKL", "OMP"):  # The libraries read it when they are loaded, so their imports follow.
         os.environ[f"{library}_NUM_THREADS"] = str(chosen.threads)
     import torch
 
@@ -39,7 +38,7 @@ def main() -> None:
 
 
 def by_reference() -> list[float]:
-    """Seconds of the three calls."""
+    """Return the seconds of the three calls."""
     import numpy as np
     from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
     from dualdnn.api.operations import RNNBackwardData, RNNBackwardWeights, RNNForward, TensorSpec
@@ -74,7 +73,7 @@ def by_reference() -> list[float]:
 
 
 def by_torch() -> list[float]:
-    """Seconds forward, and of all gradients."""
+    """Return the seconds of the forward pass and of all gradients."""
     import torch
 
     lstm = torch.nn.LSTM(WIDTH, WIDTH, LAYERS, dtype=torch.float64)

@@ -1,8 +1,8 @@
-"""Which solvers earn their rooms: by two rows of the benchmark at least that are 1.25 times as fast with a solver as with the next one.
+"""Tell which solvers are worth keeping: those that make at least two rows of the benchmark 1.25 times as fast as the next one does.
 
     python reports/solver_rooms.py      # reads h200/every_solver.json.gz and solver_exceptions.json, writes docs/performance/solvers.md
 
-Tiles of one kernel are one solver here: it is compared with what is left without the kernel, and its tiles with each other.
+Tiles of one kernel count as one solver: it is compared with the solvers of other kernels, and its tiles with each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TILE = re.compile(r"((?<=_planes)_tf32)?(_ping_pong)?_\d+(x\d+)?$")
 
 
 class Row(NamedTuple):
-    """A row, how many times as long the next solver takes, microseconds of both."""
+    """Hold a row, how many times as long the next solver takes, and the microseconds of both."""
 
     name: str
     factor: float
@@ -37,8 +37,9 @@ class Row(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Rows in which a solver is the fastest, the best first; how many rows it alone serves; its tiles, and the rows in which each is
-    the fastest of them."""
+    """Hold the rows in which a solver is the fastest, the best first, and how many rows it alone serves.
+
+    tiles: maps each of its tiles to the rows in which that tile is the fastest."""
 
     won: list[Row]
     alone: int
@@ -50,12 +51,12 @@ class Standing(NamedTuple):
 
 
 def kernel_of(solver: str) -> str:
-    """Return the name of a solver without that of its tile."""
+    """Return the name of a solver without its tile."""
     return TILE.sub("", solver)
 
 
 def served_alone() -> dict[str, int]:
-    """Return how many rows, convolutions by algorithm, each solver serves that no other one can."""
+    """Return how many rows each solver alone serves; a convolution has a row for each algorithm."""
     device, found = open_device("emulated"), dict[str, int]()
     for row in rows():
         operations = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else (row.operation,)
@@ -67,8 +68,8 @@ def served_alone() -> dict[str, int]:
 
 
 def standings(timed: Iterable[Mapping[str, Any]], alone: Mapping[str, int]) -> dict[str, Standing]:
-    """Return what each solver of the house, but for its tiles, is worth. timed: rows with microseconds by solver, in a graph of calls
-    (``us``) and, of small rows, in a stream of them (``stream_us``)."""
+    """Return the standing of each solver without its tiles. timed: has microseconds by solver for each row, in a graph of calls
+    (``us``) and, for small rows, in a stream of calls (``stream_us``)."""
     known = solver_names()
     found = {kernel_of(name): Standing([], alone.get(kernel_of(name), 0), {}) for name in known}
     for name in known:
@@ -98,7 +99,7 @@ def standings(timed: Iterable[Mapping[str, Any]], alone: Mapping[str, int]) -> d
 
 
 def exceptions() -> dict[str, str]:
-    """Return the solvers that earn no room and have one, with the reasons."""
+    """Return the solvers that are kept although they are not worth it, with the reasons."""
     table: dict[str, str] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
     return table
 

@@ -1,4 +1,6 @@
-"""How much sums of tensor cores lose: they are cut off, not rounded (docs/tolerance.md). Needs a GPU, PyCUDA and nvcc; PyTorch adds cuBLAS.
+"""Measure how much sums of tensor cores lose, which truncate and do not round (docs/tolerance.md).
+
+It needs a GPU, PyCUDA and nvcc; with PyTorch it also measures cuBLAS.
 
     python reports/tensor_core_drift.py
 
@@ -19,7 +21,7 @@ from dualdnn.reference.spread import CUT_OF_HALF, CUT_OF_TF32, VARIANCE
 
 Array = np.ndarray[Any, Any]
 TERMS = (64, 576, 2304, 4608)
-ROWS, COLUMNS = 512, 512  # sums of one row of the table: 262144
+ROWS, COLUMNS = 512, 512  # elements, 262144 sums of one row of the table
 UNIT = 2.0**-24
 SOURCE = r"""
 typedef unsigned u32;

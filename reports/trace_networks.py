@@ -52,7 +52,7 @@ def convolution(module: Any, large: Any, weight: Any) -> dict[str, Any]:
 
 
 def entry(module: nn.Module, x: torch.Tensor, y: Any) -> dict[str, Any] | None:
-    """Return the layer that a module ran, None for what cuDNN has no call for."""
+    """Return the layer that a module ran, or None if cuDNN has no call for it."""
     if isinstance(module, CONVOLUTIONS):
         return convolution(module, x.shape, module.weight)
     if isinstance(module, TRANSPOSED):
@@ -111,7 +111,7 @@ def layers(model: nn.Module, *inputs: torch.Tensor) -> list[list[Any]]:
 
 
 class Sequence(nn.Module):
-    """Runs recurrent layers behind one another on (steps, batch, units)."""
+    """Run recurrent layers one after another on (steps, batch, units)."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ def conv_tasnet() -> nn.Module:
 
 
 class DeepSpeech2(nn.Module):
-    """Two convolutions over a spectrogram and five bidirectional recurrent layers."""
+    """Implement two convolutions over a spectrogram and five bidirectional recurrent layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -377,7 +377,7 @@ def table() -> Iterator[tuple[str, str, tuple[str, str], Callable[[], nn.Module]
 def main(target: str) -> None:
     lines = []
     for name, task, (kind, layout), make, dims in table():
-        model = make().to("meta")  # some constructors compute with tensors, which the meta device cannot
+        model = make().to("meta")  # Some constructors compute with tensors, which the meta device cannot do.
         found = layers(model, torch.empty(dims, device="meta"))
         lines.append(json.dumps({"name": name, "task": task, "kind": kind, "layout": layout, "layers": found}))
         print(f"{name}: {len(found)} layers, {sum(count for count, _ in found)} in a step")

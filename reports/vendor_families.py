@@ -1,10 +1,9 @@
-"""NVIDIA's library under the whole suite, family by family, each in a process of its own, which reads no other file: one
-that ends, or hangs, takes no other with it.
+"""Judge NVIDIA's library by the whole suite, each family in its own process, so that a process that ends or hangs stops no other.
 
     python reports/vendor_families.py OUT LIBRARY [--jobs 14] [--seconds 140] [--family NAME ...]
 
 Writes OUT/NAME.json.gz for every file of cases, which `python -m dualdnn.conformance.differences.occurrences` takes, and prints a line
-each; what ended a process is the message of its case. Who has ended processes before runs last.
+each. The message of a case says what ended its process. Families that ended processes before run last.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ FIRST = (
     "dropout",
 )
 LAST = ("fused_ops", "graph")
-STOP_SECONDS = 12  # from the interrupt, on which a run writes the report of what it has, to its end
+STOP_SECONDS = 12  # seconds, from the interrupt, after which a run writes its report, to the end of the process
 MOST_CRASHES = 40
 
 
 def order(name: str) -> tuple[int, str]:
-    """Return when a family is started."""
+    """Return the rank in which a family is started."""
     late = -1 if name == LONGEST else 2 if name.startswith(LAST) else 0 if name.startswith(FIRST) else 1
     return late, name
 
@@ -70,7 +69,7 @@ def run(name: str, cases: Path, out: Path, library: str, until: float) -> str:
             except subprocess.TimeoutExpired:
                 told = ", hung"
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)  # the group is this process's own
+            os.killpg(process.pid, signal.SIGKILL)  # The group is that of this process alone.
             process.wait()
     found = [path for path in folder.parent.glob(f"{name}*/compliance.json")]
     for path in found:

@@ -1,8 +1,8 @@
-"""Calls every function of CuPy's cuDNN module; runs in CuPy's own environment, which has neither dualdnn nor PyTorch.
+"""Call every function of CuPy's cuDNN module, in CuPy's own environment, which has neither dualdnn nor PyTorch.
 
     python cupy_calls.py RESULTS [FAMILY TO SKIP ...]    # run_cupy.py does it
 
-Inputs are from torch_answers.npz; what was computed goes to RESULTS (.npz).
+Inputs are from torch_answers.npz. The results go to RESULTS (.npz).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TO_DEVICE, TO_HOST = runtime.memcpyHostToDevice, runtime.memcpyDeviceToHost
 FLOAT, HALF, NCHW = cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_DATA_HALF, cudnn.CUDNN_TENSOR_NCHW
 given = {name: array for name, array in np.load(Path(__file__).with_name("torch_answers.npz")).items()}
 results: dict[str, np.ndarray] = {}
-kept: list[np.ndarray] = []  # what the library was given the address of
+kept: list[np.ndarray] = []  # It keeps arrays alive whose addresses the library was given.
 
 
 def host(*values, dtype=np.float32):
-    """The address of an array on the host."""
+    """Return the address of an array on the host."""
     kept.append(np.array(values, dtype))
     return kept[-1].ctypes.data
 
@@ -33,7 +33,7 @@ ZERO, ONE = host(0), host(1)
 
 
 def device(array):
-    """The address of a copy on the device."""
+    """Return the address of a copy of an array on the device."""
     array = np.ascontiguousarray(array)
     address = runtime.malloc(array.nbytes)
     runtime.memcpy(address, array.ctypes.data, array.nbytes, TO_DEVICE)
@@ -51,7 +51,7 @@ def read(address, *shape, dtype=np.float32):
 
 
 def space(size):
-    """Work or reserve space."""
+    """Return the address of a new work or reserve space."""
     return runtime.malloc(max(size, 16)) if size else 0
 
 
@@ -71,7 +71,7 @@ def tensor_nd(*dims):
 
 
 class Family:
-    """The inputs of a family as arrays and on the device; results by name."""
+    """Hold the inputs of a family, on the host and on the device, and its results by name."""
 
     def __init__(self, name):
         self.name = name
@@ -86,7 +86,7 @@ class Family:
         results[f"{self.name}/{name}"] = np.asarray(value)
 
     def fetch(self, **addresses):
-        """Results of the shape that the answer has."""
+        """Keep a result from the device, in the shape of the recorded answer."""
         for name, address in addresses.items():
             self[name] = read(address, *self[name].shape)
 
@@ -285,7 +285,7 @@ def normalization(handle):
     )
     a.fetch(y=y, running_mean=mean, running_variance=variance, dx=dx, dscale=dscale, dbias=dbias)
 
-    # With an addend and a ReLU: half precision with channels innermost.
+    # This call has an addend and a ReLU, in half precision with channels innermost.
     mode, ops = cudnn.CUDNN_BATCHNORM_SPATIAL_PERSISTENT, cudnn.CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION
     x_desc = tensor(*shape, data_type=HALF, format=cudnn.CUDNN_TENSOR_NHWC)
     x, z, dy = (device(a[name].transpose(0, 2, 3, 1).astype(np.float16)) for name in ("x", "z", "dy"))
@@ -315,7 +315,7 @@ def normalization(handle):
 
 
 def fused_operations(handle, a, vector):
-    """A plan that makes scale and bias of statistics."""
+    """Run a plan that computes scale and bias from statistics."""
     ops, statistics = cudnn.CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE, ["scale", "bias", "mean", "variance"]
     constants, variants = cudnn.createFusedOpsConstParamPack(ops), cudnn.createFusedOpsVariantParamPack(ops)
     memory = dict(zip(statistics, a.on_device(*statistics), strict=True)) | {"eq_scale": empty(8), "eq_bias": empty(8)}
@@ -366,7 +366,7 @@ def activation(handle):
 
 
 def dropout(handle):
-    """Elements are dropped, or divided by what is kept, and gradients of the same elements."""
+    """Check that dropout zeroes elements or scales them, and the gradients of the same elements."""
     desc, count, rate = tensor(8, 5, 10, 10), 4000, 0.25
     layer, size = cudnn.createDropoutDescriptor(), cudnn.dropoutGetStatesSize(handle)
     cudnn.setDropoutDescriptor(layer, handle, rate, space(size), size, 77)
@@ -398,7 +398,7 @@ def ctc(handle):
 
 
 class Recurrent:
-    """Two layers of LSTM: 3 inputs, 4 hidden, 5 steps, 2 sequences."""
+    """Describe two layers of LSTM with 3 inputs, 4 hidden units, 5 steps and 2 sequences."""
 
     def __init__(self, handle):
         self.handle, self.answers = handle, Family("recurrent")
@@ -419,7 +419,7 @@ class Recurrent:
         self.given = self.answers.on_device("x", "hx", "cx", "dy", "dhy", "dcy")
 
     def parts(self, space):
-        """(name of the parameter, address, the gate's rows of it) of all matrices and biases in a weight space."""
+        """Yield (parameter name, address, the gate's rows of it) for each matrix and bias in a weight space."""
         part, address = cudnn.createFilterDescriptor(), host(0, dtype=np.uint64)
         pointer = kept[-1]
         for layer in range(2):
@@ -437,7 +437,7 @@ class Recurrent:
                     yield name, int(pointer[0]), values
 
     def gradients(self, space, kind):
-        """The gradients of the parameters, put together from their gates."""
+        """Return the gradients of the parameters, assembled from their gates."""
         found = {}
         for name, address, values in self.parts(space):
             found.setdefault(name, []).append(read(address, *values.shape))
@@ -493,7 +493,7 @@ def recurrent(handle):
         handle, r.network, 5, r.outs, y, r.outs, dy, s, dhy, s, dcy, r.w_desc, r.weights, s, hx, s, cx, r.steps, dx, s, dhx, s, dcx, work,
         size, reserve, reserved,
     )  # fmt: skip
-    dw = device(np.zeros(r.size // 4, np.float32))  # gradients of weights are added
+    dw = device(np.zeros(r.size // 4, np.float32))  # The call adds gradients of weights to what is there.
     cudnn.RNNBackwardWeights(
         handle, r.network, 5, r.steps, x, s, hx, r.outs, y, work, size, r.w_desc, dw, reserve, reserved
     )
@@ -504,7 +504,7 @@ def recurrent(handle):
 
 
 def padded(handle, r):
-    """Sequences of 5 and 3 steps, padded."""
+    """Run padded sequences of 5 and 3 steps."""
     cudnn.setRNNPaddingMode(r.network, cudnn.CUDNN_RNN_PADDED_IO_ENABLED)
     assert cudnn.getRNNPaddingMode(r.network) == cudnn.CUDNN_RNN_PADDED_IO_ENABLED
     layout, lengths, fill = cudnn.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, host(5, 3, dtype=np.int32), host(0)
@@ -548,7 +548,7 @@ def padded(handle, r):
 
 
 def persistent(handle):
-    """A plan for a number of sequences, of a network whose weights stay on the multiprocessors."""
+    """Run a persistent network with a plan for its number of sequences."""
     network, none = cudnn.createRNNDescriptor(), cudnn.createDropoutDescriptor()
     cudnn.setRNNDescriptor_v6(
         handle, network, 4, 2, none, cudnn.CUDNN_LINEAR_INPUT, cudnn.CUDNN_UNIDIRECTIONAL, cudnn.CUDNN_LSTM,
@@ -583,7 +583,7 @@ def transformer(handle):
 
 
 def arrays():
-    """CuPy's own layer on top of the module, with arrays of its own."""
+    """Run CuPy's own array functions, which call the module."""
     a = Family("activation")
     x = cupy.asarray(a["x"])
     results["arrays/softmax"] = cupy.asnumpy(high_level.softmax_forward(x, 1, cudnn.CUDNN_SOFTMAX_ACCURATE))

@@ -1,4 +1,4 @@
-"""CuPy 12.3.0's cuDNN module, unmodified and in an environment of its own, on the C library without a GPU.
+"""Run CuPy 12.3.0's cuDNN module, unmodified and in an environment of its own, on the C library without a GPU.
 
     python examples/clients/run_cupy.py [--environment DIR]
 
@@ -31,10 +31,10 @@ NOT_LOGGED = {
     "cudnnGetVersion",
     "cudnnGetErrorString",
     "cudnnCreate",
-}  # no status, or no handle yet; the client uses what they return
-# Results in half precision, of which the inputs are rounded, too.
+}  # These return no status, or have no handle yet; the client uses their results.
+# These results are in half precision, and their inputs are rounded too.
 HALF = re.compile("normalization/fused")
-# CuPy's layer of arrays computes what the module does.
+# CuPy's array functions compute what the module computes.
 SAME = {
     "arrays/softmax": "activation/softmax",
     "arrays/relu": "activation/relu",
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def prepare(environment: Path) -> str:
-    """Install CuPy, where that has not been done; says why it cannot be had."""
+    """Install CuPy if necessary; return the reason if it cannot be installed."""
     python, ready = environment / "bin" / "python", environment / f".{CUPY}"
     if ready.is_file():
         return ""
@@ -88,7 +88,7 @@ def prepare(environment: Path) -> str:
 
 
 def symbols(library: Path, kind: str) -> dict[str, set[str]]:
-    """Dynamic symbols of a library, by the version node that they belong to."""
+    """Return the dynamic symbols of a library by their version node."""
     done = subprocess.run(["nm", "-D", kind, str(library)], capture_output=True, text=True, check=True)
     found: dict[str, set[str]] = defaultdict(set)
     for line in done.stdout.splitlines():
@@ -98,7 +98,7 @@ def symbols(library: Path, kind: str) -> dict[str, set[str]]:
 
 
 def stub_libraries(modules: list[Path], out: Path) -> None:
-    """An empty library for each of CUDA's that CuPy links and that is not here: each function answers an error."""
+    """Build a stub for each missing CUDA library that CuPy links; each of its functions returns an error."""
     needed, names = set(), defaultdict(set)
     for module in modules:
         read = subprocess.run(["readelf", "-d", str(module)], capture_output=True, text=True, check=True).stdout
@@ -116,7 +116,7 @@ def stub_libraries(modules: list[Path], out: Path) -> None:
 
 
 def run(environment: Path, out: Path) -> tuple[dict[str, np.ndarray], set[str]]:
-    """What the client computed, and the functions that the library's own log says were called."""
+    """Return what the client computed, and the functions that the library's log names."""
     log, results = out / "calls.log", out / "results.npz"
     logged = {"CUDNN_LOGINFO_DBG": "1", "CUDNN_LOGDEST_DBG": str(log), "DUALDNN_SHOW_ERRORS": "1"}
     variables = {**os.environ, **logged, "LD_LIBRARY_PATH": str(out), "CUPY_CACHE_DIR": str(out)}
@@ -130,7 +130,7 @@ def run(environment: Path, out: Path) -> tuple[dict[str, np.ndarray], set[str]]:
 
 
 def compared(results: dict[str, np.ndarray]) -> list[str]:
-    """Lines about the results that are not PyTorch's."""
+    """Return a line for each result that differs from PyTorch's."""
     answers, wrong = dict(np.load(HERE / "torch_answers.npz")), []
     for name, value in results.items():
         answer = answers[SAME.get(name, name)].reshape(value.shape)

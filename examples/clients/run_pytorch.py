@@ -1,10 +1,10 @@
-"""PyTorch, unmodified, on this library by ``dualdnn run``, beside the same programs on NVIDIA's library.
+"""Run programs with unmodified PyTorch on this library by ``dualdnn run``, and on NVIDIA's library.
 
     python examples/clients/run_pytorch.py [--part operators|networks|modes|memory] [--out DIR] [--kernels DIR]
 
-operators: samples of PyTorch's own operator and module database, forward and gradient, beside float64 on the CPU.
-networks: four networks trained from the same seed, beside NVIDIA's library with the algorithms it proposes and with those it measures.
-modes: torch.compile, CUDA graphs, two threads on two streams, forked workers. memory: that of GPU and host over 2,000 steps.
+operators: compares samples of PyTorch's operator and module database, forward and gradient, with float64 on the CPU.
+networks: trains four networks from the same seed, and by NVIDIA's library with proposed and with measured algorithms.
+modes: trains by torch.compile, CUDA graphs, two threads on two streams, forked workers. memory: watches GPU and host over 2,000 steps.
 
 Writes DIR/pytorch.json and pytorch.txt, with the parts that DIR has already. Exit status 1 where something is wrong. Skips, with exit
 status 0 and a line, where there is no GPU or no PyTorch.
@@ -30,23 +30,23 @@ from dualdnn.accelerated.runtime.shipped import archives, targets
 from dualdnn.conformance.kernel_wheel import TARGETS, wheel_name
 
 HERE = Path(__file__).parent / "pytorch"
-TIMES_NVIDIA = 2  # the largest error that passes, in units of NVIDIA's, where it is more than PyTorch's tolerance
-FEW = 2  # samples that may be worse than NVIDIA's, whatever share of an operation they are
-WINDOW = 20  # steps whose mean loss is compared
-LEAST_SPREAD = 0.02  # relative difference of losses that passes where NVIDIA's two runs are nearer to each other
-MODE_DIFFERENCE = 5e-3  # of losses of the same steps made in two ways, in float
-GROWTH = 32 * 2**20  # bytes, what memory may grow by after a fifth of the steps
+TIMES_NVIDIA = 2  # largest error in units of NVIDIA's that passes beyond PyTorch's tolerance
+FEW = 2  # samples of an operation that may always be worse than NVIDIA's
+WINDOW = 20  # steps, one mean loss
+LEAST_SPREAD = 0.02  # least relative difference of losses that passes, if NVIDIA's two runs are closer to each other
+MODE_DIFFERENCE = 5e-3  # largest relative difference of losses between two ways, in float
+GROWTH = 32 * 2**20  # bytes, largest growth of memory after a fifth of the steps
 PROBE = "import sys, torch; sys.exit(0 if torch.cuda.is_available() and torch.backends.cudnn.is_available() else 3)"
 CAPABILITY = "import torch; print('sm_%d%d' % torch.cuda.get_device_capability())"
 
-# PyTorch makes the documented calls of convolutions, as by `dualdnn run`; it then serves those of bfloat16 itself.
+# PyTorch then makes the documented convolution calls, as with `dualdnn run`, and serves bfloat16 itself.
 LEGACY = {"TORCH_CUDNN_V8_API_DISABLED": "1"}
 
 Found = dict[str, Any]
 
 
 class Runs:
-    """Starts programs, plain or on this library. device: cuda; on a machine without it, cpu runs the programs to test them."""
+    """Start programs on NVIDIA's or on this library. device: is cuda; cpu tests the programs where there is no GPU."""
 
     def __init__(self, python: str, device: str, limit: float) -> None:
         self.python, self.device, self.limit = python, device, limit
@@ -55,7 +55,7 @@ class Runs:
     def __call__(
         self, name: str, ours: bool, program: str, *arguments: object, variables: dict[str, str] | None = None
     ) -> Found:
-        """Run a program that writes JSON and return it; what went wrong is kept in ``failures``."""
+        """Run a program that writes JSON and return that; ``failures`` keeps what went wrong."""
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "found.json"
             command = [self.python, str(HERE / program), str(out), self.device, *map(str, arguments)]
@@ -89,7 +89,7 @@ class Runs:
 
 def operators(runs: Runs) -> Found:
     """Compare the errors of every sample."""
-    with ThreadPoolExecutor() as pool:  # each waits for the CPU most of the time
+    with ThreadPoolExecutor() as pool:  # Each one waits for the CPU most of the time.
         asked = [
             pool.submit(runs, f"operators, {who} library", mine, "operators.py", 0.8 * runs.limit, variables=LEGACY)
             for who, mine in (("NVIDIA's", False), ("this", True))
@@ -200,13 +200,13 @@ def networks(runs: Runs, steps: int, names: list[str]) -> Found:
 
 
 def smoothed(losses: list[float]) -> list[float]:
-    """The means of windows of a curve."""
+    """Return the means of a curve's windows."""
     width = min(WINDOW, len(losses))
     return [sum(losses[at : at + width]) / width for at in range(0, len(losses) - width + 1, width)]
 
 
 def apart(a: list[float], b: list[float]) -> float:
-    """How far two curves are apart: root mean square of differences, in units of the first curve's mean."""
+    """Return the distance of two curves: the root mean square difference in units of the first curve's mean."""
     mean = sum(map(abs, a)) / len(a)
     return (sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / len(a)) ** 0.5 / mean
 
@@ -234,7 +234,7 @@ def modes(runs: Runs, names: list[str]) -> Found:
 
 
 def memory(runs: Runs, steps: int) -> Found:
-    """Look whether memory grows after the first fifth of the steps."""
+    """Check whether memory grows after the first fifth of the steps."""
     theirs, ours = (
         runs(f"memory, {who} library", mine, "memory.py", steps) for who, mine in (("NVIDIA's", False), ("this", True))
     )
@@ -257,7 +257,7 @@ def memory(runs: Runs, steps: int) -> Found:
 
 
 def report(out: Path) -> None:
-    """Write the table and the text of all parts that a folder has."""
+    """Write the table and the text of all parts in a folder."""
     parts = {part: json.loads((out / f"{part}.json").read_text()) for part in PARTS if (out / f"{part}.json").is_file()}
     (out / "pytorch.json").write_text(json.dumps(parts, indent=1) + "\n")
     text = [

@@ -1,6 +1,6 @@
-"""Records what PyTorch (CPU, in double) computes for cupy_calls.py: inputs and answers, in torch_answers.npz.
+"""Record inputs and answers of PyTorch (CPU, in double) for cupy_calls.py, in torch_answers.npz.
 
-python torch_answers.py        # with PyTorch and NumPy; the answers are packaged, so that nothing else needs PyTorch
+python torch_answers.py        # needs PyTorch and NumPy; the answers are committed, so nothing else needs PyTorch
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ random = np.random.RandomState(2003)
 
 
 def drawn(*shape: int, low: float = -1, high: float = 1) -> torch.Tensor:
-    """Numbers that float holds, in double, with a gradient."""
+    """Return random numbers that float represents, as doubles that require a gradient."""
     return torch.tensor(random.uniform(low, high, shape).astype(np.float32), dtype=torch.float64, requires_grad=True)
 
 
@@ -92,7 +92,7 @@ def ctc() -> dict[str, torch.Tensor]:
 
 
 def recurrent() -> dict[str, torch.Tensor]:
-    """Two layers of LSTM on 5 steps of 2 sequences, and on sequences of 5 and 3 steps."""
+    """Record two layers of LSTM on 5 steps of 2 sequences, and on sequences of 5 and 3 steps."""
     network = torch.nn.LSTM(3, 4, 2).double()
     with torch.no_grad():
         for parameter in network.parameters():

@@ -1,4 +1,4 @@
-"""Trains a small network for many steps and writes how much memory of the GPU and of the host is taken. usage: memory.py OUT DEVICE STEPS"""
+"""Train a small network for many steps and write how much GPU and host memory it uses: memory.py OUT DEVICE STEPS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POINTS = 10
 
 
 def taken(device: str) -> tuple[int, int]:
-    """Bytes of the GPU and of this process that are in use."""
+    """Return the bytes in use on the GPU and in this process."""
     free, total = torch.cuda.mem_get_info() if device == "cuda" else (0, 0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return total - free, pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,9 @@
-"""Trains in other ways than step after step, beside the same steps made plainly, and writes how far the losses are apart.
+"""Train in other ways than step by step, and write how far the losses are from those of plain steps.
 
 usage: modes.py OUT DEVICE [NAME...]
 
-Ways: torch.compile; a captured CUDA graph, with and without steps before; two threads on two streams; a DataLoader that forks its workers.
+The ways are torch.compile, a captured CUDA graph with and without earlier steps, two threads on two streams, and a DataLoader
+that forks its workers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STEPS = 12
 
 
 class Small(nn.Module):
-    """Convolutions of several kinds, batch normalisation and an LSTM."""
+    """Combine several kinds of convolution, batch normalisation and an LSTM."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class Small(nn.Module):
 
 
 def images(device: str, count: int = STEPS, seed: int = 1) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Seeded batches with labels."""
+    """Return seeded batches with labels."""
     generator = torch.Generator().manual_seed(seed)
     made = [
         (torch.randn(16, 3, 32, 32, generator=generator), torch.randint(10, (16,), generator=generator))
@@ -58,7 +59,7 @@ def network(device: str, width: int = 32) -> nn.Module:
 def losses_of(
     net: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]], called: Callable[..., torch.Tensor] | None = None
 ) -> list[float]:
-    """The losses of a network trained by batch after batch. called: takes the place of the network in forward calls."""
+    """Return the losses of a network trained batch by batch. called: replaces the network in forward calls."""
     optimizer, losses = torch.optim.SGD(net.parameters(), 0.05), []
     for x, y in batches:
         optimizer.zero_grad()
@@ -77,7 +78,7 @@ def compiled(device: str) -> tuple[list[float], list[float]]:
 
 
 def captured(device: str, steps_before: int = 3, width: int = 32) -> tuple[list[float], list[float]]:
-    """Train by replaying a captured step; with no steps before, every plan is made while the stream captures."""
+    """Train by replaying a captured step. Without earlier steps, every plan is made during the capture."""
     net, batches = network(device, width), images(device)
     other = copy.deepcopy(net)
     optimizer = torch.optim.SGD(net.parameters(), 0.05)
@@ -99,7 +100,7 @@ def captured(device: str, steps_before: int = 3, width: int = 32) -> tuple[list[
     torch.cuda.current_stream().wait_stream(side)
     (
         torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)
-    ).sum().item()  # cuBLAS has its handle before the capture
+    ).sum().item()  # This creates the handle of cuBLAS before the capture.
     optimizer.zero_grad(set_to_none=True)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -114,12 +115,12 @@ def captured(device: str, steps_before: int = 3, width: int = 32) -> tuple[list[
 
 
 def captured_cold(device: str) -> tuple[list[float], list[float]]:
-    """Capture a step of sizes that no call had before."""
+    """Capture a step with sizes that no earlier call had."""
     return captured(device, steps_before=0, width=48)
 
 
 def threads(device: str) -> tuple[list[float], list[float]]:
-    """Train two networks at a time, each by a thread with a stream of its own."""
+    """Train two networks at once, each in its own thread and stream."""
     nets, data = [network(device, width) for width in (24, 40)], [images(device, seed=seed) for seed in (1, 2)]
     others, found = copy.deepcopy(nets), {}
 
@@ -142,7 +143,7 @@ def threads(device: str) -> tuple[list[float], list[float]]:
 
 
 class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """Images that forked workers make."""
+    """Generate images in forked workers."""
 
     def __len__(self) -> int:
         return 16 * STEPS
@@ -153,7 +154,7 @@ class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
 
 
 def workers(device: str) -> tuple[list[float], list[float]]:
-    """Train from a DataLoader whose workers are forked after the library was used."""
+    """Train from a DataLoader that forks its workers after the library was used."""
     net = network(device)
     other = copy.deepcopy(net)
     losses_of(copy.deepcopy(net), images(device, 1))

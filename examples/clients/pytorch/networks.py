@@ -1,6 +1,6 @@
-"""Trains four networks from the same seed and writes losses and times. usage: networks.py OUT DEVICE STEPS VARIANT [NAME...]
+"""Train four networks from the same seed and write losses and times: networks.py OUT DEVICE STEPS VARIANT [NAME...].
 
-VARIANT: heuristic takes the algorithms that the library proposes, benchmark those that are measured to be fastest.
+VARIANT: with "heuristic" the library proposes the algorithms, with "benchmark" the fastest measured ones serve.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Batch = tuple[torch.Tensor, ...]
 
 
 class Bottleneck(nn.Module):
-    """The block of ResNet-50."""
+    """Implement the bottleneck block of ResNet-50."""
 
     def __init__(self, given: int, middle: int, stride: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def resnet50() -> nn.Module:
 
 
 class Inverted(nn.Module):
-    """The block of MobileNetV2: a depthwise convolution between two of size 1."""
+    """Implement the block of MobileNetV2: a depthwise convolution between two 1x1 convolutions."""
 
     def __init__(self, given: int, out: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def mobilenet() -> nn.Module:
 
 
 class UNet(nn.Module):
-    """A U-Net of three levels in three dimensions, with transposed convolutions on the way up."""
+    """Implement a U-Net of three levels in three dimensions, with transposed convolutions on the way up."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class UNet(nn.Module):
 
 
 class Speech(nn.Module):
-    """Two strided convolutions over a spectrum, a bidirectional LSTM of three layers, scores of symbols."""
+    """Implement two strided convolutions over a spectrum, three bidirectional LSTM layers, and scores of symbols."""
 
     def __init__(self, hidden: int, symbols: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Speech(nn.Module):
 def classification(
     make: Callable[[], nn.Module], amp: bool, device: str, small: bool
 ) -> tuple[nn.Module, list[Batch], Callable[..., torch.Tensor]]:
-    """A network of images: seeded images whose label can be learnt from a stripe of colour."""
+    """Return the training of an image network: a stripe of colour in each seeded image tells its label."""
     count, size = (2, 64) if small else (64, 224)
     torch.manual_seed(0)
     layout = torch.channels_last if amp else torch.contiguous_format
@@ -159,7 +159,7 @@ def classification(
 
 
 def segmentation(device: str, small: bool) -> tuple[nn.Module, list[Batch], Callable[..., torch.Tensor]]:
-    """A U-Net that finds which of two balls each voxel lies in."""
+    """Return the training of a U-Net that finds in which of two balls each voxel is."""
     size, width = (16, 4) if small else (64, 16)
     torch.manual_seed(0)
     net, batches = UNet(width).to(device), []
@@ -175,7 +175,7 @@ def segmentation(device: str, small: bool) -> tuple[nn.Module, list[Batch], Call
 
 
 def speech(device: str, small: bool) -> tuple[nn.Module, list[Batch], Callable[..., torch.Tensor]]:
-    """A speech model with a CTC loss: labels on the host, as cuDNN takes them; each symbol is a tone of 20 frames."""
+    """Return the training of a speech model with a CTC loss. Labels are on the host; each symbol is a tone of 20 frames."""
     count, hidden, symbols, frames = (2, 16, 29, 200) if small else (16, 256, 29, 400)
     torch.manual_seed(0)
     net, batches = Speech(hidden, symbols).to(device), []
@@ -202,11 +202,11 @@ NETWORKS = {
     "U-Net 3-D": (segmentation, False, 1e-3),
     "ResNet-50 AMP": (lambda device, small: classification(resnet50, True, device, small), True, 1e-3),
     "MobileNetV2": (lambda device, small: classification(mobilenet, False, device, small), False, 1e-3),
-}  # how it is made, whether in mixed precision, rate of Adam
+}  # name: (how it is made, whether in mixed precision, learning rate of Adam)
 
 
 def stepper(name: str, device: str, small: bool) -> Callable[[int], torch.Tensor]:
-    """A function that trains a network by the step of that number and returns its loss."""
+    """Return a function that trains a network by one step, given its number, and returns the loss."""
     make, amp, rate = NETWORKS[name]
     net, batches, loss_of = make(device, small)
     optimizer, scaler = (
@@ -227,7 +227,7 @@ def stepper(name: str, device: str, small: bool) -> Callable[[int], torch.Tensor
 
 
 def trained(name: str, device: str, steps: int) -> dict[str, object]:
-    """The losses of a network and the milliseconds of a step, which is the median of the last half."""
+    """Return the losses of a network and the milliseconds of a step, the median of the last half."""
     step, losses, times = stepper(name, device, device == "cpu"), [], []
     began = time.monotonic()
     for number in range(steps):
@@ -245,13 +245,13 @@ def trained(name: str, device: str, steps: int) -> dict[str, object]:
 
 def main(out: Path, device: str, steps: int, variant: str, names: list[str]) -> None:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
-        False  # convolutions in float: CUDNN_FMA_MATH
+        False  # Float convolutions then use CUDNN_FMA_MATH.
     )
     torch.backends.cudnn.benchmark = variant == "benchmark"
     found: dict[str, object] = {}
     for name in names or NETWORKS:
         found[name] = trained(name, device, steps)
-        out.write_text(json.dumps(found))  # what is done stays where a later network takes too long
+        out.write_text(json.dumps(found))  # Finished networks are kept if a later one takes too long.
         print(
             f"{name}: {found[name]['seconds']:.1f} s, {found[name]['step_ms']:.1f} ms a step, last loss {found[name]['losses'][-1]:.4f}",
             flush=True,

@@ -1,4 +1,4 @@
-"""Computes every sample forward and backward and writes how far each is from float64 on the CPU. usage: operators.py OUT DEVICE SECONDS"""
+"""Compute every sample forward and backward, and write its distance from float64 on the CPU: operators.py OUT DEVICE SECONDS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLERANCES = {
     torch.float32: (1.3e-6, 1e-5),
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
-}  # of torch.testing: relative, absolute
+}  # relative and absolute tolerance of torch.testing
 
 
 def main(out: Path, device: str, seconds: float) -> None:
@@ -38,13 +38,13 @@ def main(out: Path, device: str, seconds: float) -> None:
 
 
 def judged(sample: Sample, device: str, dtype: torch.dtype, nhwc: bool) -> dict[str, Any]:
-    """One row: the largest error of each output and gradient in units of PyTorch's tolerance, or why it was refused."""
+    """Return one row: the largest error of each output and gradient in units of PyTorch's tolerance, or why it was refused."""
     row: dict[str, Any] = {
         "operation": sample.operation, "sample": sample.number, "text": sample.text, "dtype": str(dtype).removeprefix("torch."), "layout": "NHWC" if nhwc else "NCHW",
     }  # fmt: skip
     try:
         found = {name: value.detach().double().cpu() for name, value in sample.compute(device, dtype, nhwc).items()}
-    except Exception as error:  # what a device refuses is a row, too: both must refuse the same
+    except Exception as error:  # A refusal is a row too, because both libraries must refuse the same.
         return row | {"refused": f"{type(error).__name__}: {str(error)[:200]}", "trace": traceback.format_exc()[-600:]}
     expected = sample.compute("cpu", dtype, False)
     relative, absolute = TOLERANCES[dtype]
@@ -54,7 +54,7 @@ def judged(sample: Sample, device: str, dtype: torch.dtype, nhwc: bool) -> dict[
         if right.shape != value.shape:
             return row | {"refused": f"{name} has shape {tuple(value.shape)}, not {tuple(right.shape)}"}
         far = (value - right).abs() / (absolute + relative * right.abs())
-        far = torch.where(value == right, torch.zeros_like(far), far)  # infinities that agree
+        far = torch.where(value == right, torch.zeros_like(far), far)  # Equal infinities have no difference.
         errors[name] = float(far.nan_to_num(nan=float("inf")).max()) if far.numel() else 0.0
     worst = max(errors, key=lambda name: errors[name])
     if sample.operation in MODULES and dtype == torch.float16:

@@ -1,4 +1,4 @@
-"""Samples of operators: those of PyTorch's own operator and module database, and those that only some conditions lead to cuDNN."""
+"""Provide samples of operators: those of PyTorch's operator and module database, and those that reach cuDNN only under some conditions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ import torch
 from torch import nn
 
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = (
-    False  # the database's module lets nobody set them after it
+    False  # The database's module does not allow setting it later.
 )
-if (
-    importlib.util.find_spec("expecttest") is None
-):  # the database's module takes one class of it and uses none of its own
+if importlib.util.find_spec("expecttest") is None:  # The database's module needs one of its classes and uses no other.
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
 
@@ -36,9 +34,9 @@ MODULES = ("nn.LSTM", "nn.GRU", "nn.RNN")
 
 @dataclass(frozen=True)
 class Sample:
-    """One call. compute: takes a device, a data type and whether tensors of 4 and 5 dimensions are NHWC; returns outputs and gradients by name.
+    """Describe one call. compute: maps a device, a data type and whether tensors are NHWC to outputs and gradients by name.
 
-    dtypes: of the accelerator. layouts: False is NCHW, True NHWC.
+    dtypes: lists the data types on the accelerator. layouts: False is NCHW, True NHWC.
     """
 
     operation: str
@@ -65,11 +63,11 @@ def samples() -> Iterator[Sample]:
 
 
 def of_operator(operator: Any, name: str) -> Iterator[Sample]:
-    """The samples of an operator of the database."""
+    """Return the samples of an operator of the database."""
     torch.manual_seed(0)
     wanted = (
         (FLOAT, HALF) if "conv" in name else (FLOAT, HALF, BFLOAT)
-    )  # with the legacy calls PyTorch has its own of bfloat16
+    )  # PyTorch uses its own bfloat16 kernels with the legacy calls.
     dtypes = tuple(d for d in wanted if d in operator.dtypesIfCUDA)
     for number, sample in enumerate(operator.sample_inputs("cpu", torch.float64, requires_grad=True)):
         given = (sample.input, *sample.args)
@@ -85,7 +83,7 @@ def of_operator(operator: Any, name: str) -> Iterator[Sample]:
 
 
 def of_module(module: Any) -> Iterator[Sample]:
-    """The samples of a module of the database."""
+    """Return the samples of a module of the database."""
     torch.manual_seed(0)
     inputs = module.module_inputs_func(module, device="cpu", dtype=torch.float64, requires_grad=True, training=True)
     for number, given in enumerate(inputs):
@@ -96,7 +94,7 @@ def of_module(module: Any) -> Iterator[Sample]:
 
 
 def recurrent() -> Iterator[Sample]:
-    """Recurrent networks with a batch: packed sequences, bidirectional, projections, two layers, sizes that fill tiles of tensor cores."""
+    """Yield recurrent networks: packed sequences, bidirectional, projections, two layers, sizes that fill tensor core tiles."""
     kinds = {"nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU, "nn.RNN": nn.RNN}
     for name, kind in kinds.items():
         options = [{}, {"bidirectional": True}, {"bias": False}, {"batch_first": True}, {"dropout": 0.3}]
@@ -110,7 +108,7 @@ def recurrent() -> Iterator[Sample]:
                     net = kind(size, size, num_layers=2, dtype=torch.float64, **option)
                     net.train(
                         "dropout" not in option
-                    )  # the masks of two devices differ; dropouts() has those of training
+                    )  # The masks of two devices differ; dropouts() has the samples of training.
                     x = torch.randn(7, 6, size, dtype=torch.float64)
                     lengths = [7, 7, 5, 3, 2, 1] if packed else None
                     if option.get("batch_first"):
@@ -125,7 +123,7 @@ def recurrent() -> Iterator[Sample]:
 
 
 def dropouts() -> Iterator[Sample]:
-    """Two layers with dropout between them, the second of which hands its input on, so that the mask can be read from the result."""
+    """Yield two layers with dropout between them. The second one copies its input, so the result shows the mask."""
     for number, probability in enumerate((0.25, 0.5, 0.8)):
         for dtype in (FLOAT, HALF):
             yield Sample(
@@ -138,7 +136,7 @@ def dropouts() -> Iterator[Sample]:
 
 
 def grids() -> Iterator[Sample]:
-    """Grids of affine maps, and samples by them, of the sizes and conditions that cuDNN serves (align_corners, bilinear, zeros)."""
+    """Yield affine grids and samplers of the sizes and conditions that cuDNN serves (align_corners, bilinear, zeros)."""
     for number, (n, c, h, w) in enumerate(((2, 3, 5, 7), (4, 16, 32, 24), (1, 40, 9, 64))):
         torch.manual_seed(number)
         theta, image = torch.randn(n, 2, 3, dtype=torch.float64) / 2, torch.randn(n, c, h, w, dtype=torch.float64)
@@ -158,7 +156,7 @@ def grids() -> Iterator[Sample]:
 
 
 def alignments() -> Iterator[Sample]:
-    """CTC losses under the conditions of cuDNN: labels on the host as int32, one after another, blank 0, all steps of the input used."""
+    """Yield CTC losses under cuDNN's conditions: int32 labels on the host, concatenated, blank 0, all input steps used."""
     for number, (steps, batch, symbols) in enumerate(((30, 4, 12), (50, 16, 20), (120, 8, 64))):
         torch.manual_seed(number)
         logits = torch.randn(steps, batch, symbols, dtype=torch.float64, requires_grad=True)
@@ -181,7 +179,7 @@ def alignments() -> Iterator[Sample]:
 
 
 def moved(value: Any, device: str, dtype: torch.dtype, nhwc: bool) -> Any:
-    """A value with its tensors on a device: leaves, rounded to a data type and, on the CPU, widened again."""
+    """Return a value with its tensors moved to a device as leaves, rounded to a data type and, on the CPU, widened again."""
     if isinstance(value, (tuple, list)):
         return type(value)(moved(item, device, dtype, nhwc) for item in value)
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -201,7 +199,7 @@ def called(
     dtype: torch.dtype,
     nhwc: bool,
 ) -> dict[str, torch.Tensor]:
-    """The output of a function and the gradients of what it is given."""
+    """Return the output of a function and the gradients of its arguments."""
     arguments = [moved(value, device, dtype, nhwc) for value in given]
     keywords = {name: moved(value, device, dtype, nhwc) for name, value in named.items()}
     out = operation(*arguments, **keywords)
@@ -219,7 +217,7 @@ def ran(
     nhwc: bool,
     lengths: list[int] | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The outputs of a recurrent network and the gradients of its inputs and weights."""
+    """Return the outputs of a recurrent network and the gradients of its inputs and weights."""
     made = copy.deepcopy(net).to(dtype)
     made = made.double() if device == "cpu" else made.to(device)
     x, *states = [moved(value, device, dtype, nhwc) for value in given]
@@ -242,7 +240,7 @@ def ran(
 
 
 def masked(probability: float, device: str, dtype: torch.dtype, nhwc: bool) -> dict[str, torch.Tensor]:
-    """The mask that a network in training used, and its outputs and gradients without the mask's values.
+    """Return the mask that a network used in training, and its outputs and gradients without the mask's values.
 
     Inputs and weights are positive and there is no recurrence, so an output is 0 where the mask is. The ratio of an output to that of the
     first layer is 0 or 1 / (1 - probability), and that of a gradient to the gradient through such a mask is 1.
@@ -274,7 +272,9 @@ def masked(probability: float, device: str, dtype: torch.dtype, nhwc: bool) -> d
     ratio = (out.detach().double() / first.double()).flatten()
     kept = ratio[ratio != 0]
     expected, deviation = (1 - probability) * ratio.numel(), (ratio.numel() * probability * (1 - probability)) ** 0.5
-    far = max(0.0, abs(kept.numel() - expected) / deviation - 5)  # 5 standard deviations: once in two million seeds
+    far = max(
+        0.0, abs(kept.numel() - expected) / deviation - 5
+    )  # 5 standard deviations, which one seed in two million exceeds
     out.sum().backward()
     mask = (out.detach() != 0).double() / (1 - probability)
     through = mask.flatten(0, 1) @ net.weight_ih_l0.detach().double()
@@ -289,7 +289,7 @@ def masked(probability: float, device: str, dtype: torch.dtype, nhwc: bool) -> d
 
 
 def gradients(results: dict[str, torch.Tensor], leaves: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """The gradients of the leaves that require one, for seeded gradients of the results."""
+    """Return the gradients of the leaves that require one, for seeded gradients of the results."""
     found = {name: value for name, value in leaves.items() if isinstance(value, torch.Tensor) and value.requires_grad}
     used = {name: value for name, value in results.items() if value.requires_grad}
     if not found or not used:
@@ -303,7 +303,7 @@ def gradients(results: dict[str, torch.Tensor], leaves: dict[str, Any]) -> dict[
 
 
 def described(given: tuple[Any, ...], named: dict[str, Any]) -> str:
-    """The shapes of tensors and the other arguments."""
+    """Return a text with the shapes of tensors and the other arguments."""
 
     def said(value: Any) -> str:
         return "x".join(map(str, value.shape)) if isinstance(value, torch.Tensor) else str(value)
