@@ -77,3 +77,19 @@ def test_the_accepted_call_must_succeed(table):
     wrong = SETTER.replace("CUDNN_PROPAGATE_NAN", "CUDNN_ACTIVATION_TANH")
     with pytest.raises(CudnnError, match="cudnnNanPropagation_t"):
         module_of(table(f'case = {{ of = "set", {change} }}', wrong)).test_case(subject, refuses, "")
+
+
+def test_a_refused_setter_may_not_change_its_descriptor(table, monkeypatch):
+    """Its getter is asked before and after."""
+    subject = open_subject("reference")
+    right = subject.cudnn.cudnnSetActivationDescriptor
+
+    def careless(descriptor, mode, nan, coefficient):
+        right(descriptor, max(mode, 0), nan, coefficient)
+        right(descriptor, mode, nan, coefficient)
+
+    monkeypatch.setattr(subject.cudnn, "cudnnSetActivationDescriptor", careless)
+    spec = "ActivationSpec(mode=CUDNN_ACTIVATION_RELU, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=2.0)"
+    case = module_of(table('case = { of = "set", "c07 BAD_PARAM" = [{ mode = -1 }] }', SETTER.replace("fresh", spec)))
+    with pytest.raises(AssertionError, match="the refused call changed a descriptor"):
+        case.test_case(subject, refuses, "")

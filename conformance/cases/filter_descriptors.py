@@ -130,19 +130,6 @@ def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == max(16 // nbytes - 1, 1) * nbytes * 2**60
 
 
-@pytest.mark.parametrize("size", [0, -1])
-@pytest.mark.parametrize("position", range(4))
-def test_sizes_must_be_positive(subject, cudnn, fresh, refuses, position, size):
-    """Sizes below 1 are refused, and our refused calls leave the descriptor as it was."""
-    cudnn.cudnnSetFilter4dDescriptor(fresh, HALF, NHWC, *SIZES)
-    dims = [2, 3, 4, 5]
-    dims[position] = size
-    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c08", cudnn.cudnnSetFilter4dDescriptor, fresh, FLOAT, NCHW, *dims)
-    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c12", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, 4, dims)
-    if subject.cites_clauses:
-        assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (HALF, NHWC, *SIZES)
-
-
 def test_requested_ranks(cudnn, fresh, refuses):
     cudnn.cudnnSetFilter4dDescriptor(fresh, FLOAT, NCHW, *SIZES)
     for requested in (-1, 0):

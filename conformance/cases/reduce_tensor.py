@@ -457,18 +457,6 @@ def test_settings_are_read_back(cudnn, descriptor):
             assert tuple(cudnn.cudnnGetReduceTensorDescriptor(descriptor)) == settings
 
 
-@shows("cudnnSetReduceTensorDescriptor/c09-c13")
-@pytest.mark.parametrize("position", range(5), ids=["op", "compute_type", "nan", "indices", "indices_type"])
-@pytest.mark.parametrize("value", [-1, 99])
-def test_unknown_enumerators(cudnn, descriptor, refuses, position, value):
-    kept = (MAX, DOUBLE, IGNORE, Indices.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES, Width.CUDNN_64BIT_INDICES)
-    cudnn.cudnnSetReduceTensorDescriptor(descriptor, *kept)
-    settings = (*SETTINGS[:position], value, *SETTINGS[position + 1 :])
-    clause = f"cudnnSetReduceTensorDescriptor/c{9 + position:02}"
-    refuses(BAD_PARAM, clause, cudnn.cudnnSetReduceTensorDescriptor, descriptor, *settings)
-    assert tuple(cudnn.cudnnGetReduceTensorDescriptor(descriptor)) == kept
-
-
 @shows("cudnnDestroyReduceTensorDescriptor/c01-c03")
 def test_destroy(subject, cudnn, refuses):
     made = cudnn.cudnnCreateReduceTensorDescriptor()

@@ -278,23 +278,6 @@ def test_setting_again_replaces_everything(cudnn, descriptor):
     assert tuple(cudnn.cudnnGetOpTensorDescriptor(descriptor)) == (Op.CUDNN_OP_TENSOR_MIN, FLOAT, NOT_PROPAGATE)
 
 
-WRONG = [
-    *[(op, FLOAT, PROPAGATE) for op in (-1, 6, 99)],
-    *[(Op.CUDNN_OP_TENSOR_ADD, compute_type, PROPAGATE) for compute_type in (-1, INT8, INT32, INT8x4, UINT8, UINT8x4, INT8x32, 10, 99)],
-    *[(Op.CUDNN_OP_TENSOR_ADD, FLOAT, nan) for nan in (-1, 2, 99)],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("op, compute_type, nan", WRONG, ids=by_name)
-def test_wrong_settings_are_refused_and_change_nothing(cudnn, descriptor, refuses, op, compute_type, nan):
-    before = (Op.CUDNN_OP_TENSOR_MAX, HALF, PROPAGATE)
-    cudnn.cudnnSetOpTensorDescriptor(descriptor, *before)
-    refuses(
-        BAD_PARAM, "cudnnSetOpTensorDescriptor/c05", cudnn.cudnnSetOpTensorDescriptor, descriptor, op, compute_type, nan
-    )
-    assert tuple(cudnn.cudnnGetOpTensorDescriptor(descriptor)) == before
-
-
 @shows("cudnnDestroyOpTensorDescriptor/c01 c02")
 def test_destroy(subject, cudnn, refuses):
     made = cudnn.cudnnCreateOpTensorDescriptor()

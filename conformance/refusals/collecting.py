@@ -10,11 +10,28 @@ import numpy as np
 import pytest
 from dualdnn.api.document import Parameter, functions
 from dualdnn.api.operations import Operation
+from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, sized
 from ..calls.descriptors import SETTINGS, made
 from ..trial import prepare
 from . import FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
+
+# Each type of descriptor has a getter, and the numbers of elements that it is asked for.
+GETTERS: dict[str, tuple[Any, ...]] = {
+    "cudnnActivationDescriptor_t": ("cudnnGetActivationDescriptor",),
+    "cudnnConvolutionDescriptor_t": ("cudnnGetConvolutionNdDescriptor", 6),
+    "cudnnFilterDescriptor_t": ("cudnnGetFilterNdDescriptor", 8),
+    "cudnnLRNDescriptor_t": ("cudnnGetLRNDescriptor",),
+    "cudnnOpTensorDescriptor_t": ("cudnnGetOpTensorDescriptor",),
+    "cudnnPoolingDescriptor_t": ("cudnnGetPoolingNdDescriptor", 6),
+    "cudnnRNNDataDescriptor_t": ("cudnnGetRNNDataDescriptor", 8),
+    "cudnnRNNDescriptor_t": ("cudnnGetRNNDescriptor_v8",),
+    "cudnnReduceTensorDescriptor_t": ("cudnnGetReduceTensorDescriptor",),
+    "cudnnSeqDataDescriptor_t": ("cudnnGetSeqDataDescriptor", 4, 24),
+    "cudnnTensorDescriptor_t": ("cudnnGetTensorNdDescriptor", 8),
+    "cudnnTensorTransformDescriptor_t": ("cudnnGetTensorTransformDescriptor", 8),
+}
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -116,7 +133,25 @@ def _of_a_call(row: Refusal, subject: Any, handle: Any, refuses: Any) -> None:
         call(*arguments(subject.cudnn, handle, row.accepted))
     wrong = arguments(subject.cudnn, handle, row.refused)
     memory = tuple(value for value in wrong if hasattr(value, "to_host"))
+    before = settings(subject.cudnn, row.refused, wrong) if subject.cites_clauses else []
     refuses(row.status, row.clause, call, *wrong, unchanged=memory)
+    if subject.cites_clauses:  # A foreign library may keep a part of what it refused.
+        assert settings(subject.cudnn, row.refused, wrong) == before, "the refused call changed a descriptor"
+
+
+def settings(cudnn: Any, call: Any, values: list[Any]) -> list[Any]:
+    """Return what the getters of a call's descriptors return, or the statuses of those that were never set."""
+    return [_settings(cudnn, p.base_type, v) for p, v in zip(functions()[named(call)].arguments, values, strict=True)]
+
+
+def _settings(cudnn: Any, base_type: str, descriptor: Any) -> Any:
+    if descriptor is None or base_type not in GETTERS or isinstance(descriptor, tuple):
+        return None
+    getter, *asked = GETTERS[base_type]
+    try:
+        return tuple(getattr(cudnn, getter)(descriptor, *asked))
+    except CudnnError as error:
+        return error.status
 
 
 def takes_a_handle(call: Call) -> bool:

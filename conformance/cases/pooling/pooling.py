@@ -9,8 +9,8 @@ import pytest
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NHWC
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -260,30 +260,6 @@ def test_deterministic_maximum(trial, layout):
     assert len(set(runs)) == 1
 
 
-DIFFERENT = {
-    "y-dims": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 5)), "c09"),
-    "dy-images": ("dy", TensorSpec.packed(FLOAT, (1, 3, 5, 6)), "c09"),
-    "dy-channels": ("dy", TensorSpec.packed(FLOAT, (2, 4, 5, 6)), "c09"),
-    "dy-height": ("dy", TensorSpec.packed(FLOAT, (2, 3, 4, 6)), "c09"),
-    "dy-strides": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 6), NHWC), "c10"),
-    "dx-images": ("dx", TensorSpec.packed(FLOAT, (1, 3, 9, 11)), "c11"),
-    "dx-channels": ("dx", TensorSpec.packed(FLOAT, (2, 2, 9, 11)), "c11"),
-    "dx-height": ("dx", TensorSpec.packed(FLOAT, (2, 3, 8, 11)), "c11"),
-    "dx-width": ("dx", TensorSpec.packed(FLOAT, (2, 3, 9, 10)), "c11"),
-    "dx-strides": ("dx", TensorSpec.packed(FLOAT, (2, 3, 9, 11), NHWC), "c12"),
-    "y-type": ("y", TensorSpec.packed(HALF, (2, 3, 5, 6)), "c13"),
-    "dy-type": ("dy", TensorSpec.packed(HALF, (2, 3, 5, 6)), "c13"),
-    "x-type": ("x", TensorSpec.packed(DOUBLE, (2, 3, 9, 11)), "c13"),
-    "dx-type": ("dx", TensorSpec.packed(BFLOAT16, (2, 3, 9, 11)), "c13"),
-}
-
-
-@pytest.mark.parametrize("different", DIFFERENT)
-def test_backward_tensors_must_agree(refused, different):
-    name, spec, clause = DIFFERENT[different]
-    refused(backward(MAXIMA[0], **{name: spec}), BAD_PARAM, f"cudnnPoolingBackward/{clause}")
-
-
 # --- descriptors ---
 
 IMAGES = (Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, Nan.CUDNN_PROPAGATE_NAN, 3, 2, 1, -4, 5, 6)
@@ -337,54 +313,6 @@ def test_nd_descriptor_asked_for_dim_max(cudnn, requested):
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
     assert cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested).nbDims == 2
-
-
-BAD_IMAGES = {
-    "windowHeight-negative": (2, -1, "c06"), "windowHeight-0": (2, 0, "c06"), "windowWidth-negative": (3, -3, "c06"),
-    "windowWidth-0": (3, 0, "c06"), "verticalStride-negative": (6, -1, "c07"), "verticalStride-0": (6, 0, "c07"),
-    "horizontalStride-negative": (7, -2, "c07"), "horizontalStride-0": (7, 0, "c07"), "mode-negative": (0, -1, "c08"),
-    "mode-4": (0, 4, "c08"), "nan-negative": (1, -1, "c09"), "nan-2": (1, 2, "c09"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", BAD_IMAGES)
-def test_2d_descriptor_refuses(subject, cudnn, refuses, bad):
-    position, value, clause = BAD_IMAGES[bad]
-    descriptor = cudnn.cudnnCreatePoolingDescriptor()
-    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
-    wrong = [Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, 9, 9, 9, 9, 9, 9]
-    wrong[position] = value
-    refuses(BAD_PARAM, f"cudnnSetPooling2dDescriptor/{clause}", cudnn.cudnnSetPooling2dDescriptor, descriptor, *wrong)
-    if subject.cites_clauses:  # A refused call changes nothing.
-        assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
-
-
-BAD_ND = {
-    "mode-4": ({"mode": 4}, BAD_PARAM, "c13"), "mode-negative": ({"mode": -1}, BAD_PARAM, "c13"),
-    "nan-2": ({"nan": 2}, BAD_PARAM, "c14"), "nan-negative": ({"nan": -1}, BAD_PARAM, "c14"),
-    "nbDims-negative": ({"rank": -1}, BAD_PARAM, "c10"), "nbDims-0": ({"rank": 0}, BAD_PARAM, "c04"),
-    "nbDims-7": ({"rank": 7}, NOT_SUPPORTED, "c09"), "nbDims-8": ({"rank": 8}, NOT_SUPPORTED, "c09"),
-    "window-negative": ({"window": [2, -1, 2]}, BAD_PARAM, "c11"), "window-0": ({"window": [2, 2, 0]}, BAD_PARAM, "c05"),
-    "stride-negative": ({"stride": [-1, 1, 1]}, BAD_PARAM, "c12"), "stride-0": ({"stride": [1, 0, 1]}, BAD_PARAM, "c07"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("bad", BAD_ND)
-def test_nd_descriptor_refuses(subject, cudnn, refuses, bad):
-    change, status, clause = BAD_ND[bad]
-    descriptor = cudnn.cudnnCreatePoolingDescriptor()
-    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
-    count = max(change.get("rank", 3), 3)
-    right: dict[str, Any] = {
-        "mode": Mode.CUDNN_POOLING_MAX, "nan": Nan.CUDNN_NOT_PROPAGATE_NAN, "rank": 3,
-        "window": [2] * count, "padding": [0] * count, "stride": [1] * count,
-    }  # fmt: skip
-    wrong = right | change
-    refuses(
-        status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values()
-    )
-    if subject.cites_clauses:  # A refused call changes nothing.
-        assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
 @shows("cudnnDestroyPoolingDescriptor/c01 c02")
