@@ -78,21 +78,6 @@ def test_vectorised_channels(cudnn, tensor, data_type):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * 64 * 15
 
 
-@shows("cudnnSetTensor4dDescriptor/c03")
-@pytest.mark.parametrize(
-    "dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str
-)
-def test_4d_two_giga_elements(subject, cudnn, tensor, refuses, dims):
-    cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, FLOAT, *DIMS)
-    refuses(
-        NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, INT8, *dims
-    )
-    if subject.cites_clauses:  # A refused call changes nothing.
-        assert cudnn.cudnnGetTensor4dDescriptor(tensor)[1:5] == DIMS
-    cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, INT8, 2**31 - 1, 1, 1, 1)
-    assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**31 - 1
-
-
 @shows("cudnnSetTensor4dDescriptor/c03", "cudnnSetTensorNdDescriptor/c02", "cudnnDataType_t/c03")
 @pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
 def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
@@ -131,24 +116,6 @@ def test_4d_getter_of_another_rank(cudnn, tensor, dims, strides):
     assert tuple(found) == (HALF, *(*dims, 0)[:4], *(*strides, 0)[:4])
 
 
-@shows("cudnnSetTensor4dDescriptorEx/c10")
-def test_a_stride_of_zero_needs_a_size_of_one(cudnn, tensor, refuses):
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensor4dDescriptorEx/c10",
-        cudnn.cudnnSetTensor4dDescriptorEx,
-        tensor,
-        FLOAT,
-        *DIMS,
-        60,
-        0,
-        5,
-        1,
-    )
-    cudnn.cudnnSetTensor4dDescriptorEx(tensor, FLOAT, 2, 1, 4, 5, 60, 0, 5, 1)
-    assert cudnn.cudnnGetTensor4dDescriptor(tensor).cStride == 0
-
-
 @shows("cudnnSetTensor4dDescriptorEx/c04 c05")
 def test_overlapping_strides_are_described_but_not_written(cudnn, caller, refused, trial):
     from dualdnn.api.operations import TensorSpec, TransformTensor
@@ -179,32 +146,6 @@ def test_nd_round_trip(cudnn, tensor, rank):
         assert read.dimA == dims[: max(requested, 0)] and read.strideA == strides[: max(requested, 0)]
 
 
-@shows("cudnnSetTensorNdDescriptor/c03 c05", "cudnnSetTensorNdDescriptorEx/c02")
-@pytest.mark.parametrize("rank", [-1, 0, 1, 2, 9, 12])
-def test_nd_rank_is_limited(cudnn, tensor, refuses, rank):
-    many = (1,) * 128
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensorNdDescriptor/c12",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        FLOAT,
-        rank,
-        many,
-        many,
-    )
-    refuses(
-        NOT_SUPPORTED,
-        "cudnnSetTensorNdDescriptorEx/c07",
-        cudnn.cudnnSetTensorNdDescriptorEx,
-        tensor,
-        NCHW,
-        FLOAT,
-        rank,
-        many,
-    )
-
-
 @shows("cudnnSetTensorNdDescriptorEx/c01 c03 c04")
 @pytest.mark.parametrize(
     "tensor_format, strides", [(NCHW, (360, 120, 30, 6, 1)), (NHWC, (360, 1, 90, 18, 3))], ids=by_name
@@ -216,69 +157,8 @@ def test_nd_ex_derives_strides(cudnn, tensor, tensor_format, strides):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2 * 720
 
 
-def test_wrong_arguments(subject, cudnn, tensor, refuses):
-    if not subject.is_python:
-        pytest.skip("C has no such values")
-    for size in (1.5, "3", None, [2]):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, 2, 3, 4, size)
-    for size in (2**31, 2**63, 2**200):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, 2, 3, 4, size)
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensorNdDescriptor/c06",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        FLOAT,
-        4,
-        (1, 2),
-        (1, 1, 1, 1),
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensorNdDescriptor/c08",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        FLOAT,
-        4,
-        (1, 1, 1, 1),
-        (1, 1),
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnSetTensorNdDescriptor/c10",
-        cudnn.cudnnSetTensorNdDescriptor,
-        tensor,
-        FLOAT,
-        4,
-        "1234",
-        (1, 1, 1, 1),
-    )
-
-
 @shows("cudnnFoldingDirection_t/c01")
 def test_enumerators_have_their_numbers(cudnn):
     assert [d.value for d in api.cudnnFoldingDirection_t] == [0, 1]
     assert api.CUDNN_TRANSFORM_FOLD == 0 and api.CUDNN_TRANSFORM_UNFOLD == 1
     assert len(cudnnDataType_t) == 10 and len(cudnnTensorFormat_t) == 3
-
-
-# Each created object has the call with an array that has one element too few.
-SHORT = {
-    "cudnnSetTensorNdDescriptorEx/c03": ("Tensor", "cudnnSetTensorNdDescriptorEx", (api.cudnnTensorFormat_t(0), FLOAT, 4, (2, 3, 4))),
-    "cudnnSetRNNDataDescriptor/c08": (
-        "RNNData", "cudnnSetRNNDataDescriptor", (FLOAT, api.cudnnRNNDataLayout_t(0), 4, 3, 5, (4, 2), None),
-    ),
-    "cudnnStatus_t/c05": (
-        "SpatialTransformer", "cudnnSetSpatialTransformerNdDescriptor", (api.cudnnSamplerType_t(0), FLOAT, 4, (2, 3, 4)),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.ours
-@shows(*SHORT)
-@pytest.mark.parametrize("clause", SHORT)
-def test_arrays_with_an_element_too_few(cudnn, refuses, clause):
-    """Arrays of Python say how long they are."""
-    kind, call, arguments = SHORT[clause]
-    made = getattr(cudnn, f"cudnnCreate{kind}Descriptor")()
-    refuses(BAD_PARAM, clause, getattr(cudnn, call), made, *arguments)

@@ -54,11 +54,3 @@ def test_packed_and_padded(cudnn, refuses):
         4,
     )
     refuses(BAD_PARAM, f"{SET}/c05", descriptor, cudnn, layout=PACKED, lengths=(3, 2, 1))
-
-
-@shows(f"{SET}/c17")
-def test_a_refused_setting_changes_nothing(cudnn, refuses):
-    made = descriptor(cudnn, fill=2.5)
-    before = cudnn.cudnnGetRNNDataDescriptor(made, 3)
-    refuses(BAD_PARAM, f"{SET}/c17", cudnn.cudnnSetRNNDataDescriptor, made, DOUBLE, SEQ_MAJOR, 4, 1, 7, (5,), None)
-    assert tuple(cudnn.cudnnGetRNNDataDescriptor(made, 3)) == tuple(before)

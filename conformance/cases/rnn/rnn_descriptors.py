@@ -70,13 +70,6 @@ def read(cudnn, descriptor):
     return dict(zip(GOOD, cudnn.cudnnGetRNNDescriptor_v8(descriptor), strict=True))
 
 
-def stays(subject, cudnn, refuses, descriptor, status, clause, base=GOOD, **changes):
-    """Check that the setting is refused, and leaves the descriptor as it was."""
-    describe(cudnn, descriptor)
-    refuses(status, clause, describe, cudnn, descriptor, base, **changes)
-    assert read(cudnn, descriptor) == GOOD
-
-
 @shows("cudnnCreateRNNDescriptor/c01 c02", "cudnnDestroyRNNDescriptor/c01 c02", "cudnnRNNDescriptor_t/c01 c02")
 def test_create_and_destroy(cudnn):
     """Descriptors are independent of each other and live until they are destroyed."""
@@ -115,39 +108,6 @@ def test_every_value_comes_back(cudnn, fresh, cell):
         assert read(cudnn, fresh)["algo"] == algo
 
 
-@shows(f"{SET}/c32", f"{GET}/c10", f"{GET}/c11")
-def test_invalid_arguments(subject, cudnn, fresh, refuses):
-    refuses(NOT_INITIALIZED, f"{GET}/c11", cudnn.cudnnGetRNNDescriptor_v8, fresh)
-    for name in ("algo", "cellMode", "biasMode", "dirMode", "inputMode", "mathType"):
-        for value in (-1, 99):
-            stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
-    for name, value in product(("inputSize", "hiddenSize", "projSize", "numLayers"), (0, -1, -(2**31))):
-        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
-    for flags in (2, 3, 2**32 - 1):
-        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", auxFlags=flags)
-    refuses(BAD_PARAM, f"{SET}/c32", describe, cudnn, None)
-    refuses(BAD_PARAM, f"{GET}/c10", cudnn.cudnnGetRNNDescriptor_v8, None)
-
-
-@shows(*(f"{SET}/c{i:02}" for i in (11, 12, 13, 22, 23, 25, 34)))
-def test_combinations(subject, cudnn, fresh, refuses):
-    """Types, projections and bias modes that the network or its algorithm does not take are refused."""
-    for data_type, precision in product(cudnnDataType_t, cudnnDataType_t):
-        if (data_type, precision) not in ((HALF, HALF), (HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)):
-            stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", dataType=data_type, mathPrec=precision)
-    for changes in (
-        {"projSize": 8},
-        {"cellMode": RELU},
-        {"cellMode": GRU},
-        {"algo": DYNAMIC, "biasMode": DOUBLE_BIAS},
-        {"algo": STATIC, "biasMode": RECURRENT_BIAS, "projSize": 7},
-        {"algo": DYNAMIC, "projSize": 7},
-    ):
-        stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", **changes)
-    double = {"algo": STATIC, "dataType": DOUBLE, "mathPrec": DOUBLE}
-    stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", PLAIN, **double)
-
-
 @shows("cudnnRNNSetClip_v8/c01 c02 c05 c09 c11 c12", "cudnnRNNGetClip_v8/c01-c07", "cudnnSetRNNDescriptor_v8/c01")
 def test_clip(cudnn, fresh, refuses):
     """Clipping is off at first, and may be set again. Invalid ranges are refused also with clipping off, and change
@@ -169,19 +129,6 @@ def test_clip(cudnn, fresh, refuses):
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == values
     describe(cudnn, fresh)
     assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
-
-
-@shows("cudnnRNNSetClip_v8/c10", "cudnnRNNGetClip_v8/c08")
-def test_clip_of_null(cudnn, refuses):
-    refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c10", cudnn.cudnnRNNSetClip_v8, None, NONE, PROPAGATE, 0.0, 1.0)
-    refuses(BAD_PARAM, "cudnnRNNGetClip_v8/c08", cudnn.cudnnRNNGetClip_v8, None)
-
-
-@shows("cudnnRNNSetClip_v8/c01")
-@pytest.mark.parametrize("value", [-1, 2])
-def test_unknown_clip_modes(cudnn, fresh, refuses, value):
-    for values in ((value, PROPAGATE), (MINMAX, value)):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRNNSetClip_v8, fresh, *values, 0.0, 1.0)
 
 
 @shows("cudnnRNNSetClip/c02 c03 c05 c09-c11", "cudnnRNNGetClip/c02-c07")
