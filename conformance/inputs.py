@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,6 +86,9 @@ KINDS: dict[str, Callable[[Generator, int], Array]] = {
 }
 
 
+CHANGE = re.compile(
+    r"(\d+|\d*:\d*(?::\d*)?)([=*])(.+)"
+)  # elements, and the number that they become or are multiplied by
 RANDOM = ("normal", "positive")  # kinds whose values are independent of each other and of their positions
 
 
@@ -94,16 +98,36 @@ def is_random(kinds: str | Mapping[str, str]) -> bool:
 
 
 def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
-    """Return values for every scalar of the tensor in its data type. Integers use their whole range."""
+    """Return values for every scalar of the tensor in its data type. Integers use their whole range.
+
+    kind: a kind of ``KINDS``, and changes of some elements in row-major order: "normal, 3=nan, 1::5=-inf, ::2*300".
+    """
+    kind, *changes = kind.split(", ")
     dtype = NUMPY_TYPES[spec.scalar_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if kind in ("ties", "ties_and_nan", "near_one", "infinite"):
-            return random.integers(max(limits.min, -3), 4, spec.dims).astype(dtype)
-        low, high = (limits.min, limits.max) if dtype.itemsize == 1 else (-(2**20), 2**20)
-        return random.integers(low, high, spec.dims, endpoint=True).astype(dtype)
-    drawn = KINDS[kind](random, spec.count).reshape(spec.dims)
-    return rounded(drawn.astype(np.float64), spec.scalar_type)
+            numbers = random.integers(max(limits.min, -3), 4, spec.dims)
+        else:
+            low, high = (limits.min, limits.max) if dtype.itemsize == 1 else (-(2**20), 2**20)
+            numbers = random.integers(low, high, spec.dims, endpoint=True)
+        found: Array = numbers.astype(dtype)
+    else:
+        found = rounded(KINDS[kind](random, spec.count).reshape(spec.dims).astype(np.float64), spec.scalar_type)
+    for change in changes:
+        _change(found.reshape(-1), change)
+    return found
+
+
+def _change(numbers: Array, change: str) -> None:
+    """Set or multiply the elements that a change names by a position or a slice. Raises ``ValueError`` for another text."""
+    found = CHANGE.fullmatch(change)
+    if not found:
+        raise ValueError(f"a change of inputs is {change!r}, expected a position or a slice, = or *, and a number")
+    place, operator, number = found.groups()
+    ends = [int(end) if end else None for end in place.split(":")]
+    where = slice(*ends) if len(ends) > 1 else slice(ends[0], ends[0] + 1)  # type: ignore[operator]  # a position has digits
+    numbers[where] = float(number) if operator == "=" else numbers[where] * float(number)
 
 
 def fill(spec: TensorSpec, memory: Array, kind: str, random: Generator) -> None:

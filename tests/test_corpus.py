@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from dualdnn.api.operations import parse
+from dualdnn.api.operations import TensorSpec, parse
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.conformance import corpus
 from dualdnn.conformance.corpus import FOLDER, cases
 from dualdnn.conformance.corpus.collecting import module_of
 from dualdnn.conformance.corpus.reducing import Planner, chosen, main, shown_by
+from dualdnn.conformance.inputs import values
 from dualdnn.conformance.suite.files import case_files
 
 TENSOR = "TensorSpec(data_type=CUDNN_DATA_{}, dims=(2, 3, 4, 5), strides=(60, 20, 5, 1))"
@@ -66,6 +69,19 @@ def test_a_line_runs_once_with_each_of_its_offsets_planned_for_its_device(file):
         lambda *_, offsets, **__: ran.append((offsets, device.multiprocessors)), SimpleNamespace(handle=handle), ""
     )
     assert ran == [({"y": 4}, 132), ({"y": 8}, 132)] and device.multiprocessors == 1
+
+
+def test_inputs_may_change_at_some_positions():
+    """Positions count elements in row-major order; what they are multiplied by is rounded once."""
+    spec = TensorSpec.packed(FLOAT, (1, 2, 1, 4))
+    plain, changed = (
+        values(spec, kind, np.random.default_rng(3)).ravel() for kind in ("wide", "wide, 3=nan, 1::5=-inf, ::4*300")
+    )
+    due = plain.copy()
+    due[3], due[1::5], due[::4] = np.nan, -np.inf, plain[::4] * np.float32(300)
+    np.testing.assert_array_equal(changed, due)
+    with pytest.raises(ValueError, match="a change of inputs is '3'"):
+        values(spec, "normal, 3", np.random.default_rng(3))
 
 
 def test_what_a_fuzzer_found_has_no_test_of_its_own(file):

@@ -28,6 +28,7 @@ from dualdnn.conformance.planted import (
 from dualdnn.conformance.planted import __main__ as command
 from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
 from dualdnn.conformance.planted.reach import Reach, functions_with
+from dualdnn.conformance.suite.files import case_files
 
 VERSION = Bug(
     "api/cudnn/library.py", " * 100 + VERSION[2]", " * 100 + VERSION[1]", "the version", ("library",), "version"
@@ -37,7 +38,7 @@ VERSION = Bug(
 def test_the_bugs_can_be_planted():
     listed = bugs()
     assert len(listed) >= 100 and len({(bug.file, bug.old, bug.new) for bug in listed}) == len(listed)
-    stems = {path.stem for path in Path(planted.source_of("conformance/cases")).rglob("[!_]*.py")}
+    stems = {path.stem for path in case_files()}
     for bug in listed:
         assert bug.old != bug.new and set(bug.cases) <= stems, bug
         path = planted.source_of(bug.file)

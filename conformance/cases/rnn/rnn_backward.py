@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnRNNDataLayout_t, cudnnRNNMode_t
+from dualdnn.api.enumerations import cudnnRNNMode_t
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
@@ -14,46 +14,28 @@ from dualdnn.conformance.calls.derived import arguments
 from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     DEFAULT,
     DYNAMIC,
-    GRU,
     LSTM,
     ONE_WAY,
-    RELU,
     STATIC,
-    TANH,
 )  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import (
-    BATCH_MAJOR,
-    EXACT,
-    PACKED,
     RAGGED,
     SEQ_MAJOR,
     forward,
-    infinite_recurrent,
     label,
     network,
 )
 from dualdnn.conformance.domains.rnn import backward
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import Step, attempt_chain, prepare
-from dualdnn.reference.view import strided
 
-FORWARD, DATA, WEIGHTS = "cudnnRNNForward", "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
+DATA, WEIGHTS = "cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"
 
 
 def training(spec=None, layout=SEQ_MAJOR, lengths=RAGGED, longest=None, fill=None, null=()):
     """Return the forward call, the gradients of inputs and states, and the gradients of weights."""
     first = forward(spec, layout, lengths, longest, fill, null=null)
     return first, *backward(first, null)
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=label)
-def test_recurrent_weights_that_are_no_numbers(chain, cell):
-    """NaN in recurrent weights spreads as in the forward computation before the gradients."""
-    for null in ((), ("hx",), ("hx", "cx")):
-        steps = training(network(cell, layers=1), null=null)
-        chain(*steps, before=infinite_recurrent(steps[0], 1))
 
 
 @shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
@@ -74,84 +56,6 @@ def test_infinite_numbers_of_half(chain, cell):
             steps[2],
             before={"weightSpace": weights},
         )
-
-
-@shows(f"{DATA}/c01")
-def test_products_that_are_lost(chain):
-    """Slopes of gates near 0 and 1 are subnormal before large factors multiply them."""
-    first, data, _ = training()
-    before = {}
-    for name, scale in (("weightSpace", 100), ("x", 300), ("cx", 300), ("dy", 300), ("dcy", 300)):
-        before[name] = prepare(first if name in first.operands else data, "normal", 1)[name]
-        before[name].view(np.float32)[::5] *= scale
-    chain(first, data, seed=1, before=before)
-
-
-@shows(f"{WEIGHTS}/c01", f"{WEIGHTS}/c11")
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=label)
-def test_states_that_short_sequences_end_with(chain, layout, layers):
-    """A NaN in the last state of a short sequence is in no product of the steps that other sequences still have."""
-    lengths = (4, 3, 2) if layout == PACKED else (2, 4, 3)
-    first, *gradients = training(network(RELU, direction=ONE_WAY, layers=layers), layout, lengths)
-    before = prepare(first, "normal", 0)
-    last = {PACKED: (0, 5), BATCH_MAJOR: (1, 0), SEQ_MAJOR: (1, 0)}[
-        layout
-    ]  # This is the second vector of the shortest sequence.
-    strided(first.x.tensor, before["x"])[last] = np.nan
-    chain(first, *gradients, before={"x": before["x"]})
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "math_type, width, hidden, layers, batch",
-    [(DEFAULT, 512, 256, 1, 128), (DEFAULT, 320, 136, 2, 132), (EXACT, 512, 256, 1, 66)],
-    ids=label,
-)
-def test_products_of_large_tiles(chain, caller, math_type, width, hidden, layers, batch):
-    """Products have more vectors, units and inputs than the largest tiles have rows and columns.
-
-    Some tiles are not full, and factors of two layers are copied.
-    """
-    spec = network(TANH, direction=ONE_WAY, width=width, hidden=hidden, layers=layers, math_type=math_type)
-    with divided_among(caller.handle, 1):
-        chain(*training(spec, lengths=(1,) * batch))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize(
-    "multiprocessors, data_type, width, hidden", [(5, HALF, 128, 256), (132, FLOAT, 136, 264)], ids=label
-)
-def test_products_that_blocks_share(chain, caller, multiprocessors, data_type, width, hidden):
-    """Blocks share the sums of both directions, in equal shares or not."""
-    spec = network(TANH, data_type=data_type, width=width, hidden=hidden, layers=1, math_type=DEFAULT)
-    with divided_among(caller.handle, multiprocessors):
-        chain(*training(spec, lengths=(1,) * 8)[:2])
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("cell", [LSTM, GRU], ids=label)
-def test_products_of_a_step_in_parts(chain, caller, cell):
-    """Products of the gates of both directions are in parts, and their cells add up the parts."""
-    with divided_among(caller.handle, 132):
-        chain(*training(network(cell, width=4, hidden=68, layers=1), lengths=(2, 1, 2), fill=0.5))
-
-
-@shows(f"{DATA}/c01", f"{WEIGHTS}/c01")
-@pytest.mark.parametrize("math_type", [DEFAULT, EXACT], ids=label)
-def test_products_of_few_columns_in_parts(chain, caller, math_type):
-    """TMA does not read these rows, which have fewer columns than a tile."""
-    spec = network(TANH, direction=ONE_WAY, width=20, hidden=12, layers=1, math_type=math_type)
-    with divided_among(caller.handle, 132):
-        chain(*training(spec, lengths=(2,) * 32))
-
-
-@shows("cudnnRNNForward/c01")
-def test_long_products_of_tiles_in_turns(chain, caller):
-    """A tile has more K-blocks than warpgroups that take turns have stages, twice."""
-    spec = network(TANH, direction=ONE_WAY, width=416, hidden=128, layers=1, math_type=DEFAULT)
-    with divided_among(caller.handle, 1):
-        chain(*training(spec, lengths=(1,) * 256)[:1])
 
 
 @pytest.mark.ours

@@ -108,15 +108,6 @@ def test_recurrent_weights_that_are_no_numbers(trial, cell):
     assert np.isfinite(hidden[:3]).all() and np.isnan(hidden[3, :, 0]).all()
 
 
-@shows(f"{NAME}/c01")
-def test_infinite_states_that_gates_forget(trial):
-    """The result may be infinite or NaN, because a gate may be too small for the arithmetic."""
-    operation = forward(network(math_type=DEFAULT, layers=1))
-    before = prepare(operation, "normal", 0)
-    before["x"].view(np.float32)[...] *= 300
-    trial(operation, {"hx": "infinite", "cx": "infinite"}, before={"x": before["x"]})
-
-
 @shows("cudnnRNNSetClip_v8/c03 c06-c08", "cudnnRNNClipMode_t/c01")
 @pytest.mark.parametrize("nan", [NOT_PROPAGATE, PROPAGATE], ids=label)
 def test_clipping(trial, nan):

@@ -10,7 +10,12 @@ from typing import Any
 from dualdnn.accelerated.backend import DeviceOperand
 from dualdnn.accelerated.pooling.problem import PoolingProblem
 from dualdnn.accelerated.solver import plan_by
-from dualdnn.conformance.cases.pooling.pooling_static_windows import backward_operations, forward_operations, with_ties
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.operations import PoolingBackward, PoolingForward
+from dualdnn.conformance.cases.pooling.pooling import AVERAGES, MAXIMA, Geometry, backward, forward
+from dualdnn.conformance.domains.pieces import Drawn
+from dualdnn.conformance.domains.pooling import before
+from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 
 
@@ -37,10 +42,25 @@ class PlanningDevice:
 
 def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layout: str) -> list[Any]:
     """Return forward calls and gradients: maxima with and without NaN, averages, with and without factors."""
-    forward, gradients = (
-        list(make(window, data_type, dims, layout)) for make in (forward_operations, backward_operations)
-    )
-    return [*forward, *gradients, *(replace(gradient, alpha=1.0, beta=0.0) for gradient in gradients[:2])]
+    size, stride, padding = window
+    rank = len(dims) - 2
+    of = Geometry(dims, (size,) * rank, (padding,) * rank, (stride,) * rank), data_type, layout, layout
+    nan = Nan.CUDNN_PROPAGATE_NAN
+    gradients = [
+        backward(MAXIMA[0], *of, nan=nan, alpha=-1.5, beta=0.5), backward(MAXIMA[1], *of, beta=1.0),
+        backward(AVERAGES[0], *of), backward(AVERAGES[1], *of, alpha=0.5, beta=-1.0),
+    ]  # fmt: skip
+    return [
+        forward(MAXIMA[0], *of, nan=nan), forward(MAXIMA[1], *of, alpha=-1.5, beta=0.5), forward(AVERAGES[0], *of),
+        forward(AVERAGES[1], *of, alpha=0.5, beta=-1.0), *gradients,
+        *(replace(gradient, alpha=1.0, beta=0.0) for gradient in gradients[:2]),
+    ]  # fmt: skip
+
+
+def with_ties(operation: PoolingForward | PoolingBackward, inputs: str = "ties_and_nan") -> dict[str, Any]:
+    """Return memory whose x has equal maxima, or other inputs, and whose y is the forward result of a gradient."""
+    kinds = {"x": inputs}
+    return before(Drawn((operation,), kinds), 0) or prepare(operation, kinds, 0)
 
 
 def kernel_of(operation: Any, only: str, multiprocessors: int = 132) -> str:

@@ -20,9 +20,10 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec,
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NHWC
 from dualdnn.conformance.bench.rows import pooling
 from dualdnn.conformance.cases.pooling import pooling as cases
-from dualdnn.conformance.cases.pooling import pooling_static_windows as static_cases
+from dualdnn.conformance.corpus import FOLDER
+from dualdnn.conformance.corpus import cases as pinned
 from dualdnn.conformance.layouts import laid_out
-from pooling_support import PlanningDevice, assert_agrees, kernel_of, operations_of
+from pooling_support import PlanningDevice, assert_agrees, kernel_of, operations_of, with_ties
 
 PADDED = (3, 2, 1)
 
@@ -34,10 +35,8 @@ def backend():
 
 def case_operations():
     """Return calls of the conformance cases, in the shapes that decide about kernels."""
-    for window, data_type, shape in static_cases.COMBINATIONS:
-        yield from operations_of(window, data_type, *static_cases.SHAPES[shape])
-    for data_type, (dims, layout) in product((FLOAT, HALF), static_cases.LARGE_IMAGES.values()):
-        yield from static_cases.forward_operations(static_cases.LARGE, data_type, dims, layout)
+    for lines in pinned(FOLDER / "pooling_static_windows.jsonl").values():
+        yield from (one.entry.drawn.operation for several in lines.values() for one in several)
     for geometry, layout in product([*cases.SIZES.values(), cases.GEOMETRIES["gaps"]], ("nchw", "nhwc", "gaps")):
         for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
             yield cases.forward(mode, geometry, FLOAT, layout, layout)
@@ -163,7 +162,7 @@ def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
     """The filling around a tensor is never the maximum, not even in windows that hold -infinity and NaN alone."""
     geometry = cases.Geometry((2, 4, 7, 9), *((size,) * 2 for size in (window[0], window[2], window[1])))
     operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, "nchw", "nchw", nan=nan)
-    memory = static_cases.with_ties(operation)
+    memory = with_ties(operation)
     x = memory["x"].view(np.float32)
     x[:] = np.where(np.arange(x.size) % 7 == 3, np.nan, -np.inf)
     assert_agrees(backend, operation, plan_by(operation, backend.device, "pooling.generic_max_backward"), memory)
@@ -259,7 +258,7 @@ def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
     operation = PoolingForward(spec, 1.0, 0.0, x, y)
     assert ("pooling.global_forward" in possible_solvers(operation, backend.device)) == bool(over_gaps)
     name = possible_solvers(operation, backend.device)[0]
-    memory = static_cases.with_ties(operation, "normal")
+    memory = with_ties(operation, "normal")
     elements = np.zeros(memory["x"].size // 2, bool)
     elements[sum(i * s for i, s in zip(np.indices(dims), strides, strict=True)).ravel()] = True
     memory["x"].view(np.float16)[~elements] = np.nan
