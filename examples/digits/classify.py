@@ -1,4 +1,4 @@
-"""Classifies the held-out digits on a backend and says how well, how fast, and whether the other backend agrees."""
+"""Classify the held-out digits on a backend; print the accuracy, the time, and whether the other backend agrees."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from network import Network
 from picture import write_picture
 
 WEIGHTS = Path(__file__).with_name("weights.npz")
-BATCH = 60  # a divisor of the number of held-out images
+BATCH = 60  # images, a divisor of the number of held-out images
 MATH_TYPES = {"default": cudnn.CUDNN_DEFAULT_MATH, "fma": cudnn.CUDNN_FMA_MATH}
 
 
 class Result(NamedTuple):
-    """What one backend says: probabilities (images, 10), median milliseconds of a batch."""
+    """Hold the results of one backend: probabilities (images, 10) and the median milliseconds of a batch."""
 
     probabilities: np.ndarray
     milliseconds: float
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def classify(handle: Any, network: Network, digits: Digits) -> Result:
-    """Classify and print; the first batch runs once before, so that no time holds the compilation of a kernel."""
+    """Classify and print. The first batch runs once before, so that no time includes the compilation of a kernel."""
     batches = np.split(digits.images, range(network.batch, len(digits.images), network.batch))
     network.probabilities(batches[0])
     probabilities, times = [], []

@@ -1,4 +1,4 @@
-"""scikit-learn's bundled digits: 1797 images of 8 x 8, a fifth of them held out."""
+"""Load scikit-learn's bundled digits: 1797 images of 8 x 8, a fifth of them held out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DARKEST = 16
 
 
 class Digits(NamedTuple):
-    """images: float32 (count, 1, 8, 8), 0 is paper and 1 is ink; labels: the digits, (count)."""
+    """Hold images, float32 (count, 1, 8, 8) from 0 for paper to 1 for ink, and labels, the digits (count)."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 def split_digits() -> tuple[Digits, Digits]:
-    """(what the weights are trained on, what the accuracy is measured on); every digit has its share of both."""
+    """Return (training digits, held-out digits), each with the same share of every digit."""
     bundled = load_digits()
     images = (bundled.images[:, None] / DARKEST).astype(np.float32)
     training, held_out, training_labels, held_out_labels = train_test_split(

@@ -1,4 +1,4 @@
-"""The layers of the training network in documented calls, forward and backward, for batches of one size."""
+"""Implement the layers of the training network by documented calls, forward and backward, for batches of one size."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from network import FLOAT, NCHW, tensor
 
 Array = np.ndarray
 EPSILON = 1e-5
-KEPT = 0.9  # of a running statistic, at each step
+KEPT = 0.9  # share of a running statistic that each step keeps
 
 
 class Parameters:
-    """What is learned or gathered, by name: float arrays on the host, and the same in the device's memory."""
+    """Hold parameters and running statistics by name, as float arrays on the host and in the device's memory."""
 
     def __init__(self, handle: Any, values: dict[str, Array]) -> None:
         self.handle = handle
@@ -30,31 +30,31 @@ class Parameters:
         self.device[name] = self.handle.to_device(value)
 
     def values(self) -> dict[str, Array]:
-        """Copies on the host."""
+        """Return copies on the host."""
         return {name: buffer.to_host(np.float32, self.dims[name]) for name, buffer in self.device.items()}
 
 
 class Layer(ABC):
-    """One layer: y of x, and from the gradient of y those of its parameters and of x."""
+    """Compute y from x, and from the gradient of y the gradients of x and of the parameters."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...], y_dims: tuple[int, ...]) -> None:
         self.handle, self.x_dims, self.y_dims = handle, x_dims, tuple(y_dims)
         self.x_desc, self.y_desc = tensor(x_dims), tensor(y_dims)
         self.y, self.dx = (handle.allocate(4 * prod(dims)) for dims in (y_dims, x_dims))
         self.x: Any = None
-        self.gradients: dict[str, tuple[Any, tuple[int, ...]]] = {}  # by parameter: memory, dimensions
+        self.gradients: dict[str, tuple[Any, tuple[int, ...]]] = {}  # It maps a parameter to its memory and dimensions.
 
     @abstractmethod
     def forward(self, x: Any, training: bool) -> Any:
-        """y, in memory of the layer. training: dropout drops, and statistics are those of the batch."""
+        """Return y, in memory of the layer. training: dropout is active, and statistics are computed from the batch."""
 
     @abstractmethod
     def backward(self, dy: Any) -> Any:
-        """dx, in memory of the layer; the gradients of the parameters go to theirs."""
+        """Return dx, in memory of the layer, and store the parameters' gradients."""
 
 
 class Convolution(Layer):
-    """A convolution of stride 1 with a bias."""
+    """Convolve with stride 1 and add a bias."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...], parameters: Parameters, name: str, padding: int) -> None:
         self.parameters, self.names = parameters, (f"{name}_filter", f"{name}_bias")
@@ -65,7 +65,7 @@ class Convolution(Layer):
         cudnn.cudnnSetConvolution2dDescriptor(
             self.convolution, padding, padding, 1, 1, 1, 1, cudnn.CUDNN_CROSS_CORRELATION, FLOAT
         )
-        cudnn.cudnnSetConvolutionMathType(self.convolution, cudnn.CUDNN_FMA_MATH)  # float is float: no TF32
+        cudnn.cudnnSetConvolutionMathType(self.convolution, cudnn.CUDNN_FMA_MATH)  # This forbids TF32.
         dims = cudnn.cudnnGetConvolution2dForwardOutputDim(self.convolution, tensor(x_dims), self.w_desc)
         super().__init__(handle, x_dims, tuple(dims))
         x, w, y, convolution = self.x_desc, self.w_desc, self.y_desc, self.convolution
@@ -106,7 +106,7 @@ class Convolution(Layer):
 
 
 class BatchNorm(Layer):
-    """Batch normalisation over images and positions, with running statistics for what is not training."""
+    """Normalise over images and positions; inference uses the running statistics."""
 
     MODE = cudnn.CUDNN_BATCHNORM_SPATIAL
 
@@ -139,7 +139,7 @@ class BatchNorm(Layer):
 
 
 class Relu(Layer):
-    """max(0, x)"""
+    """Compute max(0, x)."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...]) -> None:
         super().__init__(handle, x_dims, x_dims)
@@ -162,7 +162,7 @@ class Relu(Layer):
 
 
 class MaxPooling(Layer):
-    """The maxima of squares of 2 x 2."""
+    """Take the maxima of squares of 2 x 2."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...]) -> None:
         self.pooling = cudnn.cudnnCreatePoolingDescriptor()
@@ -185,7 +185,7 @@ class MaxPooling(Layer):
 
 
 class Dropout(Layer):
-    """Drops elements with a probability; the states say which, so that whoever keeps them can go on with the same masks."""
+    """Drop elements with a probability. The states determine the masks, so a checkpoint that has them continues them."""
 
     def __init__(
         self, handle: Any, x_dims: tuple[int, ...], probability: float, seed: int, states: Array | None
@@ -218,7 +218,7 @@ class Dropout(Layer):
 
 
 class Softmax(Layer):
-    """The probabilities, over the channels."""
+    """Compute probabilities over the channels."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...]) -> None:
         super().__init__(handle, x_dims, x_dims)

@@ -1,8 +1,8 @@
-"""Trains a digits classifier through the documented calls, forward and backward, from random weights.
+"""Train a digits classifier through the documented calls, forward and backward, from random weights.
 
-Two times a convolution of 3 x 3, batch normalisation, ReLU and the maxima of 2 x 2; dropout; a convolution as large as what is left
-(2 x 2), softmax. The mean cross-entropy is minimised by gradient descent with momentum, whose arithmetic is NumPy's. After each epoch
-a checkpoint is written, from which a run that was stopped goes on with the same numbers.
+The network has two blocks of a 3 x 3 convolution, batch normalisation, ReLU and 2 x 2 maxima. Dropout, a convolution over the
+remaining 2 x 2 positions and a softmax follow. NumPy does gradient descent with momentum on the mean cross-entropy. Each epoch ends
+with a checkpoint, from which a stopped run continues with the same numbers.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from dualdnn.accelerated import gpu_is_usable
 from dualdnn.api import cudnn
 from layers import Array, BatchNorm, Convolution, Dropout, Layer, MaxPooling, Parameters, Relu, Softmax
 
-BATCH, EVALUATED = 32, 60  # images at a time; both as many as all calls of a network take
+BATCH, EVALUATED = 32, 60  # images of a training batch and of an evaluated batch
 EPOCHS, RATE, MOMENTUM, DECAY = 12, 0.08, 0.9, 5e-4
 DROPPED = 0.25
-TINY = np.float32(1e-30)  # the least probability whose logarithm is taken
+TINY = np.float32(1e-30)  # smaller probabilities count as this in a logarithm
 SEED = 1
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3), "classifier": (10, 32, 2, 2)}
-RUNNING = ("_mean", "_variance")  # names of what is gathered, not learned
+RUNNING = ("_mean", "_variance")  # endings of the names of running statistics
 
 
 class Epoch(NamedTuple):
-    """What is plotted: the mean loss of the training images while they were learned, the share of held-out images that are right."""
+    """Hold what is plotted: the mean training loss during the epoch, and the accuracy on the held-out images."""
 
     loss: float
     accuracy: float
 
 
 class Network:
-    """The layers for batches of one size. states: of dropout, where it goes on."""
+    """Hold the layers for batches of one size. states: continue dropout from a checkpoint."""
 
     def __init__(
         self, handle: Any, parameters: Parameters, batch: int, dropped: float, states: Array | None = None
@@ -60,14 +60,14 @@ class Network:
         self.classes = add(Softmax(handle, dims))[1]
 
     def probabilities(self, images: Array, training: bool) -> Array:
-        """Probabilities (batch, classes) of images (batch, 1, 8, 8)."""
+        """Return probabilities (batch, classes) of images (batch, 1, 8, 8)."""
         y = self.handle.to_device(images)
         for layer in self.layers:
             y = layer.forward(y, training)
         return y.to_host(np.float32, (self.batch, self.classes))
 
     def step(self, images: Array, labels: Array) -> tuple[float, dict[str, Array]]:
-        """(mean cross-entropy, its gradient by parameter) of a batch."""
+        """Return (mean cross-entropy, its gradient by parameter) of a batch."""
         probabilities = self.probabilities(images, training=True)
         right = np.maximum(probabilities[np.arange(self.batch), labels], TINY)
         slope = np.zeros_like(probabilities)
@@ -75,7 +75,7 @@ class Network:
         return float(-np.log(right).mean(dtype=np.float64)), self.backward(self.handle.to_device(slope))
 
     def backward(self, dy: Any) -> dict[str, Array]:
-        """The gradient by parameter, of that with respect to the outputs of the last layer."""
+        """Return the gradient by parameter, from the gradient of the last layer's outputs."""
         for layer in reversed(self.layers):
             dy = layer.backward(dy)
         return {
@@ -86,8 +86,8 @@ class Network:
 
 
 def first_values(seed: int = SEED) -> dict[str, Array]:
-    """Random filters, neutral everything else."""
-    random = np.random.RandomState(seed)  # its streams never change, those of default_rng may
+    """Return random filters, and neutral values for all other parameters."""
+    random = np.random.RandomState(seed)  # Its streams never change; default_rng may change them.
     values = {}
     for layer, dims in FILTERS.items():
         values[f"{layer}_filter"] = random.standard_normal(dims) * np.sqrt(2 / np.prod(dims[1:]))
@@ -100,7 +100,7 @@ def first_values(seed: int = SEED) -> dict[str, Array]:
 
 
 class Descent:
-    """Gradient descent with momentum on the host's copies of the parameters."""
+    """Do gradient descent with momentum on the host's copies of the parameters."""
 
     def __init__(self, parameters: Parameters, momenta: dict[str, Array] | None = None) -> None:
         self.parameters = parameters
@@ -119,14 +119,14 @@ class Descent:
 
 
 class Training:
-    """A run: what is learned, how far it is, what it has achieved. Another network makes a subclass of its own of it.
+    """Hold a run: its parameters, progress and results. Another network derives a class from it.
 
-    network_of: of a handle, parameters, the images of a batch, the probability of dropout and its states.
+    network_of: makes a network from a handle, parameters, images per batch, and the probability and states of dropout.
     """
 
     network_of: Any = Network
     first_values = staticmethod(first_values)
-    data = staticmethod(split_digits)  # (what is trained on, what is held out)
+    data = staticmethod(split_digits)  # It returns (training data, held-out data).
     rate = RATE
 
     def __init__(self, handle: Any, epochs: int, dropped: float = DROPPED, checkpoint: Path | None = None) -> None:
@@ -146,7 +146,7 @@ class Training:
         self.history = [Epoch(*map(float, row)) for row in stored.get("history", ())]
 
     def run(self, training: Digits, held_out: Digits, stop: int | None = None) -> list[Epoch]:
-        """Train until as many epochs are done, fewer with ``stop``; every epoch has an order of the images of its own."""
+        """Train for a number of epochs, or fewer with ``stop``. Each epoch has its own order of the images."""
         for epoch in range(len(self.history), self.epochs if stop is None else stop):
             losses = self.steps(training, epoch, len(training.labels) // BATCH)
             self.history.append(Epoch(float(np.mean(losses)), self.accuracy(held_out)))
@@ -154,29 +154,29 @@ class Training:
         return self.history
 
     def steps(self, training: Digits, epoch: int, count: int) -> list[float]:
-        """Make the first ``count`` steps of an epoch; the loss of each."""
+        """Make the first ``count`` steps of an epoch, and return their losses."""
         order = np.random.RandomState(1000 * SEED + epoch).permutation(len(training.labels))
         of_epoch, losses = len(training.labels) // BATCH, list[float]()
         for i in range(count):
             batch = order[i * BATCH : (i + 1) * BATCH]
             loss, gradients = self.network.step(training.images[batch], training.labels[batch])
             done = (epoch * of_epoch + i) / (self.epochs * of_epoch)
-            self.descent.step(gradients, self.rate * 0.5 * (1 + np.cos(np.pi * done)))  # falls to 0
+            self.descent.step(gradients, self.rate * 0.5 * (1 + np.cos(np.pi * done)))  # The rate falls to 0.
             losses.append(loss)
             show_progress(epoch + (i + 1) / of_epoch, self.epochs, f"loss {np.mean(losses):.4f}")
         return losses
 
     def predictions(self, digits: Digits) -> Array:
-        """What the network reads in each image."""
+        """Return the network's answer for each image."""
         batches = np.split(digits.images, range(EVALUATED, len(digits.images), EVALUATED))
         return np.concatenate([self.evaluated.probabilities(images, training=False).argmax(1) for images in batches])
 
     def accuracy(self, digits: Digits) -> float:
-        """The share of images that are read right."""
+        """Return the share of right answers."""
         return float(np.mean(self.predictions(digits) == digits.labels))
 
     def save(self) -> None:
-        """Write the checkpoint, as a whole or not at all."""
+        """Write the checkpoint completely, or leave the earlier one."""
         if self.checkpoint is None:
             return
         stored = {f"parameter {name}": value for name, value in self.parameters.values().items()}
@@ -194,7 +194,7 @@ KINDS = {"convolutions": Training}
 
 
 def show_progress(done: float, total: int, said: str) -> None:
-    """A bar on a terminal."""
+    """Show a progress bar on a terminal."""
     if sys.stderr.isatty():
         filled = int(40 * done / total)
         end = "\n" if done >= total else ""
@@ -202,7 +202,7 @@ def show_progress(done: float, total: int, said: str) -> None:
 
 
 def plot(history: list[Epoch], path: Path) -> None:
-    """Loss and accuracy over the epochs, as PNG."""
+    """Plot loss and accuracy over the epochs, as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 3), layout="constrained")
@@ -223,9 +223,9 @@ def main(
     epochs: int = EPOCHS,
     finish: Callable[[Training, Any, Path | None], None] | None = None,
 ) -> None:
-    """Train by the arguments of a command line, the variant that they name of these.
+    """Train the variant that the command line names.
 
-    finish: is given the run, what was held out, and where the plot went.
+    finish: gets the run, the held-out data, and the path of the plot.
     """
     parser = argparse.ArgumentParser(description="Trains a network through the documented calls.")
     parser.add_argument(
@@ -264,7 +264,7 @@ def main(
 
 
 def agreement(run: Training, other: Any, training: Digits, held_out: Digits) -> None:
-    """Print whether another backend reads the held-out images alike, and how far its gradients of one batch are from this one's."""
+    """Print whether another backend gives the same answers, and the distance of its gradients of one batch."""
     again = type(run)(other, run.epochs, dropped=0.0)
     again.parameters = Parameters(other, run.parameters.values())
     networks = [

@@ -1,4 +1,4 @@
-"""The digits classifier in documented calls: descriptors and memory are made once, then batches run through them."""
+"""Implement the digits classifier by documented calls, with descriptors and memory that all batches share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FLOAT, NCHW = cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_TENSOR_NCHW
 
 
 def tensor(dims: tuple[int, ...]) -> Any:
-    """The descriptor of a packed float tensor (N, C, H, W)."""
+    """Return the descriptor of a packed float tensor (N, C, H, W)."""
     descriptor = cudnn.cudnnCreateTensorDescriptor()
     cudnn.cudnnSetTensor4dDescriptor(descriptor, NCHW, FLOAT, *dims)
     return descriptor
 
 
 class Convolution:
-    """A convolution of stride 1 and its bias, with the algorithm that the handle's backend expects to be fastest."""
+    """Convolve with stride 1 and add a bias, by the algorithm that the backend expects to be fastest."""
 
     def __init__(self, handle: Any, x_desc: Any, w: np.ndarray, bias: np.ndarray, padding: int, math_type: Any) -> None:
         self.handle, self.x_desc = handle, x_desc
@@ -41,7 +41,7 @@ class Convolution:
         self.workspace = handle.allocate(self.workspace_bytes) if self.workspace_bytes else None
 
     def forward(self, x: Any) -> Any:
-        """y = conv(x, w) + bias, in two calls."""
+        """Compute y = conv(x, w) + bias in two calls."""
         cudnn.cudnnConvolutionForward(
             self.handle, 1.0, self.x_desc, x, self.w_desc, self.w, self.convolution, self.algo,
             self.workspace, self.workspace_bytes, 0.0, self.y_desc, self.y,
@@ -50,7 +50,7 @@ class Convolution:
         return self.y
 
     def forward_activated(self, x: Any, activation: Any) -> Any:
-        """y = activation(conv(x, w) + bias), in one call; alpha2 is 0, so that z, here y itself, is not read."""
+        """Compute y = activation(conv(x, w) + bias) in one call. alpha2 is 0, so z, which is y here, is not read."""
         cudnn.cudnnConvolutionBiasActivationForward(
             self.handle, 1.0, self.x_desc, x, self.w_desc, self.w, self.convolution, self.algo,
             self.workspace, self.workspace_bytes, 0.0, self.y_desc, self.y, self.bias_desc, self.bias,
@@ -60,7 +60,7 @@ class Convolution:
 
 
 class Pooling:
-    """The maxima of squares of 2 x 2."""
+    """Take the maxima of squares of 2 x 2."""
 
     def __init__(self, handle: Any, x_desc: Any) -> None:
         self.handle, self.x_desc = handle, x_desc
@@ -77,9 +77,9 @@ class Pooling:
 
 
 class Network:
-    """The classifier for batches of ``batch`` images on one handle.
+    """Hold the classifier for batches of ``batch`` images on one handle.
 
-    math_type: CUDNN_DEFAULT_MATH lets the factors of float products be rounded to TF32, CUDNN_FMA_MATH does not.
+    math_type: CUDNN_DEFAULT_MATH allows TF32 for float products, CUDNN_FMA_MATH forbids it.
     """
 
     def __init__(self, handle: Any, weights: dict[str, np.ndarray], batch: int, math_type: Any) -> None:
@@ -99,7 +99,7 @@ class Network:
         self.convolutions = {"first": self.first, "second": self.second, "classifier": self.classifier}
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
-        """(batch, 10) of images (batch, 1, 8, 8)."""
+        """Return probabilities (batch, 10) of images (batch, 1, 8, 8)."""
         x = self.handle.to_device(images)
         y = self.first_pooling.forward(self.first.forward_activated(x, self.relu))
         y = self.second_pooling.forward(self.second.forward_activated(y, self.relu))

@@ -1,4 +1,4 @@
-"""Grey images with captions, as an SVG file."""
+"""Write grey images with captions as an SVG file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PIXEL, GAP, CAPTION = 10, 20, 20
 
 
 def write_picture(path: Path, images: np.ndarray, captions: list[str]) -> None:
-    """images: (count, height, width), 0 is white and 1 is black, side by side in their order."""
+    """Write images (count, height, width) side by side; 0 is white and 1 is black."""
     height, width = (PIXEL * size for size in images.shape[1:])
     shapes = []
     for index, (image, caption) in enumerate(zip(images, captions, strict=True)):

@@ -1,4 +1,4 @@
-"""Records what PyTorch makes of the first steps of learn.py, without dropout, in float64: torch_steps.npz. Needs PyTorch."""
+"""Record PyTorch's first steps of learn.py, without dropout, in float64: torch_steps.npz. It needs PyTorch."""
 
 from __future__ import annotations
 

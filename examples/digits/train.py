@@ -1,8 +1,8 @@
-"""Trains the digits classifier in NumPy and writes weights.npz.
+"""Train the digits classifier in NumPy and write weights.npz.
 
-Two times a convolution of 3 x 3, bias, ReLU and the maxima of 2 x 2; then a convolution as large as what is left
-(2 x 2), bias and softmax. Adam on the cross-entropy. All of it is float64 and seeded, so that machines agree in
-all the digits of the float32 that are written, or nearly all.
+The network has two blocks of a 3 x 3 convolution, bias, ReLU and 2 x 2 maxima. A convolution over the remaining
+2 x 2 positions, a bias and a softmax follow. Adam minimises the cross-entropy. Everything is float64 and seeded, so
+machines agree in nearly all digits of the float32 weights.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def train(digits: Digits) -> Weights:
-    """The weights after EPOCHS passes over the digits, with a rate that falls to 0."""
-    random = np.random.RandomState(SEED)  # its streams never change, those of default_rng may
+    """Return the weights after EPOCHS passes over the digits, with a rate that falls to 0."""
+    random = np.random.RandomState(SEED)  # Its streams never change; default_rng may change them.
     weights: Weights = {}
     for layer, dims in FILTERS.items():
         weights[f"{layer}_filter"] = random.standard_normal(dims) * np.sqrt(2 / np.prod(dims[1:]))
@@ -60,7 +60,7 @@ def train(digits: Digits) -> Weights:
 
 
 def loss(images: Array, labels: Array, weights: Weights) -> float:
-    """The mean cross-entropy."""
+    """Return the mean cross-entropy."""
     scores = _forward(images, weights)[-1]
     largest = scores.max(1, keepdims=True)
     sums = largest[:, 0] + np.log(np.exp(scores - largest).sum(1))
@@ -68,7 +68,7 @@ def loss(images: Array, labels: Array, weights: Weights) -> float:
 
 
 def gradients(images: Array, labels: Array, weights: Weights) -> Weights:
-    """The gradient of the loss for every weight."""
+    """Return the gradient of the loss for every weight."""
     first, first_maxima, second, second_maxima, scores = _forward(images, weights)
     slope = np.exp(scores - scores.max(1, keepdims=True))
     slope /= slope.sum(1, keepdims=True)
@@ -83,7 +83,7 @@ def gradients(images: Array, labels: Array, weights: Weights) -> Weights:
 
 
 def _forward(images: Array, weights: Weights) -> tuple[Array, Array, Array, Array, Array]:
-    """(first layer, the shares of its maxima, second layer, the shares of its maxima, scores (images, 10))."""
+    """Return (first layer, shares of its maxima, second layer, shares of its maxima, scores (images, 10))."""
     first, first_maxima = _maxima(_convolution("first", images.astype(np.float64), weights))
     first = np.maximum(first, 0)
     second, second_maxima = _maxima(_convolution("second", first, weights))
@@ -98,7 +98,7 @@ def _convolution(layer: str, x: Array, weights: Weights) -> Array:
 
 
 def _convolution_gradient(layer: str, x: Array, slope: Array, weights: Weights, found: Weights) -> Array:
-    """Puts the gradients of filter and bias into ``found`` and returns that of x."""
+    """Store the gradients of filter and bias in ``found``, and return the gradient of x."""
     _filter_gradient(layer, x, slope, weights, found)
     turned = weights[f"{layer}_filter"][:, :, ::-1, ::-1]
     size = turned.shape[2]
@@ -113,13 +113,13 @@ def _filter_gradient(layer: str, x: Array, slope: Array, weights: Weights, found
 
 
 def _windows(x: Array, size: int, padding: int) -> Array:
-    """(images, channels, rows, columns, size, size): what a filter meets at each of its positions."""
+    """Return the window at each position of a filter: (images, channels, rows, columns, size, size)."""
     padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     return np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))
 
 
 def _maxima(x: Array) -> tuple[Array, Array]:
-    """The maxima of squares of 2 x 2, and the share of each element in its square's maximum (equal ones share it)."""
+    """Return the maxima of 2 x 2 squares, and each element's share in its maximum, which equal elements divide."""
     images, channels, height, width = x.shape
     squares = x.reshape(images, channels, height // 2, 2, width // 2, 2)
     maxima = squares.max((3, 5), keepdims=True)

@@ -1,4 +1,4 @@
-"""Backend descriptors from Python values, and values read back from them."""
+"""Make backend descriptors from Python values, and read values back from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INT64, DESCRIPTOR = cudnn.CUDNN_TYPE_INT64, cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR
 
 
 def finalized(kind: str, prefix: str, **attributes: tuple[Any, Any]) -> Any:
-    """A finalised descriptor. attributes: the end of a name -> (type, elements)."""
+    """Return a finalised descriptor. attributes: maps the end of a name to (type, elements)."""
     descriptor = cudnn.cudnnBackendCreateDescriptor(getattr(cudnn, f"CUDNN_BACKEND_{kind}_DESCRIPTOR"))
     for ending, (type_, elements) in attributes.items():
         name = getattr(cudnn, f"CUDNN_ATTR_{prefix}_{ending}")
@@ -21,14 +21,14 @@ def finalized(kind: str, prefix: str, **attributes: tuple[Any, Any]) -> Any:
 
 
 def get(descriptor: Any, name: str, type_: Any) -> tuple[Any, ...]:
-    """All elements of an attribute: asked how many there are, then for them."""
+    """Return all elements of an attribute, after asking how many there are."""
     attribute = getattr(cudnn, f"CUDNN_ATTR_{name}")
     count = cudnn.cudnnBackendGetAttribute(descriptor, attribute, type_, 0).elementCount
     return cudnn.cudnnBackendGetAttribute(descriptor, attribute, type_, count).arrayOfElements
 
 
 def tensor(uid: int, *dims: int, virtual: bool = False) -> Any:
-    """A packed tensor of floats."""
+    """Return a packed tensor of floats."""
     strides = [int(np.prod(dims[i + 1 :])) for i in range(len(dims))]
     return finalized(
         "TENSOR", "TENSOR", UNIQUE_ID=(INT64, [uid]), DATA_TYPE=(cudnn.CUDNN_TYPE_DATA_TYPE, [cudnn.CUDNN_DATA_FLOAT]),
@@ -38,7 +38,7 @@ def tensor(uid: int, *dims: int, virtual: bool = False) -> Any:
 
 
 def convolution(x: Any, w: Any, y: Any, padding: int) -> Any:
-    """y = conv(x, w), a cross-correlation."""
+    """Return the node y = conv(x, w), a cross-correlation."""
     settings = finalized(
         "CONVOLUTION", "CONVOLUTION", SPATIAL_DIMS=(INT64, [2]), COMP_TYPE=(cudnn.CUDNN_TYPE_DATA_TYPE, [cudnn.CUDNN_DATA_FLOAT]),
         CONV_MODE=(cudnn.CUDNN_TYPE_CONVOLUTION_MODE, [cudnn.CUDNN_CROSS_CORRELATION]), PRE_PADDINGS=(INT64, [padding] * 2),
@@ -52,7 +52,7 @@ def convolution(x: Any, w: Any, y: Any, padding: int) -> Any:
 
 
 def pointwise(mode: str, x: Any, y: Any, b: Any = None) -> Any:
-    """y = mode(x), or mode(x, b)."""
+    """Return the node y = mode(x), or y = mode(x, b)."""
     settings = finalized(
         "POINTWISE", "POINTWISE", MODE=(cudnn.CUDNN_TYPE_POINTWISE_MODE, [getattr(cudnn, f"CUDNN_POINTWISE_{mode}")]),
         MATH_PREC=(cudnn.CUDNN_TYPE_DATA_TYPE, [cudnn.CUDNN_DATA_FLOAT]),

@@ -1,4 +1,4 @@
-"""y = relu(conv(x, w) + z + bias) as an operation graph: drawn, executed by every engine that can, compared with NumPy.
+"""Draw y = relu(conv(x, w) + z + bias) as an operation graph, execute it by every engine, and compare it with NumPy.
 
 python examples/graph/residual.py [--backend reference|accelerated|crosscheck] [--device gpu|emulated]
 """
@@ -19,7 +19,7 @@ RESULT = (2, 16, 12, 12)
 
 
 def residual_block(handle: Any) -> Any:
-    """The graph: four operations joined by three virtual tensors."""
+    """Return the graph: four operations joined by three virtual tensors."""
     conv, added, shifted = (tensor(10 + i, *RESULT, virtual=True) for i in range(3))
     nodes = [
         convolution(tensor(X, *IMAGE), tensor(W, *FILTER), conv, padding=1),
@@ -33,7 +33,7 @@ def residual_block(handle: Any) -> Any:
 
 
 def drawn(make: Callable[[], Any]) -> tuple[Any, str]:
-    """What ``make`` makes, and the drawing that the log has of the graph among it."""
+    """Return what ``make`` makes, and the drawing of its graph in the log."""
     messages: list[str] = []
     cudnn.cudnnSetCallback(cudnn.CUDNN_SEV_INFO_EN, None, lambda *message: messages.append(message[3]))
     try:
@@ -45,7 +45,7 @@ def drawn(make: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def configurations(graph: Any) -> tuple[Any, ...]:
-    """What the heuristics propose, the fastest first."""
+    """Return the configurations that the heuristics propose, the fastest first."""
     mode = (cudnn.CUDNN_TYPE_HEUR_MODE, [cudnn.CUDNN_HEUR_MODE_INSTANT])
     return get(
         finalized("ENGINEHEUR", "ENGINEHEUR", OPERATION_GRAPH=(DESCRIPTOR, [graph]), MODE=mode),
@@ -55,7 +55,7 @@ def configurations(graph: Any) -> tuple[Any, ...]:
 
 
 def execute(handle: Any, config: Any, memory: dict[int, Any]) -> int:
-    """Run the graph by a configuration; returns the bytes of its workspace."""
+    """Run the graph by a configuration, and return the bytes of its workspace."""
     plan = finalized(
         "EXECUTION_PLAN",
         "EXECUTION_PLAN",
@@ -73,7 +73,7 @@ def execute(handle: Any, config: Any, memory: dict[int, Any]) -> int:
 
 
 def expected(x: Any, w: Any, z: Any, bias: Any) -> Any:
-    """The block in NumPy."""
+    """Return the result of the block in NumPy."""
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0)] * 2 + [(1, 1)] * 2), (3, 3), (2, 3))
     return np.maximum(np.einsum("nchwrs,kcrs->nkhw", windows, w) + z + bias, 0)
 

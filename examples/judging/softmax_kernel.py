@@ -1,4 +1,4 @@
-"""Judge kernels of one's own: a softmax written block by block, as in Triton, right and with three faults that a tolerance of 1e-2 passes.
+"""Judge your own kernels: a softmax by blocks, as in Triton, once right and with three faults that a tolerance of 1e-2 passes.
 
 python examples/judging/softmax_kernel.py
 """
@@ -24,7 +24,7 @@ def blocks(columns: int) -> range:
 
 
 def right(x: Array, y: Array) -> None:
-    """One program a row: the maximum, the sum, the quotients, in float."""
+    """Compute one row by one program: the maximum, the sum and the quotients, in float."""
     for row in range(len(x)):
         parts = [x[row, start : start + BLOCK].astype(np.float32) for start in blocks(x.shape[1])]
         highest = max(part.max() for part in parts)
@@ -34,7 +34,7 @@ def right(x: Array, y: Array) -> None:
 
 
 def sums_in_half(x: Array, y: Array) -> None:
-    """Adds up in half: the sum of a thousand exponentials loses its last bits."""
+    """Sum in half, so that a sum of a thousand exponentials loses its last bits."""
     for row in range(len(x)):
         values = np.exp(x[row].astype(np.float32) - x[row].max())
         total = np.float16(0)
@@ -44,7 +44,7 @@ def sums_in_half(x: Array, y: Array) -> None:
 
 
 def counts_the_padding(x: Array, y: Array) -> None:
-    """Loads zeros behind the end of a row, not minus infinity: the sum has 24 exponentials too many."""
+    """Load zeros after the end of a row, not minus infinity, so that the sum has 24 exponentials too many."""
     for row in range(len(x)):
         padded = np.zeros(-(-x.shape[1] // BLOCK) * BLOCK, np.float32)
         padded[: x.shape[1]] = x[row]
@@ -53,7 +53,7 @@ def counts_the_padding(x: Array, y: Array) -> None:
 
 
 def forgets_the_last_block(x: Array, y: Array) -> None:
-    """Normalises by the whole blocks alone."""
+    """Normalise by the sum of the complete blocks, without the last one."""
     whole = x.shape[1] // BLOCK * BLOCK
     for row in range(len(x)):
         values = np.exp(x[row].astype(np.float32) - x[row].max())

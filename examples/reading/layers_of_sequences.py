@@ -1,4 +1,4 @@
-"""What strings need beside the layers of examples/digits: columns as vectors of a sequence, attention, the CTC loss."""
+"""Implement the layers that strings need beside those of examples/digits: sequences of columns, attention, the CTC loss."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "digits"))
 from layers import Array, Layer, Parameters
 from network import FLOAT, tensor
 
-BLANK = 0  # the class of no digit
+BLANK = 0  # class of "no digit"
 
 
 class Columns(Layer):
-    """The columns of planes (N, C, H, W) as sequences: vectors (W, N, C, H), a transform there and back."""
+    """Transform images (N, C, H, W) into sequences of columns (W, N, C, H), and gradients back."""
 
     def __init__(self, handle: Any, x_dims: tuple[int, ...]) -> None:
         n, c, h, w = x_dims
         super().__init__(handle, x_dims, (w, n, c, h))
-        self.across = cudnn.cudnnCreateTensorDescriptor()  # x in the order of y
+        self.across = cudnn.cudnnCreateTensorDescriptor()  # It describes x in the order of y.
         cudnn.cudnnSetTensor4dDescriptorEx(self.across, FLOAT, w, n, c, h, 1, c * h * w, h * w, w)
 
     def forward(self, x: Any, training: bool) -> Any:
@@ -38,7 +38,7 @@ class Columns(Layer):
 
 
 class Positions(Layer):
-    """A vector for every step, learned, is added to that of every sequence: attention alone does not know where a column is."""
+    """Add a learned vector for each step, because attention alone does not know where a column is."""
 
     NAME = "positions"
 
@@ -67,7 +67,7 @@ class Positions(Layer):
 
 
 class Attention(Layer):
-    """Self-attention of the vectors (steps, batch, vector) among themselves, added to them."""
+    """Add self-attention of the vectors (steps, batch, vector) to them."""
 
     NAME = "attention_weights"
     HEADS, PROJECTED = 4, 32
@@ -117,16 +117,16 @@ class Attention(Layer):
         cudnn.cudnnMultiHeadAttnBackwardWeights(
             self.handle, self.attention, cudnn.CUDNN_WGRAD_MODE_SET, d, self.x, d, self.x, d, self.x, d, dy, *weights, self.gradient, *spaces
         )  # fmt: skip
-        for part in (keys, values, dy):  # x is all of queries, keys, values and residuals
+        for part in (keys, values, dy):  # x serves as queries, keys, values and residuals.
             cudnn.cudnnAddTensor(self.handle, 1.0, self.x_desc, part, 1.0, self.x_desc, self.dx)
         return self.dx
 
 
 def described(steps: int, batch: int, vector: int) -> Any:
-    """The descriptor of the attention layer."""
+    """Return the descriptor of the attention layer."""
     descriptor = cudnn.cudnnCreateAttnDescriptor()
     projected, scale = Attention.PROJECTED, Attention.PROJECTED**-0.5
-    mode = cudnn.CUDNN_ATTN_QUERYMAP_ALL_TO_ONE | cudnn.CUDNN_ATTN_DISABLE_PROJ_BIASES  # whose gradients there are not
+    mode = cudnn.CUDNN_ATTN_QUERYMAP_ALL_TO_ONE | cudnn.CUDNN_ATTN_DISABLE_PROJ_BIASES  # Biases have no gradients.
     cudnn.cudnnSetAttnDescriptor(
         descriptor, mode, Attention.HEADS, scale, FLOAT, FLOAT, cudnn.CUDNN_DEFAULT_MATH, None, None, vector, vector, vector, projected,
         projected, projected, vector, steps, steps, batch, 1,
@@ -135,7 +135,7 @@ def described(steps: int, batch: int, vector: int) -> Any:
 
 
 class Reading:
-    """The CTC loss of activations (steps, batch, classes): what is written, without where."""
+    """Compute the CTC loss of activations (steps, batch, classes), from texts without positions."""
 
     def __init__(self, handle: Any, steps: int, batch: int, classes: int) -> None:
         self.handle, self.dims = handle, (steps, batch, classes)
@@ -149,9 +149,9 @@ class Reading:
         self.costs, self.gradients = handle.allocate(4 * batch), handle.allocate(4 * steps * batch * classes)
 
     def __call__(self, activations: Any, texts: Sequence[str]) -> tuple[float, Any]:
-        """(mean cost of the texts, its gradient with respect to the activations)."""
+        """Return (mean cost of the texts, its gradient with respect to the activations)."""
         steps, batch, _ = self.dims
-        labels = [int(digit) + 1 for text in texts for digit in text]  # class 0 is the blank
+        labels = [int(digit) + 1 for text in texts for digit in text]  # Class 0 is the blank.
         given = (labels, [len(text) for text in texts], [steps] * batch)
         algo = cudnn.CUDNN_CTC_LOSS_ALGO_DETERMINISTIC
         size = cudnn.cudnnGetCTCLossWorkspaceSize(self.handle, self.desc, self.desc, *given, algo, self.loss)
@@ -164,7 +164,7 @@ class Reading:
 
 
 def read(activations: Array) -> list[str]:
-    """The likeliest class of each step (steps, batch, classes), repetitions once, without blanks."""
+    """Return the texts of the likeliest class of each step, with repetitions merged and blanks removed."""
     best = activations.argmax(2).T
     return [
         "".join(str(c - 1) for c, before in zip(row, (BLANK, *row), strict=False) if c not in (BLANK, before))

@@ -1,9 +1,8 @@
-"""Trains a network that reads strings of digits, through the documented calls, from random weights.
+"""Train a network that reads strings of digits, through the documented calls, from random weights.
 
-Two times a convolution of 3 x 3, batch normalisation and ReLU, maxima of 2 x 2 between them; the columns, a bidirectional LSTM (or, with
---variant attention, a layer of self-attention) over them, a classifier of each column, and the CTC loss, which needs no mark where a
-digit ends. What a run is (order of the strings, descent, checkpoints, plot, agreement of the backends) it has in common with
-examples/digits/learn.py.
+The network has two blocks of a 3 x 3 convolution, batch normalisation and ReLU, with 2 x 2 maxima between them. A bidirectional LSTM
+reads the columns, or a self-attention layer with --variant attention. A classifier of each column and the CTC loss follow; the loss
+needs no marks between digits. The run itself (order, descent, checkpoints, plot, agreement) is that of examples/digits/learn.py.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from recurrent import WAYS, Recurrent, Shape
 from strings import LENGTH, Strings, split_strings
 
 FILTERS = {"first": (16, 1, 3, 3), "second": (32, 16, 3, 3)}
-COLUMN = (32, 4)  # channels and rows of what is left of an image
+COLUMN = (32, 4)  # channels and rows of a column after the last block
 STEPS, VECTOR, CELLS, CLASSES = 4 * LENGTH, COLUMN[0] * COLUMN[1], 48, 11
 EPOCHS = 4
 
 
 def recurrence(batch: int) -> Shape:
-    """The LSTM over the columns of a batch."""
+    """Return the LSTM over the columns of a batch."""
     return Shape(STEPS, batch, VECTOR, CELLS, 1, cudnn.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED)
 
 
 class Reader(Network):
-    """The layers for batches of one size."""
+    """Hold the layers for batches of one size."""
 
     def __init__(
         self, handle: Any, parameters: Parameters, batch: int, dropped: float, states: Array | None = None
@@ -63,24 +62,24 @@ class Reader(Network):
         return Recurrent(handle, recurrence(self.batch), dims, vectors, parameters)
 
     def activations(self, images: Array, training: bool) -> Any:
-        """What the classifier says of every column, in memory of the device: (steps, batch, classes)."""
+        """Return the scores of every column, in device memory: (steps, batch, classes)."""
         y = self.handle.to_device(images)
         for layer in self.layers:
             y = layer.forward(y, training)
         return y
 
     def read(self, images: Array) -> list[str]:
-        """What is written in each of ``batch`` images."""
+        """Return the text of each of ``batch`` images."""
         return read(self.activations(images, False).to_host(np.float32, (STEPS, self.batch, CLASSES)))
 
     def step(self, images: Array, labels: Array) -> tuple[float, dict[str, Array]]:
-        """(mean CTC loss, its gradient by parameter) of a batch."""
+        """Return (mean CTC loss, its gradient by parameter) of a batch."""
         loss, dy = self.loss(self.activations(images, True), labels)
         return loss, self.backward(dy)
 
 
 class AttentiveReader(Reader):
-    """With positions and self-attention in the place of the LSTM."""
+    """Use positions and self-attention in place of the LSTM."""
 
     def _sequence(self, handle: Any, dims: tuple[int, ...], parameters: Parameters) -> Any:
         self._add(Positions(handle, dims, parameters))
@@ -88,11 +87,11 @@ class AttentiveReader(Reader):
 
 
 def first_values(seed: int = SEED, attentive: bool = False) -> dict[str, Array]:
-    """Random filters and weights, neutral everything else."""
+    """Return random filters and weights, and neutral values for all other parameters."""
     random, values = np.random.RandomState(seed), {}
     features = VECTOR if attentive else WAYS * CELLS
     for layer, dims in {**FILTERS, "classifier": (CLASSES, features, 1, 1)}.items():
-        width = np.sqrt(2 / np.prod(dims[1:])) if layer in FILTERS else 0  # a classifier that says nothing yet
+        width = np.sqrt(2 / np.prod(dims[1:])) if layer in FILTERS else 0  # The classifier starts with equal scores.
         values[f"{layer}_filter"] = random.standard_normal(dims) * width
         values[f"{layer}_bias"] = np.zeros((1, dims[0], 1, 1))
     for layer, dims in FILTERS.items():
@@ -110,7 +109,7 @@ def first_values(seed: int = SEED, attentive: bool = False) -> dict[str, Array]:
 
 
 class Run(Training):
-    """A run with the LSTM."""
+    """Train the network with the LSTM."""
 
     network_of = Reader
     first_values = staticmethod(first_values)
@@ -118,13 +117,13 @@ class Run(Training):
     rate = 0.02
 
     def predictions(self, strings: Strings) -> Array:
-        """What the network reads in each image."""
+        """Return the text that the network reads in each image."""
         batches = np.split(strings.images, range(self.evaluated.batch, len(strings.images), self.evaluated.batch))
         return np.array([text for images in batches for text in self.evaluated.read(images)])
 
 
 class AttentiveRun(Run):
-    """A run with attention, whose residual sums are larger than an LSTM's outputs: a smaller rate."""
+    """Train with attention at a smaller rate, because its residual sums exceed an LSTM's outputs."""
 
     rate = 0.008
     network_of = AttentiveReader
@@ -153,7 +152,7 @@ def draw(path: Path, strings: Strings, texts: Array, count: int = 12) -> None:
 
 
 def finish(run: Any, strings: Strings, plotted: Path | None) -> None:
-    """Draw some of the held-out strings beside the plot, a few misread ones first."""
+    """Draw some held-out strings beside the plot, misread ones first."""
     if plotted is None:
         return
     texts = run.predictions(strings)

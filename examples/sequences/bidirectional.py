@@ -1,7 +1,7 @@
-"""Trains a bidirectional LSTM on handwritten digits, each image a sequence of 8 rows, through the documented calls of version 8.
+"""Train a bidirectional LSTM on handwritten digits, each a sequence of 8 rows, through the documented calls of version 8.
 
-Two layers of 32 cells in each direction, dropout between them; a classifier of all their outputs; softmax. What a run is (order of the
-images, cross-entropy, descent, checkpoints, plot, agreement of the backends) it has in common with examples/digits/learn.py.
+The network has two layers of 32 cells in each direction with dropout between them, a classifier of all outputs, and a softmax. The run
+itself (order of the images, cross-entropy, descent, checkpoints, plot, agreement) is that of examples/digits/learn.py.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EPOCHS = 12
 
 
 def shape(batch: int) -> Shape:
-    """A batch of images as sequences of rows, one sequence behind the other: an image is one as it lies in memory."""
+    """Return the shape of a batch of images as sequences of rows; in memory an image is one sequence."""
     return Shape(ROWS, batch, COLUMNS, CELLS, LAYERS, cudnn.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED)
 
 
 class Reader(Network):
-    """The LSTM, the classifier of its outputs at all rows, and softmax, for batches of one size."""
+    """Hold the LSTM, the classifier of its outputs at all rows, and the softmax, for batches of one size."""
 
     def __init__(
         self, handle: Any, parameters: Parameters, batch: int, dropped: float, states: Array | None = None
@@ -38,15 +38,20 @@ class Reader(Network):
         self.handle, self.batch = handle, batch
         rows, outputs = (batch, 1, ROWS, COLUMNS), (batch, 1, ROWS, WAYS * CELLS)
         recurrent = Recurrent(handle, shape(batch), rows, outputs, parameters, dropped, SEED, states)
-        outputs = (batch, ROWS * WAYS * CELLS, 1, 1)  # of all rows, as channels: the convolution is a matrix product
+        outputs = (
+            batch,
+            ROWS * WAYS * CELLS,
+            1,
+            1,
+        )  # The outputs of all rows are channels, so the convolution is a matrix product.
         classifier = Convolution(handle, outputs, parameters, "classifier", padding=0)
         self.layers = [recurrent, classifier, Softmax(handle, classifier.y_dims)]
-        self.dropout = recurrent if dropped else None  # who has states to keep
+        self.dropout = recurrent if dropped else None  # This layer has states for the checkpoint.
         self.classes = CLASSES
 
 
 def first_values(seed: int = SEED) -> dict[str, Array]:
-    """Uniform random weights as wide as is usual for an LSTM of so many cells; a classifier that says nothing yet."""
+    """Return uniform random weights of the usual width for an LSTM, and a classifier with equal scores."""
     values = {
         Recurrent.NAME: shape(1).first_weights(np.random.RandomState(seed)),
         "classifier_filter": np.zeros((CLASSES, ROWS * WAYS * CELLS, 1, 1)),
@@ -56,7 +61,7 @@ def first_values(seed: int = SEED) -> dict[str, Array]:
 
 
 class Run(Training):
-    """A run of this network."""
+    """Train this network."""
 
     network_of = Reader
     first_values = staticmethod(first_values)

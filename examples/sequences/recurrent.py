@@ -1,4 +1,4 @@
-"""A bidirectional LSTM as a layer of the training network, in the calls of version 8."""
+"""Implement a bidirectional LSTM as a layer of the training network, by the calls of version 8."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ WAYS = 2  # directions
 
 
 class Shape:
-    """Batches of sequences that are all as long: steps, sequences, elements of a vector; cells of each direction, layers; the layout of
-    sequences in memory."""
+    """Describe batches of sequences of equal length: steps, sequences, elements of a vector, cells of each direction, layers, and
+    the layout in memory."""
 
     def __init__(self, steps: int, batch: int, vector: int, cells: int, layers: int, layout: Any) -> None:
         self.steps, self.batch, self.vector, self.cells, self.layers, self.layout = (
@@ -27,7 +27,7 @@ class Shape:
         )  # fmt: skip
 
     def network(self, dropout: Any = None) -> Any:
-        """The descriptor of the network; ``dropout`` None is none."""
+        """Return the descriptor of the network. dropout: may be None."""
         descriptor = cudnn.cudnnCreateRNNDescriptor()
         cudnn.cudnnSetRNNDescriptor_v8(
             descriptor, cudnn.CUDNN_RNN_ALGO_STANDARD, cudnn.CUDNN_LSTM, cudnn.CUDNN_RNN_DOUBLE_BIAS, cudnn.CUDNN_BIDIRECTIONAL,
@@ -37,20 +37,20 @@ class Shape:
         return descriptor
 
     def sequences(self, vector: int) -> Any:
-        """The descriptor of a batch of sequences of vectors."""
+        """Return the descriptor of a batch of sequences of vectors."""
         descriptor = cudnn.cudnnCreateRNNDataDescriptor()
         lengths = [self.steps] * self.batch
         cudnn.cudnnSetRNNDataDescriptor(descriptor, FLOAT, self.layout, self.steps, self.batch, vector, lengths, None)
         return descriptor
 
     def states(self) -> Any:
-        """The descriptor of the states of all layers and directions."""
+        """Return the descriptor of the states of all layers and directions."""
         descriptor, dims = cudnn.cudnnCreateTensorDescriptor(), (self.layers * WAYS, self.batch, self.cells)
         cudnn.cudnnSetTensorNdDescriptor(descriptor, FLOAT, 3, dims, (self.batch * self.cells, self.cells, 1))
         return descriptor
 
     def first_weights(self, random: np.random.RandomState) -> Array:
-        """Uniform random weights as wide as is usual for an LSTM of so many cells."""
+        """Return uniform random weights of the usual width for an LSTM of so many cells."""
         handle = cudnn.cudnnCreate(backend="reference")
         count = cudnn.cudnnGetRNNWeightSpaceSize(handle, self.network()) // 4
         cudnn.cudnnDestroy(handle)
@@ -58,10 +58,10 @@ class Shape:
 
 
 class Recurrent(Layer):
-    """The LSTM, the states before the first step zeros.
+    """Run the LSTM with zeros as initial states.
 
-    x_dims, y_dims: of its inputs and outputs as the layers around it see them. states: of dropout between layers, where it goes on; it
-    is off where the probability is 0.
+    x_dims, y_dims: are the dimensions of inputs and outputs for the layers around it. states: continue the dropout between
+    layers from a checkpoint; a probability of 0 turns dropout off.
     """
 
     NAME = "recurrent_weights"
@@ -109,7 +109,7 @@ class Recurrent(Layer):
             self.handle, self.rnn, self.lengths, self.y_data, self.y, dy, self.x_data, self.dx, self.state, None, None, None,
             self.state, None, None, None, self.weight_bytes, self.parameters[self.NAME], work, self.work, reserve, self.reserve,
         )  # fmt: skip
-        cudnn.cudnnSetTensor(self.handle, self.gradient_desc, self.gradient, 0.0)  # the next call adds to it
+        cudnn.cudnnSetTensor(self.handle, self.gradient_desc, self.gradient, 0.0)  # The next call adds to it.
         cudnn.cudnnRNNBackwardWeights_v8(
             self.handle, self.rnn, cudnn.CUDNN_WGRAD_MODE_ADD, self.lengths, self.x_data, self.x, self.state, None, self.y_data,
             self.y, self.weight_bytes, self.gradient, work, self.work, reserve, self.reserve,

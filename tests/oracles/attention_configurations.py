@@ -1,5 +1,5 @@
-"""Random configurations of multi-head attention, as plain arrays: what record_attention.py hands to NVIDIA's attn_ref.py and
-test_attention_oracle.py to the reference. Needs NumPy only; RandomState draws the same numbers in every version of it."""
+"""Draw random configurations of multi-head attention, as plain arrays. record_attention.py runs NVIDIA's attn_ref.py on them,
+test_attention_oracle.py the reference. Only NumPy is needed; RandomState draws the same numbers in every version."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ PROJECTIONS = ("q", "k", "v", "o")
 
 @dataclass
 class Configuration:
-    """sizes: of a query, key and value. projected: sizes by projection, 0 where it is off. Arrays are (time, batch, beam, vector);
-    weights are (heads, projected size, size), biases (heads, projected size), that of the output (projected size)."""
+    """Hold a configuration. sizes: of a query, key and value. projected: size by projection, or 0 if it is off.
+
+    Arrays are (time, batch, beam, vector), weights (heads, projected size, size), biases (heads, projected size); the bias of the
+    output is (projected size)."""
 
     number: int
     heads: int
@@ -37,7 +39,7 @@ class Configuration:
 
     @property
     def trains(self) -> bool:
-        """The document has no gradients with biases."""
+        """Return whether there are gradients; the document has none with biases."""
         return not self.has_biases
 
     @property
@@ -49,7 +51,7 @@ class Configuration:
         return self.projected[3] or self.heads * self.value_size
 
     def sequences(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """Places (steps, batch, beam) of consecutive queries that see the same keys, and of these keys."""
+        """Yield the places (steps, batch, beam) of consecutive queries that see the same keys, and of these keys."""
         for (batch, beam), length in np.ndenumerate(self.lengths):
             key_beam = beam if self.is_one_to_one else 0
             end = self.key_lengths[batch, key_beam]
@@ -63,13 +65,13 @@ class Configuration:
 
 
 def names_of_answers(c: Configuration) -> list[str]:
-    """What is computed, in the order of the record."""
+    """Return the names of the answers, in the order of the record."""
     weights = [f"dw{name}" for name, size in zip(PROJECTIONS, c.projected, strict=True) if size]
     return ["out", *(["dqueries", "dkeys", "dvalues", *weights] if c.trains else [])]
 
 
 def configuration(number: int) -> Configuration:
-    """The configuration of a number; every query sees a key, for attn_ref.py has no softmax of nothing."""
+    """Return the configuration with a number. Every query sees a key, because attn_ref.py has no softmax of no keys."""
     random = np.random.RandomState(number)
 
     def draw(low: int, high: int) -> int:
@@ -82,7 +84,7 @@ def configuration(number: int) -> Configuration:
     has_biases, has_residuals = number % 5 == 3 and any(on), number % 3 == 1
     if has_residuals and o:
         o = sizes[0]
-    elif has_residuals and q:  # vectors of the heads, one behind the other, are as long as a query
+    elif has_residuals and q:  # The concatenated vectors of the heads are as long as a query.
         sizes[0] = heads * (v or sizes[2])
     elif has_residuals:
         heads, v, sizes[2] = 1, on[2] * met, met
@@ -91,7 +93,7 @@ def configuration(number: int) -> Configuration:
     lengths = random.randint(1, steps + 1, (batches, beams))
     key_lengths = random.randint(1, key_steps + 1, (batches, beams if is_one_to_one else 1))
     low, high = [0] * steps, [key_steps] * steps
-    if number % 2:  # a window for each time-step, of which the shortest sequence has a key
+    if number % 2:  # Each time-step has a window in which the shortest sequence has a key.
         shortest = int(key_lengths.min())
         low = [draw(-1, shortest - 1) for _ in range(steps)]
         high = [draw(max(first, 0) + 1, key_steps + 1) for first in low]
@@ -99,7 +101,7 @@ def configuration(number: int) -> Configuration:
                       lengths, key_lengths, low, high, AXES[number % 6])  # fmt: skip
 
     def normal(*shape: int) -> Any:
-        return np.rint(64 * random.standard_normal(shape)) / 64  # exact in half, float and double
+        return np.rint(64 * random.standard_normal(shape)) / 64  # The numbers are exact in half, float and double.
 
     c.arrays |= {
         "queries": normal(steps, batches, beams, sizes[0]),

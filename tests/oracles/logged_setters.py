@@ -1,4 +1,4 @@
-"""Calls of every setter whose log NVIDIA's library writes without a GPU, as data.
+"""List calls of every setter that NVIDIA's library logs without a GPU.
 
 python tests/oracles/logged_setters.py    # writes cudnn_8907_setters.log anew, with the package nvidia-cudnn-cu12 8.9.7
 """
@@ -21,7 +21,7 @@ MODES = c.CUDNN_ATTN_QUERYMAP_ALL_TO_ONE | c.CUDNN_ATTN_DISABLE_PROJ_BIASES
 AXES = (c.CUDNN_SEQDATA_TIME_DIM, c.CUDNN_SEQDATA_BATCH_DIM, c.CUDNN_SEQDATA_BEAM_DIM, c.CUDNN_SEQDATA_VECT_DIM)
 ATTENTION = (2, 0.5, F, F, c.CUDNN_DEFAULT_MATH, None, None, 8, 6, 5, 4, 4, 3, 7, 9, 10, 2, 1)
 RNN = (c.CUDNN_DEFAULT_MATH, 8, 8, 6, 2, None)
-# (setter, its arguments behind the descriptor); a descriptor is what the earlier calls of the same setters have left in it.
+# Each entry is (setter, its arguments after the descriptor). A descriptor keeps the state of earlier calls of the same setters.
 CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("cudnnSetTensor4dDescriptor", (c.CUDNN_TENSOR_NHWC, F, 2, 3, 4, 5)),
     ("cudnnSetTensor4dDescriptorEx", (H, 2, 3, 4, 5, 60, 20, 5, 1)),
@@ -58,7 +58,7 @@ CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 def make(functions: Any) -> list[str]:
-    """Makes the calls on a library; returns what it refused."""
+    """Make the calls on a library, and return the refused ones."""
     made: dict[str, Any] = {}
     refused = []
     for name, arguments in CALLS:
@@ -72,14 +72,14 @@ def make(functions: Any) -> list[str]:
 
 
 def kind_of(setter: str) -> str:
-    """Returns what cudnnCreate... makes for a setter."""
+    """Return what cudnnCreate... makes for a setter."""
     from dualdnn.api.document import functions
 
     return functions()[setter].parameters[0].base_type.removeprefix("cudnn").removesuffix("_t")
 
 
 def record() -> None:
-    """Writes the log that NVIDIA's library makes of the calls, without times and numbers of the process."""
+    """Write the log that NVIDIA's library makes of the calls, without times and process ids."""
     from dualdnn.conformance.subjects import open_subject
 
     refused = make(open_subject("vendor").cudnn)

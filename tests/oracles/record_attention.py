@@ -1,9 +1,9 @@
-"""Records what NVIDIA's attn_ref.py, of the sample multiHeadAttention (cuDNN 8), computes for attention_configurations.py.
+"""Record the answers of NVIDIA's attn_ref.py (sample multiHeadAttention, cuDNN 8) for attention_configurations.py.
 
 python record_attention.py PATH/attn_ref.py      # with NumPy and autograd; the answers go to attention.npz beside this file
 
-attn_ref.py knows one sequence, four projections and no biases. It therefore runs once for each group of queries with the same keys;
-a projection that is off has a matrix of ones and zeros; a bias is one more column of the weights, for vectors that end in 1.
+attn_ref.py handles one sequence, four projections and no biases. It therefore runs once for each group of queries with the same keys.
+A projection that is off gets an identity matrix. A bias is one more column of the weights, for vectors that end in 1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Array = Any
 
 
 def matrices(c: Configuration) -> dict[str, Array]:
-    """Weights of all four projections, (heads, projected size, size)."""
+    """Return the weights of all four projections, (heads, projected size, size)."""
     found = {}
     for name, size, original in zip(PROJECTIONS, c.projected, (*c.sizes, c.value_size), strict=True):
         if size:
             found[name] = c.arrays[f"w{name}"]
-        elif name == "o":  # each head has rows of its own
+        elif name == "o":  # Each head has its own rows.
             found[name] = np.eye(c.heads * original).reshape(-1, c.heads, original).swapaxes(0, 1)
         else:
             found[name] = np.broadcast_to(np.eye(original), (c.heads, original, original))
@@ -40,7 +40,7 @@ def matrices(c: Configuration) -> dict[str, Array]:
 
 
 def with_biases(c: Configuration, plain: dict[str, Array]) -> dict[str, Array]:
-    """For vectors that end in 1, as the projected values and the outputs then do."""
+    """Return weights with biases as columns, for vectors that end in 1; projected values and outputs then end in 1 too."""
     found = {}
     for name, weights in plain.items():
         heads, rows, columns = weights.shape
@@ -50,12 +50,12 @@ def with_biases(c: Configuration, plain: dict[str, Array]) -> dict[str, Array]:
         if f"b{name}" in c.arrays:
             bias = c.arrays[f"b{name}"]
             found[name][slice(1) if name == "o" else slice(None), :rows, columns] = bias
-    found["v"][:, -1, -1] = 1  # the softmax's sum; the last row of the output stays that of the queries or zero
+    found["v"][:, -1, -1] = 1  # This is the softmax's sum; the last output row remains that of the queries, or zero.
     return found
 
 
 def run(script: Path, c: Configuration, weights: dict[str, Array], vectors: dict[str, Array]) -> dict[str, Any]:
-    """The script's variables; it reads files of the current folder. What it compares with is of no interest here: zeros."""
+    """Run the script on files in the current folder, and return its variables. It compares with zeros, which is ignored."""
     files = {f"w{name}": w.reshape(-1, w.shape[-1]) for name, w in weights.items()}
     files |= {"q": vectors["queries"].T, "k": vectors["keys"].T, "v": vectors["values"].T, "dout": vectors["dout"].T}
     if c.has_biases:

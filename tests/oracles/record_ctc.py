@@ -1,4 +1,4 @@
-"""Records what PyTorch and optax compute, in double on the CPU, for ctc_configurations.py.
+"""Record the answers of PyTorch and optax, in double on the CPU, for ctc_configurations.py.
 
 python record_ctc.py torch      # with NumPy and PyTorch: ctc_torch.npz
 python record_ctc.py optax      # with NumPy, JAX and optax: ctc_optax.npz, of what has a softmax
@@ -15,7 +15,7 @@ from ctc_configurations import COUNT, SHORT, Sequences, sequences
 
 
 def by_torch(s: Sequences) -> tuple[Any, Any]:
-    """(costs, gradients with respect to activations, or what PyTorch has for the logarithms of probabilities)."""
+    """Return (costs, gradients with respect to activations or to logarithms of probabilities)."""
     import torch
 
     x = torch.tensor(s.x if s.normalizes else np.log(s.x), dtype=torch.float64, requires_grad=True)
@@ -28,7 +28,7 @@ def by_torch(s: Sequences) -> tuple[Any, Any]:
 
 
 def by_optax(s: Sequences) -> tuple[Any, Any]:
-    """The same; short sequences are padded to one shape, so that one program serves them all."""
+    """Return the same from optax. Short sequences are padded to one shape, so that one program serves all."""
     import jax
     import optax
 
@@ -37,7 +37,7 @@ def by_optax(s: Sequences) -> tuple[Any, Any]:
     most, kinds, many, longest = (
         (48, 12, 4, 12) if s.number < SHORT else (times, classes, count, max(map(len, s.labels)))
     )
-    x = np.full((many, most, kinds), -1e4)  # classes that there are not have no probability
+    x = np.full((many, most, kinds), -1e4)  # Absent classes have probability 0.
     x[:count, :times, :classes] = s.x.swapaxes(0, 1)
     labels, padding, absent = np.zeros((many, longest), int), np.ones((many, most)), np.ones((many, longest))
     for n, each in enumerate(s.labels):

@@ -1,4 +1,4 @@
-"""Records what PyTorch, JAX and TensorFlow compute on the CPU for rnn_configurations.py.
+"""Record the answers of PyTorch, JAX and TensorFlow on the CPU for rnn_configurations.py.
 
 python record_rnn.py torch        # with NumPy and PyTorch, in double: rnn_torch.npz, every network without a clip
 python record_rnn.py jax          # with NumPy and JAX, its lstm_ref in double: rnn_jax.npz, every LSTM without projection and clip
@@ -16,7 +16,7 @@ from rnn_configurations import CLIPPED, COUNT, Network, configuration, names_of_
 
 
 def by_torch(n: Network) -> dict[str, Any]:
-    """Outputs and gradients of torch.nn.LSTM, GRU and RNN on packed sequences."""
+    """Return outputs and gradients of torch.nn.LSTM, GRU and RNN on packed sequences."""
     import torch
     from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -45,7 +45,7 @@ def by_torch(n: Network) -> dict[str, Any]:
 
 
 def by_jax(n: Network) -> dict[str, Any]:
-    """The same of jax.experimental.rnn.lstm_ref, which knows cuDNN's weight space."""
+    """Return the same from jax.experimental.rnn.lstm_ref, which reads cuDNN's weight space."""
     import jax
     from jax.experimental import rnn
 
@@ -70,7 +70,7 @@ def by_jax(n: Network) -> dict[str, Any]:
 
 
 def by_tensorflow(n: Network) -> dict[str, Any]:
-    """Outputs of raw_ops.BlockLSTM with cell_clip, whose gates are in the order i, g, f, o."""
+    """Return outputs of raw_ops.BlockLSTM with cell_clip, which orders gates i, g, f, o."""
     import tensorflow as tf
 
     vectors, finals = np.float32(n.arrays["x"]), []

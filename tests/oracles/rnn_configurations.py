@@ -1,5 +1,5 @@
-"""Random recurrent networks, as plain arrays: what record_rnn.py hands to PyTorch, JAX and TensorFlow and test_rnn_oracle.py to the
-reference. Needs NumPy only; RandomState draws the same numbers in every version of it."""
+"""Draw random recurrent networks, as plain arrays. record_rnn.py runs PyTorch, JAX and TensorFlow on them, test_rnn_oracle.py the
+reference. Only NumPy is needed; RandomState draws the same numbers in every version."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-COUNT, CLIPPED = 96, 24  # networks; those behind them, whose cell states are clipped
+COUNT, CLIPPED = 96, 24  # networks; further networks with clipped cell states
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
 @dataclass
 class Network:
-    """projected: the size of projected outputs, 0 where there is no projection. clip: the greatest size of a cell state, 0 where there is
-    none. x and dy are (step, sequence, element), zeros behind a sequence's end, states (pseudo-layer, sequence, element). weights: of
-    each pseudo-layer (w_ih, w_hh, b_ih, b_hh, w_hr), of all gates below each other."""
+    """Hold a network. projected: the size of projected outputs, or 0. clip: the limit of cell states, or 0 for none.
+
+    x and dy are (step, sequence, element) with zeros after a sequence's end; states are (pseudo-layer, sequence, element).
+    weights: for each pseudo-layer (w_ih, w_hh, b_ih, b_hh, w_hr), with the gates' rows stacked."""
 
     number: int
     cell: str
@@ -33,26 +34,26 @@ class Network:
 
     @property
     def output(self) -> int:
-        """Elements of a state h."""
+        """Return the elements of a state h."""
         return self.projected or self.hidden
 
     @property
     def exists(self) -> Any:
-        """(step, sequence): whether the sequence has that step."""
+        """Return (step, sequence): whether the sequence has that step."""
         return np.arange(max(self.lengths))[:, None] < np.array(self.lengths)
 
     def width_of(self, pseudo_layer: int) -> int:
-        """Elements of what a pseudo-layer takes."""
+        """Return the elements of a pseudo-layer's input vectors."""
         return self.width if pseudo_layer < self.directions else self.directions * self.output
 
     def weighted(self, gradients: Any) -> Any:
-        """A random sum for each of the rows of a matrix's gradient: what is recorded of it."""
+        """Return a random sum of each row of a matrix's gradient, which is what the record holds."""
         found = np.asarray(gradients)
         return found if found.ndim == 1 else found @ np.random.RandomState(7).standard_normal(found.shape[1])
 
 
 def configuration(number: int) -> Network:
-    """Network of a number: all cells in turns, ragged, with projections, layers and directions."""
+    """Return the network with a number: all cells in turn, ragged, with projections, layers and directions."""
     random = np.random.RandomState(number)
     clipped = number >= COUNT
     cell = "lstm" if clipped else list(GATES)[number % 4]
@@ -66,7 +67,7 @@ def configuration(number: int) -> Network:
     made = Network(number, cell, width, hidden, projected, layers, directions, clip, lengths)
 
     def drawn(*shape: int, scale: float = 1.0) -> Any:
-        """Numbers that are float, so that every arithmetic begins with the same ones."""
+        """Return numbers that float represents, so that every program begins with the same ones."""
         return np.float64(np.float32(scale * random.standard_normal(shape)))
 
     sizes = {"x": width, "dy": directions * made.output}
@@ -82,7 +83,7 @@ def configuration(number: int) -> Network:
 
 
 def names_of_answers(n: Network, trains: bool = True) -> Iterator[str]:
-    """What is recorded of a network, in order."""
+    """Return the names of what is recorded of a network, in order."""
     states = ("h", "c") if n.cell == "lstm" else ("h",)
     yield from ("y", *(f"{name}y" for name in states))
     if trains:

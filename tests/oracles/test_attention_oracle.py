@@ -1,4 +1,4 @@
-"""The reference of multi-head attention against NVIDIA's attn_ref.py, of which record_attention.py recorded the answers."""
+"""Compare the reference of multi-head attention with the answers of NVIDIA's attn_ref.py (record_attention.py)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dualdnn.reference import evaluate
 from dualdnn.reference.view import strided, write
 
 AXES = list(cudnnSeqDataAxis_t)
-ROUNDINGS = {"rtol": 1e-11, "atol": 1e-11}  # between two computations in double of numbers near 1
+ROUNDINGS = {"rtol": 1e-11, "atol": 1e-11}  # tolerance between two computations in double, for numbers near 1
 BLOCK = 20
 
 
@@ -61,13 +61,13 @@ def operation_of(c: Configuration, data_type) -> MultiHeadAttnForward:
 
 
 def padded(spec: SeqDataSpec, array):
-    """The array, no numbers behind the lengths of the sequences."""
+    """Return the array with NaN after the sequences' ends."""
     steps = np.arange(spec.dims[0])[:, None, None, None]
     return np.where(steps < np.reshape(spec.lengths, (*spec.dims[1:3], 1)), array, np.nan)
 
 
 def weight_buffer(c: Configuration, operation):
-    """All weights and biases as the attention's one vector."""
+    """Return all weights and biases as the attention's single vector."""
     vector = np.zeros(operation.weights.dims)
     for name, place in places(c, operation.attn, vector, "w"):
         place[...] = c.arrays[name]
@@ -77,7 +77,7 @@ def weight_buffer(c: Configuration, operation):
 
 
 def places(c: Configuration, attn: AttnSpec, vector, prefix: str):
-    """(name, its elements in the vector) of the weights, or of the biases."""
+    """Return (name, elements in the vector) for the weights, or for the biases."""
     kind = {"w": "WEIGHTS", "b": "BIASES"}[prefix]
     for name in PROJECTIONS:
         part = weights_of(attn).get(Kind[f"CUDNN_MH_ATTN_{name.upper()}_{kind}"])
@@ -105,7 +105,7 @@ def memory_of(c: Configuration, operations):
 
 
 def computed(c: Configuration, data_type):
-    """The reference's answers by name; zeros where there is padding."""
+    """Return the reference's answers by name, with zeros in padding."""
     training = operation_of(c, data_type)
     if not c.trains:
         return {"out": evaluate(training, memory_of(c, [training]))["out"].value}
@@ -125,7 +125,7 @@ def computed(c: Configuration, data_type):
 
 @pytest.mark.parametrize("first", range(0, COUNT, BLOCK))
 def test_answers_of_nvidia(first):
-    """Outputs and gradients of data and weights, in one of the data types; padding is no number and does not matter."""
+    """Outputs and gradients of data and weights agree in one of the data types; NaN in padding changes nothing."""
     for number in range(first, first + BLOCK):
         c = configuration(number)
         found = computed(c, (DOUBLE, FLOAT, HALF)[number // 2 % 3])
@@ -137,7 +137,7 @@ def test_answers_of_nvidia(first):
 
 @pytest.mark.parametrize("first", range(0, COUNT, 4 * BLOCK))
 def test_one_step(first):
-    """A call for one time-step has its part of the same outputs."""
+    """A call for one time-step gives the same outputs for that step."""
     for number in range(first, first + 4 * BLOCK, 3):
         c = configuration(number)
         operation = operation_of(c, DOUBLE)

@@ -1,4 +1,4 @@
-"""The reference CTC loss against PyTorch and optax, of which record_ctc.py recorded the answers: up to 2000 time steps, 500 labels.
+"""Compare the reference CTC loss with the answers of PyTorch and optax (record_ctc.py), up to 2000 time steps and 500 labels.
 
 The calls take 256 labels at most; the reference's formula has no limit.
 """
@@ -21,7 +21,7 @@ NONE, SOFTMAX = cudnnLossNormalizationMode_t
 
 @cache
 def computed(number):
-    """(costs, gradients) of the reference, in its own arithmetic."""
+    """Return (costs, gradients) of the reference, in its own arithmetic."""
     s = sequences(number)
     spec, costs = TensorSpec.packed(FLOAT, s.x.shape), TensorSpec(FLOAT, s.x.shape[1:2], (1,))
     ctc = CTCLossSpec(FLOAT, SOFTMAX if s.normalizes else NONE, next(iter(cudnnNanPropagation_t)))
@@ -36,7 +36,7 @@ def computed(number):
 
 @cache
 def recorded(kind):
-    """Number -> (costs, weighted gradients)."""
+    """Return a map from number to (costs, weighted gradients)."""
     with np.load(Path(__file__).with_name(f"ctc_{kind}.npz")) as found:
         numbers = found["numbers"].tolist()
         shapes = [sequences(number).x.shape for number in numbers]
@@ -50,7 +50,7 @@ def recorded(kind):
     "numbers", [range(SHORT), *([number] for number in range(SHORT, COUNT))], ids=lambda r: str(r[0])
 )
 def test_answers(kind, numbers):
-    """Costs, and for each time step a random sum of its gradients: that of a class in doubt cannot hide in it."""
+    """Costs agree, and so does a random sum of the gradients of each time step, in which no wrong class can hide."""
     for number in numbers:
         if number not in recorded(kind):
             continue
@@ -70,4 +70,4 @@ def test_the_records_are_of_every_kind():
     pairs = [
         (least(each), times, len(each)) for s in every for each, times in zip(s.labels, s.input_lengths, strict=True)
     ]
-    assert any(need == times > count for need, times, count in pairs)  # repetitions, and one alignment
+    assert any(need == times > count for need, times, count in pairs)  # Some labels repeat, and have one alignment.

@@ -1,5 +1,4 @@
-"""Gradients of attention, of the CTC loss and of recurrent networks against central differences of their formulas in extended
-precision."""
+"""Compare gradients of attention, the CTC loss and recurrent networks with central differences in extended precision."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def wide(array):
 
 
 def slopes(function, array):
-    """Central differences of a function without arguments by each element of an array that it reads."""
+    """Return central differences of a function for each element of an array that it reads."""
     found = np.zeros(array.shape)
     for index in np.ndindex(array.shape):
         middle, sides = array[index], []
@@ -38,7 +37,7 @@ def slopes(function, array):
 
 
 def slopes_along(function, array, directions):
-    """Central differences of a function as each vector of an array, its last axis, changes along its direction."""
+    """Return central differences of a function for each vector of an array (its last axis) along a direction."""
     found = np.zeros(directions.shape[:-1])
     for index in np.ndindex(found.shape):
         middle, sides = array[index].copy(), []
@@ -51,7 +50,7 @@ def slopes_along(function, array, directions):
 
 
 def weighted_outputs(c, arrays):
-    """The sum of dout * out, by matrices of numbers of 50 digits; residuals add nothing to a gradient here."""
+    """Return the sum of dout * out in 50 digits; residuals add nothing to these gradients."""
     total = mpmath.mpf(0)
     for at, keys_at in c.sequences():
         q, k, v, dout = (
@@ -80,7 +79,7 @@ def test_gradients_of_attention(number):
 
 
 def cost_of(x, labels):
-    """-ln of the sum over alignments of one sequence (time, class) of activations; no scaling, for mpmath has any exponent."""
+    """Return -ln of the sum over alignments of one sequence (time, class); mpmath has any exponent, so nothing is scaled."""
     terms = exp(x)
     p = terms / terms.sum(axis=1, keepdims=True)
     states = np.zeros(2 * len(labels) + 1, int)
@@ -111,7 +110,7 @@ def test_gradients_of_ctc(number):
 
 @pytest.mark.parametrize("number", [SHORT, SHORT + 2])
 def test_gradients_of_500_labels(number):
-    """The slope along one random direction, of sequences of 2000 and of 1000 time steps."""
+    """The slope along one random direction agrees for sequences of 2000 and of 1000 time steps."""
     s = sequences(number)
     costs, gradients = ctc_of_reference(number)
     times = s.input_lengths[0]
@@ -123,7 +122,7 @@ def test_gradients_of_500_labels(number):
 
 
 def rescaled_cost(x, direction, step, labels):
-    """The same in the widest floats of the machine, in which every time step is scaled."""
+    """Return the same cost in the machine's widest floats, with each time step scaled."""
     x = x.astype(np.longdouble) + np.longdouble(step) * direction
     p = np.exp(x - x.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -143,7 +142,7 @@ def rescaled_cost(x, direction, step, labels):
 
 
 def cell(n, weights, x, h, c):
-    """(output, cell state) behind a step of one sequence."""
+    """Return (output, cell state) after a step of one sequence."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     own, state = (np.split(part, GATES[n.cell]) for part in (w_ih @ x + b_ih, w_hh @ h + b_hh))
 
@@ -164,7 +163,7 @@ def cell(n, weights, x, h, c):
 
 
 def weighted_states(n, arrays, weights):
-    """The sum of dy * y, dhy * hy and, of an LSTM, dcy * cy."""
+    """Return the sum of dy * y, dhy * hy and, for an LSTM, dcy * cy."""
     total = mpmath.mpf(0)
     for b, length in enumerate(n.lengths):
         vectors = [arrays["x"][t, b] for t in range(length)]
@@ -184,7 +183,7 @@ def weighted_states(n, arrays, weights):
 
 @pytest.mark.parametrize("number", [12, 17, 30, 47, 52, 71, 101, 113])
 def test_gradients_of_recurrent_networks(number):
-    """Each vector of inputs and states, each matrix and each bias changes along a random direction."""
+    """The slopes of each input and state vector, matrix and bias along a random direction agree."""
     n, random = network(number), np.random.RandomState(number)
     found = network_of_reference(n)
     with mpmath.workdps(DIGITS):

@@ -1,5 +1,5 @@
-"""The reference of recurrent networks against PyTorch, JAX's lstm_ref and, for clipped states, TensorFlow, of which record_rnn.py
-recorded the answers."""
+"""Compare the reference of recurrent networks with the answers of PyTorch, JAX's lstm_ref and, for clipped states, TensorFlow
+(record_rnn.py)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from dualdnn.reference import run
 from rnn_configurations import CLIPPED, COUNT, GATES, Network, configuration, names_of_answers
 
 CELLS = {"lstm": "CUDNN_LSTM", "gru": "CUDNN_GRU", "tanh": "CUDNN_RNN_TANH", "relu": "CUDNN_RNN_RELU"}
-TOLERANCES = {"torch": 1e-11, "jax": 1e-11, "tensorflow": 2e-6}  # TensorFlow's cell has float only
+TOLERANCES = {"torch": 1e-11, "jax": 1e-11, "tensorflow": 2e-6}  # TensorFlow's cell has float only.
 BLOCK = 16
 
 
 @cache
 def recorded(kind):
-    """Number -> the answers, one after another."""
+    """Return a map from number to the answers, concatenated."""
     with np.load(Path(__file__).with_name(f"rnn_{kind}.npz")) as found:
         parts = np.split(found["answers"], np.cumsum(found["lengths"])[:-1])
         return dict(zip(found["numbers"].tolist(), parts, strict=True))
@@ -47,7 +47,7 @@ def spec_of(n: Network) -> RNNSpec:
 
 
 def places(n: Network, spec: RNNSpec, space):
-    """(name, its elements in the weight space) of all matrices and biases, one gate below the other."""
+    """Return (name, elements in the weight space) for all matrices and biases, with the gates' rows stacked."""
     gates = GATES[n.cell]
     for p in range(n.layers * n.directions):
         for name, find, first in (
@@ -63,7 +63,7 @@ def places(n: Network, spec: RNNSpec, space):
 
 
 def computed(n: Network):
-    """The same answers of the reference."""
+    """Return the reference's answers in the same order."""
     spec, a = spec_of(n), n.arrays
     steps, batch = max(n.lengths), len(n.lengths)
     layout = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
@@ -106,7 +106,7 @@ def computed(n: Network):
 @pytest.mark.parametrize("kind", TOLERANCES)
 @pytest.mark.parametrize("first", range(0, COUNT + CLIPPED, BLOCK))
 def test_answers(kind, first):
-    """Outputs and states, their gradients, and for each row of a matrix a random sum of its gradients."""
+    """Outputs, states and their gradients agree, and a random sum of the gradients of each row of a matrix."""
     for number in range(first, first + BLOCK):
         if number not in recorded(kind):
             continue
