@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates, TensorSpec
+from dualdnn.api.operations import DropoutBackward, DropoutForward, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NHWC
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.calls.descriptors import made
 from dualdnn.conformance.cases.attention.attention_descriptors import GOOD
 from dualdnn.conformance.cases.attention.attention_forward import forward as attention
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Called, Step, attempt_chain
 from dualdnn.reference.philox import words
@@ -332,41 +332,6 @@ def test_attention_takes_no_dropout(cudnn, handle, refuses):
 
 
 # --- the random numbers of ours, element by element as docs/dropout.md says ---
-
-# Planes are octets or begin within one. Channels may lie side by side: pixels of several tiles, or fewer of many
-# images, with and without packs of 16 bytes. Other shapes have as many dimensions as possible, no two of the same size.
-LAID_OUT = [
-    *((layout, DIMS) for layout in LAYOUTS),
-    ("nhwc", (3, 4, 4, 6)),
-    ("nhwc", (2, 16, 1, 5)),
-    ("nhwc", (2, 3, 15, 19)),
-    ("nhwc", (5, 3, 15, 19)),
-    ("nhwc", (4, 16, 7, 9)),
-    ("nhwc", (1, 160, 3, 5)),
-    ("nhwc", (1, 140, 3, 3)),
-    ("nhwc", (3, 64, 8, 16)),
-    ("nhwc", (2, 40, 8, 8)),
-    ("odd", (2, 3, 2, 3, 2, 3, 2, 3)),
-]
-
-
-@shows("cudnnDropoutForward/c01", "cudnnDropoutBackward/c01", "cudnnSetDropoutDescriptor/c04 c09")
-@pytest.mark.ours
-@by_type
-@pytest.mark.parametrize("layout, dims", LAID_OUT, ids=str)
-def test_every_layout(chain, data_type, layout, dims):
-    """Elements correspond in row-major order in every layout.
-
-    The case has new states, a call in the layout, one that changes it, and the gradient of the second.
-    """
-    plain, other = TensorSpec.packed(data_type, dims), laid_out(data_type, dims, layout)
-    chain(
-        SetDropoutStates(SEED),
-        Step(forward(0.3, other), {"x": "x1", "y": "y1", "reserveSpace": "r1"}),
-        Step(forward(0.6, plain, other), {"x": "x2", "y": "y2", "reserveSpace": "r2"}),
-        Step(backward(0.6, other, plain), {"reserveSpace": "r2"}),
-        Step(backward(0.3, plain), {"reserveSpace": "r1", "dy": "dy2", "dx": "dx2"}),
-    )
 
 
 @shows("cudnnDropoutForward/c01 c02")

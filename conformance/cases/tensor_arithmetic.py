@@ -26,9 +26,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.solvers import divided_among
 from dualdnn.conformance.trial import attempt, prepare
 from dualdnn.reference import judge
 
@@ -78,26 +76,6 @@ def op_tensor(op: Op = Op.CUDNN_OP_TENSOR_ADD, *, compute_type: cudnnDataType_t 
 
 
 # --- cudnnAddTensor ---
-
-
-@shows("cudnnAddTensor/c03 c04")
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
-@pytest.mark.parametrize(
-    "dims, layout",
-    [
-        ((1, 1, 1, 4099), "nchw"), ((1, 1, 1, 36870), "nchw"), ((2, 3, 5, 7, 11), "gaps"), ((2, 3, 6, 5, 13), "gaps"),
-        ((9, 2, 3, 7, 13), "odd"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_several_elements_of_a_thread(trial, caller, dims, layout, data_type, beta):
-    """Threads take packs or single elements, the last threads fewer, on a device of few multiprocessors."""
-    C = laid_out(data_type, dims, layout)
-    with divided_among(caller.handle, 1):
-        trial(add(C, C, 1.5, beta))
-        trial(op_tensor(A=C, beta=beta))
-        trial(ScaleTensor(beta or 1.5, C))
 
 
 @pytest.mark.parametrize("A, C", [pair for pair in product(TYPES, TYPES) if pair[0] != pair[1]], ids=by_name)

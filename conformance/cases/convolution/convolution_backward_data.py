@@ -16,7 +16,6 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import FLOATING, by_name, convolution_spec, formats_of
@@ -149,17 +148,6 @@ def test_limits_of_the_tables(caller, run, refused, refuses, limit):
     refused(operation, NOT_SUPPORTED, f"{D}/c31")
     query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
     refuses(NOT_SUPPORTED, f"{D}/c31", query, caller.handle, *described(caller, operation), algo)
-
-
-@shows(f"{D}/c02")
-@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
-def test_twice_in_a_row(trial, caller, algo):
-    """The second call blends what the first one wrote; the next does not read it."""
-    operation = sized(caller, gradient(algo=algo, beta=-3.0))
-    memory = prepare(operation, "normal", 0)
-    first = trial(operation, before=memory)
-    trial(operation, before={**memory, "dx": np.array(first.after["dx"])})
-    trial(sized(caller, gradient(algo=algo, alpha=0.5)))
 
 
 @shows(f"{D}/c11", f"{D}/c12", f"{D}/c13", f"{D}/c15", f"{D}/c17")

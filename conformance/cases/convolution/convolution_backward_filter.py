@@ -17,7 +17,6 @@ from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.solvers import divided_among
-from dualdnn.conformance.trial import prepare
 
 from .checks import beside_direct_sums, is_the_adjoint, refuses_a_small_workspace, takes_a_workspace_anywhere
 from .convolution import FLOATING, by_name, convolution_spec, formats_of
@@ -176,17 +175,6 @@ def test_limits_of_the_tables(caller, run, refused, refuses, limit):
     refused(operation, NOT_SUPPORTED, f"{F}/c49")
     query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
     refuses(NOT_SUPPORTED, f"{F}/c49", query, caller.handle, *described(caller, operation), algo)
-
-
-@shows(f"{F}/c03")
-@pytest.mark.parametrize("algo", SERVED, ids=by_name)
-def test_twice_in_a_row(trial, caller, algo):
-    """The second call blends what the first one wrote; the next does not read it."""
-    operation = sized(caller, gradient(algo=algo, beta=-3.0))
-    memory = prepare(operation, "normal", 0)
-    first = trial(operation, before=memory)
-    trial(operation, before={**memory, "dw": np.array(first.after["dw"])})
-    trial(sized(caller, gradient(algo=algo, alpha=0.5)))
 
 
 @shows(*(f"{F}/c{n:02}" for n in (2, 23, 24, 25, 26, 27, 28)), *(f"{KINDS}/c{n:02}" for n in (2, 3, 5, 7, 9, 11)))

@@ -11,7 +11,6 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 
 CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
-CONVOLUTION = cudnnConvolutionMode_t.CUDNN_CONVOLUTION
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)
 VALUES_2D = (1, 2, 3, 4, 5, 6)
 SET_2D, SET_ND = "cudnnSetConvolution2dDescriptor", "cudnnSetConvolutionNdDescriptor"

@@ -29,8 +29,7 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
-from dualdnn.conformance.trial import Chain, Step, prepare
-from dualdnn.reference.view import strided
+from dualdnn.conformance.trial import Chain, Step
 
 from .normalization_batch import (
     ACTIVATION,
@@ -123,32 +122,6 @@ def test_persistent_algorithm(trial, cudnn, caller):
 
 
 # --- with an activation ---
-
-
-@shows(f"{BACKWARD_EX}/c14", f"{BACKWARD_NORM}/c07")
-@pytest.mark.ours
-@fused
-@both_generations
-def test_arguments_of_zero(chain, generation, ops):
-    """The gradient of the ReLU is 0 where its argument is: scale, bias and z are 0 in every fourth channel."""
-    first = forward(ops=ops, generation=generation)
-    memory = prepare(first, "normal", 0)
-    before = {}
-    for name in {"scale", "bias", "z"} & set(first.operands):
-        elements = strided(first.tensor(name), memory[name])
-        elements[:, ::4] = 0
-        before[name] = memory[name]
-    chain(first, backward(ops=ops, generation=generation), before=before)
-
-
-@pytest.mark.ours
-@fused
-@both_generations
-def test_fused_calls_of_one_channel(chain, generation, ops):
-    """The elements of one channel lie as those of planes do."""
-    x = nhwc(HALF, (2, 1, 4, 8))
-    first = Step(forward(x, ops, generation=generation), inputs={"bias": "positive"})  # Most of y is above 0.
-    chain(first, backward(x, ops, generation=generation))
 
 
 # --- sizes ---

@@ -148,20 +148,6 @@ def test_integer_average(trial, mode, layout, alpha, expected):
     assert numbers_of(result, "y") == expected
 
 
-@shows("cudnnSetPooling2dDescriptor/c03")
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("size", ["large-window", "large-global", "40-channels-global"])
-def test_special_values_of_large_windows(trial, size, layout):
-    """A window may hold one NaN or infinity among many numbers."""
-    for nan in Nan:
-        operation = forward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan)
-        memory = prepare(operation, "normal", 0)
-        x = memory["x"].view(np.float32)
-        x[:: 7 * x.size // 16] = np.nan
-        x[1 :: 5 * x.size // 16] = -np.inf
-        trial(operation, before=memory)
-
-
 @shows("cudnnSetPooling2dDescriptor/c03", "cudnnPoolingForward/c01")
 @pytest.mark.parametrize("nan, expected", [
     (Nan.CUDNN_NOT_PROPAGATE_NAN, [1.0, 2.0, -65504.0, -np.inf, -np.inf, 3.0]),
@@ -178,18 +164,6 @@ def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
         assert np.array_equal(numbers_of(result, "y"), expected, equal_nan=True)
 
 
-@shows("cudnnPoolingForward/c01")
-@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
-def test_forward_positions_of_32_bits(subject, trial, mode):
-    """The last position of windows, paddings and strides may be 2**31 - 1."""
-    if not subject.cites_clauses:
-        pytest.skip("a limit of this project")
-    x, y = (1, 1, 4, 4), (3, 4)
-    trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
-    trial(forward(mode, Geometry(x, (2, 2), (0, 0), (1, (2**31 - 7) // 3), y)))
-    trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
-
-
 # --- backward ---
 
 
@@ -203,19 +177,6 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
             operation = backward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan, alpha=0.5, beta=1.0)
             x = prepare(operation, "normal", 0)["x"].view(np.float32).copy().reshape(operation.x.dims)
             x.reshape(-1)[np.arange(len(values)) * x.size // 3 + x.size // 4] = values
-            trial(operation, before=pooled(operation, x=x))
-
-
-@shows("cudnnSetPooling2dDescriptor/c03")
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_gradient_of_infinite_maxima(trial, layout):
-    """A window of negative infinities has a first maximum, one of NaN passed over has none."""
-    x = np.full((1, 2, 34, 35), -np.inf, np.float32)
-    x[0, 1] = np.nan
-    for nan in Nan:
-        for window, padding, stride in (((34, 35), 0, 1), ((3, 3), 0, 1), ((3, 3), 1, 2)):
-            geometry = Geometry(x.shape, window, (padding, padding), (stride, stride))
-            operation = backward(MAXIMA[0], geometry, FLOAT, layout, layout, nan=nan, beta=1.0)
             trial(operation, before=pooled(operation, x=x))
 
 
