@@ -80,7 +80,7 @@ conformance-report-standard/kernels.json:
 	$(MAKE) conformance
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery; without those that take long
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not long" tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 --durations-min=3 -m "not long" tests
 
 test-long: $(BIN)/.ready ## the tests that make test leaves out
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long tests

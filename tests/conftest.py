@@ -5,15 +5,36 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dualdnn.accelerated.runtime.cache import cache_folder, locked
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.api import cudnn
 from dualdnn.api.abi.build import build
 from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.conformance import build_ahead
+
+
+@pytest.fixture
+def handle() -> Iterator[Any]:
+    """Return a handle of the reference; a module may have another."""
+    made = cudnn.cudnnCreate(backend="reference")
+    yield made
+    cudnn.cudnnDestroy(made)
+
+
+LISTS = {"listed", "of_small"}  # fixtures that plan every kernel module, 20 and 10 s of processor time
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests of the lists of all kernel modules to ``make test-long``."""
+    for item in items:
+        if LISTS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

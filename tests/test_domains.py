@@ -48,6 +48,7 @@ def judge():
     return Judge([open_subject("reference")])
 
 
+@pytest.mark.long  # make fuzz judges what is drawn, too, on both backends
 @pytest.mark.parametrize("name", DOMAINS)
 def test_what_is_drawn_is_accepted_and_judged(name, judge):
     """By the reference, as by the suite; the line of an entry is the entry."""

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from dualdnn.api import cudnn
 from imported_example import imported
 
 pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
@@ -16,13 +15,6 @@ pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip insta
 def example():
     with imported("reading", "train") as module:
         yield module
-
-
-@pytest.fixture
-def handle():
-    made = cudnn.cudnnCreate(backend="reference")
-    yield made
-    cudnn.cudnnDestroy(made)
 
 
 @pytest.fixture(scope="module")

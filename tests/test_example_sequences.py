@@ -19,13 +19,6 @@ def example():
 
 
 @pytest.fixture
-def handle():
-    made = cudnn.cudnnCreate(backend="reference")
-    yield made
-    cudnn.cudnnDestroy(made)
-
-
-@pytest.fixture
 def images(example):
     """Four batches to learn, one to be read."""
     learn = sys.modules["learn"]

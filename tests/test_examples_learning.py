@@ -17,13 +17,6 @@ def learn():
         yield module
 
 
-@pytest.fixture
-def handle():
-    made = cudnn.cudnnCreate(backend="reference")
-    yield made
-    cudnn.cudnnDestroy(made)
-
-
 def test_the_first_steps_are_those_of_pytorch(learn, handle):
     """Without dropout; torch_steps.py recorded them in float64."""
     training, _ = learn.split_digits()

@@ -160,6 +160,7 @@ def judge() -> Judge:
     return Judge([open_subject("reference"), open_subject("accelerated:emulated")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DOMAINS)
 def test_descriptors_of_the_largest_numbers(judge, name):
     """Both backends serve what is drawn, by every solver."""

@@ -13,6 +13,7 @@ import pytest
 from dualdnn.conformance.bench.calls import compiled, words_of
 
 
+@pytest.mark.long
 def test_repeated_calls_do_not_ask_python(tmp_path: Path) -> None:
     """The calls of one sample are measured: all that the memo answers, hundreds of times; at most a second key of each is new."""
     command = [sys.executable, "-m", "dualdnn", "bench", "--calls", "--device", "emulated", "-k", "AddTensor"]

@@ -10,6 +10,7 @@ from dualdnn.api.abi import exports, memo
 from dualdnn.api.abi.memo.keys import KINDS, NAMING
 
 
+@pytest.mark.long
 def test_threads_do_not_race(tmp_path: Path) -> None:
     """Two teams of four threads with a memo of twenty entries: no report, right answers, four threads' own places in all."""
     source, program = tmp_path / "threads.c", tmp_path / "threads"

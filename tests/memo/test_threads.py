@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from .conftest import EMULATED
 
 DRAWN = ("-m", "dualdnn.conformance.fuzz.drawn_calls")
@@ -95,6 +97,7 @@ def test_values_are_forgotten_without_the_memo(ran):
     assert ran(limit + program, DUALDNN_MEMO="0") == "True True False False\n"
 
 
+@pytest.mark.long
 def test_drawn_calls(library):
     """Valid and invalid calls on objects that live, are destroyed, or never were have the same answers with the memo, without it, and
     with a small one. None of them is an internal error."""

@@ -181,7 +181,9 @@ def weighted_states(n, arrays, weights):
     return total
 
 
-@pytest.mark.parametrize("number", [12, 17, 30, 47, 52, 71, 101, 113])
+@pytest.mark.parametrize(
+    "number", [17, 47, 71, *(pytest.param(n, marks=pytest.mark.long) for n in (12, 30, 52, 101, 113))]
+)
 def test_gradients_of_recurrent_networks(number):
     """The slopes of each input and state vector, matrix and bias along a random direction agree."""
     n, random = network(number), np.random.RandomState(number)

@@ -199,7 +199,7 @@ def test_blocks_share_tiles(count, k_blocks, shared):
 
 
 @pytest.mark.parametrize("kernel", TMA, ids=named)
-@pytest.mark.parametrize("later", [1, 2, 3])
+@pytest.mark.parametrize("later", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
 def test_later_blocks(two_multiprocessors, kernel, later):
     """Later blocks get few tiles each, blended or not."""
     sharing = Sharing(least_tiles=1, later_results=later * kernel.m * kernel.n)

@@ -123,6 +123,7 @@ def test_operands_may_begin_at_any_element(backend, operation, solver):
     assert check(backend, operation, shift=UNALIGNED).solver.startswith(f"convolution.{solver}")
 
 
+@pytest.mark.long  # each takes as long as all solvers that claim it, which the suite runs on other operations
 @pytest.mark.parametrize("operation, solver", SERVED.values(), ids=SERVED)
 def test_what_could_serve_is_right(operation, solver):
     """Every solver that claims an operation computes it right, whatever is preferred."""

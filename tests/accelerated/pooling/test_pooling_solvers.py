@@ -144,7 +144,7 @@ GENERIC = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 132])
+@pytest.mark.parametrize("multiprocessors", [pytest.param(1, marks=pytest.mark.long), 132])
 @pytest.mark.parametrize("window, dims, layout", GENERIC, ids=str)
 def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors):
     """Tiles have all inputs or one, and threads share windows that are too large for a tile."""
