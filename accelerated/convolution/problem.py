@@ -28,6 +28,8 @@ Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
 WORD = 4  # 8-bit channels that are multiplied at once
 PACK_BYTES = 16
+LANE_TERMS = 4  # terms per lane that are worth more lanes
+MOST_LANES = 32  # lanes per element
 FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
 
 
@@ -222,6 +224,14 @@ def channels_last(tensor: TensorSpec) -> bool:
     return tensor.vector_length == 1 and (tensor.strides[1] == 1 or tensor.dims[1] == 1)
 
 
+def in_channels(tensor: TensorSpec) -> TensorSpec:
+    """Return a copy with channels innermost, whose pixels are aligned to vectors."""
+    images, channels, *pixels = tensor.dims
+    pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
+    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
+    return TensorSpec(tensor.data_type, tensor.dims, strides)
+
+
 def epilogue(operation: Convolution) -> EpilogueStruct:
     """Return the epilogue of the sums."""
     alpha, beta = blend(operation)
@@ -265,6 +275,17 @@ def product_fields(
         ("epilogue", finish),
         *fields_of(FastDivmod.of, m_tiles=m_tiles, n_tiles=n_tiles),
     ]
+
+
+def lanes_of(terms: int, elements: int = 0) -> int:
+    """Return the lanes of a warp, a power of two, that share the terms of one of so many elements.
+
+    All lanes together are no more than FARTHEST.
+    """
+    lanes = 1
+    while lanes < MOST_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
+        lanes *= 2
+    return lanes
 
 
 def rounded_up(value: int, step: int) -> int:

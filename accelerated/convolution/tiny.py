@@ -11,13 +11,11 @@ from ..plans import Launch, fields_of, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
 from ..reproducible import Order
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
-from .problem import FARTHEST, Rates, operand_names, operation_product
+from .problem import FARTHEST, Rates, lanes_of, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
 RESIDENT = 2048  # threads per multiprocessor; each has one product, or few
-LANE_K = 4  # K per lane that is worth more lanes
-MOST_LANES = 32  # lanes per output
 
 
 class Tiny(ConvolutionSolver):
@@ -30,7 +28,7 @@ class Tiny(ConvolutionSolver):
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         o = problem.operation
-        threads = prod(o.y.dims) * _lanes(o.terms)
+        threads = prod(o.y.dims) * lanes_of(o.terms)
         return o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and threads <= FARTHEST and problem.in_one_launch
 
     def applies(self, problem: ConvolutionProblem) -> bool:
@@ -38,13 +36,13 @@ class Tiny(ConvolutionSolver):
         return self.serves(problem) and products <= RESIDENT * problem.device.multiprocessors
 
     def summation_order(self, problem: ConvolutionProblem) -> Order:
-        return Order("fma", (problem.definitions, "tiny", _lanes(problem.operation.terms)))
+        return Order("fma", (problem.definitions, "tiny", lanes_of(problem.operation.terms)))
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return Rates.LAUNCH
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
-        o, value, lanes = problem.operation, operation_product(problem.operation), _lanes(problem.operation.terms)
+        o, value, lanes = problem.operation, operation_product(problem.operation), lanes_of(problem.operation.terms)
         arguments = structure(
             *pointers(5),
             ("convolution", value),
@@ -55,11 +53,3 @@ class Tiny(ConvolutionSolver):
         function = problem.device.function(SOURCE, "convolution_tiny", problem.definitions)
         grid = blocks(prod(o.y.dims) * lanes, THREADS)
         return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1))]
-
-
-def _lanes(k: int) -> int:
-    """Return the number of lanes that share the K of an output."""
-    lanes = 1
-    while lanes < MOST_LANES and lanes * LANE_K < k:
-        lanes *= 2
-    return lanes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.operations import TensorSpec
 
-from ..primitives.geometry import FastDivmod, blocks
+from ..primitives.geometry import FastDivmod, blocks, merge_along
 from ..runtime.arguments import declared
 
 AXES = 3  # dimensions of a pixel within its image: depth, height, width
@@ -72,7 +72,7 @@ class Walk(NamedTuple):
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
-        extents, steps = _merged(last.dims, [spec.strides for spec in known.values()])
+        extents, steps = merge_along((0, *range(2, last.rank)), last.dims, [spec.strides for spec in known.values()])
         along = "channels" if channels > 1 and last.strides[1] == 1 else "pixels"
         width = PACK_BYTES // last.scalar_bytes
         inner = channels if along == "channels" else extents[-1]
@@ -117,24 +117,6 @@ class Walk(NamedTuple):
         """Return the definitions of the kernels' module, without those of the types."""
         constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "PACK_BYTES": self.width * element_bytes}
         return {name: str(value) for name, value in constants.items()}
-
-
-def _merged(dims: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
-    """Return the fewest dimensions of pixels, in their order, and the strides of each tensor in them."""
-    extents: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
-    for d in (0, *range(2, len(dims))):
-        if dims[d] == 1:
-            continue
-        if extents and all(step[-1] == of[d] * dims[d] for step, of in zip(steps, strides, strict=True)):
-            extents[-1] *= dims[d]
-            for step, of in zip(steps, strides, strict=True):
-                step[-1] = of[d]
-        else:
-            extents.append(dims[d])
-            for step, of in zip(steps, strides, strict=True):
-                step.append(of[d])
-    return (extents, steps) if extents else ([1], [[0] for _ in strides])
 
 
 def per_channel(spec: TensorSpec | None) -> c_int:

@@ -4,7 +4,7 @@ geometry.cuh)."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -67,29 +67,33 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
     return Geometry
 
 
-def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the fewest dimensions that index all operands alike: their extents, then every operand's strides in
-    elements. The order is that of the last operand's strides, outermost first.
+def merge_along(
+    order: Iterable[int], dims: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """Return the fewest dimensions that index all operands alike, in this order: their extents, then every operand's
+    strides in elements.
 
-    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
+    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one. Where none is left, the
+    extent is 1 and strides are 0.
     """
-    order = sorted((d for d, extent in enumerate(dims) if extent > 1), key=lambda d: -strides[-1][d])
-    extents: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
+    merged: list[tuple[int, list[int]]] = []
     for d in order:
-        contiguous = extents and all(
-            step[-1] == stride[d] * dims[d] for step, stride in zip(steps, strides, strict=True)
-        )
-        if contiguous:
-            extents[-1] *= dims[d]
-            for step, stride in zip(steps, strides, strict=True):
-                step[-1] = stride[d]
-        else:
-            extents.append(dims[d])
-            for step, stride in zip(steps, strides, strict=True):
-                step.append(stride[d])
-    if not extents:
-        return [1], [[0 if len(strides) > 1 and i < len(strides) - 1 else 1] for i in range(len(strides))]
+        steps = [stride[d] for stride in strides]
+        if merged and merged[-1][1] == [step * dims[d] for step in steps]:
+            merged[-1] = merged[-1][0] * dims[d], steps
+        elif dims[d] > 1:
+            merged.append((dims[d], steps))
+    merged = merged or [(1, [0] * len(strides))]
+    return [extent for extent, _ in merged], [
+        list(steps) for steps in zip(*(steps for _, steps in merged), strict=True)
+    ]
+
+
+def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Return merge_along() in the order of the last operand's strides, outermost first, which is never 0."""
+    extents, steps = merge_along(sorted(range(len(dims)), key=lambda d: -strides[-1][d]), dims, strides)
+    if extents == [1]:
+        steps[-1] = [1]
     return extents, steps
 
 
@@ -103,17 +107,8 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
 def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return extents and strides of the fewest dimensions that index a tensor of any layout in row-major order."""
-    extents: list[int] = []
-    steps: list[int] = []
-    for extent, stride in zip(dims, strides, strict=True):
-        if extent == 1:
-            continue
-        if extents and steps[-1] == stride * extent:
-            extents[-1], steps[-1] = extents[-1] * extent, stride
-        else:
-            extents.append(extent)
-            steps.append(stride)
-    return (extents, steps) if extents else ([1], [0])
+    extents, (steps,) = merge_along(range(len(dims)), dims, [strides])
+    return extents, steps
 
 
 def geometry_in_order(dims: Sequence[int], strides: Sequence[int]) -> Any:

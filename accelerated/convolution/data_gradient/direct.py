@@ -11,12 +11,10 @@ from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure,
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
-from ..problem import AXES, FARTHEST, channels_last, scalar_strides, spatial
+from ..problem import AXES, channels_last, lanes_of, scalar_strides, spatial
 from .residue_classes import DataGradientProblem
 
 SOURCE = "convolution/data_gradient/direct.cu"
-LANE_FILTERS = 4  # output channels per lane that are worth more lanes
-MOST_LANES = 32  # lanes per element
 PRODUCTS_PER_SECOND = 4e11  # multiply-adds a second, each with an access to L1 and an index
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
@@ -33,9 +31,14 @@ class DataGradientDirect(Solver[DataGradientProblem]):
     def serves(self, problem: DataGradientProblem) -> bool:
         return problem.operation.algo == Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 or not problem.in_one_launch
 
+    def _lanes(self, problem: DataGradientProblem) -> int:
+        """Return the number of lanes that share the output channels of an element of dx."""
+        o = problem.operation
+        return lanes_of(o.w.dims[0] // o.convolution.group_count, prod(o.dx.dims))
+
     def summation_order(self, problem: DataGradientProblem) -> Order:
         o = problem.operation
-        return Order("fma", (o.dx.data_type, o.compute_type, "taps, filters in lanes", _lanes(problem)))
+        return Order("fma", (o.dx.data_type, o.compute_type, "taps, filters in lanes", self._lanes(problem)))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         o = problem.operation
@@ -43,7 +46,7 @@ class DataGradientDirect(Solver[DataGradientProblem]):
 
     def launches(self, problem: DataGradientProblem) -> list[Launch]:
         o, c, elements = problem.operation, problem.operation.convolution, prod(problem.operation.dx.dims)
-        filters, lanes = o.w.dims[0] // c.group_count, _lanes(problem)
+        filters, lanes = o.w.dims[0] // c.group_count, self._lanes(problem)
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),
@@ -61,12 +64,3 @@ class DataGradientDirect(Solver[DataGradientProblem]):
             SOURCE, "convolution_data_gradient_direct", type_definitions(o.dx.data_type, o)
         )
         return [Launch(function, arguments, ("w", "dy", "dx"), blocks(elements * lanes), (THREADS, 1, 1))]
-
-
-def _lanes(problem: DataGradientProblem) -> int:
-    """Return the number of lanes that share the output channels of an element of dx."""
-    o, lanes = problem.operation, 1
-    filters, elements = o.w.dims[0] // o.convolution.group_count, prod(o.dx.dims)
-    while lanes < MOST_LANES and lanes * LANE_FILTERS < filters and 2 * lanes * elements <= FARTHEST:
-        lanes *= 2
-    return lanes

@@ -31,8 +31,8 @@ from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, Solver
 from ...transform.plan import launch, spread_filter, transformed
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
-from ..problem import FARTHEST, Rates, channels_last, rounded_up
-from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem, in_channels
+from ..problem import FARTHEST, Rates, channels_last, in_channels, rounded_up
+from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem
 
 PLANES_UNFOLDED = 1.1e11  # elements of planes that are unfolded in a second
 

@@ -38,7 +38,7 @@ from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
-from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, rounded_up, spatial
+from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
 LEAST_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
@@ -374,14 +374,6 @@ def _copies(problem: DataGradientProblem) -> dict[str, TensorSpec]:
     """Return dy and dx where the workspace has them."""
     o, made = problem.operation, problem.laid_out
     return {name: made.tensor(name) for name in ("dy", "dx") if made.tensor(name) != o.tensor(name)}
-
-
-def in_channels(tensor: TensorSpec) -> TensorSpec:
-    """Return a copy with channels innermost, whose pixels are aligned to vectors."""
-    images, channels, *pixels = tensor.dims
-    pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
-    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
-    return TensorSpec(tensor.data_type, tensor.dims, strides)
 
 
 def _inner(found: ResidueClass, device: Any) -> Inner:

@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import NHWC
 from ...plans import Launch, arrays_of, factors, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...solver import LAUNCH_SECONDS, Solver
-from ..problem import AXES, FARTHEST, scalar_strides, spatial
+from ..problem import AXES, lanes_of, scalar_strides, spatial
 from .forward_convolution import FilterGradientProblem
 
 SOURCE = "convolution/filter_gradient/direct.cu"
@@ -20,8 +20,6 @@ DIRECT = (
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
     Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
 )
-LANE_TERMS = 4  # terms per lane that are worth more lanes
-MOST_LANES = 32  # lanes per element
 PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds a second of a full device, each with an access to L1 and an index
 TERM_SECONDS = 4.8e-7  # between two dependent terms of a lane; bounds few elements of dw with long sums
 LEAST_TERMS = 512  # terms of a sum; a matrix product serves few results with more
@@ -73,11 +71,3 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
             SOURCE, "convolution_filter_gradient_direct", type_definitions(o.x.data_type, o)
         )
         return [Launch(function, arguments, ("x", "dy", "dw"), blocks(elements * lanes), (THREADS, 1, 1))]
-
-
-def lanes_of(terms: int, elements: int) -> int:
-    """Return the number of lanes of a warp that share the terms of an element of dw."""
-    lanes = 1
-    while lanes < MOST_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
-        lanes *= 2
-    return lanes

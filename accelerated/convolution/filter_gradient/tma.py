@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NHWC
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from ...gemm.stream_k import DivisionStruct, Shares
 from ...plans import ELEMENTS, Launch, Plan, fields_of, pointers, type_definitions, with_alignment
@@ -31,7 +31,7 @@ from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import AXES, PACK_BYTES, Rates, rounded_up, spatial
+from ..problem import AXES, PACK_BYTES, Rates, in_channels, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 from .tma_sum import SUM_LANES, sum_launch
@@ -271,7 +271,7 @@ class Product:
         tensor = self.operation.tensor(name)
         if name == "x" and self.rows:
             return self.rows.windows
-        return None if _lies_well(tensor) else _channels_last(tensor)
+        return None if _lies_well(tensor) else in_channels(tensor)
 
     @cached_property
     def is_possible(self) -> bool:
@@ -509,11 +509,3 @@ def _lies_well(tensor: TensorSpec) -> bool:
     image, channel, *steps = tensor.strides
     last = channel == 1 or tensor.dims[1] == 1
     return last and all(step * tensor.scalar_bytes % COPY_ALIGNMENT == 0 for step in (image, *steps))
-
-
-def _channels_last(tensor: TensorSpec) -> TensorSpec:
-    """Return the description of a copy with contiguous channels."""
-    images, channels, *pixels = tensor.dims
-    pitch = rounded_up(channels, COPY_ALIGNMENT // tensor.scalar_bytes)
-    strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
-    return TensorSpec(tensor.data_type, tensor.dims, strides)
