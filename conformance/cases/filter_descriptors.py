@@ -21,7 +21,7 @@ from dualdnn.api.operations.specs import (
     INT8x32,
     UINT8x4,
 )
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.marks import shows
 
@@ -128,14 +128,6 @@ def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
         refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, fresh)
     cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, max(16 // nbytes - 1, 1), 1)
     assert cudnn.cudnnGetFilterSizeInBytes(fresh) == max(16 // nbytes - 1, 1) * nbytes * 2**60
-
-
-def test_requested_ranks(cudnn, fresh, refuses):
-    cudnn.cudnnSetFilter4dDescriptor(fresh, FLOAT, NCHW, *SIZES)
-    for requested in (-1, 0):
-        refuses(BAD_PARAM, "cudnnGetFilterNdDescriptor/c09", cudnn.cudnnGetFilterNdDescriptor, fresh, requested)
-    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 1) == (FLOAT, NCHW, 4, SIZES[:1])
-    refuses(NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15", cudnn.cudnnGetFilterNdDescriptor, fresh, 9)
 
 
 def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:

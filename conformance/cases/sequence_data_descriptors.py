@@ -39,21 +39,6 @@ def read(cudnn, descriptor, dims=CUDNN_SEQDATA_DIM_COUNT, lengths=6):
     return tuple(cudnn.cudnnGetSeqDataDescriptor(descriptor, dims, lengths))[:6]
 
 
-@pytest.fixture
-def refused(subject, cudnn, fresh, refuses):
-    """Check that a setting with some arguments changed is refused, and leaves our descriptor as it was."""
-
-    def check(status, clause, **changed):
-        fill(cudnn, fresh)
-        before = read(cudnn, fresh)
-        clause = clause if "/" in clause else f"{SET}/{clause}"
-        refuses(status, clause, cudnn.cudnnSetSeqDataDescriptor, fresh, *(GOOD | changed).values())
-        if subject.cites_clauses:
-            assert read(cudnn, fresh) == before
-
-    return check
-
-
 @shows("cudnnCreateSeqDataDescriptor/c01 c03 c04", "cudnnDestroySeqDataDescriptor/c01 c04", "cudnnSeqDataDescriptor_t/c06")  # fmt: skip
 def test_create_and_destroy(cudnn):
     """Descriptors are independent of each other and live until they are destroyed."""
@@ -138,13 +123,3 @@ def test_empty_sequences(cudnn, fresh):
 def test_as_many_as_are_asked_for(cudnn, fresh, dims, lengths):
     fill(cudnn, fresh)
     assert read(cudnn, fresh, dims, lengths) == (FLOAT, 4, DIMS[:dims], GOOD["axes"][:dims], 6, LENGTHS[:lengths])
-
-
-@shows(f"{SET}/c16", f"{SET}/c17")
-@pytest.mark.parametrize("axes", list(permutations(range(4))), ids=str)
-def test_the_vector_is_innermost(cudnn, fresh, refused, axes):
-    """The vector must be innermost: 18 of the 24 orders are refused."""
-    if axes[-1] == VECT:
-        fill(cudnn, fresh, axes=axes)
-    else:
-        refused(BAD_PARAM, "c17", axes=axes)

@@ -31,7 +31,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.operations.transform import destination_dims
-from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.marks import shows
 from dualdnn.reference.view import NUMPY_TYPES
 
@@ -300,28 +300,6 @@ def test_direction_values(cudnn, fresh):
     for value, direction in ((0, FOLD), (1, UNFOLD)):
         cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, value)
         assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4).direction == direction
-
-
-def test_refused_settings(subject, cudnn, fresh, refuses):
-    """No refused setting changes the descriptor."""
-    zeros = (0,) * 10
-    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, (1, 2, 3, 4), None, (5, 6), UNFOLD)
-    call = cudnn.cudnnSetTensorTransformDescriptor
-    refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c13", call, None, 4, NCHW, None, None, None, FOLD)
-    for rank in (9, 10):
-        refuses(
-            NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD
-        )
-    refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", call, fresh, 4, 3, None, None, None, FOLD)
-    if subject.is_python:  # A C array has no length to check.
-        for clause, arrays in (
-            ("c04", ((1, 1), None, None)),
-            ("c06", (None, (1, 1, 1), None)),
-            ("c08", (None, None, (2,))),
-        ):
-            refuses(BAD_PARAM, f"cudnnSetTensorTransformDescriptor/{clause}", call, fresh, 4, NCHW, *arrays, FOLD)
-    if subject.cites_clauses:  # A foreign library may keep a part of what it refused.
-        assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
 
 
 # --- cudnnInitTransformDest ---

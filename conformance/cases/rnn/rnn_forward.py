@@ -198,15 +198,6 @@ def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller,
     assert found[0] == found[1] == found[2]
 
 
-@shows(f"{NAME}/c43")
-def test_double_with_the_static_algorithm(cudnn, refuses):
-    """The setter of the descriptor refuses it, before the call."""
-    from dualdnn.conformance.calls.descriptors import made
-
-    spec = network(data_type=DOUBLE, algo=STATIC)
-    refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", made, cudnn, spec)
-
-
 @shows(f"{NAME}/c01")
 def test_published_sums(caller, handle):
     """The sums match those that NVIDIA's sample publishes for one sequence length, on a smaller scale: constant

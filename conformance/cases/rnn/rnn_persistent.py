@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from dualdnn.conformance.trial import Step, attempt_chain, prepare
 
 CREATE, SET, BUILD = "cudnnCreatePersistentRNNPlan", "cudnnSetPersistentRNNPlan", "cudnnBuildRNNDynamic"
 LENGTHS = (3, 3)
-SMALL_H = 3  # value of CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H in later releases
 
 
 @pytest.fixture
@@ -103,20 +101,6 @@ def test_plans_of_other_networks(cudnn, handle, refuses, dynamic):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyPersistentRNNPlan, None)
 
 
-@shows(f"{BUILD}/c11")
-def test_refused_builds(cudnn, handle, refuses):
-    build = cudnn.cudnnBuildRNNDynamic
-    good = made(cudnn, network(LSTM, algo=DYNAMIC))
-    for batch in (0, -1):
-        refuses(BAD_PARAM, "cudnnStatus_t/c05", build, handle, good, batch)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", build, None, good, 2)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", build, handle, None, 2)
-    clause = "cudnnGetRNNDescriptor_v8/c11"
-    refuses(NOT_INITIALIZED, clause, build, handle, cudnn.cudnnCreateRNNDescriptor(), 2)
-    for algo in (STANDARD, STATIC):
-        refuses(NOT_SUPPORTED, f"{BUILD}/c11", build, handle, made(cudnn, network(LSTM, algo=algo)), 2)
-
-
 @pytest.mark.ours
 @shows(f"{BUILD}/c10")
 def test_a_compiler_that_fails(cudnn, handle, refuses, monkeypatch):
@@ -170,13 +154,6 @@ def test_calls_without_the_plan_they_need(cudnn, handle, refuses, call):
     refuses(BAD_PARAM, "cudnnRNNAlgo_t/c05", call, operation, descriptor)
     cudnn.cudnnBuildRNNDynamic(handle, descriptor, 3)
     call(forward(spec, lengths=(3, 3, 3)), descriptor)
-
-
-@shows("cudnnSetRNNDescriptor_v8/c32")
-def test_algorithms_of_later_releases(cudnn, refuses):
-    """The document knows three algorithms."""
-    spec = network(LSTM)
-    refuses(BAD_PARAM, "cudnnSetRNNDescriptor_v8/c32", made, cudnn, replace(spec, algo=SMALL_H))
 
 
 @shows(f"{CREATE}/c10")
