@@ -55,6 +55,11 @@ class Direction:
     def compute(self) -> str:
         return f"cudnnConvolution{self.name}"
 
+    @property
+    def guide(self) -> str:
+        """Return the name of the direction in the calls of the guide."""
+        return self.name.replace("Filter", "Weights")
+
 
 _F, _D, _W = cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t
 FORWARD = Direction(
@@ -183,24 +188,22 @@ def _queried(handle: MiopenHandle, direction: Direction, convolution: Any, *oper
     """Record the query of a problem, and return the bytes of workspace of its most demanding algorithm."""
     handle.queried.add(_problem(direction, convolution, *operands))
     descriptors = _in_cudnn_order(direction, convolution, *operands)
-    largest = 0
-    refused = None
-    served = False
+    sizes, refused = [], None
     for algorithm in direction.algorithms.values():
         try:
-            largest = max(largest, cudnn(direction.query)(handle.cudnn, *descriptors, algorithm))
-            served = True
+            sizes.append(cudnn(direction.query)(handle.cudnn, *descriptors, algorithm))
         except CudnnError as error:
             if error.status != cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED:
                 raise
             refused = error
-    if not served and refused is not None:
+    if not sizes and refused is not None:
         raise refused
-    return largest
+    return max(sizes)
 
 
-def _found(handle, direction, convolution, descriptors, memory, count, workspace, size, clause):
+def _found(handle, direction, convolution, descriptors, memory, count, workspace, size):
     """Run every algorithm on the caller's memory; store and return the results."""
+    clause = f"miopenFindConvolution{direction.guide}Algorithm"
     expect(count > 0, BAD_PARM, f"{clause}/c01", f"requestAlgoCount is {count}, not positive")
     problem = _problem(direction, convolution, *descriptors)
     expect(problem in handle.queried, BAD_PARM, f"{clause}/c02",
@@ -208,18 +211,9 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
     first, second, described, result = _in_cudnn_order(direction, convolution, *descriptors)
     a, b = (memory[place] for place in direction.order)
     names = {theirs: ours for ours, theirs in direction.algorithms.items()}
+    most = 2 * len(type(next(iter(names)))) + 2
     results = cudnn(direction.find)(
-        handle.cudnn,
-        first,
-        a,
-        second,
-        b,
-        described,
-        result,
-        memory[2],
-        2 * len(type(next(iter(names)))) + 2,
-        workspace,
-        size,
+        handle.cudnn, first, a, second, b, described, result, memory[2], most, workspace, size
     ).perfResults
     perf: dict[IntEnum, miopenConvAlgoPerf_t] = {}
     for entry in results:
@@ -231,25 +225,18 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
     return FindResults(len(kept), kept)
 
 
-def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size, clause):
+def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size):
     """Run the convolution, if Find was called for it."""
+    clause = f"miopenConvolution{direction.guide}"
     found = handle.found.get(_problem(direction, convolution, *descriptors))
     expect(found is not None, UNKNOWN_ERROR, "miopenGuide/c05",
            "Find has not run for these descriptors on this handle, which MIOpen demands before any convolution")  # fmt: skip
-    expect(
-        algo in found,
-        BAD_PARM,
-        f"{clause}/c02",
-        f"algo is {algo.name}, Find returned {', '.join(a.name for a in found)}",
-    )
+    returned = ", ".join(a.name for a in found)
+    expect(algo in found, BAD_PARM, f"{clause}/c02", f"algo is {algo.name}, Find returned {returned}")
     unscaled(f"{clause}/c03", alpha, beta)
     room = size if workspace is not None else 0
-    expect(
-        room >= found[algo],
-        BAD_PARM,
-        f"{clause}/c04",
-        f"workSpaceSize is {room}, {algo.name} needs {found[algo]} bytes",
-    )
+    needed = f"workSpaceSize is {room}, {algo.name} needs {found[algo]} bytes"
+    expect(room >= found[algo], BAD_PARM, f"{clause}/c04", needed)
     first, second, described, result = _in_cudnn_order(direction, convolution, *descriptors)
     a, b = (memory[place] for place in direction.order)
     theirs = direction.algorithms[algo]
@@ -275,8 +262,8 @@ def miopenFindConvolutionForwardAlgorithm(
     Errors: BadParm for requestAlgoCount below 1 or without miopenConvolutionForwardGetWorkSpaceSize before (c02).
     Source: row 19.
     """
-    return _found(handle, FORWARD, convDesc, (xDesc, wDesc, yDesc), (x, w, y), requestAlgoCount, workSpace, workSpaceSize,
-                  "miopenFindConvolutionForwardAlgorithm")  # fmt: skip
+    descriptors, memory = (xDesc, wDesc, yDesc), (x, w, y)
+    return _found(handle, FORWARD, convDesc, descriptors, memory, requestAlgoCount, workSpace, workSpaceSize)
 
 
 @call(FORWARD.query, FORWARD.find, FORWARD.compute)
@@ -286,8 +273,8 @@ def miopenConvolutionForward(
     """Compute y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
     did not return (c02) or less workspace than it needs (c04); NotImplemented unless alpha is 1 and beta 0 (c03).
     Source: row 21."""
-    _convolved(handle, FORWARD, alpha, (xDesc, wDesc, yDesc), (x, w, y), convDesc, algo, beta, workSpace, workSpaceSize,
-               "miopenConvolutionForward")  # fmt: skip
+    descriptors, memory = (xDesc, wDesc, yDesc), (x, w, y)
+    _convolved(handle, FORWARD, alpha, descriptors, memory, convDesc, algo, beta, workSpace, workSpaceSize)
 
 
 @call("cudnnConvolutionBackwardBias")
@@ -308,8 +295,8 @@ def miopenFindConvolutionBackwardWeightsAlgorithm(
     handle, dyDesc, dy, xDesc, x, convDesc, dwDesc, dw, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
     """Do the same as miopenFindConvolutionForwardAlgorithm; dw is overwritten. Source: row 23."""
-    return _found(handle, BACKWARD_WEIGHTS, convDesc, (dyDesc, xDesc, dwDesc), (dy, x, dw), requestAlgoCount, workSpace,
-                  workSpaceSize, "miopenFindConvolutionBackwardWeightsAlgorithm")  # fmt: skip
+    descriptors, memory = (dyDesc, xDesc, dwDesc), (dy, x, dw)
+    return _found(handle, BACKWARD_WEIGHTS, convDesc, descriptors, memory, requestAlgoCount, workSpace, workSpaceSize)
 
 
 @call(BACKWARD_WEIGHTS.query, BACKWARD_WEIGHTS.find, BACKWARD_WEIGHTS.compute)
@@ -317,8 +304,8 @@ def miopenConvolutionBackwardWeights(
     handle, alpha, dyDesc, dy, xDesc, x, convDesc, algo, beta, dwDesc, dw, workSpace, workSpaceSize
 ):
     """Compute dw = the gradient of the filter; errors as miopenConvolutionForward. dy comes before x. Source: row 25."""
-    _convolved(handle, BACKWARD_WEIGHTS, alpha, (dyDesc, xDesc, dwDesc), (dy, x, dw), convDesc, algo, beta, workSpace,
-               workSpaceSize, "miopenConvolutionBackwardWeights")  # fmt: skip
+    descriptors, memory = (dyDesc, xDesc, dwDesc), (dy, x, dw)
+    _convolved(handle, BACKWARD_WEIGHTS, alpha, descriptors, memory, convDesc, algo, beta, workSpace, workSpaceSize)
 
 
 @call(BACKWARD_DATA.query)
@@ -332,8 +319,8 @@ def miopenFindConvolutionBackwardDataAlgorithm(
     handle, dyDesc, dy, wDesc, w, convDesc, dxDesc, dx, requestAlgoCount, workSpace, workSpaceSize, exhaustiveSearch
 ):
     """Do the same as miopenFindConvolutionForwardAlgorithm; dx is overwritten (docs/errata.md, M003). Source: row 27."""
-    return _found(handle, BACKWARD_DATA, convDesc, (dyDesc, wDesc, dxDesc), (dy, w, dx), requestAlgoCount, workSpace,
-                  workSpaceSize, "miopenFindConvolutionBackwardDataAlgorithm")  # fmt: skip
+    descriptors, memory = (dyDesc, wDesc, dxDesc), (dy, w, dx)
+    return _found(handle, BACKWARD_DATA, convDesc, descriptors, memory, requestAlgoCount, workSpace, workSpaceSize)
 
 
 @call(BACKWARD_DATA.query, BACKWARD_DATA.find, BACKWARD_DATA.compute)
@@ -341,5 +328,5 @@ def miopenConvolutionBackwardData(
     handle, alpha, dyDesc, dy, wDesc, w, convDesc, algo, beta, dxDesc, dx, workSpace, workSpaceSize
 ):
     """Compute dx = the gradient of the input; errors as miopenConvolutionForward. dy comes before w. Source: row 28."""
-    _convolved(handle, BACKWARD_DATA, alpha, (dyDesc, wDesc, dxDesc), (dy, w, dx), convDesc, algo, beta, workSpace,
-               workSpaceSize, "miopenConvolutionBackwardData")  # fmt: skip
+    descriptors, memory = (dyDesc, wDesc, dxDesc), (dy, w, dx)
+    _convolved(handle, BACKWARD_DATA, alpha, descriptors, memory, convDesc, algo, beta, workSpace, workSpaceSize)
