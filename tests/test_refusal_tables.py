@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dualdnn.api.status import BAD_PARAM, CudnnError
+from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.refusals import FOLDER, read
 from dualdnn.conformance.refusals.collecting import module_of
 from dualdnn.conformance.subjects import open_subject
@@ -22,10 +23,10 @@ def table(tmp_path):
     return written
 
 
-def refuses(status, clause, call, *arguments, unchanged=()):
+def refuses(status, clause, call, *arguments, unchanged=(), **named):
     """The fixture of the suite without its subject."""
     with pytest.raises(CudnnError) as caught:
-        call(*arguments)
+        call(*arguments, **named)
     assert (caught.value.status, caught.value.clause) == (status, clause)
 
 
@@ -93,3 +94,18 @@ def test_a_refused_setter_may_not_change_its_descriptor(table, monkeypatch):
     case = module_of(table('case = { of = "set", "c07 BAD_PARAM" = [{ mode = -1 }] }', SETTER.replace("fresh", spec)))
     with pytest.raises(AssertionError, match="the refused call changed a descriptor"):
         case.test_case(subject, refuses, "")
+
+
+def test_a_plan_of_other_attributes_is_refused_and_one_of_its_own_is_made(table):
+    subject = open_subject("reference")
+    vector = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 5, 1, 1), strides=(5, 1, 1, 1))"
+    names = ("scale", "bias", "runningMean", "runningVar", "eqScale", "eqBias")
+    fused = f"BnFinalizeStatisticsInference(epsilon=0.001, {', '.join(f'{name}={vector}' for name in names)})"
+    change = '"cudnnFusedOpsConstParamLabel_t/c141 NOT_SUPPORTED" = [{ attributes.BN_MODE = "NULL" }]'
+    made = module_of(table(f'case = {{ of = "plan", {change} }}', f'plan = "{fused}"'))
+    plans = []
+    handle = subject.new_handle()
+    caller = Caller(subject.cudnn, handle)
+    made.test_case(subject, caller, None, lambda *call, **named: plans.append(refuses(*call, **named)), "")
+    assert len(plans) == 1
+    subject.cudnn.cudnnDestroy(handle)

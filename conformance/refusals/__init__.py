@@ -11,7 +11,7 @@ ours       true where only our own backends have what the case calls
 
 A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
 it was, and a name may be several, "x dx". ``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
-several values in turn. A change that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
+several values in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is then refused. A change that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from ..calls.caller import function_of
 
 FOLDER = Path(__file__).parent
 OF_CASES = ("of", "aliases", "shows", "needs", "ours")
-OF_CHANGES = ("id", "of", "aliases", "arguments", "each")  # what else is in a change is a field or an argument
+OF_CHANGES = (
+    "id",
+    "of",
+    "aliases",
+    "arguments",
+    "attributes",
+    "each",
+)  # what else is in a change is a field or an argument
 FRESH = "fresh"  # a descriptor of which nothing was set
 REASONS = {
     "cites_clauses": "the document does not say what happens",
@@ -44,7 +51,8 @@ Call = Operation | Mapping[str, Any]  # an operation; or a function's name under
 
 @dataclass(frozen=True)
 class Refusal:
-    """One refused call, and the accepted one of which it is a change. arguments: of the refused call, in place of those of the operation."""
+    """One refused call, and the accepted one of which it is a change. arguments: of the refused call, in place of those of the operation.
+    attributes: of the parameter pack of a plan that is refused, in place of those of the fused operation."""
 
     accepted: Call
     refused: Call
@@ -52,6 +60,7 @@ class Refusal:
     clause: str
     aliases: Mapping[str, str]
     arguments: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,12 +94,15 @@ def _case(where: str, entry: Mapping[str, Any], accepted: Mapping[str, Call]) ->
         for change in (one for given in entry[key] for one in _each(given)):
             call = accepted[change.get("of", entry.get("of"))]
             aliases = change.get("aliases", entry.get("aliases", {}))
-            replaced = {name: _value(part) for name, part in change.get("arguments", {}).items()}
+            replaced, attributes = (
+                {name: _value(part) for name, part in change.get(given, {}).items()}
+                for given in ("arguments", "attributes")
+            )
             wrong = changed(call, {name: part for name, part in change.items() if name not in OF_CHANGES})
-            if wrong == call and not aliases and not replaced:
+            if wrong == call and not (aliases or replaced or attributes):
                 raise ValueError(f"{where}: {change} changes nothing of the accepted call")
             cited = clause if "/" in clause else f"{named(call)}/{clause}"
-            row = Refusal(call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced)
+            row = Refusal(call, wrong, cudnnStatus_t[f"CUDNN_STATUS_{status}"], cited, aliases, replaced, attributes)
             rows.setdefault(change.get("id", ""), []).append(row)
     if not rows:
         raise ValueError(f"{where}: nothing is refused")

@@ -14,6 +14,7 @@ from dualdnn.api.status import CudnnError
 
 from ..calls import Caller, sized
 from ..calls.descriptors import SETTINGS, made
+from ..calls.fused_ops import plan
 from ..trial import prepare
 from . import FOLDER, FRESH, REASONS, Call, Case, Refusal, named, read
 
@@ -81,7 +82,9 @@ def _with_a_handle(case: Case) -> Any:
     def test(subject: Any, caller: Any, refused: Any, refuses: Any, row: str) -> None:
         _skip(case, subject)
         for one in case.rows[row]:
-            if isinstance(one.accepted, Operation):
+            if one.attributes:
+                _of_a_plan(one, subject, caller, refuses)
+            elif isinstance(one.accepted, Operation):
                 _of_an_operation(one, subject, caller, refused, refuses)
             else:
                 _of_a_call(one, subject, caller.handle, refuses)
@@ -117,6 +120,13 @@ def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, r
     call = {"function": name, **{parameter.name: value for parameter, value in right}, **row.arguments}
     wrong = arguments(subject.cudnn, caller.handle, call)
     refuses(row.status, row.clause, getattr(subject.cudnn, name), *wrong, unchanged=tuple(operands.values()))
+
+
+def _of_a_plan(row: Refusal, subject: Any, caller: Caller, refuses: Any) -> None:
+    """Check a row of a fused operation, whose plan is made with other attributes."""
+    if subject.ours:
+        plan(caller, row.accepted)
+    refuses(row.status, row.clause, plan, caller, row.refused, **row.attributes)
 
 
 def placed(caller: Caller, operation: Any) -> tuple[Any, dict[str, Any]]:

@@ -22,19 +22,20 @@ from dualdnn.api.operations import (
     ScaleBiasActivationWgrad,
     TensorSpec,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW
-from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, NCHW
+from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.fused_ops import KINDS, const_pack, variant_pack
-from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, vector
+from dualdnn.conformance.cases.fused_ops.fused_ops_finalize import ELEMENT, NULL, PACK, inference, training, vector
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
-    PER_ACTIVATION,
     PERSISTENT,
     VARIANT_LABELS,
     clauses_of,
 )
 from dualdnn.conformance.cases.fused_ops.fused_ops_residual import RELU
+from dualdnn.conformance.cases.fused_ops.fused_ops_residual import added as residual_sum
+from dualdnn.conformance.cases.fused_ops.fused_ops_residual import gradient as residual_gradient
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 
@@ -159,13 +160,23 @@ def test_descriptors_and_placeholders_that_are_null(caller, make, attributes, wi
 PLACEHOLDERS = {"ySum": "YSUM_PLACEHOLDER", "ySqSum": "YSQSUM_PLACEHOLDER"}
 
 
+PLANNED = {
+    **{make.__name__: make() for make in MAKERS}, "sum": residual_sum(), "gradient": residual_gradient(),
+    "training": training(), "inference": inference(),
+}  # fmt: skip
+
+
 @shows(*clauses_of(CONST_LABELS, f"{ALL}.*activation step becomes a NOP"))
-@makers
-def test_identity_is_no_activation(caller, make):
-    """The plan with the identity is the same, and its workspace is no larger."""
+@pytest.mark.parametrize("name", PLANNED)
+def test_identity_is_no_activation(caller, name):
+    """The plan with the identity, also in the persistent mode, is the same, and its workspace is no larger."""
+    operation, nothing = PLANNED[name], [None] if name in ("statistics", "filter_gradient", "added") else []
     identity = replace(RELU, mode=cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY)
-    sizes = {made(caller, make(None), ACTIVATION_DESC=spec)[1] for spec in (None, identity)}
-    assert len(sizes) == 1
+    given = [
+        *({"ACTIVATION_DESC": spec} for spec in (*nothing, identity)),
+        {"ACTIVATION_DESC": identity, "BN_MODE": PERSISTENT},
+    ]
+    assert len({made(caller, operation, **attributes)[1] for attributes in given}) == 1
 
 
 def made(caller, operation, **attributes):
@@ -182,81 +193,6 @@ def executed(caller, operation, memory, scalars=None, **attributes):
     for label, value in (scalars or {}).items():
         caller.cudnn.cudnnSetFusedOpsVariantParamPackAttribute(variants, label, value)
     caller.cudnn.cudnnFusedOpsExecute(caller.handle, ready, variants)
-
-
-@shows(*clauses_of(CONST_LABELS, f"{ALL}: as of 7.6.0 ?.* only"))
-@makers
-def test_support(caller, refuses, make):
-    """Other modes of the sequence, activations, data types and layouts are refused."""
-    sequence = {statistics: ("c009", "c022"), filter_gradient: ("c062", "c075"), added: (None, "c193")}[make]
-    if sequence[0]:
-        made(caller, make(), BN_MODE=PERSISTENT)
-        refuses(NOT_SUPPORTED, f"{CONST_LABELS}/{sequence[0]}", made, caller, make(), BN_MODE=PER_ACTIVATION)
-    for mode in cudnnActivationMode_t:
-        if not mode.name.endswith(("_RELU", "IDENTITY")) or mode.name.endswith("CLIPPED_RELU"):
-            refuses(
-                NOT_SUPPORTED,
-                f"{CONST_LABELS}/{sequence[1]}",
-                made,
-                caller,
-                make(),
-                ACTIVATION_DESC=replace(RELU, mode=mode),
-            )
-    half = replace(make().convolution, compute_type=HALF)
-    refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(kind=HALF), CONV_DESC=half)
-    refuses(
-        NOT_SUPPORTED,
-        UNSUPPORTED,
-        made,
-        caller,
-        make(),
-        BN_EQSCALEBIAS_DESC=vector(HALF, CHANNELS if make is not added else FILTERS),
-    )
-    if make is statistics:
-        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, make(), YSTATS_DESC=vector(DOUBLE, FILTERS))
-
-
-@shows(UNSUPPORTED)
-@pytest.mark.parametrize("make, name, channels, halves", [
-    (statistics, "BN_EQSCALEBIAS_DESC", CHANNELS, ("eqScale", "eqBias")), (filter_gradient, "BN_EQSCALEBIAS_DESC", CHANNELS, ("eqScale", "eqBias")),
-    (added, "BN_Z_EQSCALEBIAS_DESC", FILTERS, ("zEqScale", "zEqBias"))])  # fmt: skip
-def test_support_of_a_scale_or_a_bias_alone(caller, refuses, make, name, channels, halves):
-    """The descriptor of both counts where only one of the two is given."""
-    for left_out in halves:
-        operation = make(without=(left_out,))
-        made(caller, operation)
-        refuses(NOT_SUPPORTED, UNSUPPORTED, made, caller, operation, **{name: vector(HALF, channels)})
-
-
-@shows(*clauses_of(CONST_LABELS, f"{ALL}: (the shape in|the tensor in)"))
-@pytest.mark.parametrize("make, name, clause, channels", [
-    (statistics, "BN_EQSCALEBIAS_DESC", "c013", CHANNELS), (statistics, "YSTATS_DESC", "c037", FILTERS),
-    (filter_gradient, "BN_EQSCALEBIAS_DESC", "c066", CHANNELS), (added, "BN_EQSCALEBIAS_DESC", "c176", FILTERS)])  # fmt: skip
-def test_wrong_shapes(caller, refuses, make, name, clause, channels):
-    made(caller, make(), **{name: vector(channels=channels)})
-    for dims in ((1, channels + 1, 1, 1), (2, channels, 1, 1), (1, channels, 6, 5), (1, channels, 1, 1, 1)):
-        wrong = TensorSpec.packed(FLOAT, dims)
-        refuses(BAD_PARAM, f"{CONST_LABELS}/{clause}", made, caller, make(), **{name: wrong})
-
-
-@shows(INCORRECT_PARAMETER)
-@makers
-def test_attributes_that_do_not_fit(caller, refuses, make):
-    """Missing attributes, and tensors that do not fit the convolution, are refused."""
-    of = make()
-    first = "DYDESC" if make is filter_gradient else "YDESC"
-    weights = "DWDESC" if make is filter_gradient else "WDESC"
-    filters = of.dw if make is filter_gradient else of.w
-    wrong = [
-        {"XDESC": None}, {"CONV_DESC": None}, {weights: None}, {first: None}, {"XDATA_PLACEHOLDER": NULL},
-        {f"{weights.removesuffix('DESC')}DATA_PLACEHOLDER": NULL}, {f"{first.removesuffix('DESC')}DATA_PLACEHOLDER": NULL},
-        {weights: replace(filters, dims=(FILTERS, CHANNELS + 1, 3, 3))}, {"XDESC": TensorSpec.packed(FLOAT, (IMAGES, CHANNELS, 6, 5, 1))},
-        {first: TensorSpec.packed(FLOAT, (IMAGES + 1, FILTERS, 6, 5))},
-    ]  # fmt: skip
-    if make is added:
-        wrong.append({"ZDESC": TensorSpec.packed(FLOAT, (IMAGES, FILTERS, 5, 6))})
-    for attributes in wrong:
-        refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, of, **attributes)
 
 
 PROMISED = {
@@ -278,31 +214,13 @@ def test_promises(subject, caller, refuses, make):
     }
     buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
     whole = {name: buffers[name].slice(0, operation.nbytes(name)) for name in buffers}
-    shifted = {name: buffers[name].slice(4, operation.nbytes(name)) for name in buffers}
     null, element, pack = (f"{VARIANT_LABELS}/{clause}" for clause in PROMISED[make])
-    unchanged = tuple(buffers.values())
+    call, unchanged = (executed, caller, operation), tuple(buffers.values())
     for promise, clause in ((ELEMENT, element), (PACK, pack)):
-        refuses(
-            BAD_PARAM,
-            clause,
-            executed,
-            caller,
-            operation,
-            {**whole, "x": None},
-            unchanged=unchanged,
-            XDATA_PLACEHOLDER=promise,
-        )
-    refuses(
-        BAD_PARAM,
-        pack,
-        executed,
-        caller,
-        operation,
-        {**whole, "x": shifted["x"]},
-        unchanged=unchanged,
-        XDATA_PLACEHOLDER=PACK,
-    )
-    refuses(BAD_PARAM, null, executed, caller, operation, whole, unchanged=unchanged, BN_EQSCALE_PLACEHOLDER=NULL)
+        refuses(BAD_PARAM, clause, *call, {**whole, "x": None}, unchanged=unchanged, XDATA_PLACEHOLDER=promise)
+    shifted = {**whole, "x": buffers["x"].slice(4, operation.nbytes("x"))}
+    refuses(BAD_PARAM, pack, *call, shifted, unchanged=unchanged, XDATA_PLACEHOLDER=PACK)
+    refuses(BAD_PARAM, null, *call, whole, unchanged=unchanged, BN_EQSCALE_PLACEHOLDER=NULL)
     executed(caller, operation, whole, XDATA_PLACEHOLDER=PACK)
 
 

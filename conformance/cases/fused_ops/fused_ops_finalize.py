@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnFusedOpsPointerPlaceHolder_t
 from dualdnn.api.operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
-from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import BAD_PARAM, INCORRECT_PARAMETER
 from dualdnn.conformance.calls.fused_ops import const_pack, plan, variant_pack
 from dualdnn.conformance.cases.fused_ops.fused_ops_packs import (
     CONST_LABELS,
     PER_ACTIVATION,
-    PERSISTENT,
     VARIANT_LABELS,
     clauses_of,
 )
@@ -24,11 +23,6 @@ from dualdnn.conformance.trial import prepare
 TRAINING, INFERENCE = "CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING", "CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE"
 NOPS = r"becomes a NOP|may be NULL"
 INPUTS = {"ySqSum": "positive", "ySum": "ties", "runningVar": "positive"}
-
-
-def by_name(value):
-    """Return an id that is the same in every process."""
-    return value.__name__ if callable(value) else str(value)
 
 
 NULL, ELEMENT, PACK = cudnnFusedOpsPointerPlaceHolder_t
@@ -131,64 +125,6 @@ def test_pointers_and_scalars_change(subject, caller):
     cudnn.cudnnDestroyFusedOpsPlan(made_plan)
 
 
-def made(caller, operation, **attributes):
-    """Make a plan of the operation, with other attributes."""
-    ops = 2 if isinstance(operation, BnFinalizeStatisticsTraining) else 3
-    new = caller.cudnn.cudnnCreateFusedOpsPlan(ops)
-    caller.cudnn.cudnnMakeFusedOpsPlan(caller.handle, new, const_pack(caller, operation, **attributes))
-    return new
-
-
-@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): as of 7.6.0 only CUDNN_BATCHNORM"))
-@pytest.mark.parametrize("make, clause", [(training, "c100"), (inference, "c141")])
-def test_modes(caller, refuses, make, clause):
-    """The preset mode is not supported; the persistent mode is the same as the spatial one."""
-    made(caller, make(), BN_MODE=PERSISTENT)
-    for mode in (PER_ACTIVATION, None):
-        refuses(NOT_SUPPORTED, f"{CONST_LABELS}/{clause}", made, caller, make(), BN_MODE=mode)
-
-
-WRONG_SHAPES = (TensorSpec.packed(FLOAT, (1, 38, 1, 1)), TensorSpec.packed(FLOAT, (2, 37, 1, 1)), TensorSpec.packed(FLOAT, (1, 37, 1, 2)),
-                TensorSpec.packed(FLOAT, (1, 37, 1, 1, 1)))  # fmt: skip
-
-
-@shows(*clauses_of(CONST_LABELS, f"^({TRAINING}|{INFERENCE}): the shape"))
-@pytest.mark.parametrize("make, name, clause", [
-    (training, "BN_SCALEBIAS_MEANVAR_DESC", "c111"), (training, "BN_EQSCALEBIAS_DESC", "c132"),
-    (inference, "BN_EQSCALEBIAS_DESC", "c156")])  # fmt: skip
-def test_wrong_shapes(caller, refuses, make, name, clause):
-    for spec in WRONG_SHAPES:
-        refuses(BAD_PARAM, f"{CONST_LABELS}/{clause}", made, caller, make(), **{name: spec})
-
-
-@shows(f"{CONST_LABELS}/c104", f"{CONST_LABELS}/c145")
-def test_shapes_of_other_modes(caller, refuses):
-    """Descriptors with more than one number for each channel are refused."""
-    wrong = TensorSpec.packed(FLOAT, (1, 37, 2, 1))
-    refuses(BAD_PARAM, f"{CONST_LABELS}/c104", made, caller, training(), YSTATS_DESC=wrong)
-    refuses(BAD_PARAM, f"{CONST_LABELS}/c145", made, caller, inference(), BN_SCALEBIAS_MEANVAR_DESC=wrong)
-
-
-@shows(INCORRECT_PARAMETER)
-@pytest.mark.parametrize("make, attributes", [
-    (training, dict(YSTATS_DESC=None)), (training, dict(YSUM_PLACEHOLDER=None)), (training, dict(YSQSUM_PLACEHOLDER=NULL)),
-    (training, dict(BN_SCALEBIAS_MEANVAR_DESC=None)), (training, dict(BN_EQSCALEBIAS_DESC=None)),
-    (training, dict(BN_SCALE_PLACEHOLDER=NULL)), (training, dict(BN_BIAS_PLACEHOLDER=NULL)),
-    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=None)), (inference, dict(BN_RUNNING_VAR_PLACEHOLDER=NULL)),
-    (inference, dict(BN_RUNNING_MEAN_PLACEHOLDER=NULL)), (inference, dict(BN_SCALE_PLACEHOLDER=NULL)),
-], ids=by_name)  # fmt: skip
-def test_missing_attributes(caller, refuses, make, attributes):
-    refuses(BAD_PARAM, INCORRECT_PARAMETER, made, caller, make(), **attributes)
-
-
-@pytest.mark.parametrize("make, attributes", [
-    (training, dict(YSTATS_DESC=vector(HALF))), (training, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE))),
-    (training, dict(BN_EQSCALEBIAS_DESC=vector(DOUBLE))), (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(HALF))),
-    (inference, dict(BN_SCALEBIAS_MEANVAR_DESC=vector(DOUBLE)))], ids=by_name)  # fmt: skip
-def test_types_that_are_not_supported(caller, refuses, make, attributes):
-    refuses(NOT_SUPPORTED, "cudnnCreateFusedOpsPlan/c04", made, caller, make(), **attributes)
-
-
 @shows("cudnnMakeFusedOpsPlan/c04", "cudnnMakeFusedOpsPlan/c05", "cudnnFusedOpsExecute/c02", "cudnnFusedOpsExecute/c03")
 def test_objects_that_do_not_fit(subject, caller, refuses):
     """NULL, packs of other sequences, and a plan that was not made are refused; a refused call leaves an earlier
@@ -198,7 +134,7 @@ def test_objects_that_do_not_fit(subject, caller, refuses):
     before = prepare(operation, kinds(operation), 0)
     buffers = {name: handle.to_device(content) for name, content in before.items()}
     constants, variants = const_pack(caller, operation), variant_pack(caller, operation, buffers)
-    unmade, ready = cudnn.cudnnCreateFusedOpsPlan(2), plan(caller, operation, {})
+    unmade, ready = cudnn.cudnnCreateFusedOpsPlan(2), plan(caller, operation)
     other = cudnn.cudnnCreateFusedOpsVariantParamPack(3)
     unchanged = tuple(buffers.values())
     refuses(BAD_PARAM, "cudnnMakeFusedOpsPlan/c04", make, None, unmade, constants)
@@ -215,7 +151,7 @@ def test_objects_that_do_not_fit(subject, caller, refuses):
 
 def executed(caller, operation, buffers, offsets=None, scalars=None, **attributes):
     """Make a plan with these attributes and run it with operands ``offsets`` bytes into their buffers and other scalars."""
-    ready = made(caller, operation, **attributes)
+    ready = plan(caller, operation, **attributes)
     operands = {}
     for name, buffer in buffers.items():
         offset = (offsets or {}).get(name, 0)
@@ -247,62 +183,28 @@ def test_promises(subject, caller, refuses, make, clauses):
     }
     buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
     null, element, pack = (f"{VARIANT_LABELS}/{clause}" for clause in clauses)
-    unchanged = tuple(buffers.values())
-    for name in PROMISES.keys() & set(operation.operands):
-        placeholder = f"{PROMISES[name]}_PLACEHOLDER"
+    call, unchanged = (executed, caller, operation), tuple(buffers.values())
+    promised = {name: f"{PROMISES[name]}_PLACEHOLDER" for name in PROMISES if name in operation.operands}
+    for name, placeholder in promised.items():
         for promise, clause in ((ELEMENT, element), (PACK, pack)):
-            absent = {**buffers, name: None}
-            refuses(
-                BAD_PARAM, clause, executed, caller, operation, absent, unchanged=unchanged, **{placeholder: promise}
-            )
-        wrong = {"offsets": {name: 4}, placeholder: PACK}
-        refuses(BAD_PARAM, pack, executed, caller, operation, buffers, unchanged=unchanged, **wrong)
-        if name in ("savedMean", "runningVar", "eqBias") and make is training:
-            refuses(BAD_PARAM, null, executed, caller, operation, buffers, unchanged=unchanged, **{placeholder: NULL})
-    if make is inference:
-        refuses(BAD_PARAM, null, executed, caller, operation, buffers, unchanged=unchanged, BN_EQBIAS_PLACEHOLDER=NULL)
-    executed(
-        caller,
-        operation,
-        buffers,
-        dict.fromkeys(PROMISES, 16),
-        **{f"{PROMISES[name]}_PLACEHOLDER": PACK for name in PROMISES if name in operation.operands},
-    )
+            refuses(BAD_PARAM, clause, *call, {**buffers, name: None}, unchanged=unchanged, **{placeholder: promise})
+        refuses(BAD_PARAM, pack, *call, buffers, {name: 4}, unchanged=unchanged, **{placeholder: PACK})
+        if name in ("savedMean", "runningVar", "eqBias") and (make is training or name == "eqBias"):
+            refuses(BAD_PARAM, null, *call, buffers, unchanged=unchanged, **{placeholder: NULL})
+    executed(caller, operation, buffers, dict.fromkeys(PROMISES, 16), **dict.fromkeys(promised.values(), PACK))
 
 
 @shows(f"{VARIANT_LABELS}/c070", f"{VARIANT_LABELS}/c092", f"{VARIANT_LABELS}/c063")
 def test_scalars_that_are_wrong(caller, refuses):
     """A negative epsilon and a count below 1 (also the preset of 0) are refused. An epsilon of 0 is allowed."""
-    for operation, clause in ((training(), "c070"), (inference(), "c092")):
-        buffers = {
-            name: caller.handle.to_device(content) for name, content in prepare(operation, kinds(operation), 0).items()
-        }
-        unchanged = tuple(buffers.values())
-        for epsilon in (-1e-9, -np.inf, np.nan):
-            wrong = dict(epsilon=epsilon)
-            refuses(
-                BAD_PARAM,
-                f"{VARIANT_LABELS}/{clause}",
-                executed,
-                caller,
-                operation,
-                buffers,
-                scalars=wrong,
-                unchanged=unchanged,
-            )
+    for operation, name, clause, wrong in (
+        (training(), "epsilon", "c070", (-1e-9, -np.inf, np.nan)),
+        (inference(), "epsilon", "c092", (-1e-9, -np.inf, np.nan)),
+        (training(), "count", "c063", (0, -1)),
+    ):
+        before = prepare(operation, kinds(operation), 0)
+        buffers = {operand: caller.handle.to_device(content) for operand, content in before.items()}
+        call, unchanged = (executed, caller, operation, buffers), tuple(buffers.values())
+        for value in wrong:
+            refuses(BAD_PARAM, f"{VARIANT_LABELS}/{clause}", *call, scalars={name: value}, unchanged=unchanged)
         executed(caller, operation, buffers, scalars=dict(epsilon=0.0))
-    operation = training()
-    buffers = {
-        name: caller.handle.to_device(content) for name, content in prepare(operation, kinds(operation), 0).items()
-    }
-    for count in (0, -1):
-        refuses(
-            BAD_PARAM,
-            f"{VARIANT_LABELS}/c063",
-            executed,
-            caller,
-            operation,
-            buffers,
-            scalars=dict(count=count),
-            unchanged=tuple(buffers.values()),
-        )
