@@ -93,6 +93,18 @@ def builder(cudnn):
     made.destroy()
 
 
+@pytest.fixture
+def cannot_set(cudnn, builder, refuses):
+    """Check that an attribute of a new descriptor cannot be set to these values."""
+
+    def check(kind, ending, type_, *values, status=BAD_PARAM, clause=f"{SET}/c04", count=None):
+        name = attribute_name(kind, ending) if isinstance(ending, str) else ending
+        made, count = builder.create(kind), len(values) if count is None else count
+        refuses(status, clause, cudnn.cudnnBackendSetAttribute, made, name, type_, count, values)
+
+    return check
+
+
 @shows("usecase_9_descriptor_life_cycle/c01-c05", "cudnnBackendDescriptor_t/c01-c05", "cudnnBackendCreateDescriptor/c01 c03",
        "cudnnBackendDestroyDescriptor/c01 c02", "cudnnBackendSetAttribute/c01 c02", "cudnnBackendFinalize/c01-c03 c05",
        "cudnnBackendGetAttribute/c01 c02 c04 c05", "cudnnBackendAttributeName_t/c01 c02", "cudnnBackendAttributeType_t/c01",
@@ -274,10 +286,9 @@ def test_too_many_dimensions(cudnn, builder, refuses, ending):
     ("settings", "MATH_PREC", 99), ("settings", "NAN_PROPAGATION", 2), ("knob_choice", "KNOB_TYPE", 24),
     ("knob_choice", "KNOB_TYPE", -1), ("statistics", "MODE", 1), ("statistics", "MATH_PREC", 99),
 ])  # fmt: skip
-def test_values_that_are_no_enumerators(cudnn, builder, refuses, record, ending, value):
-    kind, given = kind_of(RECORDS[record]), attributes(builder, RECORDS[record])
-    made, name, type_ = builder.create(kind), attribute_name(kind, ending), given[ending][0]
-    refuses(BAD_PARAM, f"{SET}/c07", cudnn.cudnnBackendSetAttribute, made, name, type_, 1, (value,))
+def test_values_that_are_no_enumerators(builder, cannot_set, record, ending, value):
+    type_ = attributes(builder, RECORDS[record])[ending][0]
+    cannot_set(kind_of(RECORDS[record]), ending, type_, value, clause=f"{SET}/c07")
 
 
 @shows(f"{SET}/c07")
@@ -286,28 +297,19 @@ def test_values_that_are_none(subject, cudnn, builder, refuses):
     made = builder.create(kind_of(X))
     bad = [None] if not subject.is_python else [None, (), "7", 7, (1.5,), ("7",), (None,), (2**63,), (made,)]
     for values in bad:
-        refuses(
-            BAD_PARAM,
-            f"{SET}/c07",
-            cudnn.cudnnBackendSetAttribute,
-            made,
-            Name.CUDNN_ATTR_TENSOR_UNIQUE_ID,
-            INT64,
-            1,
-            values,
-        )
+        wrong = (made, Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, values)
+        refuses(BAD_PARAM, f"{SET}/c07", cudnn.cudnnBackendSetAttribute, *wrong)
 
 
 @shows(f"{SET}/c07")
-def test_descriptors_of_another_type(subject, cudnn, builder, refuses):
+def test_descriptors_of_another_type(subject, cudnn, builder, cannot_set):
     """A convolution is refused as a tensor, and so are a destroyed descriptor and NULL."""
     if not subject.survives_stray_pointers:
         pytest.skip("NVIDIA's library reads such memory as a tensor, which may end the process")
-    node, name = builder.create(kind_of(RECORDS["forward"])), Name.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
     dead = cudnn.cudnnBackendCreateDescriptor(kind_of(X))
     cudnn.cudnnBackendDestroyDescriptor(dead)
     for value in (builder(SETTINGS), builder.create(kind_of(SETTINGS)), None, dead, 7):
-        refuses(BAD_PARAM, f"{SET}/c07", cudnn.cudnnBackendSetAttribute, node, name, DESCRIPTOR, 1, (value,))
+        cannot_set(kind_of(RECORDS["forward"]), "X", DESCRIPTOR, value, clause=f"{SET}/c07")
 
 
 @shows(*of("OPERATION_CONVOLUTION_FORWARD", "c29"), *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c17"),

@@ -27,9 +27,9 @@ from dualdnn.conformance.calls.graph import Builder, attributes, configured, kin
 from dualdnn.conformance.marks import shows
 
 from .graph import Mode, convolution, diamond, pointwise, tensor
-from .graph_descriptors import builder, of
+from .graph_descriptors import builder, cannot_set, of
 
-__all__ = ["builder"]  # This name is the fixture.
+__all__ = ["builder", "cannot_set"]  # These names are the fixtures.
 INT64, DESCRIPTOR, HANDLE = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR, Type.CUDNN_TYPE_HANDLE
 POINTER = Type.CUDNN_TYPE_VOID_PTR
 GRAPH, ENGINE = Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR
@@ -93,7 +93,7 @@ def refuses_graph(cudnn, builder, refuses, handle, nodes, status, clause):
 
 
 @shows(*of("OPERATIONGRAPH", "c02", "c03", "c05", "c07", "c08", "c17"), "cudnnBackendSetAttribute/c04")
-def test_attributes_of_graphs(cudnn, handle, builder, refuses):
+def test_attributes_of_graphs(cudnn, handle, builder, cannot_set):
     made = graph_of(builder, handle, *TWO)
     assert builder.get(made, GRAPH, "HANDLE", HANDLE) == (handle,)
     ops = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 2)
@@ -101,47 +101,26 @@ def test_attributes_of_graphs(cudnn, handle, builder, refuses):
     outputs = [builder.get(op, kind_of(TANH), "YDESC", DESCRIPTOR)[0] for op in ops.arrayOfElements]
     assert [builder.get(y, kind_of(X), "UNIQUE_ID", INT64) for y in outputs] == [(BETWEEN.uid,), (Y.uid,)]
     assert builder.get(made, GRAPH, "ENGINE_GLOBAL_COUNT", INT64)[0] > 0
-    arguments = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, INT64, 1, (1,))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+    cannot_set(GRAPH, "ENGINE_GLOBAL_COUNT", INT64, 1)
 
 
 @shows(*of("OPERATIONGRAPH", "c09", "c10", "c11"))
-def test_supported_count_is_no_attribute(cudnn, handle, builder, refuses):
+def test_supported_count_is_no_attribute(cudnn, handle, builder, refuses, cannot_set):
     """The count has no enumerator: the next number is no attribute of the graph."""
-    number = Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1
-    refuses(
-        BAD_PARAM,
-        "cudnnBackendGetAttribute/c06",
-        cudnn.cudnnBackendGetAttribute,
-        graph_of(builder, handle, TANH),
-        number,
-        INT64,
-        1,
-    )
-    refuses(
-        BAD_PARAM,
-        "cudnnBackendSetAttribute/c04",
-        cudnn.cudnnBackendSetAttribute,
-        builder.create(GRAPH),
-        number,
-        INT64,
-        1,
-        (1,),
-    )
+    asked = (graph_of(builder, handle, TANH), Name.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT + 1, INT64, 1)
+    refuses(BAD_PARAM, "cudnnBackendGetAttribute/c06", cudnn.cudnnBackendGetAttribute, *asked)
+    cannot_set(GRAPH, asked[1], INT64, 1)
 
 
 @shows(*of("OPERATIONGRAPH", "c04", "c06"))
-def test_graphs_need_a_handle_and_operations(cudnn, handle, builder, refuses):
+def test_graphs_need_a_handle_and_operations(cudnn, handle, builder, refuses, cannot_set):
     given = {"HANDLE": (HANDLE, (handle,)), "OPS": (DESCRIPTOR, (builder(TANH),))}
     for ending, clause in (("HANDLE", "c04"), ("OPS", "c06")):
         made = builder.filled(GRAPH, {k: v for k, v in given.items() if k != ending})
         refuses(BAD_PARAM, of("OPERATIONGRAPH", clause)[0], cudnn.cudnnBackendFinalize, made)
-    none = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 0, ())
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c06", cudnn.cudnnBackendSetAttribute, *none)
-    other = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 1, (builder(X),))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *other)
-    stray = (builder.create(GRAPH), Name.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, HANDLE, 1, (None,))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *stray)
+    cannot_set(GRAPH, "OPS", DESCRIPTOR, clause="cudnnBackendSetAttribute/c06")
+    cannot_set(GRAPH, "OPS", DESCRIPTOR, builder(X), clause="cudnnBackendSetAttribute/c07")
+    cannot_set(GRAPH, "HANDLE", HANDLE, None, clause="cudnnBackendSetAttribute/c07")
 
 
 @shows(*of("OPERATIONGRAPH", "c12"))
@@ -308,7 +287,7 @@ def test_the_log_draws_the_graph(cudnn, handle, builder):
 
 @shows("CUDNN_BACKEND_ENGINE_DESCRIPTOR/c01-c04 c06 c08-c14", "CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR/c01 c02 c04 c06", "cudnnBackendLayoutType_t/c01",
        "cudnnBackendNumericalNote_t/c01", "cudnnBackendKnobType_t/c02")  # fmt: skip
-def test_what_engines_say(cudnn, handle, builder, refuses):
+def test_what_engines_say(cudnn, handle, builder, cannot_set):
     """Every engine that executes the graph tells its knobs, its notes, and a preferred layout for each tensor with
     memory."""
     graph = graph_of(builder, handle, *TWO)
@@ -326,30 +305,16 @@ def test_what_engines_say(cudnn, handle, builder, refuses):
         for note in builder.get(made, ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 8):
             assert note in cudnnBackendNumericalNote_t
         infos = cudnn.cudnnBackendGetAttribute(made, Name.CUDNN_ATTR_ENGINE_LAYOUT_INFO, DESCRIPTOR, 8)
-        uids = [
-            builder.get(i, Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR, "TENSOR_UID", INT64)[0]
-            for i in infos.arrayOfElements
-        ]
+        layout = Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
+        uids = [builder.get(info, layout, "TENSOR_UID", INT64)[0] for info in infos.arrayOfElements]
         assert infos.elementCount == len(uids) and set(uids) == {X.uid, Y.uid}
         for info in infos.arrayOfElements:
-            layouts = builder.get(
-                info, Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8
-            )
-            assert layouts and all(layout in cudnnBackendLayoutType_t for layout in layouts)
+            layouts = builder.get(info, layout, "TYPES", Type.CUDNN_TYPE_LAYOUT_TYPE, 8)
+            assert layouts and all(one in cudnnBackendLayoutType_t for one in layouts)
     assert able
-    for name, type_ in (
-        ("KNOB_INFO", DESCRIPTOR),
-        ("LAYOUT_INFO", DESCRIPTOR),
-        ("NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE),
-    ):
-        arguments = (
-            builder.create(ENGINE),
-            Name[f"CUDNN_ATTR_ENGINE_{name}"],
-            type_,
-            1,
-            (0,) if type_ != DESCRIPTOR else (graph,),
-        )
-        refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+    for name in ("KNOB_INFO", "LAYOUT_INFO"):
+        cannot_set(ENGINE, name, DESCRIPTOR, graph)
+    cannot_set(ENGINE, "NUMERICAL_NOTE", Type.CUDNN_TYPE_NUMERICAL_NOTE, 0)
 
 
 @shows(*of("ENGINE", "c03", "c15", "c16"))
@@ -382,7 +347,7 @@ def test_parts_that_are_missing_or_unfinished(cudnn, handle, builder, refuses):
 
 
 @shows(*of("ENGINECFG", "c01", "c02", "c03", "c04", "c06", "c08", "c09", "c10"))
-def test_configurations(cudnn, handle, builder, refuses):
+def test_configurations(cudnn, handle, builder, cannot_set):
     """A configuration without knobs is valid, whether it says so or not. Engines have no intermediates that
     executions could share."""
     engine = engine_of(builder, graph_of(builder, handle, TANH))
@@ -393,8 +358,7 @@ def test_configurations(cudnn, handle, builder, refuses):
         for ending in ("KNOB_CHOICES", "INTERMEDIATE_INFO"):
             found = cudnn.cudnnBackendGetAttribute(made, Name[f"CUDNN_ATTR_ENGINECFG_{ending}"], DESCRIPTOR, 4)
             assert found.elementCount == 0 and not found.arrayOfElements
-    arguments = (builder.create(CONFIG), Name.CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO, DESCRIPTOR, 1, (engine,))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+    cannot_set(CONFIG, "INTERMEDIATE_INFO", DESCRIPTOR, engine)
 
 
 @shows(*of("ENGINECFG", "c11"), *of("KNOB_CHOICE", "c01"))
@@ -407,7 +371,7 @@ def test_knobs_that_the_engine_does_not_have(cudnn, handle, builder, refuses):
 
 
 @shows(*of("ENGINEHEUR", "c01", "c02", "c03", "c05", "c07", "c08", "c09"), "cudnnBackendHeurMode_t/c01")
-def test_heuristics(cudnn, handle, builder, refuses):
+def test_heuristics(cudnn, handle, builder, cannot_set):
     """There are as many configurations as engines that execute the graph, each once. A count may be requested first;
     each makes a plan."""
     nodes = diamond()
@@ -423,29 +387,26 @@ def test_heuristics(cudnn, handle, builder, refuses):
     for config in found.arrayOfElements:
         builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))})
     assert builder.get(made, HEURISTICS, "MODE", INSTANT[0]) == INSTANT[1]
-    arguments = (builder.create(HEURISTICS), results, DESCRIPTOR, 1, (found.arrayOfElements[0],))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
-    mode = (builder.create(HEURISTICS), Name.CUDNN_ATTR_ENGINEHEUR_MODE, INSTANT[0], 1, (1,))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c07", cudnn.cudnnBackendSetAttribute, *mode)
+    cannot_set(HEURISTICS, "RESULTS", DESCRIPTOR, found.arrayOfElements[0])
+    cannot_set(HEURISTICS, "MODE", INSTANT[0], 1, clause="cudnnBackendSetAttribute/c07")
 
 
 @shows(*of("EXECUTION_PLAN", "c01", "c05", "c06", "c08", "c12", "c13", "c14"))
-def test_plans(cudnn, handle, builder, refuses):
+def test_plans(handle, builder, cannot_set):
     made = plan_of(builder, handle, *TWO)
     (size,) = builder.get(made, PLAN, "WORKSPACE_SIZE", INT64)
     assert 0 <= size < 1 << 20
     assert builder.get(made, PLAN, "HANDLE", HANDLE) == (handle,)
     config = builder.get(made, PLAN, "ENGINE_CONFIG", DESCRIPTOR)[0]
     assert builder.get(config, CONFIG, "ENGINE", DESCRIPTOR)
-    arguments = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1, (0,))
-    refuses(BAD_PARAM, "cudnnBackendSetAttribute/c04", cudnn.cudnnBackendSetAttribute, *arguments)
+    cannot_set(PLAN, "WORKSPACE_SIZE", INT64, 0)
 
 
 @shows("CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR/c02-c04 c10 c11", "cudnnBackendSetAttribute/c08", "cudnnBackendFinalize/c07")  # fmt: skip
-def test_intermediates_of_plans(cudnn, handle, builder, refuses):
+def test_intermediates_of_plans(cudnn, handle, builder, refuses, cannot_set):
     """Engines have no intermediates: a plan can name none, and may say so."""
-    raw = (builder.create(PLAN), Name.CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS, INT64, 1, (1,))
-    refuses(NOT_SUPPORTED, of("EXECUTION_PLAN", "c04")[0], cudnn.cudnnBackendSetAttribute, *raw)
+    clause = of("EXECUTION_PLAN", "c04")[0]
+    cannot_set(PLAN, "COMPUTED_INTERMEDIATE_UIDS", INT64, 1, status=NOT_SUPPORTED, clause=clause)
     config = config_of(builder, engine_of(builder, graph_of(builder, handle, TANH)))
     given = {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (config,))}
     some = builder.filled(PLAN, {**given, "RUN_ONLY_INTERMEDIATE_UIDS": (INT64, (X.uid,))})
@@ -502,15 +463,8 @@ def test_descriptors_that_cannot_be_executed(subject, cudnn, handle, builder, re
             cudnn.cudnnBackendDestroyDescriptor(dead)
         wrong += [(dead_plan, pack, "c07"), (plan, dead_pack, "c07")]
     for first, second, clause in wrong:
-        refuses(
-            BAD_PARAM,
-            f"{EXECUTE}/{clause}",
-            cudnn.cudnnBackendExecute,
-            handle,
-            first,
-            second,
-            unchanged=(pointers[Y.uid],),
-        )
+        call = (cudnn.cudnnBackendExecute, handle, first, second)
+        refuses(BAD_PARAM, f"{EXECUTE}/{clause}", *call, unchanged=(pointers[Y.uid],))
     other = subject.new_handle()
     refuses(BAD_PARAM, f"{EXECUTE}/c07", cudnn.cudnnBackendExecute, other, plan, pack, unchanged=(pointers[Y.uid],))
     cudnn.cudnnDestroy(other)
@@ -567,15 +521,8 @@ def test_memory_that_is_shared_later(subject, cudnn, handle, builder, refuses):
     ):
         bad = pack_of(builder, {**pointers, **shared}, workspace)
         for _ in range(2):
-            refuses(
-                BAD_PARAM,
-                "cudnnStatus_t/c05",
-                cudnn.cudnnBackendExecute,
-                handle,
-                plan,
-                bad,
-                unchanged=tuple(pointers.values()),
-            )
+            call, memory = (cudnn.cudnnBackendExecute, handle, plan, bad), tuple(pointers.values())
+            refuses(BAD_PARAM, "cudnnStatus_t/c05", *call, unchanged=memory)
     cudnn.cudnnBackendExecute(handle, plan, good)
     assert kept.any() and (pointers[5].to_host(np.uint8, 240) == kept).all()
 
@@ -693,76 +640,46 @@ STEPS = {
 
 @shows(*(f"usecase_9.3.{name}/c{n:02}" for name, numbers in STEPS.items() for n in numbers), f"{EXECUTE}/c01", f"{EXECUTE}/c02",
        "cudnnBackendKnobType_t/c02")  # fmt: skip
-def test_the_use_case_of_the_document(cudnn, handle):
+def test_the_use_case_of_the_document(cudnn, handle, builder):
     """The case follows 9.3 step by step: a grouped convolution in three dimensions, engine 0, a plan, a pack, its
     execution."""
-    create, attribute, finalize = (
-        cudnn.cudnnBackendCreateDescriptor,
-        cudnn.cudnnBackendSetAttribute,
-        cudnn.cudnnBackendFinalize,
-    )
     n, g, c, d, h, w, k, t, r, s = 2, 2, 3, 4, 5, 4, 2, 2, 3, 2
     o, p, q = d - t + 1, h - r + 1, w - s + 1
     tensors = {}
-    for uid, dims in (("x", (n, g, c, d, h, w)), ("w", (g, k, c, t, r, s)), ("y", (n, g, k, o, p, q))):
-        tensors[uid] = create(Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+    for uid, dims in (("X", (n, g, c, d, h, w)), ("W", (g, k, c, t, r, s)), ("Y", (n, g, k, o, p, q))):
         strides = tuple(int(np.prod(dims[i + 1 :])) for i in range(6))
-        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_DATA_TYPE, Type.CUDNN_TYPE_DATA_TYPE, 1, (FLOAT,))
-        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_DIMENSIONS, INT64, 6, dims)
-        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_STRIDES, INT64, 6, strides)
-        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_UNIQUE_ID, INT64, 1, (ord(uid),))
-        attribute(tensors[uid], Name.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, INT64, 1, (4,))
-        finalize(tensors[uid])
-    c_desc = create(Kind.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
-    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, INT64, 1, (3,))
-    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, Type.CUDNN_TYPE_DATA_TYPE, 1, (FLOAT,))
-    attribute(c_desc, Name.CUDNN_ATTR_CONVOLUTION_CONV_MODE, Type.CUDNN_TYPE_CONVOLUTION_MODE, 1, (0,))
-    for name, value in (("PRE_PADDINGS", 0), ("POST_PADDINGS", 0), ("DILATIONS", 1), ("FILTER_STRIDES", 1)):
-        attribute(c_desc, Name[f"CUDNN_ATTR_CONVOLUTION_{name}"], INT64, 3, (value,) * 3)
-    finalize(c_desc)
-    fprop, forward = (
-        create(Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR),
-        "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_",
-    )
-    for uid in "xwy":
-        attribute(fprop, Name[f"{forward}{uid.upper()}"], DESCRIPTOR, 1, (tensors[uid],))
-    attribute(fprop, Name[f"{forward}CONV_DESC"], DESCRIPTOR, 1, (c_desc,))
-    attribute(fprop, Name[f"{forward}ALPHA"], Type.CUDNN_TYPE_FLOAT, 1, (1.0,))
-    attribute(fprop, Name[f"{forward}BETA"], Type.CUDNN_TYPE_FLOAT, 1, (0.5,))
-    finalize(fprop)
-    op_graph = create(GRAPH)
-    attribute(op_graph, Name.CUDNN_ATTR_OPERATIONGRAPH_OPS, DESCRIPTOR, 1, (fprop,))
-    attribute(op_graph, Name.CUDNN_ATTR_OPERATIONGRAPH_HANDLE, HANDLE, 1, (handle,))
-    finalize(op_graph)
+        tensors[uid] = builder.finalized(Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR, {
+            "DATA_TYPE": (Type.CUDNN_TYPE_DATA_TYPE, (FLOAT,)), "DIMENSIONS": (INT64, dims), "STRIDES": (INT64, strides),
+            "UNIQUE_ID": (INT64, (ord(uid),)), "BYTE_ALIGNMENT": (INT64, (4,)),
+        })  # fmt: skip
+    c_desc = builder.finalized(Kind.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, {
+        "SPATIAL_DIMS": (INT64, (3,)), "COMP_TYPE": (Type.CUDNN_TYPE_DATA_TYPE, (FLOAT,)),
+        "CONV_MODE": (Type.CUDNN_TYPE_CONVOLUTION_MODE, (0,)), "PRE_PADDINGS": (INT64, (0,) * 3), "POST_PADDINGS": (INT64, (0,) * 3),
+        "DILATIONS": (INT64, (1,) * 3), "FILTER_STRIDES": (INT64, (1,) * 3),
+    })  # fmt: skip
+    fprop = builder.finalized(Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, {
+        **{uid: (DESCRIPTOR, (tensors[uid],)) for uid in "XWY"}, "CONV_DESC": (DESCRIPTOR, (c_desc,)),
+        "ALPHA": (Type.CUDNN_TYPE_FLOAT, (1.0,)), "BETA": (Type.CUDNN_TYPE_FLOAT, (0.5,)),
+    })  # fmt: skip
+    op_graph = builder.finalized(GRAPH, {"OPS": (DESCRIPTOR, (fprop,)), "HANDLE": (HANDLE, (handle,))})
 
-    engine = create(ENGINE)
-    attribute(engine, Name.CUDNN_ATTR_ENGINE_OPERATION_GRAPH, DESCRIPTOR, 1, (op_graph,))
-    attribute(engine, Name.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, INT64, 1, (0,))
-    finalize(engine)
+    engine = builder.finalized(ENGINE, {"OPERATION_GRAPH": (DESCRIPTOR, (op_graph,)), "GLOBAL_INDEX": (INT64, (0,))})
     knobs = cudnn.cudnnBackendGetAttribute(engine, Name.CUDNN_ATTR_ENGINE_KNOB_INFO, DESCRIPTOR, 8)
     assert knobs.elementCount == len(knobs.arrayOfElements)
-    engcfg = create(CONFIG)
-    attribute(engcfg, Name.CUDNN_ATTR_ENGINECFG_ENGINE, DESCRIPTOR, 1, (engine,))
-    finalize(engcfg)
+    engcfg = builder.finalized(CONFIG, {"ENGINE": (DESCRIPTOR, (engine,))})
 
-    plan = create(PLAN)
-    attribute(plan, Name.CUDNN_ATTR_EXECUTION_PLAN_HANDLE, HANDLE, 1, (handle,))
-    attribute(plan, Name.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, DESCRIPTOR, 1, (engcfg,))
-    finalize(plan)
-    (size,) = cudnn.cudnnBackendGetAttribute(
-        plan, Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, INT64, 1
-    ).arrayOfElements
+    plan = builder.finalized(PLAN, {"HANDLE": (HANDLE, (handle,)), "ENGINE_CONFIG": (DESCRIPTOR, (engcfg,))})
+    (size,) = builder.get(plan, PLAN, "WORKSPACE_SIZE", INT64)
     random = np.random.default_rng(3)
     x, w_, y = (
         random.standard_normal(dims).astype(np.float32)
         for dims in ((n, g, c, d, h, w), (g, k, c, t, r, s), (n, g, k, o, p, q))
     )
     buffers = [handle.to_device(values) for values in (x, w_, y)]
-    varpack = create(PACK)
-    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, POINTER, 3, buffers)
-    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, INT64, 3, [ord(uid) for uid in "xwy"])
-    attribute(varpack, Name.CUDNN_ATTR_VARIANT_PACK_WORKSPACE, POINTER, 1, (handle.allocate(max(1, size)),))
-    finalize(varpack)
+    varpack = builder.finalized(PACK, {
+        "DATA_POINTERS": (POINTER, buffers), "UNIQUE_IDS": (INT64, [ord(uid) for uid in "XWY"]),
+        "WORKSPACE": (POINTER, (handle.allocate(max(1, size)),)),
+    })  # fmt: skip
     cudnn.cudnnBackendExecute(handle, plan, varpack)
 
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (t, r, s), (3, 4, 5))

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from dualdnn.api.enumerations import CUDNN_DIM_MAX, cudnnDataType_t, cudnnPointwiseMode_t
-from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
 from dualdnn.api.operations.graph import (
@@ -23,9 +22,9 @@ from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls.graph import attributes, kind_of
 from dualdnn.conformance.marks import shows
 
-from .graph_descriptors import ADD, RECORDS, RELU, SETTINGS, W, X, Y, builder, of, tensor
+from .graph_descriptors import ADD, RECORDS, RELU, SETTINGS, W, X, Y, builder, cannot_set, of, tensor
 
-__all__ = ["builder"]  # This name is the fixture.
+__all__ = ["builder", "cannot_set"]  # These names are the fixtures.
 INVALID, INT64 = "cudnnBackendFinalize/c06", Type.CUDNN_TYPE_INT64
 GROUPED = {
     "x": tensor(1, (2, 2, 3, 5, 7)), "w": tensor(2, (2, 2, 3, 3, 2)), "y": tensor(3, (2, 2, 2, 2, 3)),
@@ -283,10 +282,9 @@ def test_ids_and_pointers_that_do_not_belong_together(cudnn, builder, refuses, u
 
 
 @shows(*of("VARIANT_PACK", "c03", "c08"), "cudnnBackendSetAttribute/c08")
-def test_intermediates_cannot_be_set(cudnn, builder, refuses):
-    made = builder.create(PACK)
-    arguments = (made, Name.CUDNN_ATTR_VARIANT_PACK_INTERMEDIATES, Type.CUDNN_TYPE_VOID_PTR, 1, (None,))
-    refuses(NOT_SUPPORTED, of("VARIANT_PACK", "c03")[0], cudnn.cudnnBackendSetAttribute, *arguments)
+def test_intermediates_cannot_be_set(cannot_set):
+    clause = of("VARIANT_PACK", "c03")[0]
+    cannot_set(PACK, "INTERMEDIATES", Type.CUDNN_TYPE_VOID_PTR, None, status=NOT_SUPPORTED, clause=clause)
 
 
 @shows("cudnnBackendSetAttribute/c01", *of("OPERATION_POINTWISE", "c15", "c16"))
