@@ -11,7 +11,8 @@ ours       true where only our own backends have what the case calls
 
 A change names fields of the operation or arguments of the function, and fields of these; dimensions that change leave a tensor packed where
 it was, and a name may be several, "x dx". ``arguments`` replaces arguments that follow from an operation. ``each`` gives one field or argument
-several values in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is then refused. A change that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
+several values in turn. ``attributes`` replaces those of the constant parameter pack of a fused operation, whose plan is then refused. A change
+that has an ``id`` belongs to the case with that parameter, one with an ``of`` or ``aliases`` has its own.
 """
 
 from __future__ import annotations
