@@ -19,8 +19,10 @@ from dualdnn.accelerated import backend as accelerated_backend
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnStatus_t
 from dualdnn.api.operations import ScaleTensor, TensorSpec
-from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import BAD_PARAM, CudnnError
+from dualdnn.api.operations.graph import ConvolutionForwardNode, GraphConvolution, GraphTensor
+from dualdnn.api.operations.specs import FLOAT, INT8, INT32
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED, CudnnError
+from dualdnn.conformance.calls.graph import Builder
 
 EMULATED = {"backend": "accelerated", "device": "emulated"}
 CROSSCHECK = {"backend": "crosscheck", "device": "emulated"}
@@ -281,3 +283,25 @@ def test_a_fork_while_another_thread_computes():
     finally:
         stop.set()
         worker.join()
+
+
+# Graphs
+
+
+def test_vectors_along_a_dimension_of_groups_are_refused():
+    """No engine executes a convolution whose image has vectors of groups, and each says why."""
+    build, handle = Builder(cudnn), cudnn.cudnnCreate(**REFERENCE)
+
+    def vectors(uid, *dims, count=4):
+        along = 1 if count > 1 else -1
+        return GraphTensor(uid, INT8, dims, TensorSpec.packed(INT8, dims).strides, 4, count, along, False)
+
+    settings = GraphConvolution(cudnn.CUDNN_CROSS_CORRELATION, INT32, (1, 1), (1, 1), (1, 1), (1, 1))
+    x, w, y = vectors(1, 1, 2, 3, 4, 4), vectors(2, 8, 2, 3, 3, 3, count=1), vectors(3, 1, 2, 2, 4, 4)
+    node = build(ConvolutionForwardNode(settings, 1.0, 0.0, x, w, y))
+    attributes = {
+        "HANDLE": (cudnn.CUDNN_TYPE_HANDLE, (handle,)), "OPS": (cudnn.CUDNN_TYPE_BACKEND_DESCRIPTOR, (node,)),
+    }  # fmt: skip
+    with pytest.raises(CudnnError, match="tensor 1 has vectors") as raised:
+        build.finalized(cudnn.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, attributes)
+    assert raised.value.status == NOT_SUPPORTED, raised.value

@@ -154,8 +154,10 @@ def _convolution(
 def _joined(tensor: GraphTensor, groups: int, spatial: int) -> TensorSpec:
     """Return a tensor whose group dimension is merged with the following dimension."""
     dims, strides = tensor.dims, tensor.strides
-    if tensor.rank == spatial + 2 or tensor.vector_count != 1:
+    if tensor.rank == spatial + 2:
         return described(tensor)
+    if tensor.vector_count != 1:
+        raise NoPatternError(f"tensor {tensor.uid} has vectors, and a dimension of its own for groups")
     if dims[groups] > 1 and strides[groups] != dims[groups + 1] * strides[groups + 1]:
         raise NoPatternError(f"the groups of tensor {tensor.uid} do not follow each other: {dims}, strides {strides}")
     joined = (*dims[:groups], dims[groups] * dims[groups + 1], *dims[groups + 2 :])
