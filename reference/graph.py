@@ -127,7 +127,9 @@ def _held(tensor: GraphTensor, result: Known) -> Known:
     engine keeps it.
     """
     if tensor.data_type not in PRECISION:
-        return Known(np.clip(np.rint(result.value), *_limits(tensor.data_type)), result.error + 0.5)
+        value = np.clip(np.rint(result.value), *_limits(tensor.data_type))
+        # An integer holds no NaN, and the document does not say what it holds instead (D654).
+        return Known(value, np.where(np.isnan(value), np.inf, result.error + 0.5))
     unit, smallest, largest = PRECISION[tensor.data_type]
     reach = np.abs(result.value) + result.error
     error = result.error + unit * reach + smallest
@@ -199,7 +201,7 @@ def _square_root(_node: PointwiseNode, arithmetic: Arithmetic, x: Known) -> Know
     """Take the square root. Nothing is determined where the argument may be negative, because the root may be NaN."""
     value, reach = np.sqrt(np.maximum(x.value, 0)), np.sqrt(np.maximum(x.value, 0) + x.error)
     least = np.sqrt(np.maximum(x.value - x.error, 0))
-    error = np.maximum(reach - value, value - least)
+    error = np.where(np.isinf(x.error), np.inf, np.maximum(reach - value, value - least))
     doubtful = (x.error > 0) & (np.abs(x.value) <= x.error)
     value = np.where((x.value < 0) & ~doubtful | np.isnan(x.value), np.nan, value)
     found = arithmetic.rounded(value, error, np.abs(value), 3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPointwiseMode_t as Mode
 from dualdnn.api.operations.graph import ConvolutionNode
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.conformance.cases.graph.graph import (
     FORMS,
     NODES,
@@ -17,6 +17,7 @@ from dualdnn.conformance.cases.graph.graph import (
     executed,
     operand,
     pointwise,
+    settings,
     tensor,
 )
 from dualdnn.conformance.trial import prepare
@@ -183,3 +184,17 @@ def test_infinities_beside_what_overflows(first, alpha):
         return judge(operation, memory, memory | {"tensor_3": np.array(result, np.float32).view(np.uint8)}).agrees
 
     assert agrees(np.inf, np.inf) and agrees(np.nan, np.inf) and not agrees(np.inf, np.nan)
+
+
+@pytest.mark.parametrize("mode", [Mode.CUDNN_POINTWISE_SQRT, Mode.CUDNN_POINTWISE_ADD, Mode.CUDNN_POINTWISE_MAX])
+def test_what_follows_a_nan_in_integers_is_not_determined(mode):
+    """A tensor of INT8 stands between a NaN and a node; elements beside it are determined as ever (D654)."""
+    x, held, y = tensor(1, (1, 3, 2, 2)), tensor(2, (1, 3, 2, 2), INT8), tensor(3, (1, 3, 2, 2))
+    other = x if settings(mode).has_two_inputs else None
+    graph = executed(
+        pointwise(Mode.CUDNN_POINTWISE_IDENTITY_FWD, x, held, alpha1=16.0), pointwise(mode, held, y, other)
+    )
+    memory = prepare(graph, "positive", 0)
+    memory["tensor_1"].view(np.float32)[5] = np.nan
+    open_ones = np.isinf(evaluate(graph, memory)["tensor_3"].magnitude).ravel()
+    assert open_ones.tolist() == [i == 5 for i in range(12)]
