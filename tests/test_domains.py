@@ -13,12 +13,13 @@ from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
 from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import Judge
+from dualdnn.conformance.fuzz.worker import BATCH
 from dualdnn.conformance.subjects import open_subject
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ALL = tuple(PROFILES.values())
-OF_KERNELS = ("rnn", "attention", "ctc", "fused_ops")  # domains that draw every kernel of their folder soon
-LONG = ("fused_ops",)  # domains whose last solver takes 15 s to be drawn
+OF_KERNELS = ("rnn", "attention", "ctc", "fused_ops", "graph")  # domains that draw every kernel of their folder soon
+LONG = ("fused_ops",)  # domains whose last solver takes 7 s to be drawn
 # Solvers for shapes that the emulated device takes too long to judge, or for several conditions at once that seldom meet.
 SELDOM = {
     "convolution": (
@@ -105,7 +106,8 @@ def planned(name: str, wanted: set[str], plans_all: bool) -> set[str]:
             raise Complete
 
     with suppress(Complete):
-        each(DOMAINS[name], 2000, look)
+        for number in range(2000 // BATCH):  # as the fuzzer draws
+            each(DOMAINS[name], BATCH, look, number=number)
     return missing
 
 

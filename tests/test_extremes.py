@@ -16,6 +16,7 @@ from dualdnn.api import cudnn
 from dualdnn.api.functions import SCALARS
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.graph_nodes import GraphTensor
+from dualdnn.api.operations.graph_patterns import NoPatternError
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.api.status import CudnnError
 from dualdnn.conformance import graph_kinds
@@ -183,6 +184,8 @@ def is_served(handle: Any, steps: Sequence[Step], number: str) -> bool:
 
     try:
         by_solvers(handle, far, judged, ALL)
+    except NoPatternError:  # The engine of a graph does not execute these layouts.
+        return False
     except CudnnError as error:
         assert error.clause, error
         return False

@@ -20,6 +20,7 @@ from . import (
     ctc,
     dropout,
     fused_ops,
+    graph,
     normalization,
     pooling,
     reduce_tensor,
@@ -69,6 +70,7 @@ DOMAINS = {
             attention,
             ctc,
             fused_ops,
+            graph,
         ),
     )
 }
