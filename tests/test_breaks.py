@@ -46,6 +46,8 @@ FIRST = {  # clause -> the first break that its sentence has
     "cudnnGetFilterNdDescriptor/c04": "result cudnnGetFilterNdDescriptor.format",
     "cudnnRNNBackwardData/c18": "accepted cudnnRNNBackwardData.dhyDesc",
     "cudnnCTCLoss/c09": "unwritten cudnnCTCLoss.costs",
+    "cudnnGetCTCLossWorkspaceSize/c04": "accepted cudnnGetCTCLossWorkspaceSize.input length",
+    "cudnnRNNForwardTraining/c06": "accepted cudnnRNNForwardTraining.seqLength",
     "cudnnNormAlgo_t/c02": "element * where CUDNN_NORM_ALGO_PERSIST",
     "cudnnRNNForward/c14": "accepted cudnnRNNForward.xDesc",
 }
@@ -121,7 +123,7 @@ def test_memory_that_is_not_read_or_not_written(border, how, point, expected):
 def test_a_refusal_that_names_the_parameter_is_accepted(border):
     tensor = cudnn.cudnnCreateTensorDescriptor()
     call = cudnn.cudnnSetTensor4dDescriptor
-    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "n"))
+    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "N"))  # NVIDIA writes workspace and workSpace, say.
     assert border.call("cudnnSetTensor4dDescriptor", call, tensor, NCHW, FLOAT, 0, 1, 1, 1) is None and border.applied
     border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "dataType"))
     with pytest.raises(CudnnError):

@@ -86,7 +86,7 @@ def accepted(border: Border, broken: Break, name: str, function: Call, values: l
     try:
         return function(*values)
     except REFUSALS as error:
-        other = broken.point and not re.search(rf"\b{broken.point}", f"{error}")
+        other = broken.point and not re.search(rf"\b{broken.point}", f"{error}", re.I)
         if other or (results_of(name) and not broken.function):
             raise
         border.applied = True

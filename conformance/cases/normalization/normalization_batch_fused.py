@@ -41,8 +41,10 @@ from .normalization_batch import (
     SPATIAL,
     STANDARD,
     both_generations,
+    derived,
     given,
     in_modes,
+    inference,
     statistics,
 )
 
@@ -161,6 +163,16 @@ def sizes(
         lambda: cudnn.cudnnGetNormalizationBackwardWorkspaceSize(h, newer, ops, algo, t["x"], y, t["d"], z, t["y"], s, activation, s, groups),
         lambda: cudnn.cudnnGetNormalizationTrainingReserveSpaceSize(h, newer, ops, algo, activation, t["x"], groups),
     )  # fmt: skip
+
+
+@shows("cudnnDeriveNormTensorDescriptor/c03 c04")
+@in_modes
+def test_derived_descriptors_serve(cudnn, chain, mode):
+    """Inference, training and gradients take the statistics as the library derives them."""
+    x, newer = nhwc(), NORM_MODES[SPATIAL if mode == PERSISTENT else mode]
+    first, second = (TensorSpec(kind, dims, strides) for kind, _, dims, strides in derived(cudnn, x, newer))
+    chain(inference(x, mode=mode, generation="norm", scale=first, mean=second))
+    chain(*(make(x, ALONE, mode, generation="norm", described=first, means=second) for make in (forward, backward)))
 
 
 QUERIES = {"batch": (EX_SIZE, BACKWARD_EX_SIZE, EX_RESERVE), "norm": (NORM_SIZE, BACKWARD_NORM_SIZE, NORM_RESERVE)}

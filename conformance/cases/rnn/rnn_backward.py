@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnRNNMode_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.calls.derived import arguments
@@ -17,10 +17,12 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     LSTM,
     ONE_WAY,
     STATIC,
+    TANH,
 )  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import (
     RAGGED,
     SEQ_MAJOR,
+    check_static,
     forward,
     label,
     network,
@@ -150,3 +152,8 @@ def test_wrong_arguments_of_weights(subject, caller, cudnn, refuses):
         refuses(BAD_PARAM, f"{WEIGHTS}/c24", call, **{size: good[size] - 1})
         if subject.knows_sizes:
             refuses(BAD_PARAM, f"{WEIGHTS}/c24", call, **{name: good[name].slice(0, good[size] - 4)})
+
+
+@shows(f"{DATA}/c51")
+def test_double_with_the_static_algorithm(caller, refuses):
+    check_static(caller, refuses, training(network(TANH, data_type=DOUBLE), lengths=(3, 3))[1], DATA, "c51")

@@ -198,6 +198,27 @@ def test_states_may_be_described_with_dimensions_of_one_behind_the_third(caller,
     assert found[0] == found[1] == found[2]
 
 
+def check_static(caller, refuses, operation, name, clause):
+    """Check that a call is refused once its network has the static algorithm, which the setter of version 8 refuses."""
+    from dualdnn.conformance.calls.derived import arguments
+
+    operation = sized(caller, operation)
+    memory = {o: caller.handle.to_device(np.zeros(operation.nbytes(o), np.uint8)) for o in operation.operands}
+    values = [value(caller, operation, memory) for value in arguments(name, type(operation))]
+    call, chosen = getattr(caller.cudnn, name), caller.cudnn.cudnnCreateAlgorithmDescriptor()
+    call(*values)
+    static = replace(operation.network, algo=STATIC)
+    refuses(NOT_SUPPORTED, "cudnnSetRNNDescriptor_v8/c34", caller.descriptor, static)
+    caller.cudnn.cudnnSetAlgorithmDescriptor(chosen, STATIC)
+    caller.cudnn.cudnnSetRNNAlgorithmDescriptor(caller.handle, values[1], chosen)
+    refuses(NOT_SUPPORTED, f"{name}/{clause}", call, *values)
+
+
+@shows(f"{NAME}/c43")
+def test_double_with_the_static_algorithm(caller, refuses):
+    check_static(caller, refuses, forward(network(TANH, data_type=DOUBLE), lengths=(3, 3)), NAME, "c43")
+
+
 @shows(f"{NAME}/c01")
 def test_published_sums(caller, handle):
     """The sums match those that NVIDIA's sample publishes for one sequence length, on a smaller scale: constant
