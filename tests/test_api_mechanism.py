@@ -16,6 +16,7 @@ from dualdnn.api.cudnn import FUNCTIONS
 from dualdnn.api.document import functions
 from dualdnn.api.functions import documented
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
+from looped import for_each
 
 CLAUSE_FREE = {"cudnnCreate"}
 
@@ -33,12 +34,12 @@ def handle():
     return cudnn.cudnnCreate(backend="reference")
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - CLAUSE_FREE))
+@for_each("name", sorted(set(FUNCTIONS) - CLAUSE_FREE))
 def test_signatures_are_the_document_s(name):
     assert list(inspect.signature(FUNCTIONS[name]).parameters) == [p.name for p in functions()[name].arguments]
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@for_each("name", sorted(FUNCTIONS))
 def test_every_call_says_its_source(name):
     text = inspect.getdoc(FUNCTIONS[name])
     assert text and "Source: " in text and functions()[name].section in text

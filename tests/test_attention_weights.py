@@ -13,6 +13,7 @@ from dualdnn.api.operations.attention.memory import weight_count, weights_of
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 from dualdnn.api.support.attention import DEFAULT
 from dualdnn.conformance.subjects.library import find_vendor_library
+from looped import for_each
 
 BASE = 0x10000  # stands for the buffer, which the queries do not touch
 
@@ -51,7 +52,7 @@ def random_attentions(count: int) -> list[AttnSpec]:
     return found
 
 
-@pytest.mark.parametrize("spec", random_attentions(50), ids=lambda spec: f"{spec.heads}-{spec.mode}")
+@for_each("spec", random_attentions(50))
 def test_every_element_belongs_to_one_tensor(spec):
     taken = np.zeros(weight_count(spec), int)
     for weights in weights_of(spec).values():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from dualdnn.api.enumerations import ENUMERATIONS, RESTORED
 from dualdnn.conformance.subjects import find_vendor_library
+from looped import for_each
 
 # Names that the headers of 8.9.7 spell otherwise or no longer have.
 OTHER_NAMES = {
@@ -47,7 +48,7 @@ def test_there_are_58_types():
     assert set(RESTORED) <= {member.name for kind in ENUMERATIONS.values() for member in kind}
 
 
-@pytest.mark.parametrize("name", sorted(set(ENUMERATIONS) - NOT_IN_HEADERS))
+@for_each("name", sorted(set(ENUMERATIONS) - NOT_IN_HEADERS))
 def test_values_are_the_header_s(name):
     values = header_values()
     wrong = {

@@ -37,6 +37,7 @@ from dualdnn.reference.convolution import taps as convolution_taps
 from dualdnn.reference.engine import evaluate, magnitude_of
 from dualdnn.reference.judge import bounds, judge
 from dualdnn.reference.view import stored, write
+from looped import for_each
 
 CORRELATION, CONVOLUTION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
 REORDER, COPY = cudnnReorderType_t
@@ -133,9 +134,9 @@ def sums_and_sizes(problem):
     return x, w, *(by_loops(*factors, c).astype(np.float64) for factors in ((x, w), (abs(x), abs(w))))
 
 
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("taps", [False, True])
-@pytest.mark.parametrize("problem", PROBLEMS)
+@for_each("limits", LIMITS)
+@for_each("taps", [False, True])
+@for_each("problem", PROBLEMS)
 def test_formula(monkeypatch, problem, taps, limits):
     """In blocks of every size, both ways: a block never changes the result."""
     monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0 if taps else 2**30)

@@ -24,6 +24,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW
 from dualdnn.reference import evaluate
 from dualdnn.reference.convolution import backward_data
+from looped import for_each
 from scipy import signal
 
 TYPES = {FLOAT: np.float32, DOUBLE: np.float64, HALF: np.float16}
@@ -92,10 +93,10 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("data_type", TYPES)
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("gradient", [DATA, FILTER], ids=["dx", "dw"])
+@for_each("data_type", TYPES)
+@for_each("mode", list(Mode))
+@for_each("shape", SHAPES)
+@for_each("gradient", [DATA, FILTER])
 def test_beside_plain_loops(gradient, shape, mode, data_type):
     o = operation(gradient, **SHAPES[shape], mode=mode, data_type=data_type)
     values = given(o, 3, lambda generator, dims: generator.normal(size=dims).astype(TYPES[data_type]))

@@ -16,6 +16,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec,
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
 from dualdnn.reference import engine, judge, run
 from dualdnn.reference.pooling import pooling_backward, pooling_forward
+from looped import for_each
 
 Array = np.ndarray[Any, Any]
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
@@ -119,10 +120,10 @@ def numbers(shape: tuple[int, ...], kind: str, seed: int) -> Array:
     return values
 
 
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("kind", ["normal", "ties", "special"])
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+@for_each("nan", list(Nan))
+@for_each("kind", ["normal", "ties", "special"])
+@for_each("geometry", GEOMETRIES)
+@for_each("mode", list(Mode))
 def test_forward(mode, geometry, kind, nan):
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
     for data_type in LOWEST:
@@ -134,10 +135,10 @@ def test_forward(mode, geometry, kind, nan):
         np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("kind", ["normal", "ties", "special"])
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+@for_each("nan", list(Nan))
+@for_each("kind", ["normal", "ties", "special"])
+@for_each("geometry", GEOMETRIES)
+@for_each("mode", list(Mode))
 def test_backward(mode, geometry, kind, nan):
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
     x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
@@ -160,10 +161,10 @@ def plane_by_plane(monkeypatch):
         cache.cache_clear()
 
 
-@pytest.mark.parametrize("blend", [(1.0, 0.0), (0.3, 0.0), (1.0, -2.0)], ids=str)
-@pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
-@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@for_each("blend", [(1.0, 0.0), (0.3, 0.0), (1.0, -2.0)])
+@for_each("data_type", [HALF, FLOAT, DOUBLE])
+@for_each("nan", list(Nan))
+@for_each("geometry", GEOMETRIES)
 def test_the_backend_stores_the_gradient_rounded_once(plane_by_plane, geometry, nan, data_type, blend):
     """Part by part, and in the stored type where windows do not overlap: the bits are those of wide arithmetic."""
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])

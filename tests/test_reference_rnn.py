@@ -32,6 +32,7 @@ from dualdnn.reference.philox import philox
 from dualdnn.reference.rnn.bounded import Arithmetic, Bounded, Matrix, affine
 from dualdnn.reference.running import Running
 from dualdnn.reference.view import strided
+from looped import for_each
 
 SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
 PROPAGATE = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
@@ -176,10 +177,9 @@ def numbers(operation, memory, name):
     return values.reshape(spec.dims)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "network",
     [*networks(), *dropping()],
-    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}-{n.dropout}",
 )
 def test_forward_is_the_equations(network):
     compare(forward_of(network))
@@ -227,12 +227,11 @@ def chain_of(forward):
     return data, weights
 
 
-@pytest.mark.parametrize(
+@for_each(
     "network",
     [*networks(), *dropping()],
-    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}-{n.dropout}",
 )
-@pytest.mark.parametrize("layout", [SEQ_MAJOR, PACKED], ids=lambda kind: kind.name)
+@for_each("layout", [SEQ_MAJOR, PACKED])
 def test_backward_is_the_slope_of_forward(network, layout):
     """Central differences of the forward computation along random directions of every input."""
     forward = forward_of(network, layout, (3, 2, 1), None)

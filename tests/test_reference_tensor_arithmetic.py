@@ -19,6 +19,7 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
+from looped import for_each
 
 CODES = {FLOAT: "f", DOUBLE: "d", HALF: "e", INT8: "b", BFLOAT16: "H"}
 SIZES = {FLOAT: 4, DOUBLE: 8, HALF: 2, INT8: 1, BFLOAT16: 2}
@@ -100,10 +101,10 @@ def blend(operation: Any, name: str, memory: Any, index: tuple[int, ...], result
     return result + Fraction(operation.beta) * Fraction(fetch(operation.tensor(name), memory[name], index))
 
 
-@pytest.mark.parametrize("beta", [0.0, -0.625])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "odd"])
-@pytest.mark.parametrize("broadcast", [(), (0, 2, 3), (1,), (0, 1, 2, 3)], ids=str)
-@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16, INT8], ids=lambda t: t.name)
+@for_each("beta", [0.0, -0.625])
+@for_each("layout", ["nchw", "nhwc", "odd"])
+@for_each("broadcast", [(), (0, 2, 3), (1,), (0, 1, 2, 3)])
+@for_each("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16, INT8])
 def test_add(data_type, broadcast, layout, beta):
     dims = tuple(1 if d in broadcast else extent for d, extent in enumerate(DIMS))
     operation = AddTensor(-1.75, beta, laid_out(data_type, dims, "gaps"), laid_out(data_type, DIMS, layout))
@@ -124,9 +125,9 @@ def test_add_of_vectorised_channels():
     compare(operation, expected)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.375])
-@pytest.mark.parametrize("source, destination", TABLE_7, ids=lambda t: t.name)
-@pytest.mark.parametrize("op", list(Op), ids=lambda o: o.name)
+@for_each("beta", [0.0, 0.375])
+@for_each("source, destination", TABLE_7)
+@for_each("op", list(Op))
 def test_op_tensor(op, source, destination, beta):
     compute_type = DOUBLE if source == DOUBLE else FLOAT
     A, B = laid_out(source, DIMS, "nhwc"), laid_out(source, (1, 3, 1, 4), "gaps")
