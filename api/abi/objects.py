@@ -11,8 +11,6 @@ import threading
 from typing import Any
 
 from ..descriptors import DESCRIPTORS, BackendDescriptor, Descriptor, DropoutDescriptor
-from ..graph.execution import ExecutionPlan
-from ..graph.settings import VariantPack
 from ..handle import Handle
 from ..operations.forks import free_in_children
 from ..operations.specs import DOUBLE
@@ -173,6 +171,9 @@ class Objects:
 
     def _finalize(self, pointer: int, descriptor: BackendDescriptor) -> None:
         """Tell C when a plan or a variant pack is finalised, or begins anew."""
+        from ..graph.execution import ExecutionPlan  # Only programs with graphs load these modules.
+        from ..graph.settings import VariantPack
+
         record = descriptor.spec and descriptor.spec.record
         if self.finalized.get(pointer) is record or pointer not in self.kept:
             return
@@ -245,6 +246,9 @@ def _value(value: Any) -> Any:
 
 def _executed(record: Any) -> Any:
     """Return what decides an execution beside addresses and the handle: a plan's operation, a variant pack's ids."""
+    from ..graph.execution import ExecutionPlan
+    from ..graph.settings import VariantPack
+
     if isinstance(record, ExecutionPlan):
         return BackendDescriptor, record.operation
     return (BackendDescriptor, *record.pointers) if isinstance(record, VariantPack) else None
