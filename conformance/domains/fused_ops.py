@@ -91,7 +91,7 @@ def around_convolution(source: Source, kind: Any) -> Operation:
     """Draw a convolution, or its gradient, among the other steps of its sequence."""
     rows, algorithms, refused = FILTER if kind is ScaleBiasActivationWgrad else FORWARD
     problem = on_cores(source) if source.chance(40) else any_convolution(source, rows, algorithms)
-    algorithm = next((algorithm for algorithm in algorithms if refused(problem, algorithm) is None), None)
+    algorithm: Any = next((algorithm for algorithm in algorithms if refused(problem, algorithm) is None), None)
     need(algorithm is not None)
     x, y, activation = problem.x, problem.y, source.pick(ACTIVATIONS)
     first = problem.convolution, activation, algorithm, 0, x
@@ -154,7 +154,7 @@ def pointwise(source: Source, kind: Any) -> Operation:
             bitMask=bit_mask(source, dims),
         )
         found["zEqScale"] = found["zEqScale"] if found["z"] is not None else None
-        return ScaleBiasAddActivationGenBitmask(activation=activation, x=x, y=source.like(x), **found)  # type: ignore[arg-type]  # y is no option
+        return ScaleBiasAddActivationGenBitmask(activation=activation, x=x, y=source.like(x), **found)
     numbers = per_channel(source, own, dims[1], len(dims))
     saved = numbers if source.chance(60) else None
     found = some(source, dx=source.like(x), dz=source.like(x), dScale=numbers, dBias=numbers)

@@ -157,7 +157,8 @@ def convolution_node(
 ) -> Node:
     """Return a convolution or a gradient of an image, a filter and a response."""
     named = dict(zip(kind.roles, (x, w, y), strict=True))
-    return kind(settings, alpha, beta, **named)  # type: ignore[no-any-return]  # a type of node
+    node: Node = kind(settings, alpha, beta, **named)
+    return node
 
 
 def one_by_one(source: Source) -> tuple[Node, ...]:
@@ -219,7 +220,8 @@ def second(source: Source, new: Tensors, x: GraphTensor) -> GraphTensor:
 
 def direct(source: Source, new: Tensors, precision: Any, is_read: bool) -> Node:
     """Draw a convolution or a gradient with any paddings, in 1 to 3 dimensions, groups joined or apart."""
-    kind, data_type = source.pick(tuple(ROWS)), source.pick(FLOATING)
+    kinds: tuple[Any, ...] = (*ROWS,)
+    kind, data_type = source.pick(kinds), source.pick(FLOATING)
     rank, groups = source.pick((2, 2, 1, 3)), source.pick((1, 1, 2, 3))
     images, each, filters = source.integer(1, 3), source.integer(1, 8), source.integer(1, 8)
     spatial = fitted(tuple(source.extent() for _ in range(rank)), source.profile.most // (images * groups * each))
