@@ -232,18 +232,23 @@ SIZED = {statistics: ("c019", "c021"), filter_gradient: ("c036", "c038"), added:
 @makers
 def test_workspaces(subject, caller, refuses, monkeypatch, make):
     """As many bytes as the plan asks for are enough; too few, none, and no memory are refused. A plan that needs
-    none takes NULL. Our backends are made to need some bytes more than they use."""
-    if subject.ours:
-        backend, needs = caller.handle.backend, caller.handle.backend.workspace_bytes
-        monkeypatch.setattr(backend, "workspace_bytes", lambda operation: needs(operation) + 256)
-    operation = sized(caller, make())
-    buffers = {name: caller.handle.to_device(content) for name, content in prepare(operation, "normal", 0).items()}
+    none takes NULL. Our backends are also made to need some bytes more than they use."""
     missing, small = (f"{VARIANT_LABELS}/{clause}" for clause in SIZED[make])
-    needed, unchanged = made(caller, operation)[1], tuple(buffers.values())
-    if needed:
-        for given in (0, needed - 1):
-            refuses(BAD_PARAM, small, executed, caller, operation, buffers, {SIZE: given}, unchanged=unchanged)
-        refuses(BAD_PARAM, missing, executed, caller, operation, buffers, {WORKSPACE: None}, unchanged=unchanged)
-    else:
-        executed(caller, operation, buffers, {WORKSPACE: None, SIZE: 0})
-    executed(caller, operation, buffers, {SIZE: needed})
+    for spare in (0, 256) if subject.ours else (0,):
+        with monkeypatch.context() as patched:
+            if spare:
+                backend, needs = caller.handle.backend, caller.handle.backend.workspace_bytes
+                patched.setattr(backend, "workspace_bytes", lambda o, needs=needs, spare=spare: needs(o) + spare)
+            operation = sized(caller, make())
+            memory = prepare(operation, "normal", 0)
+            buffers = {name: caller.handle.to_device(content) for name, content in memory.items()}
+            needed, unchanged = made(caller, operation)[1], tuple(buffers.values())
+            if needed:
+                for given in (0, needed - 1):
+                    refuses(BAD_PARAM, small, executed, caller, operation, buffers, {SIZE: given}, unchanged=unchanged)
+                refuses(
+                    BAD_PARAM, missing, executed, caller, operation, buffers, {WORKSPACE: None}, unchanged=unchanged
+                )
+            else:
+                executed(caller, operation, buffers, {WORKSPACE: None, SIZE: 0})
+            executed(caller, operation, buffers, {SIZE: needed})
