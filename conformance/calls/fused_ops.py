@@ -126,4 +126,4 @@ def plan(make: Any, operation: Operation, _memory: Mapping[str, Any] | None = No
     return found
 
 
-ARGUMENTS = {"plan": plan, "constPack": const_pack, "varPack": variant_pack}
+ARGUMENTS: dict[str, Any] = {"plan": plan, "constPack": const_pack, "varPack": variant_pack}

@@ -124,8 +124,9 @@ def _of_an_operation(row: Refusal, subject: Any, caller: Caller, refused: Any, r
 
 def _of_a_plan(row: Refusal, subject: Any, caller: Caller, refuses: Any) -> None:
     """Check a row of a fused operation, whose plan is made with other attributes."""
+    accepted: Any = row.accepted
     if subject.ours:
-        plan(caller, row.accepted)
+        plan(caller, accepted)
     refuses(row.status, row.clause, plan, caller, row.refused, **row.attributes)
 
 
