@@ -172,6 +172,17 @@ def test_what_cannot_be_made_again():
     assert "3 lines are none of a log's" in shown and "(2 calls)" in shown
 
 
+@pytest.mark.parametrize("dims, said", [
+    ("[-2,3,5,7]", "a cudnnTensorDescriptor_t with dimA '[-2,3,5,7]'"),
+    ("[2,0,5,7]", "a cudnnTensorDescriptor_t with dimA '[2,0,5,7]'"),
+    ("[2.0,3.0,5.0,7.0]", "'[2.0,3.0,5.0,7.0]' is no whole number"),
+])  # fmt: skip
+def test_sizes_that_no_descriptor_has_are_skipped(dims, said):
+    """They are a fault of the log, for which no subject is blamed."""
+    _, found = of(ACTIVATION.format(output="0x7f0000001000").replace("[2,3,5,7]", dims))
+    assert not found.asked and [reason for _, reason in found.skipped] == [said]
+
+
 @pytest.mark.parametrize("text", ["", "nothing of a log\n", "CuDNN (v8907) function cudnnCreate() called:"])
 def test_texts_of_little(text):
     log, found = of(text)

@@ -107,6 +107,8 @@ DRESSES = {
     "a container's log": lambda line: json.dumps(
         {"log": line + "\n", "stream": "stderr", "time": "2026-11-27T22:49:02.9Z"}
     ),
+    "a notebook": lambda line: f"       {json.dumps(line + chr(10))},",
+    "a table": lambda line: f'"2026-11-28 10:00:00","worker","{line}"',
     "the system's journal": lambda line: json.dumps({"_PID": "12", "MESSAGE": line, "PRIORITY": "6"}),
     "colours": lambda line: f"\x1b[1;32m{line.replace('val=', chr(27) + '[33mval=')}\x1b[0m",
     "a title of the terminal": lambda line: f"\x1b]0;train\x07{line}",

@@ -215,6 +215,8 @@ def _number(text: str, kind: str = "") -> Any:
     value = _any_number(text)
     least, greatest = RANGES.get(kind.strip(), WIDEST)
     for each in value if isinstance(value, tuple) else (value,):
+        if kind.strip() in RANGES and not isinstance(each, int):
+            raise Unreadable(f"{_shown(text)} is no whole number")
         if isinstance(each, int) and not least <= each <= greatest:
             raise Unreadable(f"{_shown(text)} is beyond the numbers of its type")
     return value
@@ -262,6 +264,13 @@ class Fields:
         found = self.number(name)
         return tuple(found)[:count] if isinstance(found, tuple) else (found,)
 
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """Return numbers of which every one is at least 1, as every descriptor has them."""
+        found = self.numbers(name)
+        if min(found, default=0) < 1:
+            raise Unreadable(f"a {self.kind} with {name} {_shown(self.text(name))}")
+        return found
+
     def member(self, name: str, kind: str) -> Any:
         """Return an enumerator of a type."""
         try:
@@ -271,12 +280,12 @@ class Fields:
 
 
 def _tensor(f: Fields, _rank: int) -> TensorSpec:
-    return TensorSpec(f.member("dataType", "cudnnDataType_t"), f.numbers("dimA"), f.numbers("strideA"))
+    return TensorSpec(f.member("dataType", "cudnnDataType_t"), f.sizes("dimA"), f.numbers("strideA"))
 
 
 def _filter(f: Fields, _rank: int) -> FilterSpec:
     """Return the specification; a log counts the channels of a vectorised filter in vectors."""
-    data_type, (outputs, inputs, *spatial) = f.member("dataType", "cudnnDataType_t"), f.numbers("dimA")
+    data_type, (outputs, inputs, *spatial) = f.member("dataType", "cudnnDataType_t"), f.sizes("dimA")
     dims = (outputs, inputs * vector_length(data_type), *spatial)
     return FilterSpec(data_type, f.member("format", "cudnnTensorFormat_t"), dims)
 

@@ -26,6 +26,10 @@ def _unquoted(found: re.Match[str]) -> str:
 DRESSED = (
     (re.compile(r'^\s*\{.*?"(?:log|line|message|MESSAGE|msg|textPayload)" ?: ?"((?:[^"\\]|\\.)*)".*\}\s*$'), _unquoted),
     (
+        re.compile(r'^.*"([IiEeWwFf]! [^"]*?)(?:\\n)?"[\s,;\]]*$'),
+        r"\1",
+    ),  # the last quoted field of a table or of a list in JSON
+    (
         re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])"),
         "",
     ),  # colours, titles, character sets
