@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
 import pytest
 from dualdnn.api.document import functions
@@ -18,6 +19,7 @@ DEEDS = {
     "trap": "*(volatile int *)0 = 1",
     "fork": "if (fork() == 0) return 0",
     "copy": "fork()",
+    "leave": "if (fork() == 0) { sleep(90); _exit(0); } for (;;) pause()",
     "stop": "raise(SIGSTOP)",
     "corrupt": "{ char *p = malloc(24); memset(p - 64, 0x5a, 4096); free(p); free(malloc(5000)); }",
 }
@@ -121,6 +123,14 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
     assert "forked: a copy of its process came back from a call" in cases[0].message
 
 
+@pytest.mark.long  # two workers
+def test_a_process_that_a_hanging_case_leaves_behind_is_ended(library, tmp_path, capfd):
+    begun = time.monotonic()
+    status, cases = run(tmp_path, library(cudnnSetPooling2dDescriptor="leave"), "--jobs", "1", "--case-seconds", "2")
+    assert status == 1 and time.monotonic() - begun < 80
+    assert "did not return within 2.0 seconds" in cases[0].message, capfd.readouterr().out
+
+
 @pytest.mark.parametrize("command, where, deed, said", [
     ("bench", "constructor", "exit", "ended the process with exit status 0 while it was loaded"),
     ("conformance", "constructor", "exit", "ended the process with exit status 0 while it was loaded"),
@@ -128,13 +138,16 @@ def test_a_copy_that_is_made_where_a_library_is_loaded_is_a_finding(library, tmp
     ("conformance", "constructor", "hang", "took longer than 2 seconds while it was loaded"),
     ("conformance", "cudnnCreate", "trap", "ended the process by signal 11 (SIGSEGV) while cudnnCreate was called"),
     ("conformance", "cudnnCreate", "hang", "took longer than 2 seconds while cudnnCreate was called"),
+    ("conformance", "cudnnCreate", "leave", "took longer than 2 seconds while cudnnCreate was called"),
     ("conformance", "cudnnDestroy", "stop", "took longer than 2 seconds while cudnnDestroy was called"),
     ("conformance", "destructor", "trap", "ended the process by signal 11 (SIGSEGV) while the process came to its end"),
 ])  # fmt: skip
 def test_a_library_that_cannot_be_asked_is_one_sentence(library, tmp_path, capfd, where, deed, said, command):
     path = library(handles=True, **{where: deed})
     option = {"conformance": ["--case-seconds", "2", "--subject"], "bench": ["--vendor"]}[command]
+    begun = time.monotonic()
     assert main([command, *option, f"library:{path}", "--out", str(tmp_path / "out")]) == 2
+    assert time.monotonic() - begun < 80  # A process that is left behind is not waited for.
     error = capfd.readouterr().err
     assert said in error and str(path) in error and len(error.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()

@@ -74,20 +74,21 @@ def ending(status: int) -> str:
     return f"ended the process by signal {-status} ({known.get(-status, 'unknown')})"
 
 
-def _written(process: subprocess.Popen[bytes], told: Path, seconds: float) -> bytes | None:
-    """Return the standard error of a process, or None after ending it because it wrote no line in time."""
+def _in_time(process: subprocess.Popen[bytes], told: Path, seconds: float) -> bool:
+    """Wait for a process. Return False after ending it because it wrote no line in time."""
     size, since = 0, time.monotonic()
     while True:
         try:
-            return process.communicate(timeout=LOOK_SECONDS)[1]
+            process.wait(LOOK_SECONDS)
+            return True
         except subprocess.TimeoutExpired:
             now = time.monotonic()
         if (grown := told.stat().st_size) != size:
             size, since = grown, now
         elif now - since > (seconds if size else STARTING_SECONDS):
             process.kill()
-            process.communicate()
-            return None
+            process.wait()
+            return False
 
 
 def probed(name: str, seconds: float) -> ProbedSubject:
@@ -97,14 +98,18 @@ def probed(name: str, seconds: float) -> ProbedSubject:
         told = Path(folder, "told")
         told.touch()
         command = [sys.executable, "-m", __name__, name, str(told)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        said = _written(process, told, seconds)
+        # The standard error is a file: a process that the library leaves behind would keep a pipe open.
+        with Path(folder, "said").open("w+b") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
+            in_time = _in_time(process, told, seconds)
+            file.seek(0)
+            said = file.read()
         lines = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
     facts = next((line["facts"] for line in lines if "facts" in line), None)
     if error := next((line["error"] for line in lines if "error" in line), None):
         raise LibraryUnusable(error)
     step = lines[-1].get("step", "it was asked") if lines else ""
-    if said is None:
+    if not in_time:
         raise LibraryUnusable(
             f"{path} took longer than {seconds if lines else STARTING_SECONDS:g} seconds while {step}"
         )
@@ -145,7 +150,7 @@ def look(name: str, told: Path) -> None:
             })  # fmt: skip
             tell(step="the process came to its end")
         except (OSError, ValueError) as error:
-            tell(error=str(error))
+            tell(error=str(error) if str(path) in str(error) else f"{path} changed the process that loads it: {error}")
 
 
 def same_file(descriptor: int, before: os.stat_result) -> bool:

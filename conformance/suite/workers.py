@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,19 @@ class Workers:
         self.processes: list[Any] = []
         self.stopped: set[int] = set()  # workers that stopped themselves and were killed
         self.over = threading.Event()
-        threading.Thread(target=self._end_stopped, daemon=True).start()
+        threading.Thread(target=self._end_others, daemon=True).start()
 
-    def _end_stopped(self) -> None:
-        """Kill workers that are stopped at two successive looks: nothing inside a stopped process can end it."""
+    def _end_others(self) -> None:
+        """Kill workers that are stopped at two successive looks: nothing inside a stopped process can end it.
+
+        Also kill what an ended worker left behind: it would keep the worker's pipe open, whose end is awaited.
+        """
         seen: set[int] = set()
         while not self.over.wait(STOPPED_SECONDS):
+            for process in [process for process in self.processes if process.poll() is not None]:
+                for pid in _holders(process.stdout):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             found = {process.pid for process in self.processes if _is_stopped(process)}
             for pid in seen & found:
                 self.stopped.add(pid)
@@ -76,12 +84,14 @@ class Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: Any) -> None:
-        if (process := getattr(getattr(node.gateway, "_io", None), "popen", None)) is not None:
+        if (process := _process_of(node)) is not None:
             self.processes.append(process)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Record how a worker ended; stop the run if workers end before they run a case."""
+        if (process := _process_of(node)) in self.processes:
+            self.processes.remove(process)
         if not error:
             return
         ended = self._ended(node)
@@ -126,6 +136,25 @@ class Workers:
     def pytest_unconfigure(self) -> None:
         self.over.set()
         self.folder.cleanup()
+
+
+def _process_of(node: Any) -> Any:
+    """Return the process that execnet started for a worker, or None for another kind of gateway."""
+    return getattr(getattr(node.gateway, "_io", None), "popen", None)
+
+
+def _holders(pipe: Any) -> list[int]:
+    """Return the other processes that have a pipe open; none where it is closed here."""
+    try:
+        name = f"pipe:[{os.fstat(pipe.fileno()).st_ino}]"
+    except (OSError, ValueError):
+        return []
+    found = []
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # The process has ended, or is somebody else's.
+            if os.readlink(path) == name and int(path.parts[2]) != os.getpid():
+                found.append(int(path.parts[2]))
+    return found
 
 
 def _is_stopped(process: Any) -> bool:
