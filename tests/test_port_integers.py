@@ -32,6 +32,7 @@ TRANSLATED = [
     ("cudnnDataType_t t = (cudnnDataType_t)0", "miopenDataType_t t = (miopenDataType_t)miopenFloat"),
     ("x = static_cast<cudnnDataType_t>(2)", "x = static_cast<miopenDataType_t>(miopenHalf)"),
     ("x = cudnnDataType_t(2)", "x = miopenDataType_t(miopenHalf)"),
+    ("x = AS(cudnnDataType_t, 2)", "x = AS(miopenDataType_t, miopenHalf)"),
     ("x = (cudnnDataType_t)(b ? 0 : 2)", "x = (miopenDataType_t)(b ? miopenFloat : miopenHalf)"),
     ("cudnnSetActivationDescriptor(a, b ? 1 : CUDNN_ACTIVATION_TANH, 1, 0)", f"{HELPER}(a, b ? miopenActivationRELU : miopenActivationTANH, DUALDNN_PORT_PROPAGATE_NAN, 0)"),
     ("cudnnConvolutionFwdAlgo_t all[] = {(cudnnConvolutionFwdAlgo_t)0}", "miopenConvFwdAlgorithm_t all[] = {(miopenConvFwdAlgorithm_t)miopenConvolutionFwdAlgoImplicitGEMM}"),
@@ -253,6 +254,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
     [
         ("cudnnDataType_t t = (cudnnDataType_t)n", "n is a number of cudnnDataType_t"),
         ("x = static_cast<cudnnDataType_t>(s->anything)", "s->anything is a number"),
+        ("x = AS(cudnnDataType_t, n)", "n is a number of cudnnDataType_t"),
         ("cudnnSetActivationDescriptor(a, n, CUDNN_PROPAGATE_NAN, 0)", "n is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, 1 + 1, CUDNN_PROPAGATE_NAN, 0)", "1 + 1 is a number of cudnnActivationMode_t"),
         ("cudnnSetActivationDescriptor(a, MODE, CUDNN_PROPAGATE_NAN, 0)", "MODE is a number of cudnnActivationMode_t"),

@@ -103,7 +103,14 @@ def cast(node: Any) -> tuple[str, Any]:
             return bare(function.child_by_field_name("arguments").text.decode().strip("<> ")), given
         name = template.decode()
     name = _TO_NUMBER.get(name.rpartition(" ")[2], name)
-    return (name, given) if name in ENUMERATIONS or is_integer(name) else ("", None)
+    listed = code(given) if given is not None else []
+    if len(listed) == 2 and not _is_type(name):
+        name, given = listed[0].text.decode(), listed[1]  # No function takes a type: a macro casts.
+    return (name, given) if _is_type(name) else ("", None)
+
+
+def _is_type(name: str) -> bool:
+    return name in ENUMERATIONS or is_integer(name)
 
 
 def without_cast(node: Any) -> Any:
