@@ -119,7 +119,7 @@ def variant_pack(make: Any, operation: Any, memory: Mapping[str, Any]) -> Any:
     return pack
 
 
-def plan(make: Any, operation: Operation, _memory: Mapping[str, Any] | None = None, **attributes: Any) -> Any:
+def plan(make: Any, operation: Any, _memory: Mapping[str, Any] | None = None, **attributes: Any) -> Any:
     """Return the plan of an operation, with these attributes in place of others."""
     found = make.cudnn.cudnnCreateFusedOpsPlan(KINDS[type(operation)])
     make.cudnn.cudnnMakeFusedOpsPlan(make.handle, found, const_pack(make, operation, **attributes))
