@@ -71,7 +71,7 @@ def _test(case: Case) -> Any:
     rows = [row for rows in case.rows.values() for row in rows]
     test = _with_a_handle(case) if any(takes_a_handle(row.accepted) for row in rows) else _without_a_handle(case)
     if list(case.rows) != [""]:
-        test = pytest.mark.parametrize("row", list(case.rows))(test)
+        test = pytest.mark.parametrize("row", list(case.rows), ids=list(case.rows))(test)  # pytest renames long texts
     test = pytest.mark.blind("a result off by one", "other cases look at what the accepted call returns")(test)
     test = pytest.mark.shows(*case.shows)(test) if case.shows else test
     test.cited = frozenset(row.clause for row in rows)
