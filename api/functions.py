@@ -457,7 +457,7 @@ class _Computing:
         parameter = self.named.get(name) or operation.parameter_of(name)
         writes = name in operation.outputs or name in operation.raw
         position = self._position(operation, name, parameter, held)
-        return (name, parameter, position, operation.least_bytes(name), operation.alignment(name), writes)
+        return (name, parameter, position, operation.min_bytes(name), operation.alignment(name), writes)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         """Return the checked operands of a call: their memory suffices, and outputs share memory only if a rule allows
@@ -586,7 +586,7 @@ def usable(
             o,
             name,
             memory[name],
-            o.least_bytes(name),
+            o.min_bytes(name),
             o.alignment(name),
             small.get(name),
             named.get(name),

@@ -24,7 +24,7 @@ def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
     """
     times = random.integers(o.times // 2, o.times, o.sequences, endpoint=True)
     times[0] = o.times
-    longest = np.minimum(o.most_labels, times // 2) if o.classes > 1 else 0 * times
+    longest = np.minimum(o.max_labels, times // 2) if o.classes > 1 else 0 * times
     lengths = random.integers(0, longest, endpoint=True)
     lengths[0] = longest[0]
     labels = random.integers(1, max(2, o.classes), int(lengths.sum()))

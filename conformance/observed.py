@@ -567,7 +567,7 @@ class Look:
             if operand is None or not self._is_seen(name):
                 continue
             known, nbytes = self.observer.memory.available(operand.address), self.operation.nbytes(name)
-            if known is None and self.operation.least_bytes(name) < nbytes:
+            if known is None and self.operation.min_bytes(name) < nbytes:
                 raise NotJudged(f"nobody knows how much memory {name} has")
             found[name] = operand.address, nbytes if known is None else min(known, nbytes)
         return found

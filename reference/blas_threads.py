@@ -18,7 +18,7 @@ from typing import Any
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.forks import free_in_children
 
-LEAST_TERMS = 2**25  # products, added up by one thread in about 5 ms; smaller sums use one thread
+MIN_TERMS = 2**25  # products, added up by one thread in about 5 ms; smaller sums use one thread
 FAMILIES = ("attention", "convolution", "fused_ops", "graph", "rnn")  # families whose references multiply matrices
 
 
@@ -46,7 +46,7 @@ def multiplies(operation: Operation) -> bool:
 def threads_for(operation: Operation) -> int:
     """Return the largest number of threads that products of the operation may use at this moment."""
     terms = getattr(operation, "terms", None)
-    if terms is not None and terms * operation.tensor(operation.outputs[0]).count < LEAST_TERMS:
+    if terms is not None and terms * operation.tensor(operation.outputs[0]).count < MIN_TERMS:
         return 1
     return max(1, (os.cpu_count() or 1) - (running() - 1))
 

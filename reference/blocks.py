@@ -24,7 +24,7 @@ from .view import Array, Place
 ReadFilter = Callable[[Place, Any], Array]
 FLOAT64_BYTES = 8
 SMALLEST_BUFFER = 16  # elements: the smallest buffer that NumPy allows
-MOST_IN_FLOAT32 = 2**23  # terms: half a float32 unit each adds up to at most half of their sum
+MAX_IN_FLOAT32 = 2**23  # terms: half a float32 unit each adds up to at most half of their sum
 Wide = type[np.floating[Any]]
 
 
@@ -50,7 +50,7 @@ def estimate_type(compute_type: cudnnDataType_t, terms: int) -> Wide:
     float32 halves the work where it is the compute type: numbers beyond its range are out of range there too.
     ``convolution.bounds.at_least`` covers its errors.
     """
-    return np.float32 if compute_type == FLOAT and terms <= MOST_IN_FLOAT32 else np.float64
+    return np.float32 if compute_type == FLOAT and terms <= MAX_IN_FLOAT32 else np.float64
 
 
 class Axis(NamedTuple):
@@ -128,10 +128,10 @@ def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: 
     )
 
 
-def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...]]:
+def in_runs(how: Gather, max_between: int) -> tuple[Gather, int, tuple[int, ...]]:
     """Merge positions with a common step into one dimension, so that rows become longer.
 
-    Elements between the rows of the local input are included if they number at most ``most_between``, and half of the
+    Elements between the rows of the local input are included if they number at most ``max_between``, and half of the
     row. Returns the new gather, the elements under each filter position, and the steps between positions (N, spatial
     ...).
     """
@@ -141,7 +141,7 @@ def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...
     while len(dims) > leading:
         count, stride = dims[-1], strides[-1]
         if count > 1:
-            if step and (stride % step or stride // step - length > min(most_between, length // 2)):
+            if step and (stride % step or stride // step - length > min(max_between, length // 2)):
                 break
             step = step or stride
             length += (count - 1) * (stride // step)

@@ -19,7 +19,7 @@ from dualdnn.api.operations.specs import FLOAT
 
 from .engine import Exact, implements
 from .precision import PRECISION
-from .softmax import ARGUMENT, DIVISION, EXP, LOG, MOST_RESCALES, RESCALE
+from .softmax import ARGUMENT, DIVISION, EXP, LOG, MAX_RESCALES, RESCALE
 from .view import Array
 
 SUM = 2 * (EXP + LOG + 2)  # roundings of the logarithm of a sum of three exponentials, added two by two
@@ -64,7 +64,7 @@ class Normalized:
         value = terms / total
         of_term = EXP + ARGUMENT * np.abs(shifted)
         of_total = (np.where(terms > 0, terms * of_term, 0).sum(axis=1, keepdims=True) / total + x.shape[1]
-                    + RESCALE * min(x.shape[1], MOST_RESCALES))  # fmt: skip
+                    + RESCALE * min(x.shape[1], MAX_RESCALES))  # fmt: skip
         relative = of_term + of_total + DIVISION
         error = relative + LOG * (np.log(total) + np.abs(logarithm)) + np.abs(top + np.log(total)) + np.abs(logarithm)
         # exp may also be taken of x - (maximum + ln sum), so its argument may have the roundings of both.
@@ -203,7 +203,7 @@ class Loss:
         o, start = self.operation, 0
         for n in range(o.sequences):
             length, times = int(self.label_lengths[n]), int(self.input_lengths[n])
-            counted = min(max(length, 0), o.most_labels)
+            counted = min(max(length, 0), o.max_labels)
             labels = self.labels[start : start + counted]
             start += counted
             repeated = int((labels[1:] == labels[:-1]).sum())

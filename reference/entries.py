@@ -170,7 +170,7 @@ def _others(operation: Any, chosen: Sequence[int]) -> dict[str, Any]:
 
 def _labels(operation: Any, chosen: Sequence[int], lengths: Array) -> Array:
     """Return the positions of these sequences' labels in the list of all labels."""
-    counted = np.clip(lengths.astype(np.int64), 0, operation.most_labels)
+    counted = np.clip(lengths.astype(np.int64), 0, operation.max_labels)
     begins = np.concatenate([[0], np.cumsum(counted)])
     found = np.concatenate([np.arange(begins[entry], begins[entry + 1]) for entry in chosen])
     return found if found.size else np.zeros(1, np.int64)  # A call without labels gets memory too.

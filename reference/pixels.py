@@ -25,8 +25,8 @@ from .view import Array, strided
 
 CELL = 64  # pixels per computed pixel; tiles of products have at least as many
 ROUNDS = 19  # calls that cover each cell once; a prime, so that alternating layers are covered too
-LEAST = 16  # pixels of a call
-MOST_PRODUCTS = 2**27  # products of a call: a tenth of a second
+MIN_PIXELS = 16  # pixels of a call
+MAX_PRODUCTS = 2**27  # products of a call: a tenth of a second
 KEPT = 100  # errors of a call that are recorded, of all compared ones
 
 
@@ -47,8 +47,8 @@ def chosen(operation: Any, number: int) -> Array:
     extents = (dims[0], *dims[2:])
     pixels = prod(extents)
     cells = -(-pixels // CELL)
-    most = max(1, MOST_PRODUCTS // (dims[1] * operation.w.dims[1] * prod(operation.w.dims[2:])))
-    count = min(cells, most, max(LEAST, -(-cells // ROUNDS)))
+    most = max(1, MAX_PRODUCTS // (dims[1] * operation.w.dims[1] * prod(operation.w.dims[2:])))
+    count = min(cells, most, max(MIN_PIXELS, -(-cells // ROUNDS)))
     taken = (number % ROUNDS * count + np.arange(count)) % cells
     inside = np.random.default_rng(number).integers(CELL, size=count)
     found: Array = np.stack(np.unravel_index(np.minimum(taken * CELL + inside, pixels - 1), extents), axis=1)

@@ -27,7 +27,7 @@ MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 DIVISION_ROUNDINGS = 2
 # A divisor beyond the exact integers of the compute type is a product of three rounded factors.
 INEXACT_DIVISOR_ROUNDINGS = 5
-MOST_STEPS_IN_PARTS = 16  # positions of a window along a dimension; more cost more time in Python than the cache saves
+MAX_STEPS_IN_PARTS = 16  # positions of a window along a dimension; more cost more time in Python than the cache saves
 
 Step = tuple[slice, slice]
 
@@ -248,7 +248,7 @@ def _apart(pooling: PoolingSpec, d: int, count: int) -> bool:
 def _few_steps(operation: PoolingBackward) -> bool:
     """Return whether windows are small enough to compute the tensors part by part."""
     extents = zip(operation.pooling.window, operation.x.dims[2:], strict=True)
-    return all(min(window, extent) <= MOST_STEPS_IN_PARTS for window, extent in extents)
+    return all(min(window, extent) <= MAX_STEPS_IN_PARTS for window, extent in extents)
 
 
 @implements(PoolingForward, selects=selects)

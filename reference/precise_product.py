@@ -12,7 +12,7 @@ from .view import Array
 
 BLOCK_BYTES = 2**23  # bytes of a block of the left factor, which is split block by block
 UNSPLIT_PRODUCTS = 2**22  # products: up to here NumPy's extended precision is fast enough
-MOST_SLICES = 6
+MAX_SLICES = 6
 DOUBLE_BITS = 53
 EXTENDED_UNIT = 2.0**-64
 
@@ -27,7 +27,7 @@ def precise_product(a: Array, b: Array) -> Array:
     terms = a.shape[-1]
     if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
         return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
-    bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
+    bits = (DOUBLE_BITS - ceil(log2(terms * MAX_SLICES))) // 2
     right = _slices(b, -2, bits)
     total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
     for (rows,) in blocks(a.shape[-2:-1], a.itemsize * a.size // a.shape[-2], BLOCK_BYTES):
@@ -55,7 +55,7 @@ def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], ri
     # Pairs of level l are at most 2**(-bits * l). Pairs too small to matter beside the absolute terms are left out.
     sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
     smallest = float(sizes.min(initial=1.0, where=sizes > 0))
-    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * left[0].shape[-1])
+    negligible = smallest * EXTENDED_UNIT / (2 * MAX_SLICES * left[0].shape[-1])
     levels = min(len(left) + len(right) - 1, ceil(-log2(negligible) / bits))
     total = np.zeros(sizes.shape, np.longdouble)
     # All pairs of one level are one product, the smallest level first.
@@ -77,7 +77,7 @@ def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | 
     exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]
     smallest = np.frexp(np.where(values == 0, 1, values))[1]
     reach = int(np.where(values == 0, 0, exponents - smallest).max(initial=0)) + DOUBLE_BITS
-    if reach > MOST_SLICES * bits:
+    if reach > MAX_SLICES * bits:
         return None
     rest = np.ldexp(values, -exponents)
     found: list[Array] = []

@@ -16,7 +16,7 @@ import numpy as np
 from .spread import CUT_OF_TF32, each_rounded, few, reach_of, walked
 from .view import Array
 
-LEAST_INFINITE_HALF = 65520.0  # HALF rounds this and everything larger to infinity
+MIN_INFINITE_HALF = 65520.0  # HALF rounds this and everything larger to infinity
 LATER_FACTORS = 2.0**12  # largest factor that may follow a product that was lost
 
 
@@ -158,4 +158,4 @@ class Ways:
 
 def beyond_half(values: Array) -> Array:
     """Return the numbers, infinite where HALF cannot hold them."""
-    return np.where(np.abs(values) >= LEAST_INFINITE_HALF, np.copysign(np.inf, values), values)
+    return np.where(np.abs(values) >= MIN_INFINITE_HALF, np.copysign(np.inf, values), values)

@@ -90,7 +90,7 @@ def expected(operation: Operation, memory: Memory, indices: dict[str, list[Index
     It stops after ``READS`` read elements, once each output has had one. ``said`` counts the elements without an
     answer.
     """
-    read, found = Elements(operation, memory, formulas.MOST_READS * 64), []
+    read, found = Elements(operation, memory, formulas.MAX_READS * 64), []
     rounds = zip_longest(*([(output, index) for index in places] for output, places in indices.items()))
     for number, turn in enumerate(rounds):
         for output, index in filter(None, turn):

@@ -21,7 +21,7 @@ LOG = 2  # log within 1 ulp
 DIVISION = 5  # the reciprocal of a sum near the largest number is subnormal (up to 4), and a product
 RESCALE = EXP + 1  # a product of a running sum with exp(old maximum - new maximum)
 EDGE = 1 + 2.0**-10  # factor that covers the errors of float sums and exponentials
-MOST_RESCALES = 64  # rescales in parts of a row and between them; a short row has at most one per element
+MAX_RESCALES = 64  # rescales in parts of a row and between them; a short row has at most one per element
 
 
 def _axes(mode: Mode, rank: int) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
 
     def total_roundings(shifted: Array) -> Array:
         """Return the relative roundings of the sum: its terms' own, the additions in any order, rescaled maxima."""
-        rescales = 0 if fast else RESCALE * min(count, MOST_RESCALES)
+        rescales = 0 if fast else RESCALE * min(count, MAX_RESCALES)
         return _total(relative(np.exp(shifted), shifted), axes) / total + count + rescales
 
     def magnitude_of_log() -> Array:

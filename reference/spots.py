@@ -24,7 +24,7 @@ from .view import Array, Place
 # These shares of the extents separate consecutive places. They are powers of a root of x^3 = x + 1, which fill a plane
 # evenly.
 APART = 0.7549, 0.5698
-MOST_READS = 2**12  # elements that one sampled element may need
+MAX_READS = 2**12  # elements that one sampled element may need
 TAPS = 7  # taps of a filter: its borders need no extra samples
 # This is the share of the derived bound by which two evaluations in float64 may differ. In double, both evaluations may
 # differ by the whole bound.
@@ -79,7 +79,7 @@ class Spots:
         self.operation, self.count, self.checked = operation, count, 0
         self.problems: list[str] = []
         self.untold: Counter[str] = Counter()
-        self.read = Elements(operation, memory, MOST_READS, earlier)
+        self.read = Elements(operation, memory, MAX_READS, earlier)
         self.seed = zlib.crc32(str(operation).encode())
         self.share = SHARE_OF_DOUBLE if operation.compute_type in (DOUBLE, INT32) else SHARE
         self._places: dict[str, list[Index]] = {}
@@ -126,7 +126,7 @@ def second_opinion(operation: Operation, verdict: Verdict, before: Mapping[str, 
     unknown = "which of the two is wrong cannot be told"
     if not formulas.has_formula(operation) or not np.isfinite(worst.bound):
         return f"{unknown}: {type(operation).__name__} has no second evaluation"
-    read = Elements(operation, before, formulas.MOST_READS)
+    read = Elements(operation, before, formulas.MAX_READS)
     try:
         found = formulas.element_of(operation, worst.output, worst.index, read).value
         value = formulas.blended(operation, worst.output, worst.index, read, found)

@@ -20,7 +20,7 @@ from .view import Array, Place
 Number = float | int
 
 DEVIATIONS = 3.0  # multiple of the 2-norm of all rounding errors beyond which an output is suspect
-MOST_OF_EXPECTED = 6  # largest ratio of a sum's squared roundings, r^2 + q^2, to the expected r^2/3 + q^2/6
+MAX_OF_EXPECTED = 6  # largest ratio of a sum's squared roundings, r^2 + q^2, to the expected r^2/3 + q^2/6
 VARIANCE = (
     # variance of one rounding to nearest, in (unit |x|)^2: 1/3, times the mean of (step / largest step)^2 over
     # mantissas
@@ -32,7 +32,7 @@ CUT_OF_TF32, CUT_OF_HALF = (0.17, 0.22), (0.125, 0.19)
 PRODUCTS = 3  # extra additions in the root mean square, for products that are rounded before they are added
 BLEND_ROUNDINGS = 3
 FEWEST = 256  # elements that an output needs for a meaningful root mean square
-MOST_RMS, MOST_BIAS, FEW = (
+MAX_RMS, MAX_BIAS, FEW = (
     1.25,
     0.35,
     6.0,
@@ -40,7 +40,7 @@ MOST_RMS, MOST_BIAS, FEW = (
 SMALLEST_EXACT = 2.0**-100  # below this, results may be subnormal or flushed
 FEWEST_OF_FUNCTION = 100
 # roundings: largest root mean square of a function's errors, and of those within rows
-MOST_OF_FUNCTION, MOST_IN_ROWS = 2.0, 1.5
+MAX_OF_FUNCTION, MAX_IN_ROWS = 2.0, 1.5
 # values of a part before and after blending, and the worst case's bound before rounding
 Outcome = tuple[Array, Array, Array]
 
@@ -95,8 +95,8 @@ class Spread:
         They are in unit roundoffs of the compute type.
         """
         norms = np.square(self.norm)
-        most_cut = (CUT_OF_TF32 if self.factors else CUT_OF_HALF)[0]
-        of_cut = few(most_cut * self.cut) * (np.square(total) + norms)
+        max_cut = (CUT_OF_TF32 if self.factors else CUT_OF_HALF)[0]
+        of_cut = few(max_cut * self.cut) * (np.square(total) + norms)
         return walked(self.additions, total, self.norm) + of_cut + each_rounded(self.factors / unit, norms, 2)
 
 
@@ -135,12 +135,12 @@ def of_reciprocal(divisor: Array, compute_type: cudnnDataType_t) -> Array:
 
 def few(roundings: Array | Number) -> Any:
     """Return the squares that allow this many roundings of 1, each at its worst."""
-    return np.square(roundings) / (DEVIATIONS**2 * MOST_OF_EXPECTED)
+    return np.square(roundings) / (DEVIATIONS**2 * MAX_OF_EXPECTED)
 
 
 def reach_of(squares: Array) -> Array:
     """Return the largest allowed error of results with these expected squares."""
-    return np.asarray(DEVIATIONS * np.sqrt(MOST_OF_EXPECTED * squares))
+    return np.asarray(DEVIATIONS * np.sqrt(MAX_OF_EXPECTED * squares))
 
 
 def each_rounded(roundoff: Array | Number, squares: Array | Number, times: Number = 1) -> Array:
@@ -148,7 +148,7 @@ def each_rounded(roundoff: Array | Number, squares: Array | Number, times: Numbe
 
     ``squares`` is the sum of the squared terms.
     """
-    return np.asarray(times * np.square(roundoff) / MOST_OF_EXPECTED * squares)
+    return np.asarray(times * np.square(roundoff) / MAX_OF_EXPECTED * squares)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Relative:
 
     def errors(self) -> Errors:
         """Return an empty collection of errors for an output."""
-        return FunctionErrors(MOST_IN_ROWS if self.axes else MOST_OF_FUNCTION, bool(self.axes))
+        return FunctionErrors(MAX_IN_ROWS if self.axes else MAX_OF_FUNCTION, bool(self.axes))
 
 
 class Errors:
@@ -236,7 +236,7 @@ class StepErrors(WithinInterval):
         unit, smallest, _ = PRECISION[data_types[0]]
         exact, value, bound = results
         alpha = blend[0]
-        most = MOST_OF_EXPECTED * alpha**2 * spread.squares
+        most = MAX_OF_EXPECTED * alpha**2 * spread.squares
         if blend != (1, 0):
             scaled = alpha * exact
             most = most + BLEND_ROUNDINGS * np.square(np.abs(scaled) + np.abs(value - scaled))
@@ -298,7 +298,7 @@ class SumErrors(WithinInterval):
         alpha = blend[0]
         unit, smallest, _ = PRECISION[compute_type]
         unit = spread.unit or unit
-        most_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
+        max_cut, cut = CUT_OF_TF32 if spread.factors else CUT_OF_HALF
         # Everything is counted in units, in float32 where that suffices: its rounding is negligible beside the limits.
         kind: Any = np.float64 if compute_type == DOUBLE else np.float32
 
@@ -325,7 +325,7 @@ class SumErrors(WithinInterval):
         cuts = np.any(spread.cut)
         if cuts:
             products = np.asarray(spread.cut, kind)
-            allowed = allowed + most_cut * products * np.sqrt(both)
+            allowed = allowed + max_cut * products * np.sqrt(both)
             drift = np.square(cut * products) * squares
             variance = variance + drift
         if output_type not in PRECISION:  # Integers have equal steps, and exact values may be far from any integer.
@@ -360,11 +360,11 @@ class SumErrors(WithinInterval):
 
     def suspicions(self, output: str) -> list[str]:
         found, more = super().suspicions(output), FEW / np.sqrt(max(self.count, 1))
-        if self.rms is not None and self.rms > MOST_RMS + more:
+        if self.rms is not None and self.rms > MAX_RMS + more:
             found.append(
-                f"{output}: the root mean square of its errors is {self.rms:.3g} of the expected one, at most {MOST_RMS + more:.3g}"
+                f"{output}: the root mean square of its errors is {self.rms:.3g} of the expected one, at most {MAX_RMS + more:.3g}"
             )
-        most = MOST_BIAS + more + self.drift / max(self.count, 1)  # Truncated sums are all too small.
+        most = MAX_BIAS + more + self.drift / max(self.count, 1)  # Truncated sums are all too small.
         if self.bias is not None and self.bias > most:
             found.append(
                 f"{output}: the mean of its errors is {self.bias:.3g} of their expected deviation, at most {most:.3g}"

@@ -40,7 +40,7 @@ SEARCHES = {
     ConvolutionBackwardFilter: (FILTER_SEARCH, ("x", "dw", "dy")),
 }
 NEAR = 1.1  # largest time of the first choice in units of the best
-MOST_WORKSPACE = 8 << 30
+MAX_WORKSPACE = 8 << 30
 BLOCK = 1 << 20  # random elements, which repeat
 
 
@@ -110,7 +110,7 @@ def measured(handle: Any, device: Any, operation: Any, slowest: float) -> dict[s
         seconds = [estimated_seconds(candidate, device) for candidate in found]
         slow = {o.algo for o, s in zip(found, seconds, strict=True) if s > slowest * min(seconds)}
         needed = [handle.backend.workspace_bytes(candidate) for candidate in found if candidate.algo not in slow]
-        room = max((size for size in needed if size <= MOST_WORKSPACE), default=0)
+        room = max((size for size in needed if size <= MAX_WORKSPACE), default=0)
         if room:
             memory["workSpace"] = handle.allocate(room)
         clauses = dict.fromkeys(("memory", "output", "workSpace"), "")

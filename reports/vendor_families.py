@@ -35,7 +35,7 @@ FIRST = (
 )
 LAST = ("fused_ops", "graph")
 STOP_SECONDS = 12  # seconds, from the interrupt, after which a run writes its report, to the end of the process
-MOST_CRASHES = 40
+MAX_CRASHES = 40
 
 
 def order(name: str) -> tuple[int, str]:
@@ -53,7 +53,7 @@ def run(name: str, cases: Path, out: Path, library: str, until: float) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider"]
     command += ["--no-header", "--rootdir", str(CASES), "-c", os.devnull, "-n", "1", "--dist", "worksteal"]
     command += ["--subject", f"library:{library}", "--selection", name, "--report", str(folder), str(cases)]
-    options = f"--max-worker-restart={MOST_CRASHES} -o faulthandler_timeout=30"
+    options = f"--max-worker-restart={MAX_CRASHES} -o faulthandler_timeout=30"
     environment = {**os.environ, "PYTEST_ADDOPTS": options, "OPENBLAS_NUM_THREADS": "1"}
     started = time.monotonic()
     with open(out / f"{name}.log", "wb") as log:

@@ -37,7 +37,7 @@ EXTREMES = (PROFILES["extremes"],)
 DRAWN, LAYOUTS = 12, 4  # operations of a domain, layouts of an operation
 BESIDE = 2**35  # bytes without access on both sides of an operand: a wrong offset of 32 bits ends there
 NOT_RESERVED = 0x4000  # MAP_NORESERVE
-LEAST_RANK = 3  # rank of the smallest tensor whose strides change
+MIN_RANK = 3  # rank of the smallest tensor whose strides change
 MOVED = 0.7  # share of these tensors whose strides change
 OF_GRAPHS = (2**63 - 1, 2**62, 2**40)  # strides are 64-bit numbers
 TRIED = 40  # layouts, some of which the calls refuse
@@ -125,7 +125,7 @@ class FarCaller(Caller):
             of_graph = isinstance(spec, GraphTensor)
             vector, large = (spec.vector_count, OF_GRAPHS) if of_graph else (1, LARGE)
             described = not spec.is_virtual if of_graph else spec.vector_length == 1
-            described = described and len(spec.dims) >= LEAST_RANK and max(spec.dims) > 1
+            described = described and len(spec.dims) >= MIN_RANK and max(spec.dims) > 1
             moves = described and self.rng.random() < MOVED
             strides = far_strides(self.rng, spec.dims, (SCALARS - 1) // vector, large) if moves else spec.strides
             self.known[spec] = replace(spec, strides=strides)

@@ -111,7 +111,7 @@ def test_ctc(handle):
     assert served
 
 
-MOST = 2**31 - 1
+MAX_INT = 2**31 - 1
 
 
 def ran(handle: Any, *operations: Any) -> None:
@@ -123,13 +123,13 @@ def ran(handle: Any, *operations: Any) -> None:
 @pytest.mark.parametrize("current", [None, 0, 3])
 def test_windows_of_the_largest_and_smallest_numbers(handle, current):
     """A window holds the existing keys between its ends, whatever their difference is."""
-    low, high = (-MOST - 1, MOST, -1, 2), (MOST, MOST, 0, -MOST - 1)
+    low, high = (-MAX_INT - 1, MAX_INT, -1, 2), (MAX_INT, MAX_INT, 0, -MAX_INT - 1)
     ran(handle, attention_forward.forward(low=low, high=high, current=current))
 
 
 def test_a_packed_container_is_as_long_as_its_longest_sequence():
     data = c.cudnnCreateRNNDataDescriptor()
-    call = (c.cudnnSetRNNDataDescriptor, data, FLOAT, 1, MOST, 2, 3, [3, 2], None)
+    call = (c.cudnnSetRNNDataDescriptor, data, FLOAT, 1, MAX_INT, 2, 3, [3, 2], None)
     assert asked(*call) is REFUSED
 
 

@@ -24,7 +24,7 @@ from dualdnn.reference.spots import sample
 
 FOLDER = Path(formulas.__file__).parent
 LEFT = {"numpy", "ml_dtypes", *sys.stdlib_module_names}
-MOST_COMPARED = 150  # elements of each output of a sample
+MAX_COMPARED = 150  # elements of each output of a sample
 # Operations whose inputs a forward call makes; the cases' chains judge them.
 CHAINED = [name for name, o in SAMPLES.items() if any(raw in o.inputs for raw in o.raw)]
 KNOWN = [name for name, o in SAMPLES.items() if formulas.has_formula(o) and name not in CHAINED]
@@ -54,12 +54,12 @@ def test_every_operation_has_a_formula_or_a_reason():
 def test_formulas_agree_with_the_reference(name):
     operation = SAMPLES[name]
     memory = prepare(operation, "normal", 1)
-    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    read = formulas.Elements(operation, memory, formulas.MAX_READS)
     for output, exact in evaluate(operation, memory).items():
         if exact.raw:
             continue
         value, bound = bounds(operation, output, exact, memory)
-        for index in sample(operation.tensor(output).dims, MOST_COMPARED, 1):
+        for index in sample(operation.tensor(output).dims, MAX_COMPARED, 1):
             found = formulas.element_of(operation, output, index, read).value
             own = formulas.blended(operation, output, index, read, found)
             same = np.isnan(own) and np.isnan(value[index])
@@ -176,7 +176,7 @@ def test_networks_have_formulas_for_every_element(form):
     spec = replace(rnn_forward.network(cudnn.CUDNN_GRU, width=7, hidden=7), **form)
     operation = rnn_forward.forward(spec, fill=0.5)
     memory = prepare(operation, "normal", 1)
-    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    read = formulas.Elements(operation, memory, formulas.MAX_READS)
     for output in operation.tensors_written:
         value, bound = bounds(operation, output, evaluate(operation, memory)[output], memory)
         for index in np.ndindex(*value.shape):
@@ -228,7 +228,7 @@ def test_a_formula_that_would_read_too_much_does_not_say():
 def test_elements_are_read_through_strides_and_vectors_of_channels():
     operation = SAMPLES["TransformTensor"]
     memory = prepare(operation, "normal", 1)
-    read = formulas.Elements(operation, memory, formulas.MOST_READS)
+    read = formulas.Elements(operation, memory, formulas.MAX_READS)
     expected = evaluate(operation, memory)["y"].value
     for index in np.ndindex(*operation.x.dims):
         assert read("x", index) == expected[index]

@@ -85,7 +85,7 @@ def test_cases_in_order(tmp_path):
     bug = replace(VERSION, ordered=cases, cases=())
     endless = replace(bug, old="return CUDNN_VERSION", new="return sum(iter(lambda: 1, 0))")
     copy = Copy(tmp_path)
-    copy.most_seconds = 3
+    copy.max_seconds = 3
     found = [copy.try_bugs([one], 120)[0] for one in (bug, endless)]
     assert [one.state for one in found] == [NOTICED, ENDED]
     assert all("library/test_version" in one.by for one in found)
@@ -111,7 +111,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
 
     monkeypatch.setattr(command, "tried", tried)
     monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
-    monkeypatch.setattr(Copy, "most_seconds", Copy.most_seconds)
+    monkeypatch.setattr(Copy, "max_seconds", Copy.max_seconds)
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": {}, "seconds": {}}))
     kernels, lines = ["--kernels", str(tmp_path / "kernels.json")], tmp_path / "lines"
     for options in (

@@ -12,7 +12,7 @@ from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
 PACK_BYTES = 16  # per thread
-MOST = 3  # collections per launch, as in the kernel
+MAX_COLLECTIONS = 3  # collections per launch, as in the kernel
 
 
 class CollectionStruct(Structure):
@@ -50,9 +50,14 @@ class Collection(NamedTuple):
 
 def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
     """Return the launch that computes the collections."""
-    made, absent = [each.struct(problem.element_bytes) for each in collections], ("",) * (MOST - len(collections))
+    made, absent = (
+        [each.struct(problem.element_bytes) for each in collections],
+        ("",) * (MAX_COLLECTIONS - len(collections)),
+    )
     arguments = structure(
-        *pointers(3 * MOST + 1), ("schedule", problem.schedule), ("collection", (CollectionStruct * MOST)(*made))
+        *pointers(3 * MAX_COLLECTIONS + 1),
+        ("schedule", problem.schedule),
+        ("collection", (CollectionStruct * MAX_COLLECTIONS)(*made)),
     )
     definitions = type_definitions(problem.attn.data_type, problem.operation)
     function = problem.device.function(SOURCE, "attention_collect", definitions)

@@ -40,9 +40,9 @@ class Tile(NamedTuple):
 # The keys are the elements of a vector, padded with zeros.
 TILES = {64: Tile(128, 3, 3), 128: Tile(128, 2, 2)}
 FLOAT_TILES = {64: Tile(128, 2, 2), 128: Tile(64, 2, 2)}  # A float is split in two.
-# Three warpgroups are too many where they add more than MOST_ROWS, or windows cut tiles of up to SHORT_WINDOWS queries.
+# Three warpgroups are too many where they add more than MAX_ROWS, or windows cut tiles of up to SHORT_WINDOWS queries.
 TWO_WARPGROUPS = Tile(128, 2, 3)  # tile for vectors of up to 64 elements
-MOST_ROWS = 1.2  # ratio of the rows of all tiles to the queries
+MAX_ROWS = 1.2  # ratio of the rows of all tiles to the queries
 SHORT_WINDOWS = 2048  # queries
 FEW_QUERIES = 64  # queries, at most, for one warpgroup
 
@@ -57,7 +57,7 @@ def _tile(problem: AttentionProblem) -> Tile:
     rows = tile.warpgroups * ROWS
     are_cut = len({*o.lo_win_idx}) > 1 or len({*o.hi_win_idx}) > 1
     is_short = are_cut and problem.windows <= SHORT_WINDOWS
-    return TWO_WARPGROUPS if is_short or -(-problem.windows // rows) * rows > MOST_ROWS * problem.windows else tile
+    return TWO_WARPGROUPS if is_short or -(-problem.windows // rows) * rows > MAX_ROWS * problem.windows else tile
 
 
 def core(problem: AttentionProblem) -> list[Launch]:

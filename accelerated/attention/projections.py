@@ -9,7 +9,7 @@ from dualdnn.api.enumerations import cudnnMultiHeadAttnWeightKind_t as Kind
 from dualdnn.api.operations import SeqDataSpec
 from dualdnn.api.operations.attention import allows_tensor_cores
 
-from ..gemm.matrix import ABSENT, MOST_SCRATCH, Matrix, MatrixProduct
+from ..gemm.matrix import ABSENT, MAX_SCRATCH, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch, workspace_aligned
 from .collect import Collection, collect
 from .gradients import of_input
@@ -58,7 +58,7 @@ def multiply(
     element = ELEMENTS[problem.attn.data_type]
     return MatrixProduct(
         problem.device, *dims, a, b, c, element, element, COMPUTES[problem.operation.compute_type],
-        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, most_workspace=MOST_SCRATCH,
+        allows_tensor_cores(problem.attn), bias, (batches, 1), beta=beta, max_workspace=MAX_SCRATCH,
     ).launches_in_scratch(workspace)  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.small import Small
 from ..reproducible import Order, order_of_batch
 
-MOST_SMALL_BYTES = 16 << 20  # bytes of a dy in planes whose sums take half as long in one step as per part
+MAX_SMALL_BYTES = 16 << 20  # bytes of a dy in planes whose sums take half as long in one step as per part
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # names of a reduction's operands in the call
 
 
@@ -46,7 +46,7 @@ class BiasGradient(solver.Solver[BiasProblem]):
     def applies(self, problem: BiasProblem) -> bool:
         if not self.serves(problem):
             return False
-        small = isinstance(self.sums, Small) and problem.sums.rows and problem.operation.dy.nbytes <= MOST_SMALL_BYTES
+        small = isinstance(self.sums, Small) and problem.sums.rows and problem.operation.dy.nbytes <= MAX_SMALL_BYTES
         return small or self.sums.applies(problem.sums)
 
     def launches(self, problem: BiasProblem) -> list[Launch]:

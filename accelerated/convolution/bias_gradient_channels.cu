@@ -16,7 +16,7 @@ using Elements = Pack<ELEMENT, WIDTH>;
 
 constexpr int BATCH = 8;  // vectors in flight per thread
 // FEW counts the threads per channel whose sums the first of them adds.
-constexpr unsigned MOST_CHANNELS = 512, FEW = 8;
+constexpr unsigned MAX_CHANNELS = 512, FEW = 8;
 
 struct Arguments {
   const ELEMENT* dy;
@@ -30,7 +30,7 @@ struct Arguments {
 
 struct Shared {
   COMPUTE elements[THREADS * WIDTH], lanes[THREADS];
-  COMPUTE blocks[CLUSTER_SIZE][MOST_CHANNELS];
+  COMPUTE blocks[CLUSTER_SIZE][MAX_CHANNELS];
   ClusterGather gather;
 };
 

@@ -18,10 +18,10 @@ from .filter_gradient.sum import parts_launch
 SOURCE = "convolution/bias_gradient_channels.cu"
 PACK_BYTES = 16
 THREADS = 256  # threads per block
-MOST_CHANNELS = 512  # channels, as in the kernel
+MAX_CHANNELS = 512  # channels, as in the kernel
 BLOCKS = 2  # blocks per multiprocessor
-LEAST_BYTES = 2 << 20  # bytes of dy
-MOST_PACKED_BYTES = 16 << 20  # bytes of a dy whose pixels are vectors
+MIN_BYTES = 2 << 20  # bytes of dy
+MAX_PACKED_BYTES = 16 << 20  # bytes of a dy whose pixels are vectors
 FLOATS = 4  # floats per 16-byte vector
 
 
@@ -29,20 +29,20 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     """Sum any number of channels, by threads that meet the same channels again."""
 
     name = "convolution.bias_gradient_channels"
-    least_packs = 4  # vectors per thread
+    min_packs = 4  # vectors per thread
 
     def serves(self, problem: BiasProblem) -> bool:
         dy, db = problem.operation.dy, problem.operation.db
         channels = dy.dims[1]
         packed = dy.is_packed and (channels == 1 or dy.strides[1] == db.strides[1] == 1)
-        return problem.aligned and packed and channels <= MOST_CHANNELS and self._period(problem) <= THREADS
+        return problem.aligned and packed and channels <= MAX_CHANNELS and self._period(problem) <= THREADS
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
         width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
         # Where pixels are vectors, other solvers are faster, but not where dy of 16 bits is small.
-        small_packs = width > FLOATS and dy.nbytes <= MOST_PACKED_BYTES
-        if channels == 1 or dy.nbytes < LEAST_BYTES or (channels % width == 0 and not small_packs):
+        small_packs = width > FLOATS and dy.nbytes <= MAX_PACKED_BYTES
+        if channels == 1 or dy.nbytes < MIN_BYTES or (channels % width == 0 and not small_packs):
             return False
         return self.serves(problem)
 
@@ -61,7 +61,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
         active = THREADS // period * period
         packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
         most = -(-BLOCKS * problem.device.multiprocessors // cluster)
-        parts = max(1, min(most, packs // (self.least_packs * active * cluster)))
+        parts = max(1, min(most, packs // (self.min_packs * active * cluster)))
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),

@@ -33,8 +33,8 @@ from .problem import (
 SOURCE = "convolution/grouped.cu"
 THREADS = 128  # per block, as in the kernel
 PIXELS = 4  # per thread, as in the kernel
-MOST = 4  # filters, channels, or groups per lane
-MOST_LANES = 32  # per block
+MAX_PER_LANE = 4  # filters, channels, or groups per lane
+MAX_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
 FEW = 8  # channels and filters per group up to which tiles of products would be mostly zeros
@@ -63,12 +63,12 @@ class Lane(NamedTuple):
     channels: int
 
     @staticmethod
-    def of(groups: int, filters: int, channels: int, most: int = MOST) -> Lane:
+    def of(groups: int, filters: int, channels: int, most: int = MAX_PER_LANE) -> Lane:
         """Return the lane for groups of these filters and channels, each up to ``most``. A lane has several groups if
         it has all of each.
         """
         of_lane = [min(most, 1 << (count - 1).bit_length()) for count in (filters, channels)]
-        together = min(max(1, MOST // max(of_lane)), 1 << (groups.bit_length() - 1))
+        together = min(max(1, MAX_PER_LANE // max(of_lane)), 1 << (groups.bit_length() - 1))
         return Lane(together if of_lane == [filters, channels] else 1, *of_lane)
 
     @property
@@ -139,7 +139,7 @@ class GroupedProduct:
     def lane_values(self) -> int:
         """Return the numbers of shared memory per lane. Lanes begin in different banks."""
         values = self.taps * self.packs * self.lane.values * self.lane.filters
-        return values + (MOST - values) % BANKS
+        return values + (MAX_PER_LANE - values) % BANKS
 
     @property
     def number_bytes(self) -> int:
@@ -149,7 +149,7 @@ class GroupedProduct:
     def lanes(self) -> int:
         """Return the lanes per block, as many as fit in shared memory, or 0 where none does."""
         most = SHARED_BYTES // (self.lane_values * self.number_bytes)
-        lanes = MOST_LANES
+        lanes = MAX_LANES
         while lanes > min(most, self.all_lanes) and lanes > 1:
             lanes //= 2
         return lanes if most else 0

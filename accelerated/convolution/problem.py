@@ -29,7 +29,7 @@ AXES = 3  # depth, height, width; the depth of an image is 1
 WORD = 4  # 8-bit channels that are multiplied at once
 PACK_BYTES = 16
 LANE_TERMS = 4  # terms per lane that are worth more lanes
-MOST_LANES = 32  # lanes per element
+MAX_LANES = 32  # lanes per element
 FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
 
 
@@ -283,7 +283,7 @@ def lanes_of(terms: int, elements: int = 0) -> int:
     All lanes together are no more than FARTHEST.
     """
     lanes = 1
-    while lanes < MOST_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
+    while lanes < MAX_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:
         lanes *= 2
     return lanes
 

@@ -34,14 +34,14 @@ struct Arguments {
   long long label_lengths_at, input_lengths_at, labels_at;                    // offsets of the lists, in words
   int probs_time, probs_sequence, probs_class;                                // strides
   int gradients_time, gradients_sequence, gradients_class;
-  int times, count, classes, most_labels, states;
+  int times, count, classes, max_labels, states;
   int normalizes, keeps, wants_gradients;
 
   __device__ __forceinline__ Sequence* sequence(int n) const {
     return reinterpret_cast<Sequence*>(workspace + sequences_at) + n;
   }
   __device__ __forceinline__ int* links(int n) const {
-    return reinterpret_cast<int*>(workspace + links_at) + static_cast<long long>(n) * most_labels;
+    return reinterpret_cast<int*>(workspace + links_at) + static_cast<long long>(n) * max_labels;
   }
   __device__ __forceinline__ const float* row(int t, int n) const {
     return probs + static_cast<long long>(t) * probs_time + static_cast<long long>(n) * probs_sequence;
@@ -94,12 +94,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) ctc_loss_alignments(con
 
   // The labels of a sequence follow the labels of the sequences before it.
   int start = 0;
-  for (int i = s; i < n; i += blockDim.x) start += min(max(a.label_lengths[a.label_lengths_at + i], 0), a.most_labels);
+  for (int i = s; i < n; i += blockDim.x) start += min(max(a.label_lengths[a.label_lengths_at + i], 0), a.max_labels);
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) start += __shfl_xor_sync(~0u, start, lanes);
   if ((s & 31) == 0) of_warps[s / 32] = start;
   const int length = a.label_lengths[a.label_lengths_at + n], times = a.input_lengths[a.input_lengths_at + n];
-  const int count = min(max(length, 0), a.most_labels), states = 2 * count + 1;
+  const int count = min(max(length, 0), a.max_labels), states = 2 * count + 1;
   __syncthreads();
   start = 0;
   for (unsigned w = 0; w < blockDim.x / 32; w++) start += of_warps[w];

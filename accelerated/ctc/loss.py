@@ -38,7 +38,7 @@ class CTCProblem(Problem):
     @cached_property
     def states(self) -> int:
         """Return the states of the longest possible label: its labels, and the blanks around them."""
-        return 2 * self.operation.most_labels + 1
+        return 2 * self.operation.max_labels + 1
 
     @cached_property
     def uploaded(self) -> bytes:
@@ -57,7 +57,7 @@ class CTCProblem(Problem):
         table = o.sequences * o.times * self.states
         sizes = {
             "sequences": SEQUENCE_WORDS * o.sequences,
-            "links": o.sequences * o.most_labels if gradients else 0,
+            "links": o.sequences * o.max_labels if gradients else 0,
             "normalizers": o.sequences * o.times if o.normalizes else 0,
             "forward": table if gradients else 0,
             "backward": table if gradients else 0,
@@ -110,7 +110,7 @@ class LossSolver(Solver[CTCProblem]):
                 for name, of in strides.items() for axis, stride in zip(AXES, of, strict=True)
             ),
             ("times", c_int(o.times)), ("count", c_int(o.sequences)), ("classes", c_int(o.classes)),
-            ("most_labels", c_int(o.most_labels)), ("states", c_int(problem.states)),
+            ("max_labels", c_int(o.max_labels)), ("states", c_int(problem.states)),
             ("normalizes", c_int(o.normalizes)), ("keeps", c_int(o.keeps)), ("wants_gradients", c_int(gradients)),
         )  # fmt: skip
         definitions = type_definitions(FLOAT, o, LONGEST=str(LONGEST_LABEL))

@@ -177,8 +177,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   using TilePack = Pack<ELEMENT, TILE_WIDTH>;
   using Bytes = Pack<unsigned char, TILE_WIDTH>;
   const PhiloxStates states = read_states(a.states);
-  __shared__ unsigned char octets[STRADDLES ? MOST_LANES * TILE_OCTETS : 1];
-  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MOST_LANES];  // mask bytes of each channel
+  __shared__ unsigned char octets[STRADDLES ? MAX_LANES * TILE_OCTETS : 1];
+  __shared__ __align__(16) unsigned char bits[TILE_BYTES * MAX_LANES];  // mask bytes of each channel
   const unsigned image = blockIdx.z, channel = blockIdx.y * a.lanes.divisor, pixel = blockIdx.x * TILE_PIXELS;
   FastDivmod lanes = a.lanes;
   if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     for (int u = 0; u < AT_ONCE; u++) {
       const unsigned i = begin + u * blockDim.x;
       if (i >= lanes.divisor * TILE_OCTETS) break;
-      (STRADDLES ? octets[i] : bits[i % TILE_OCTETS * MOST_LANES + i / TILE_OCTETS]) =
+      (STRADDLES ? octets[i] : bits[i % TILE_OCTETS * MAX_LANES + i / TILE_OCTETS]) =
           static_cast<unsigned char>(found[u]);
     }
   }
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     unsigned k;
     const unsigned byte = lanes.divide(i, k), at = k * TILE_OCTETS + byte;
     const unsigned found = octets[at] | octets[at + 1] << 8;
-    bits[byte * MOST_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
+    bits[byte * MAX_LANES + k] = static_cast<unsigned char>(found >> (first + k * a.pixels) % OCTET);
   }
   if (STRADDLES) __syncthreads();
   for (unsigned start = threadIdx.x * TILE_WIDTH; start < elements; start += READS * TILE_WIDTH * blockDim.x) {
@@ -249,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
       if (have[u] == 0) continue;
       if (across[u] + TILE_WIDTH <= lanes.divisor) {  // The vector lies in one pixel.
-        const unsigned char* of_pixel = bits + (down[u] / OCTET * MOST_LANES + across[u]);
+        const unsigned char* of_pixel = bits + (down[u] / OCTET * MAX_LANES + across[u]);
         Bytes of_channels;
         if (across[u] % TILE_WIDTH == 0) {
           of_channels = *reinterpret_cast<const Bytes*>(of_pixel);
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++) {
-          const unsigned char of_channel = bits[down[u] / OCTET * MOST_LANES + across[u]];
+          const unsigned char of_channel = bits[down[u] / OCTET * MAX_LANES + across[u]];
           if (k < have[u]) values[u].item[k] = dropped(values[u].item[k], a.scale, of_channel >> down[u] % OCTET & 1);
           if (++across[u] == lanes.divisor) across[u] = 0, down[u]++;
         }

@@ -34,12 +34,12 @@ FEW_ITEMS = 2  # elements per thread for generic layouts of few elements
 TILES = {8: (2048, 512, 128, 32), 32: (1024, 256, 64, 32), 128: (256, 128, 64, 32)}
 DRAWN = 2  # octets that a thread draws at once
 FEW_DRAWN = 3  # octets that a thread draws at once, for three channels
-MOST_LANES = max(TILES)  # channels per block
+MAX_LANES = max(TILES)  # channels per block
 LANE_GROUP = 8  # channels; a block that lacks some has a multiple of this
 # The kernels of all solvers have one source, which needs these macros.
-CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MOST_LANES": MOST_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
+CONSTANTS = {"OCTETS": 1, "ITEMS": 1, "TILE_PIXELS": 32, "MAX_LANES": MAX_LANES, "TILE_WIDTH": 1, "STRADDLES": 1,
              "DRAWN_OCTETS": DRAWN, "DRAWS": 1}  # fmt: skip
-MOST_IMAGES = 65535  # CUDA's limit on the third dimension of a grid
+MAX_IMAGES = 65535  # CUDA's limit on the third dimension of a grid
 
 
 class DropoutProblem(Problem):
@@ -154,7 +154,7 @@ class TilesSolver(Solver[DropoutProblem]):
     fixed_order = NO_SUMS
 
     def serves(self, problem: DropoutProblem) -> bool:
-        if problem.sets_states or problem.source.dims[0] > MOST_IMAGES or problem.source.dims[1] == 1:
+        if problem.sets_states or problem.source.dims[0] > MAX_IMAGES or problem.source.dims[1] == 1:
             return False
         return _has_channels_innermost(problem)
 
@@ -175,7 +175,7 @@ class TilesSolver(Solver[DropoutProblem]):
             ("lanes", FastDivmod.of(lanes)),
             ("last_lanes", FastDivmod.of(channels - (across - 1) * lanes)),
             TILE_PIXELS=tile,
-            MOST_LANES=most,
+            MAX_LANES=most,
             TILE_WIDTH=self._width(problem),
             STRADDLES=int(pixels % OCTET > 0),
             DRAWN_OCTETS=FEW_DRAWN if lanes == FEW_DRAWN else DRAWN,
@@ -187,9 +187,9 @@ class TilesSolver(Solver[DropoutProblem]):
     @staticmethod
     def _lanes(channels: int) -> int:
         """Return the channels per block: all of them, or a multiple of LANE_GROUP."""
-        if channels <= MOST_LANES:
+        if channels <= MAX_LANES:
             return channels
-        across = -(-channels // (MOST_LANES // 2))
+        across = -(-channels // (MAX_LANES // 2))
         return -(-channels // (across * LANE_GROUP)) * LANE_GROUP
 
     def _width(self, problem: DropoutProblem) -> int:

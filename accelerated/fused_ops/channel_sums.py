@@ -14,7 +14,7 @@ from ..primitives.geometry import blocks
 from .problem import BLOCKS_PER_MULTIPROCESSOR, GROUP, THREADS, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/channel_sums.cu"
-LEAST_ACCESSES = 8  # per thread in a segment
+MIN_ACCESSES = 8  # per thread in a segment
 FINISH_CHANNELS = 8  # per block that adds segments
 FACTORS = 4  # per channel of the gradient
 ALIGNMENT = 16  # bytes, for the factors
@@ -45,7 +45,7 @@ class Segments(NamedTuple):
             lanes, each, items, rows = 1, GROUP, pixels // walk.width, THREADS
         most = BLOCKS_PER_MULTIPROCESSOR[walk.along] * device.multiprocessors
         wanted = -(-most // -(-channels // each))
-        least = LEAST_ACCESSES if walk.along == "channels" else 1
+        least = MIN_ACCESSES if walk.along == "channels" else 1
         length = max(least * rows, -(-items // wanted))
         number_bytes = 8 if spec.data_type == DOUBLE else 4
         return cls(each, lanes, -(-items // length), length, number_bytes, channels)

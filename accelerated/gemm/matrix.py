@@ -13,15 +13,15 @@ from . import matrix_fp32
 from .matrix_tma import TILES, TmaProduct
 from .problem import ABSENT, ELEMENT_BYTES, Matrix, Product, Tile
 
-__all__ = ["ABSENT", "MOST_SCRATCH", "MOST_SPLITS", "Matrix", "MatrixProduct"]
+__all__ = ["ABSENT", "MAX_SCRATCH", "MAX_SPLITS", "Matrix", "MatrixProduct"]
 
 SOURCE = "gemm/matrix.cu"
-MOST_SCRATCH = 1 << 26  # bytes of scratch memory per product
+MAX_SCRATCH = 1 << 26  # bytes of scratch memory per product
 ROW_BYTES = 128  # bytes per row of an operand in a K-block
 ALIGNMENT = 1024  # bytes, of the stages
 SIMT_K = 16  # k per K-block without tensor cores
 SUM_THREADS = 256
-MOST_SPLITS = 32
+MAX_SPLITS = 32
 BYTES_PER_SECOND = 1.74e12  # rate of memory
 LAUNCH_SECONDS = 3.7e-6  # per launch
 SUM_SECONDS = 1.8e-6  # per launch of the sum
@@ -88,8 +88,8 @@ class MatrixProduct(Product):
     def _possible_splits(self) -> range | list[int]:
         if self.splits is not None:
             return [self.splits]
-        room = self.most_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
-        return range(1, max(1, min(self._k_blocks, MOST_SPLITS, room)) + 1)
+        room = self.max_workspace // (prod(self.batches) * self.m * self.n * ELEMENT_BYTES[self.compute])
+        return range(1, max(1, min(self._k_blocks, MAX_SPLITS, room)) + 1)
 
     def _seconds(self, tile: Tile, splits: int) -> float:
         """Return the approximate seconds: rounds of concurrent blocks, and the traffic of partial sums."""

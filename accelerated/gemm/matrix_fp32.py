@@ -6,7 +6,7 @@ from ..runtime.device import reaches
 from .problem import ELEMENT_BYTES, Product, Tile
 
 SOURCE = "gemm/matrix_fp32.cu"
-LEAST_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
+MIN_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
 STAGES = 3  # K-blocks in flight
 TILE_K = 16  # k per K-block
 PADDING = 4  # additional columns per tile
@@ -25,4 +25,4 @@ TILES = (
 def serves(product: Product) -> bool:
     """Return whether these tiles can serve a product without tensor cores."""
     floats = (product.element, product.result, product.compute) == ("float", "float", "float")
-    return floats and reaches(product.device, LEAST_ARCHITECTURE)
+    return floats and reaches(product.device, MIN_ARCHITECTURE)

@@ -21,7 +21,7 @@ WARP = 32  # threads
 WARPGROUP = 128  # threads
 SWIZZLE_BYTES = 1024
 SUM_BYTES = 4
-LEAST_K_BLOCKS = 4  # per block that shares a tile
+MIN_K_BLOCKS = 4  # per block that shares a tile
 CLOCK = 1.65e9  # clocks a second of a multiprocessor
 BYTES_PER_SECOND = 1.74e12  # rate of memory
 LAUNCH_SECONDS = 3.8e-6  # per launch
@@ -123,7 +123,7 @@ class TmaProduct:
         if product.splits is not None:
             return [None if product.splits == 1 else product.splits * tiles]
         multiprocessors = product.device.multiprocessors
-        room = product.most_workspace // (tiles * tile.size * SUM_BYTES)
+        room = product.max_workspace // (tiles * tile.size * SUM_BYTES)
         # Every tile has equal parts.
         equal = {min(multiprocessors * blocks // tiles, room) * tiles for blocks in range(1, tile.occupancy + 1)}
         return [None, *(blocks for blocks in sorted({multiprocessors, *equal}) if blocks > 0)]
@@ -138,7 +138,7 @@ class TmaProduct:
             return False
         if self.product.splits is not None:  # A caller that wants one part has no workspace.
             return self.product.splits > 1 or not self.copies
-        return self.workspace_bytes <= self.product.most_workspace
+        return self.workspace_bytes <= self.product.max_workspace
 
     # --- The product of the kernel: its rows are columns of C where it is ``transposed``. ---
 
@@ -247,7 +247,7 @@ class TmaProduct:
         tiles, k_blocks = self.row_tiles * self.column_tiles * prod(self.product.batches), self.k_blocks
         if self.wanted_blocks is None:
             return Shares.of(tiles, k_blocks, tiles)
-        least = 1 if self.product.splits else LEAST_K_BLOCKS
+        least = 1 if self.product.splits else MIN_K_BLOCKS
         return Shares.of(tiles, k_blocks, max(1, min(self.wanted_blocks, tiles * k_blocks // least)))
 
     @property
@@ -266,7 +266,7 @@ class TmaProduct:
             uneven, segments = (UNEVEN, 1 + -(-shares.tiles // shares.blocks)) if shares.further else (1.0, 1)
             together = -(-shares.blocks // multiprocessors)
             of_k_block = tile.alone if together == 1 else together * tile.overlapped
-            clocks = shares.most_k_blocks * of_k_block * uneven + tile.stored * segments
+            clocks = shares.max_k_blocks * of_k_block * uneven + tile.stored * segments
             extra += SUM_SECONDS + PART_SECONDS * shares.slots / shares.tiles
             extra += 2 * shares.slots * tile.size * SUM_BYTES / SUM_BYTES_PER_SECOND
         else:

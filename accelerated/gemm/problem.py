@@ -75,7 +75,7 @@ class Product:
     ``element``: the C++ type of A, B and the bias. ``result``: the C++ type of C. ``compute``: float or double.
     ``tensor_cores``: whether they may multiply; they keep 11 bits of float elements. ``bias``: operand and byte offset
     of n elements, one per column of C. ``batches``: outer and inner. ``segments``: per batch; K is as many times k,
-    with a stride between segments. ``most_workspace``: bytes that split-K may use. ``splits`` and ``tile``, a name, are
+    with a stride between segments. ``max_workspace``: bytes that split-K may use. ``splits`` and ``tile``, a name, are
     chosen where they are None.
     """
 
@@ -94,6 +94,6 @@ class Product:
     batches: tuple[int, int] = (1, 1)
     beta: float = 0.0
     segments: int = 1
-    most_workspace: int = 0
+    max_workspace: int = 0
     splits: int | None = None
     tile: str | None = None

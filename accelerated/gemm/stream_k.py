@@ -68,7 +68,7 @@ class Shares(NamedTuple):
         return self.sharing + (self.tiles - 1 if self.further else 0)
 
     @property
-    def most_k_blocks(self) -> int:
+    def max_k_blocks(self) -> int:
         """Return the K-blocks of the busiest block."""
         further = -(-self.tiles * self.rest // self.further) if self.further else 0
         return max(self.share + (self.longer_parts > 0), further)

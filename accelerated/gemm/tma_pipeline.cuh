@@ -7,7 +7,7 @@
 #include "primitives/tma.cuh"
 
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
-constexpr int MOST_STAGES = 12;
+constexpr int MAX_STAGES = 12;
 
 // Returns whether warpgroups that take every `step`-th K-block have stages of their own. Otherwise a warpgroup could
 // meet a stage of another one that is still loading. It would take the phase before for its own, because their parity
@@ -15,7 +15,7 @@ constexpr int MOST_STAGES = 12;
 constexpr bool has_own_stages(int stages, int step) { return stages % step == 0; }
 
 template <int STAGES, int BYTES> struct TmaPipeline {
-  static_assert(STAGES <= MOST_STAGES);
+  static_assert(STAGES <= MAX_STAGES);
   static constexpr int DEPTH = STAGES, STAGE_BYTES = BYTES;
 
   unsigned char* stages;

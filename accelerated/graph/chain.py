@@ -23,7 +23,7 @@ SUMMING_KERNEL = "graph_chain_statistics"
 THREADS = 256  # per block
 PACKS = 2  # vectors in flight per thread that sums its results
 PACK_BYTES = 16  # bytes per access
-LEAST_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller chains in little more than a launch
+MIN_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller chains in little more than a launch
 
 
 def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
@@ -129,7 +129,7 @@ class Successive:
 def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
     """Return the elements per vector, or 0 where the kernel does not serve or is no faster."""
     width = WIDTH if min(SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()) < 4 else least
-    if layout.extents[-1] % width or prod(layout.extents) < LEAST_ELEMENTS:
+    if layout.extents[-1] % width or prod(layout.extents) < MIN_ELEMENTS:
         return 0
     for strides, written in zip(layout.strides, layout.written, strict=True):
         packed = strides[-1] == 1 and all(stride % width == 0 for stride in strides[:-1])

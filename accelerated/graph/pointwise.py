@@ -117,8 +117,8 @@ def chain_arguments(
     chain: Sequence[PointwiseNode],
     layout: Layout,
     width: int,
-    most_operands: int,
-    most_stages: int,
+    max_operands: int,
+    max_stages: int,
     further: Sequence[tuple[str, Any]] = (),
 ) -> tuple[ctypes.Structure, int]:
     """Return the arguments of the chain kernels, and the number of vectors of ``width`` elements.
@@ -132,10 +132,10 @@ def chain_arguments(
     ]
     scalar = c_double if operation.compute_type == DOUBLE else c_float
     arguments = structure(
-        ("memory", (ctypes.c_void_p * most_operands)()),
+        ("memory", (ctypes.c_void_p * max_operands)()),
         *further,
-        ("operands", (OperandStruct * most_operands)(*listed)),
-        ("stages", (_stage_type(scalar) * most_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
+        ("operands", (OperandStruct * max_operands)(*listed)),
+        ("stages", (_stage_type(scalar) * max_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
         *fields_of(c_int, rank=len(extents), packs=prod(extents), stages_used=len(chain), innermost=layout.extents[-1]),
     )

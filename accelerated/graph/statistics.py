@@ -18,7 +18,7 @@ SOURCE = "graph/statistics.cu"
 THREADS = 256  # per block
 WARP = 32  # threads
 FINISH_LANES = 2  # channels per block that adds segments
-LEAST_ITEMS = 8  # per thread in a segment
+MIN_ITEMS = 8  # per thread in a segment
 BLOCKS_PER_MULTIPROCESSOR = 4
 
 
@@ -46,7 +46,7 @@ class Division(NamedTuple):
         else:
             lanes, columns, items = 1, channels, prod(extents[:-1]) * -(-extents[-1] // WIDTH)
         wanted = -(-BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors // columns)
-        length = max(LEAST_ITEMS * THREADS // lanes, -(-items // wanted))
+        length = max(MIN_ITEMS * THREADS // lanes, -(-items // wanted))
         return cls(channels > 1 and spec.strides[1] == 1, lanes, columns, items, -(-items // length), length)
 
 

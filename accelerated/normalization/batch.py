@@ -23,7 +23,7 @@ from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
 FEWEST_LANES = 16  # threads along statistics, lower bound: they read a sector of 32 bytes
-MOST_LANES = WARP = 32
+MAX_LANES = WARP = 32
 CLUSTER = 8  # blocks per cluster
 IN_FLIGHT = 8  # loads in flight per thread, as in batch.cuh
 NONE = ""  # operand name of a null pointer
@@ -188,7 +188,7 @@ class BatchProblem(Problem):
         statistics, positions = self.statistics_count, self.count
         lanes = 1
         if fastest in self.kept:
-            lanes = min(power_of_two(statistics), MOST_LANES)
+            lanes = min(power_of_two(statistics), MAX_LANES)
             blocks = CLUSTER if has_clusters(self.device) else 1
             while lanes > FEWEST_LANES and -(-statistics // lanes) * blocks < self.device.multiprocessors:
                 lanes //= 2

@@ -26,7 +26,7 @@ RESERVED_BYTES = 2048  # shared memory reserved per block
 MOMENTS = 3  # numbers per partial result
 HELD_THREADS = (256, 512, 1024)  # threads per block with a channel in registers
 HELD_AIM = 2  # vectors per thread above which a block gets more threads
-MOST_HELD = 16  # vectors in the registers of a thread
+MAX_HELD = 16  # vectors in the registers of a thread
 HELD_BYTES = 128  # bytes in the registers of a thread, upper bound
 HELD_FEW_PACKS = 1024  # vectors per channel, upper bound if channels are few
 
@@ -185,7 +185,7 @@ class BatchPlanesHeldSolver(BatchPacksSolver):
         if problem.is_inference or self._width(problem) == 1:
             return None
         packs = self._packs(problem)
-        most = min(MOST_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
+        most = min(MAX_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
         return next(
             (n for n in HELD_THREADS if -(-packs // n) <= (min(HELD_AIM, most) if n < HELD_THREADS[-1] else most)), None
         )

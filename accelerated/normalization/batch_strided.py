@@ -9,7 +9,7 @@ from .batch import IN_FLIGHT, BatchProblem
 SOURCE = "normalization/batch_strided.cu"
 THREADS = 512  # threads per block forward, limited by registers
 GRADIENT_THREADS = 256  # threads per block backward, limited by registers
-MOST_BLOCKS = 65535  # CUDA's limit on the second dimension of a grid
+MAX_BLOCKS = 65535  # CUDA's limit on the second dimension of a grid
 
 
 class BatchStridedSolver(Solver[BatchProblem]):
@@ -24,7 +24,7 @@ class BatchStridedSolver(Solver[BatchProblem]):
         cached, shared_bytes = problem.cached(division, cluster, 2 if problem.is_gradient else 1)
         kernel = "backward" if problem.is_gradient else "training"
         if problem.is_inference:
-            blocks = min(MOST_BLOCKS, -(-division.positions // (division.rows * IN_FLIGHT)))
+            blocks = min(MAX_BLOCKS, -(-division.positions // (division.rows * IN_FLIGHT)))
             kernel, cluster, cached, shared_bytes = "inference", 1, 0, 0
         return [
             problem.launch(

@@ -11,7 +11,7 @@ from ..reproducible import Order
 from .lrn import LRNSolver
 from .problem import LRNProblem
 
-MOST_CHANNELS = 4  # channels that a thread holds in registers
+MAX_CHANNELS = 4  # channels that a thread holds in registers
 THREADS = 128  # threads per block
 PLANES = ""  # suffix of the kernel for vectors of one channel
 CONTIGUOUS = "_contiguous"  # suffix of the kernel for contiguous positions with their channels
@@ -26,7 +26,7 @@ class ChannelsSolver(LRNSolver):
     source = "normalization/lrn_channels.cu"
 
     def serves(self, problem: LRNProblem) -> bool:
-        return problem.channels <= MOST_CHANNELS
+        return problem.channels <= MAX_CHANNELS
 
     def apart(self, problem: LRNProblem) -> tuple[tuple[str, str], ...]:
         """Return no pair: x may be y, because a thread reads all channels before it writes."""

@@ -28,7 +28,7 @@ BACKWARD_BLOCKS = 4  # blocks per SM, backward
 SINGLE_BLOCKS = 3  # blocks per SM, with several single positions per thread
 START = 8  # latency of a thread's first loads, in channels
 SHORT_CHUNK = 8  # channels per thread, lower bound
-LEAST_THREADS = 512  # threads per SM below which a thread has one position
+MIN_THREADS = 512  # threads per SM below which a thread has one position
 
 
 class ColumnsSolver(LRNSolver):
@@ -48,7 +48,7 @@ class ColumnsSolver(LRNSolver):
 
     def _are_many(self, problem: LRNProblem, threads: int) -> bool:
         chunks = -(-problem.channels // SHORT_CHUNK)
-        return threads * chunks >= LEAST_THREADS * problem.device.multiprocessors
+        return threads * chunks >= MIN_THREADS * problem.device.multiprocessors
 
     def _vector(self, problem: LRNProblem) -> int:
         """Return the positions per vector: 1 for unaligned vectors, where x may be y, or for too few threads."""

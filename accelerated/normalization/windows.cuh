@@ -13,7 +13,10 @@ struct Itself {
 // them. Nothing is subtracted, which would lose small terms beside a large one. No term is rounded more often than in
 // separate sums.
 template <class Term, int COUNT, class At> __device__ __forceinline__ void window_sums(At at, COMPUTE (&sum)[COUNT]) {
-  constexpr int MOST = COUNT < 8 ? 4 : 8, GROUP = WINDOW >= MOST ? MOST : WINDOW >= 4 ? 4 : WINDOW >= 2 ? 2 : 1;
+  constexpr int MAX_GROUP = COUNT < 8 ? 4 : 8, GROUP = WINDOW >= MAX_GROUP ? MAX_GROUP
+                                                       : WINDOW >= 4       ? 4
+                                                       : WINDOW >= 2       ? 2
+                                                                           : 1;
 #pragma unroll
   for (int g = 0; g < COUNT; g += GROUP) {
     COMPUTE common = 0, before = 0, behind = 0;

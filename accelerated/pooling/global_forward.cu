@@ -7,7 +7,7 @@
 #include "pooling/functors.cuh"
 #include "pooling/global_window.cuh"
 
-constexpr int WARP = 32, MOST_WARPS = 32;
+constexpr int WARP = 32, MAX_WARPS = 32;
 
 struct GlobalArguments {
   const ELEMENT* x;
@@ -93,7 +93,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_global_forward_rows(const GlobalArguments a) {
   griddepcontrol_wait_deferred();
-  __shared__ COMPUTE of_warps[MOST_WARPS];
+  __shared__ COMPUTE of_warps[MAX_WARPS];
   with_pool(a.mode, a.propagate, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
 }
 

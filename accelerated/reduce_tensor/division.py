@@ -10,12 +10,12 @@ from dualdnn.api.operations.reduce_tensor import reduced_dimensions
 
 BLOCK = 256  # threads per block
 WARP = 32
-MOST_WAVES = 4  # waves of resident blocks
-LEAST_COLUMN_PACKS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
+MAX_WAVES = 4  # waves of resident blocks
+MIN_COLUMN_PACKS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
 READS = 8  # loads in flight per thread of columns
 # Partial results in memory pay only for longer segments.
-LEAST_SEGMENT_PACKS = 4  # loads per thread for rows beyond one wave of blocks
-LEAST_SEGMENT = 12  # loads per thread for columns
+MIN_SEGMENT_PACKS = 4  # loads per thread for rows beyond one wave of blocks
+MIN_SEGMENT = 12  # loads per thread for columns
 
 
 class Division(NamedTuple):
@@ -65,9 +65,9 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
     lanes = max(lanes, min(most, _enough_lanes(count, multiprocessors)))
     blocks = -(-count * lanes // BLOCK)
     packs = -(-length // (BLOCK * width))  # vectors per thread
-    if lanes < BLOCK or packs <= LEAST_SEGMENT_PACKS:
+    if lanes < BLOCK or packs <= MIN_SEGMENT_PACKS:
         return Division(True, lanes, 1)
-    longest = max(-(-packs // LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
+    longest = max(-(-packs // MIN_SEGMENT_PACKS), min(packs, resident // blocks))
     return Division(True, lanes, _segments(blocks, longest, resident))
 
 
@@ -78,14 +78,14 @@ def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_li
     segments pay.
     """
     each = READS if in_line else READS // 2
-    most = min(BLOCK // min(LEAST_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
+    most = min(BLOCK // min(MIN_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
     # The lanes are limited to a few waves of blocks, because every lane adds a merge per vector of C.
     lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
     if length >= READS or not in_line:
         wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs, multiprocessors)))
         if wide > lanes and length <= 2 * READS * wide:
             return Division(False, wide, 1)
-    longest = -(-length // (lanes * (LEAST_SEGMENT if in_line else LEAST_SEGMENT // 3)))
+    longest = -(-length // (lanes * (MIN_SEGMENT if in_line else MIN_SEGMENT // 3)))
     return Division(False, lanes, _segments(-(-packs * lanes // BLOCK), longest, resident))
 
 
@@ -101,7 +101,7 @@ def _segments(blocks: int, longest: int, resident: int) -> int:
         waves = -(-blocks * segments // resident)
         return blocks * segments / (waves * resident) - waves / 50
 
-    candidates = {max(1, min(longest, waves * resident // blocks)) for waves in range(1, MOST_WAVES + 1)}
+    candidates = {max(1, min(longest, waves * resident // blocks)) for waves in range(1, MAX_WAVES + 1)}
     return max(sorted(candidates), key=worth)
 
 

@@ -1,6 +1,6 @@
 // These kernels reduce small tensors (3.2.71), whose loads are all in flight at once.
 //
-// Arguments are few. Each thread computes one offset, and has at most MOST_READS equidistant accesses along one
+// Arguments are few. Each thread computes one offset, and has at most MAX_READS equidistant accesses along one
 // dimension. Lanes (threads that share elements of C) merge by shuffles in their warp, then through shared memory. In
 // clusters they merge through the shared memory of the first block. After the wait for earlier kernels there are no
 // branches: offsets are computed before it, missing accesses hold neutral elements, and numbers merge in pairs. Rows:
@@ -22,9 +22,9 @@
 #ifndef PACK_BYTES
 #define PACK_BYTES 16
 #endif
-constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);                   // elements per access
-constexpr unsigned FEW_READS = 2, MOST_READS = PACK_BYTES <= 4 ? 16 : 8;  // per thread, as in reduce_tensor/small.py
-constexpr unsigned LOG_WARP = 5, MOST_THREADS = 1024;
+constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);                  // elements per access
+constexpr unsigned FEW_READS = 2, MAX_READS = PACK_BYTES <= 4 ? 16 : 8;  // per thread, as in reduce_tensor/small.py
+constexpr unsigned LOG_WARP = 5, MAX_THREADS = 1024;
 #ifdef CLUSTER_BLOCKS_WANTED
 constexpr bool CLUSTERED = true;
 #define ACROSS_CLUSTER CLUSTER_DIMS_Y
@@ -247,15 +247,15 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
   PLAIN(run)
 }
 
-extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1)
+extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MAX_THREADS, 1)
     reduce_tensor_small_rows(const Arguments a) {
   griddepcontrol_wait_deferred();
   if (a.accesses <= FEW_READS) reduce_small<false, FEW_READS>(a);
-  else reduce_small<false, MOST_READS>(a);
+  else reduce_small<false, MAX_READS>(a);
 }
-extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1)
+extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MAX_THREADS, 1)
     reduce_tensor_small_columns(const Arguments a) {
   griddepcontrol_wait_deferred();
   if (a.accesses <= FEW_READS) reduce_small<true, FEW_READS>(a);
-  else reduce_small<true, MOST_READS>(a);
+  else reduce_small<true, MAX_READS>(a);
 }

@@ -19,20 +19,20 @@ from .division import along_rows, pack_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
 # The kernel has the same limits.
-MOST_READS = 8  # loads per thread
-MOST_NARROW_READS = 16  # loads per thread of at most NARROW_BYTES
+MAX_READS = 8  # loads per thread
+MAX_NARROW_READS = 16  # loads per thread of at most NARROW_BYTES
 NARROW_BYTES = 4  # bytes per narrow load
 REDUCED_DIGITS = 4  # merged dimensions that are reduced, upper bound
 KEPT_DIGITS = 3  # merged dimensions that are kept, upper bound
-LEAST_THREADS = 64  # threads per block
-MOST_THREADS = 1024  # threads per block
-MOST_BLOCKS = 264  # blocks per grid
-MOST_BYTES = 13 << 20  # bytes of A
-MOST_DEEP_BYTES = 4 << 20  # bytes of A for columns longer than MOST_REDUCED
-MOST_SCATTERED_BYTES = 2 << 20  # bytes of A if C is not contiguous along A
-MOST_REDUCED = 256  # elements per reduction
+MIN_THREADS = 64  # threads per block
+MAX_THREADS = 1024  # threads per block
+MAX_BLOCKS = 264  # blocks per grid
+MAX_BYTES = 13 << 20  # bytes of A
+MAX_DEEP_BYTES = 4 << 20  # bytes of A for columns longer than MAX_REDUCED
+MAX_SCATTERED_BYTES = 2 << 20  # bytes of A if C is not contiguous along A
+MAX_REDUCED = 256  # elements per reduction
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
-MOST_RESULTS = 2  # results per thread up to which the kernel is compiled for the type of C
+MAX_RESULTS = 2  # results per thread up to which the kernel is compiled for the type of C
 WARP = 32
 COST_MULTIPROCESSORS = 132  # SMs of the device on which the costs were measured
 CLUSTER_CYCLES = 493  # cycles to start and synchronize a cluster
@@ -136,9 +136,9 @@ class Small(ReduceSolver):
 def is_small(operation: ReduceTensor, walk: Walk) -> bool:
     """Return whether a reduction is so small that this solver was measured to be fastest; False with indices."""
     rows = along_rows(operation.A, operation.C)
-    most = MOST_BYTES if rows or operation.A.count <= MOST_REDUCED * operation.C.count else MOST_DEEP_BYTES
+    most = MAX_BYTES if rows or operation.A.count <= MAX_REDUCED * operation.C.count else MAX_DEEP_BYTES
     if not rows and walk.axes()[1][1][1][-1] != 1:
-        most = MOST_SCATTERED_BYTES
+        most = MAX_SCATTERED_BYTES
     return not operation.wants_indices and operation.A.nbytes <= most
 
 
@@ -170,7 +170,7 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
                 kept if rows else _packs(kept, width),
                 width,
                 kept[1][1][-1],
-                MOST_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MOST_READS,
+                MAX_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MAX_READS,
             )
         width //= 2
 
@@ -187,13 +187,13 @@ def _packs(axes: Axes, width: int) -> Axes:
     return [*extents[:-1], extents[-1] // width], [[*steps[:-1], steps[-1] * width] for steps in strides]
 
 
-def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) -> Iterator[Reading]:
+def _split(reduced: Axes, kept: Axes, width: int, c_step: int, max_reads: int) -> Iterator[Reading]:
     extents, (steps,) = reduced
     if len(extents) > REDUCED_DIGITS or len(kept[0]) > KEPT_DIGITS:
         return
     kept_digits = _digits(*kept, KEPT_DIGITS)
     for d, extent in enumerate(extents):
-        for apart in sorted({-(-extent // accesses) for accesses in range(1, most_reads + 1)}):
+        for apart in sorted({-(-extent // accesses) for accesses in range(1, max_reads + 1)}):
             accesses, left = -(-extent // apart), [*extents[:d], apart, *extents[d + 1 :]]
             yield Reading(
                 width, accesses, apart * steps[d], len(extents) - 1 - d, extent - (accesses - 1) * apart,
@@ -210,9 +210,9 @@ def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
     for blocks in (0, *cluster_sizes(device)):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
-        while lanes * items <= MOST_THREADS:
+        while lanes * items <= MAX_THREADS:
             merges = lanes >= (1 if rows else reading.width) or (lanes == 1 and not blocks)
-            if merges and lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
+            if merges and lanes * items >= MIN_THREADS and -(-reading.packs // items) * max(1, blocks) <= MAX_BLOCKS:
                 yield Sharing(blocks, lanes, items)
             items *= 2
 
@@ -258,7 +258,7 @@ def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
 
     It is not where that was slower: for clusters that share rows, and for threads that write several elements.
     """
-    return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
+    return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MAX_RESULTS
 
 
 def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing) -> Launch:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.enumerations import cudnnMathType_t, cudnnRNNDataLayout_t
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, SCALAR_BYTES
 
-from ..gemm.matrix import MOST_SCRATCH, MOST_SPLITS, Matrix, MatrixProduct
+from ..gemm.matrix import MAX_SCRATCH, MAX_SPLITS, Matrix, MatrixProduct
 from ..plans import COMPUTES, ELEMENTS, SCRATCH, Launch
 from .problem import LAYOUTS, LENGTHS, THREADS, Located, RNNProblem
 
@@ -116,12 +116,12 @@ def product_of(
     """Return a product of elements."""
     return MatrixProduct(
         problem.device, *dims, a, b, c, ELEMENTS[problem.data.data_type], result,
-        COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), most_workspace=MOST_SCRATCH, **more,
+        COMPUTES[problem.operation.compute_type], uses_tensor_cores(problem), max_workspace=MAX_SCRATCH, **more,
     )  # fmt: skip
 
 
 def multiply_in_parts(
-    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MOST_SPLITS
+    problem: RNNProblem, dims: tuple[int, int, int], a: Matrix, b: Matrix, first: int = 0, most: int = MAX_SPLITS
 ) -> tuple[list[Launch], int]:
     """Return the launches of a product for all directions, and the number of split-K parts.
 
@@ -133,7 +133,7 @@ def multiply_in_parts(
     nbytes = directions * m * columns * number_bytes(problem)
     c = Matrix(SCRATCH, first * nbytes, columns, 1, m * columns)
     product = product_of(problem, dims, a, b, c, compute, batches=(directions, 1))
-    return replace(product, most_workspace=min(product.most_workspace, most * nbytes)).launches_in_parts()
+    return replace(product, max_workspace=min(product.max_workspace, most * nbytes)).launches_in_parts()
 
 
 def products(problem: RNNProblem, layer: int) -> list[Launch]:

@@ -22,7 +22,7 @@ WARPS = 8  # per block
 LANES = 32  # per warp
 THREADS = LANES * WARPS
 BARRIER_BYTES = 16
-MOST_LAYERS = 8  # per launch
+MAX_LAYERS = 8  # per launch
 PAIR_BYTES = 64  # bytes of K per pair of products
 LOAD_BYTES = 16, 4, 2  # bytes per load of a vector; the alignment of the hidden size selects the widest
 TILE_M = 16  # rows of mma.sync
@@ -36,7 +36,7 @@ PIECE_REGISTERS = 6  # registers per piece, with its address
 REGISTER_PAIRS = {1: (1, 2, 3, 6, 12), 2: (1, 2, 3, 6), 3: (1, 2, 4), 4: (1, 2, 3), 6: (1, 2), 8: (1, 2)}
 N_TILES = (1, 2, 4)  # tiles of 8 sequences per block
 PARTS = (1, 2, 4, 8)  # parts of K, blocks per cluster
-MOST_KEPT = {1: 128, 2: 96, 4: 32}  # registers per thread with left operands, by the tiles of 8 sequences
+MAX_KEPT = {1: 128, 2: 96, 4: 32}  # registers per thread with left operands, by the tiles of 8 sequences
 FRAGMENT_REGISTERS = 4  # per left operand
 # These rates were measured on an H100.
 STEP_SECONDS = 0.55e-6  # per step
@@ -51,7 +51,7 @@ CLUSTER_BYTES_PER_SECOND = 8e9  # rate at which the blocks of a cluster exchange
 PRODUCT_CLOCKS = 2 * 6  # per product of a warp; four schedulers have two warps each
 PRODUCTS_PER_SECOND = 400e12  # operations of the input products, two per multiply-add
 BYTES_PER_SECOND = 2e12  # bytes of the input products
-LEAST_GAIN = 1.15  # minimum speedup by parts of K
+MIN_GAIN = 1.15  # minimum speedup by parts of K
 # The clocks from a block's barrier until the output of other blocks arrives, where blocks read DELAYED_BYTES in a step.
 # The first key says whether K includes the gates of a unit; the second is the cell.
 READ_DELAYS = {False: {LSTM: 1200, GRU: 1000}, True: {LSTM: 1400, GRU: 1000}}
@@ -64,7 +64,7 @@ class Division:
 
     ``m_tiles``: tiles of 16 rows per block. ``n_tiles``: tiles of 8 sequences per block. ``units``: hidden units per
     block. ``slices``, ``groups``: number of slices of units and of groups of sequences. ``depth``: bytes of K per
-    block. ``vectors``: sequences per block that exist, at most. ``most_register_pairs``: a limit of register
+    block. ``vectors``: sequences per block that exist, at most. ``max_register_pairs``: a limit of register
     pairs below that of the device. ``parts``: blocks of a cluster, which have the same rows and a part of K each.
     ``layers``: per launch. ``directions``: per layer. ``skew``: waves between two layers, which matter only where a
     block has several layers.
@@ -77,7 +77,7 @@ class Division:
     groups: int
     depth: int
     vectors: int = TILE_N
-    most_register_pairs: int | None = None
+    max_register_pairs: int | None = None
     parts: int = 1
     layers: int = 1
     directions: int = 1
@@ -98,15 +98,15 @@ class Division:
 
     @property
     def register_pairs(self) -> int:
-        most = MOST_KEPT[self.n_tiles] // (FRAGMENT_REGISTERS * 2 * self.m_tiles)
+        most = MAX_KEPT[self.n_tiles] // (FRAGMENT_REGISTERS * 2 * self.m_tiles)
         possible = [pairs for pairs in REGISTER_PAIRS[self.m_tiles] if pairs <= most]
-        wanted = min(self.pairs, self.most_register_pairs or self.pairs)
+        wanted = min(self.pairs, self.max_register_pairs or self.pairs)
         return next((pairs for pairs in possible if pairs >= wanted), possible[-1])
 
     @property
     def is_possible(self) -> bool:
         """Return whether a warp has registers for its left operands and for the sums of as many tiles."""
-        return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MOST_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
+        return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MAX_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
 
     @property
     def is_worth_trying(self) -> bool:
@@ -177,7 +177,7 @@ class Division:
             return STEP_SECONDS + rounds * group
         exchanged = rows * self.sequences * FLOAT_BYTES
         group += self.parts * PART_SECONDS + exchanged / CLUSTER_BYTES_PER_SECOND
-        return LEAST_GAIN * (STEP_SECONDS + rounds * group)
+        return MIN_GAIN * (STEP_SECONDS + rounds * group)
 
     def read_delay(self, problem: RNNProblem) -> int:
         """Return the clocks that a warp waits before it reads the output of other blocks."""
@@ -194,7 +194,7 @@ class Division:
     def definitions(self, problem: RNNProblem) -> tuple[tuple[str, str], ...]:
         """Return the definitions of a kernel."""
         sizes = {name.upper(): getattr(self, name) for name in ("m_tiles", "n_tiles", "register_pairs", "loaded_pairs")}
-        sizes |= {"PARTS": self.parts, "MOST_LAYERS": MOST_LAYERS if self.layers > 1 else 1}
+        sizes |= {"PARTS": self.parts, "MAX_LAYERS": MAX_LAYERS if self.layers > 1 else 1}
         sizes["LOAD_BYTES"] = load_bytes(problem)
         return (*problem.definitions, *((name, str(value)) for name, value in sizes.items()))
 
@@ -302,7 +302,7 @@ def launch(
         shape = (blocks, 1, 1), (THREADS, 1, 1), made.shared_bytes
         if made.parts == 1 or function.holds_clusters(*shape, blocks // made.parts):
             break
-    count = MOST_LAYERS if len(layers) > 1 else 1
+    count = MAX_LAYERS if len(layers) > 1 else 1
     described = (
         ("layer", stacked([problem.layer(layer) for layer in layers], count)),
         ("regions", stacked([problem.regions(layer) for layer in layers], count)),

@@ -19,9 +19,9 @@ struct Arguments {
   COMPUTE *workspace, *reserve;
   COMPUTE scale;  // factor of the elements that dropout keeps
   Clip clip;
-  Layer layer[MOST_LAYERS];
-  Regions regions[MOST_LAYERS];
-  Dropout dropout[MOST_LAYERS];
+  Layer layer[MAX_LAYERS];
+  Regions regions[MAX_LAYERS];
+  Dropout dropout[MAX_LAYERS];
   Shape shape;
   int layers, slices, groups, pairs;  // slices of units, groups of sequences; maximum pairs of K per warp
   int skew, read_delay;               // waves between two layers; clocks before vectors are read

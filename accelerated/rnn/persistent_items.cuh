@@ -12,7 +12,7 @@
 #include "rnn/dropout.cuh"
 #include "rnn/persistent.cuh"
 
-constexpr bool STACKED = MOST_LAYERS > 1;
+constexpr bool STACKED = MAX_LAYERS > 1;
 // Few reads of another layer's output are in flight during the step before. More of them would only delay that step.
 constexpr bool READS_AHEAD = LOADED_PAIRS * N_TILES <= 2;
 

@@ -12,7 +12,7 @@ from . import dropout, inputs
 from .problem import THREADS, RNNProblem, tiles
 
 SOURCE = "rnn/recurrence.cu"
-MOST_PARTS = 8  # parts per product; each thread reads them for all gates of its cells
+MAX_PARTS = 8  # parts per product; each thread reads them for all gates of its cells
 OPERANDS = ("x", "hx", "cx", "weightSpace", "y", "hy", "cy", "workSpace", "reserveSpace")
 
 
@@ -68,4 +68,4 @@ def _products(problem: RNNProblem, layer: int, step: int) -> tuple[list[Launch],
     start, distance = problem.weights(layer, "recurrent")
     matrix = Matrix("weightSpace", start * size, n.projected, 1, distance)
     dims = batch, n.gates * n.hidden, n.projected
-    return inputs.multiply_in_parts(problem, dims, before, matrix, most=MOST_PARTS)
+    return inputs.multiply_in_parts(problem, dims, before, matrix, most=MAX_PARTS)

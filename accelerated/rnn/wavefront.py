@@ -17,7 +17,7 @@ from .persistent_backward import PersistentBackwardSolver
 from .persistent_forward import PersistentForwardSolver
 from .problem import RNNProblem
 
-LEAST_GAIN = 1.05  # minimum speedup by overlapped layers
+MIN_GAIN = 1.05  # minimum speedup by overlapped layers
 
 
 class _WavefrontSolver(Solver[RNNProblem]):
@@ -32,7 +32,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
     def groups(self, problem: RNNProblem) -> list[int]:
         """Return the layers of each launch that take the least time, or none where no launch can have two."""
         count, found = problem.network.layers, []
-        for most in range(2, min(count, persistent.MOST_LAYERS) + 1):
+        for most in range(2, min(count, persistent.MAX_LAYERS) + 1):
             made = [most] * (count // most) + [count % most] * (count % most > 0)
             if all(self.divisions(problem, layers) for layers in {*made}):
                 found.append(made)
@@ -53,7 +53,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
         if not self.divisions(problem, 1):  # A single layer does not fit on chip.
             return together
         layer_by_layer = self._seconds(problem, [1] * problem.network.layers)
-        return together and LEAST_GAIN * self._seconds(problem, groups) < layer_by_layer
+        return together and MIN_GAIN * self._seconds(problem, groups) < layer_by_layer
 
     def alignment(self, problem: RNNProblem) -> Mapping[str, int]:
         return {"workSpace": 16, "reserveSpace": 16}

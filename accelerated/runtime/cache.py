@@ -28,7 +28,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("DUALDNN_CACHE") or platformdirs.user_cache_dir("dualdnn", appauthor=False))
 
 
-LEAST_FREE_BYTES = 2**24
+MIN_FREE_BYTES = 2**24
 _problems: dict[Path, str] = {}  # reason by folder, for folders that failed during a write
 
 
@@ -49,7 +49,7 @@ def _examined(folder: Path) -> str | None:
         return error.strerror or str(error)
     if facts.f_flag & os.ST_NOEXEC:
         return "files in it cannot be executed (noexec)"
-    return "the file system is full" if facts.f_bavail * facts.f_frsize < LEAST_FREE_BYTES else None
+    return "the file system is full" if facts.f_bavail * facts.f_frsize < MIN_FREE_BYTES else None
 
 
 def private_folder() -> Path:

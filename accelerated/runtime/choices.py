@@ -25,7 +25,7 @@ from .errors import DeviceUnavailable
 from .shipped import package_folders
 
 FOLDER = "choices"
-MOST = 8192  # lines kept per device; older lines are dropped
+MAX_LINES = 8192  # lines kept per device; older lines are dropped
 LINE_BYTES = 64  # upper bound of the bytes per line
 
 
@@ -74,14 +74,14 @@ class Choices:
             path.parent.mkdir(exist_ok=True)
             with path.open("ab", buffering=0) as file:
                 file.write(f"{zlib.crc32(content.encode()):08x} {content}\n".encode())
-            if path.stat().st_size > 2 * MOST * LINE_BYTES:
+            if path.stat().st_size > 2 * MAX_LINES * LINE_BYTES:
                 _shorten(path)
 
 
 def _shorten(path: Path) -> None:
-    """Rewrite a file with its newest MOST lines only."""
+    """Rewrite a file with its newest MAX_LINES lines only."""
     with locked(path.with_suffix(".lock")):
-        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[-MOST:]
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[-MAX_LINES:]
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         temporary.write_text("".join(kept), encoding="utf-8")
         os.replace(temporary, path)

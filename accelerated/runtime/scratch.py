@@ -12,7 +12,7 @@ from dualdnn.api.operations.forks import free_in_children
 if TYPE_CHECKING:
     from .device import Device, Memory, Stream
 
-LEAST_BYTES = 1 << 16
+MIN_BYTES = 1 << 16
 
 
 class Scratch:
@@ -41,7 +41,7 @@ class Scratch:
     def _provide(self, pieces: list[Memory], nbytes: int) -> None:
         """Ensure that the last buffer of a stream's list has at least ``nbytes`` bytes."""
         if not pieces or pieces[-1].nbytes < nbytes:
-            pieces.append(self._device.allocate(max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())))
+            pieces.append(self._device.allocate(max(MIN_BYTES, 1 << (nbytes - 1).bit_length())))
 
 
 class ExactScratch(Scratch):

@@ -29,7 +29,7 @@ WARP = 32  # threads per warp
 SHORT_ROW = 4  # elements per row up to which one thread has the full row
 BUSY_THREADS = 4 * 128  # threads per SM above which rows get no more threads
 SEGMENT_BYTES = 128  # contiguous bytes that a block of strided rows reads per position
-LEAST_SEGMENT_BYTES = 32  # contiguous bytes that a block of strided rows reads per position, lower bound
+MIN_SEGMENT_BYTES = 32  # contiguous bytes that a block of strided rows reads per position, lower bound
 LONG_STRIDED_ROW = 1024  # elements per strided row from which a cluster shares it
 BLOCK_BYTES = 64 * 1024  # maximum bytes of a row per block, so that several blocks per SM overlap loads and stores
 # Kernels of strided rows, and clusters forward, load with evict_first in this range. Results then stay in L2 for the

@@ -356,14 +356,14 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_stri
 // The registers must suffice for so many blocks per SM.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 enum class Kind { rows, strided };
-constexpr int most_blocks(Kind kind, int packs) {
+constexpr int max_blocks(Kind kind, int packs) {
   if (DOUBLE || packs * WIDTH > 32) return 2;
   if (WIDTH == 1 && packs <= 4) return 8;
   return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || packs > 2 ? 4 : 6;
 }
 
 #define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, packs)                                   \
-  extern "C" __global__ void __launch_bounds__(256, most_blocks(Kind::kind, packs))               \
+  extern "C" __global__ void __launch_bounds__(256, max_blocks(Kind::kind, packs))                \
       softmax_register_resident_##direction##_##kind##_##packs(const Arguments<rule::INPUTS> a) { \
     griddepcontrol_wait_deferred();                                                               \
     softmax_of_##kind<rule, packs>(a);                                                            \

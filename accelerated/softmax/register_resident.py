@@ -23,13 +23,13 @@ from .problem import (
 
 # softmax/register_resident.cu is compiled for these numbers.
 REGISTER_PACKS = 4  # vectors per thread
-MOST_ROW_PACKS = (4, 2)  # vectors per lane where a warp has a row, for one and two inputs
+MAX_ROW_PACKS = (4, 2)  # vectors per lane where a warp has a row, for one and two inputs
 STRIDED_PACKS = 8  # vectors per thread for many strided rows
-LEAST_PACKS = 2  # minimum vectors per thread that has a full strided row
+MIN_PACKS = 2  # minimum vectors per thread that has a full strided row
 ELEMENTS = (16, 12, 10, 8)  # elements per thread if vectors are single elements of longer rows
 LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements per strided row, by whether elements are below 4 bytes
 BLOCK_THREADS = 128  # threads per block
-MOST_BLOCK_THREADS = 256  # threads per block, upper bound
+MAX_BLOCK_THREADS = 256  # threads per block, upper bound
 RESIDENT_THREADS = 1024  # resident threads per SM
 # These limits divide the threads that a tensor needs, with four vectors each, by the resident threads of the device.
 FEW_STRIDED = 0.25  # ratio of threads, for strided rows
@@ -70,8 +70,8 @@ def packs_in_registers(
     filled = many * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)
     if layout.strided:
         if layout.along.row <= SHORT_ROW:
-            threads = BLOCK_THREADS if scalar_bytes >= 4 else MOST_BLOCK_THREADS
-            return Division(True, threads, max(layout.along.row, LEAST_PACKS), threads, ceiling(rows, threads), 0)
+            threads = BLOCK_THREADS if scalar_bytes >= 4 else MAX_BLOCK_THREADS
+            return Division(True, threads, max(layout.along.row, MIN_PACKS), threads, ceiling(rows, threads), 0)
         few = filled <= FEW_STRIDED
         if inputs == 2 and not few:
             if preferred:
@@ -79,22 +79,22 @@ def packs_in_registers(
             few = True
         packs = REGISTER_PACKS if few else STRIDED_PACKS
         shares = power_of_two(ceiling(length, packs))
-        if shares * SEGMENT_BYTES // PACK_BYTES > MOST_BLOCK_THREADS:
+        if shares * SEGMENT_BYTES // PACK_BYTES > MAX_BLOCK_THREADS:
             return None
         pack_bytes = layout.rows.width * scalar_bytes
         threads = max(WARP, 2 * shares) if few else max(BLOCK_THREADS, shares * SEGMENT_BYTES // pack_bytes)
-        threads = min(threads, MOST_BLOCK_THREADS)
+        threads = min(threads, MAX_BLOCK_THREADS)
         team = threads // shares
         states = threads // max(team, WARP) * team * layout.rows.width
         return Division(True, team, packs, threads, ceiling(rows, team), states)
-    if length > WARP * MOST_ROW_PACKS[inputs - 1] or layout.along.row % layout.along.width:
+    if length > WARP * MAX_ROW_PACKS[inputs - 1] or layout.along.row % layout.along.width:
         return None
     # If blocks run in several waves, more of them should be resident; if all are resident, fewer are better.
     packs = REGISTER_PACKS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
     packs = max(packs, power_of_two(ceiling(length, WARP)))
     team = power_of_two(ceiling(length, packs))
     at_once = filled <= FEW_ROWS and many * team >= LARGE_BLOCKS * BLOCK_THREADS * device.multiprocessors
-    threads = MOST_BLOCK_THREADS if packs == 1 or at_once else BLOCK_THREADS
+    threads = MAX_BLOCK_THREADS if packs == 1 or at_once else BLOCK_THREADS
     return Division(False, team, packs, threads, ceiling(rows * team, threads), 0)
 
 
@@ -108,14 +108,14 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, man
     if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
     if length <= SHORT_ROW:
-        return Division(True, BLOCK_THREADS, max(length, LEAST_PACKS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
+        return Division(True, BLOCK_THREADS, max(length, MIN_PACKS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
     if scalar_bytes > LARGEST_ELEMENT or length > LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
         return None
 
     def shares(packs: int) -> int:
         return power_of_two(ceiling(length, packs))
 
-    packs, threads = min(ELEMENTS, key=lambda packs: packs * shares(packs)), MOST_BLOCK_THREADS
+    packs, threads = min(ELEMENTS, key=lambda packs: packs * shares(packs)), MAX_BLOCK_THREADS
     if many * shares(packs) < device.multiprocessors * BUSY_THREADS:
         packs, threads = ELEMENTS[-1], BLOCK_THREADS
     team = threads // shares(packs)

@@ -9,13 +9,13 @@ from ..reproducible import Order
 from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
 # softmax/row_tiles.cu is compiled for these numbers.
-MOST_EACH = 8  # elements per lane
+MAX_EACH = 8  # elements per lane
 MORE_EACH = (10, 9)  # elements per lane for one and two inputs, where they halve many lanes
-LEAST_LANES = 8  # lanes per row above which MORE_EACH is used
+MIN_LANES = 8  # lanes per row above which MORE_EACH is used
 TILE_THREADS = 256  # threads per block
 PAIR_TILE_BYTES = 8800  # bytes of all inputs per tile of pairs
 PAIR_LANE_ELEMENTS = 80  # elements per lane for pairs
-LEAST_PAIR_ROW = 33  # elements per row from which pairs are used
+MIN_PAIR_ROW = 33  # elements per row from which pairs are used
 TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # bytes per tile, by whether there are two inputs of 4 bytes or more
 TILES_AT_ONCE = 6  # tiles per SM where all fit the device at once
 RESERVED_BYTES = 1024  # shared memory that the system reserves per block
@@ -24,8 +24,8 @@ SHORT_TILE_BYTES = 24 * 1024  # bytes per tile of rows up to SHORT_ROW
 
 def tile_of(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
     """Return the lanes per row and the rows per tile."""
-    lanes = power_of_two(ceiling(length, MOST_EACH))
-    if lanes > LEAST_LANES and length <= MORE_EACH[inputs - 1] * lanes // 2:
+    lanes = power_of_two(ceiling(length, MAX_EACH))
+    if lanes > MIN_LANES and length <= MORE_EACH[inputs - 1] * lanes // 2:
         lanes //= 2
     at_once, row_bytes = TILE_THREADS // lanes, length * scalar_bytes * inputs
     share = ceiling(rows, TILES_AT_ONCE * device.multiprocessors * at_once) * at_once
@@ -60,7 +60,7 @@ class RowTiles(SoftmaxSolver):
     name = "softmax.row_tiles"
 
     def serves(self, problem: SoftmaxProblem) -> bool:
-        return problem.layout.dense and problem.length <= MOST_EACH * WARP
+        return problem.layout.dense and problem.length <= MAX_EACH * WARP
 
     def applies(self, problem: SoftmaxProblem) -> bool:
         return not problem.layout.aligned and self.serves(problem)
@@ -74,7 +74,7 @@ class RowTiles(SoftmaxSolver):
         threads = TILE_THREADS
         if length <= SHORT_ROW and scalar_bytes > 1:
             kind, lanes, of_tile = "_short", 1, short_tile(rows, length, inputs, scalar_bytes, problem.device)
-        elif length >= LEAST_PAIR_ROW and scalar_bytes == 2:
+        elif length >= MIN_PAIR_ROW and scalar_bytes == 2:
             kind, (lanes, of_tile) = "_pairs", pair_tile(length, inputs)
             threads = of_tile * lanes
         else:

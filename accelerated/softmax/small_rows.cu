@@ -192,8 +192,8 @@ __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, 
   return part[0].sum;
 }
 
-constexpr unsigned MOST_THREADS = 512, WARP = 32;
-constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // states per lane
+constexpr unsigned MAX_THREADS = 512, WARP = 32;
+constexpr int PARTS = (CLUSTER_SIZE * MAX_THREADS / WARP + WARP - 1) / WARP;  // states per lane
 
 // Holds what a warp needs to send its state to the other blocks of its cluster.
 struct Sending {
@@ -246,16 +246,16 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_row(cons
       a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, packs, sending); });
 }
 
-#define SOFTMAX_SMALL_ROWS(packs)                                           \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) \
-      softmax_small_rows_forward_##packs(const SmallArguments<1> a) {       \
-    griddepcontrol_wait_deferred();                                         \
-    softmax_of_row<Forward, packs>(a);                                      \
-  }                                                                         \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) \
-      softmax_small_rows_backward_##packs(const SmallArguments<2> a) {      \
-    griddepcontrol_wait_deferred();                                         \
-    softmax_of_row<Backward, packs>(a);                                     \
+#define SOFTMAX_SMALL_ROWS(packs)                                          \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MAX_THREADS) \
+      softmax_small_rows_forward_##packs(const SmallArguments<1> a) {      \
+    griddepcontrol_wait_deferred();                                        \
+    softmax_of_row<Forward, packs>(a);                                     \
+  }                                                                        \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MAX_THREADS) \
+      softmax_small_rows_backward_##packs(const SmallArguments<2> a) {     \
+    griddepcontrol_wait_deferred();                                        \
+    softmax_of_row<Backward, packs>(a);                                    \
   }
 SOFTMAX_SMALL_ROWS(1)
 SOFTMAX_SMALL_ROWS(2)

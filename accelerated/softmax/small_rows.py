@@ -14,11 +14,11 @@ from ..primitives.geometry import FastDivmod, merge_dimensions
 from ..runtime.arguments import declared
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 
-MOST_THREADS = 512  # threads per block
+MAX_THREADS = 512  # threads per block
 RANK = 4  # dimensions along rows, and across them, upper bound
 # By elements per vector, these are the vectors per thread that the kernel is compiled for, in order of preference.
 EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
-LEAST_ROW = 1024  # elements per row; other solvers are preferred for shorter rows
+MIN_ROW = 1024  # elements per row; other solvers are preferred for shorter rows
 FEW_VALUES = 32  # values per thread up to which two blocks of 512 threads fit the registers of an SM
 EXCHANGE_BYTES = 16  # shared memory for the barrier of a cluster
 
@@ -77,7 +77,7 @@ class Division(NamedTuple):
     @property
     def states(self) -> int:
         """Return the states in shared memory: one per possible warp of the cluster, rounded up to full warps."""
-        return ceiling(self.blocks * MOST_THREADS // WARP, WARP) * WARP
+        return ceiling(self.blocks * MAX_THREADS // WARP, WARP) * WARP
 
 
 def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
@@ -91,7 +91,7 @@ def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], va
             along = min(_splits(extents, each), key=lambda along: along.count)
             threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
             beside = 2 if each * values <= FEW_VALUES else 1  # blocks per SM
-            if threads <= MOST_THREADS:
+            if threads <= MAX_THREADS:
                 yield Division(blocks, each, threads, along, rows * blocks <= beside * device.multiprocessors)
 
 
@@ -111,7 +111,7 @@ class SmallRows(SoftmaxSolver):
 
     def applies(self, problem: SoftmaxProblem) -> bool:
         width = self._width(problem)
-        if problem.layout.along.packs * width < LEAST_ROW or (width == 1 and problem.layout.vector):
+        if problem.layout.along.packs * width < MIN_ROW or (width == 1 and problem.layout.vector):
             return False
         return self._chosen(problem, at_once=True) is not None
 

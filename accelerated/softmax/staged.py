@@ -14,8 +14,8 @@ from ..reproducible import Order, level_of
 from .problem import (
     BLOCK_BYTES,
     BUSY_THREADS,
-    LEAST_SEGMENT_BYTES,
     LONG_STRIDED_ROW,
+    MIN_SEGMENT_BYTES,
     SEGMENT_BYTES,
     WARP,
     RowShape,
@@ -110,7 +110,7 @@ def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Di
     across = max(SEGMENT_BYTES // shape.pack_bytes, most // shares)
     across = min(across, most // 4 if length > each else most, power_of_two(shape.many))
     busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
-    while across * shape.pack_bytes > LEAST_SEGMENT_BYTES and ceiling(shape.many, across) * blocks < busy:
+    while across * shape.pack_bytes > MIN_SEGMENT_BYTES and ceiling(shape.many, across) * blocks < busy:
         across //= 2
     if ceiling(shape.many, across) * blocks < busy:
         each = GROUP_PACKS[shape.vector]

@@ -37,14 +37,14 @@ CHUNK = 4096  # output pixels per sorting block
 SORT_THREADS = 512  # threads per sorting block
 REACHED = 4  # bins per sample, upper bound
 SIDE_BITS = 4  # log2 of cells per bin side, lower bound
-MOST_BINS = 512  # bins per image
+MAX_BINS = 512  # bins per image
 SORTED_PIXELS = 512  # output pixels per image above which samples are sorted
 ENTRY_BYTES = 2  # bytes per entry of a list
 GRID_IMAGES = (8, 4, 2, 1)  # images per thread that reuse its coordinates
 FEWEST_LANES = 32  # contiguous channels from which neighbouring threads take them
 ROW_BLOCKS = 2  # blocks per SM if threads take vectors of channels
 SINGLE_BLOCKS = 4  # blocks per SM if threads take single channels
-MOST_IMAGES = 65536  # CUDA's limit on the second dimension of a grid, exclusive
+MAX_IMAGES = 65536  # CUDA's limit on the second dimension of a grid, exclusive
 
 
 class Shape(ctypes.Structure):
@@ -133,7 +133,7 @@ class Bins(ctypes.Structure):
     def of(cls, problem: TransformerProblem, height: int, width: int) -> Bins:
         """Return the bins of an input of this height and width, in pixels."""
         side = SIDE_BITS
-        while prod(-(-size // (1 << side)) for size in (height, width)) > MOST_BINS:
+        while prod(-(-size // (1 << side)) for size in (height, width)) > MAX_BINS:
             side += 1
         across, down = (-(-size // (1 << side)) for size in (width, height))
         return cls(side, across, down, problem.pixels, -(-problem.pixels // CHUNK))
@@ -262,7 +262,7 @@ class SortedSamplerSolver(SamplerSolver):
 
     def serves(self, problem: TransformerProblem) -> bool:
         o = problem.operation
-        return isinstance(o, SpatialTfSamplerBackward) and problem.images < MOST_IMAGES
+        return isinstance(o, SpatialTfSamplerBackward) and problem.images < MAX_IMAGES
 
     def applies(self, problem: TransformerProblem) -> bool:
         return self.serves(problem) and problem.pixels > SORTED_PIXELS

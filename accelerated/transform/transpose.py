@@ -27,8 +27,8 @@ SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
 # These shapes serve vectors of 8 bytes. The PARTIAL ones write long runs, for rows that do not fill full sectors.
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
-LEAST_TILED = 8  # shorter extent for tiles of single elements, lower bound
-LEAST_SHORT = 32  # shorter extent for vectors of 8 bytes, lower bound
+MIN_TILED = 8  # shorter extent for tiles of single elements, lower bound
+MIN_SHORT = 32  # shorter extent for vectors of 8 bytes, lower bound
 LOG_SQUARES = 4  # log2 of a tile's squares across, upper bound if enough lie along
 ENOUGH_TILES = 8  # tiles per SM
 
@@ -38,8 +38,8 @@ TILE_BYTES = 8192  # bytes per tile in shared memory, which a block has in fligh
 NARROW = (16, 8)  # elements of a tile's shorter side, in order of preference
 # These are the candidates for the sides of other tiles; shorter rows would leave partial sectors.
 SIDES = (*range(20, 64), *range(64, 257, 32))  # elements per side, upper bound
-LEAST_CONTIGUOUS = 33  # elements per row of a contiguous tile
-MOST_CONTIGUOUS = 128  # elements per row of a contiguous tile
+MIN_CONTIGUOUS = 33  # elements per row of a contiguous tile
+MAX_CONTIGUOUS = 128  # elements per row of a contiguous tile
 RUN = 4096  # elements per contiguous tile, upper bound
 SECTOR_BYTES = 32  # bytes per L2 sector
 WORD_BYTES = 4  # bytes per word of a shared memory bank
@@ -87,7 +87,7 @@ class TransposeSolver(WalkSolver):
         found = transpose_of(problem, walk) if self.carries(problem, walk) else None
         if found is None or found.kernel != f"{KERNELS}_elements":
             return found is not None
-        return min(found.argument.across, found.argument.along) >= LEAST_TILED
+        return min(found.argument.across, found.argument.along) >= MIN_TILED
 
     def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
         found = transpose_of(problem, walk)
@@ -119,7 +119,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     extents = across.extent, along.extent
     resident = prod(extents) * outer * 2 * source_bytes <= L2_RESIDENT_BYTES
     width = SHORT_PACK_BYTES // source_bytes
-    shorter = same_type and source_bytes == 2 and not in_registers and min(extents) >= LEAST_SHORT
+    shorter = same_type and source_bytes == 2 and not in_registers and min(extents) >= MIN_SHORT
     shorter = shorter and walk.aligned("source", across, width) and walk.aligned("destination", along, width)
     if shorter:
         in_registers, widths = True, (width, width)
@@ -156,7 +156,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
             sides = _sides(extents, outer, contiguous, source_bytes, multiprocessors)
             # Rows of an even number of words would cause bank conflicts in shared memory.
             odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0
-            short = LEAST_CONTIGUOUS <= min(extents) <= MOST_CONTIGUOUS
+            short = MIN_CONTIGUOUS <= min(extents) <= MAX_CONTIGUOUS
             argument.contiguous_in = short and contiguous[0] and sides[0] == across.extent and odd
             argument.contiguous_out = short and contiguous[1] and sides[1] == along.extent
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
@@ -238,7 +238,7 @@ def _sides(
         return -(-blocks // multiprocessors) * (_row_threads(*tile)[1] + _row_threads(*tile[::-1])[1] + BLOCK_COST)
 
     narrow = min(range(2), key=lambda side: extents[side])
-    if contiguous[narrow] and LEAST_CONTIGUOUS <= extents[narrow] <= MOST_CONTIGUOUS:
+    if contiguous[narrow] and MIN_CONTIGUOUS <= extents[narrow] <= MAX_CONTIGUOUS:
         wide, most = extents[1 - narrow], max(1, RUN // extents[narrow])
         least = -(-wide // most)
         lengths = sorted({-(-wide // count) for count in range(least, 2 * least + 1)})

@@ -12,7 +12,7 @@ from ..status import BAD_PARAM, CudnnError
 from .c_types import ADDRESS, packed, read
 from .objects import Objects
 
-MOST_ELEMENTS = 1 << 20  # elements per attribute; a larger count is an error, and the array is not read
+MAX_ELEMENTS = 1 << 20  # elements per attribute; a larger count is an error, and the array is not read
 # CODES holds the element types of table 41 as codes of the struct module; the other types are enumerations.
 CODES = {
     Type.CUDNN_TYPE_HANDLE: ADDRESS,
@@ -32,7 +32,7 @@ def reader(function: Function, index: int, objects: Objects) -> Callable[[tuple[
     kind, count = names.index("attributeType"), names.index("elementCount")
 
     def elements(c: tuple[Any, ...]) -> Any:
-        if not c[index] or not 0 <= c[count] <= MOST_ELEMENTS:
+        if not c[index] or not 0 <= c[count] <= MAX_ELEMENTS:
             return None
         values = list(read(CODES.get(c[kind], "i"), c[index], c[count]))
         if c[kind] in OBJECTS:

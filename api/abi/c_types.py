@@ -28,7 +28,7 @@ RESULTS = {"cudnnGetVersion": "size_t", "cudnnGetCudartVersion": "size_t", "cudn
 ROW = struct.Struct("@iifNii3i0N")  # a row of an algorithm search (5.1.2.2); the last item pads it
 # DEBUG is cudnnDebug_t (3.1.1.2), whose last 15 integers are reserved.
 DEBUG = struct.Struct("@IiIIINNQQi60x")
-MOST_ENTRIES = 1 << 20  # entries per array that is not sized by a rank; larger arrays are not read
+MAX_ENTRIES = 1 << 20  # entries per array that is not sized by a rank; larger arrays are not read
 
 
 def depth(parameter: Parameter) -> int:
@@ -89,7 +89,7 @@ def sized(function: Function, index: int) -> Sized:
     """Return how many entries the host array at an index has."""
     parameter, names = function.parameters[index], [p.name for p in function.parameters]
     assert parameter.length is not None
-    most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
+    most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MAX_ENTRIES
     return Sized(names.index(parameter.length.count), parameter.length.less, most, element(parameter.base_type))
 
 

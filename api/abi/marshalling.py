@@ -20,7 +20,7 @@ from ..enumerations import ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE, FLOAT, HALF
 from . import backend_attributes, pack_attributes
-from .c_types import ADDRESS, DEBUG, MOST_ENTRIES, ROW, depth, element, is_object, packed, read, sized
+from .c_types import ADDRESS, DEBUG, MAX_ENTRIES, ROW, depth, element, is_object, packed, read, sized
 from .faces import Face, face
 from .objects import Objects
 
@@ -143,7 +143,7 @@ class Marshalling:
             if not c[index]:
                 return None
             asked = count(c)
-            if asked > MOST_ENTRIES:
+            if asked > MAX_ENTRIES:
                 return ()
             found = read(array.code, c[index], max(0, min(asked, array.most) - array.less))
             return tuple(map(get, found)) if get else found

@@ -45,7 +45,7 @@ ALGORITHMS = (
     cudnnCTCLossAlgo_t,
 )
 NUMBERS = frozenset(int(member) for kind in ALGORITHMS for member in kind)
-MOST_CREATED = 1 << 20  # objects per call; more than that counts as out of memory
+MAX_CREATED = 1 << 20  # objects per call; more than that counts as out of memory
 
 MAGIC, FORM = b"DUALDNN1", 1
 HEADER, BODY = struct.Struct("<8sII"), struct.Struct("<IIIi")
@@ -109,8 +109,8 @@ def cudnnCreateAlgorithmPerformance(numberToCreate):
     Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8.
     """
     expect(numberToCreate >= 0, BAD_PARAM, INCORRECT_PARAMETER, f"numberToCreate is {numberToCreate}")
-    expect(numberToCreate <= MOST_CREATED, ALLOC_FAILED, "cudnnCreateAlgorithmPerformance/c03",
-           f"numberToCreate is {numberToCreate}, there is memory for {MOST_CREATED}")  # fmt: skip
+    expect(numberToCreate <= MAX_CREATED, ALLOC_FAILED, "cudnnCreateAlgorithmPerformance/c03",
+           f"numberToCreate is {numberToCreate}, there is memory for {MAX_CREATED}")  # fmt: skip
     return tuple(AlgorithmPerformance() for _ in range(numberToCreate))
 
 

@@ -51,7 +51,7 @@ def check_sequences(clauses: dict[str, str], attn: AttnSpec, **data: SeqDataSpec
                f"sequence lengths differ: {names[first]} {one.lengths}, {names[second]} {other.lengths}")  # fmt: skip
     limits = (
         (names["q"], TIME, q, "qoMaxSeqLength", attn.qo_longest), (names["k"], TIME, k, "kvMaxSeqLength", attn.kv_longest),
-        (names["q"], BATCH, q, "maxBatchSize", attn.most_batches), (names["q"], BEAM, q, "maxBeamSize", attn.most_beams),
+        (names["q"], BATCH, q, "maxBatchSize", attn.max_batches), (names["q"], BEAM, q, "maxBeamSize", attn.max_beams),
     )  # fmt: skip
     for name, axis, spec, limit, most in limits:
         expect(spec.dims[axis] <= most, BAD_PARAM, others,

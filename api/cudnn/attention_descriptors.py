@@ -107,5 +107,5 @@ def cudnnGetAttnDescriptor(attnDesc):
     s = attnDesc.spec or AttnSpec(0, 0, 0.0, FLOAT, FLOAT, DEFAULT, *(0,) * 11)
     return AttnParameters(
         s.mode, s.heads, s.scaler, s.data_type, s.compute_type, s.math_type, *attnDesc.dropouts, s.q_size, s.k_size, s.v_size,
-        s.q_projected, s.k_projected, s.v_projected, s.o_projected, s.qo_longest, s.kv_longest, s.most_batches, s.most_beams,
+        s.q_projected, s.k_projected, s.v_projected, s.o_projected, s.qo_longest, s.kv_longest, s.max_batches, s.max_beams,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..functions import computing, documented
 from ..operations import CTCLoss, CTCLoss_v8, TensorSpec
-from ..operations.ctc import BLANK, LEAST_WORKSPACE_BYTES, LONGEST_LABEL
+from ..operations.ctc import BLANK, LONGEST_LABEL, MIN_WORKSPACE_BYTES
 from ..operations.specs import FLOAT, INT32
 from ..relations import data_type_among, same_dims, writable_layout
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
@@ -90,7 +90,7 @@ def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
 
 def _workspace_bytes(handle, operation):
     """Return the bytes of workspace that the handle's backend needs, never 0."""
-    return max(LEAST_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
+    return max(MIN_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
 
 
 def _with_workspace(handle, operation, given, clause):

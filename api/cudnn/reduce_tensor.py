@@ -19,7 +19,7 @@ from ..operations.reduce_tensor import (
     FLATTENED,
     INDEX_BYTES,
     INDEXED,
-    LEAST_WORKSPACE_BYTES,
+    MIN_WORKSPACE_BYTES,
     reduced_dimensions,
     required_indices,
 )
@@ -120,13 +120,13 @@ def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
     try:
         _conditions(reduction, A, C)
     except CudnnError:
-        return LEAST_WORKSPACE_BYTES
+        return MIN_WORKSPACE_BYTES
     return _workspace_bytes(handle, ReduceTensor(reduction, required_indices(reduction, C), 0, 1.0, 0.0, A, C))
 
 
 def _workspace_bytes(handle, operation: ReduceTensor) -> int:
     """Return the bytes of workspace that the handle's backend needs."""
-    return max(LEAST_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
+    return max(MIN_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
 
 
 @computing(

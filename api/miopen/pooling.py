@@ -20,7 +20,7 @@ MODES = {
     miopenPoolingMode_t.miopenPoolingAverageInclusive: cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
 }
 MAX = miopenPoolingMode_t.miopenPoolingMax
-MOST_INDICES = 255  # positions per window that one byte can store, the last value included (docs/errata.md, M005)
+MAX_INDICES = 255  # positions per window that one byte can store, the last value included (docs/errata.md, M005)
 
 
 @call("cudnnCreatePoolingDescriptor")
@@ -95,7 +95,7 @@ def miopenPoolingForward(handle, poolDesc, alpha, xDesc, x, beta, yDesc, y, do_b
         expect(workSpaceSize >= needed, BAD_PARM, "miopenPoolingForward/c03",
                f"workSpaceSize is {workSpaceSize}, {needed} bytes are needed")  # fmt: skip
         window = prod(poolDesc.cudnn.spec.window)
-        expect(window < MOST_INDICES, BAD_PARM, "miopenPoolingForward/c04",
+        expect(window < MAX_INDICES, BAD_PARM, "miopenPoolingForward/c04",
                f"a window of {window} elements: their places do not fit the bytes of the workspace")  # fmt: skip
         key = "pooling", handle.address(workSpace, "miopenPoolingForward/c03", "workSpace", needed)
     cudnn("cudnnPoolingForward")(handle.cudnn, poolDesc.cudnn, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)

@@ -13,7 +13,7 @@ import numpy as np
 from .numpy_layout import Array, joined_vectors, layout
 from .specs import FilterSpec
 
-MOST_BYTES = 2**63 - 1  # the limit of an address space
+MAX_BYTES = 2**63 - 1  # the limit of an address space
 
 
 class OwnedMemory(Protocol):
@@ -151,6 +151,6 @@ def checked_size(nbytes: Any) -> int:
     size = operator.index(nbytes)
     if size < 0:
         raise ValueError(f"nbytes is {size}, a size cannot be negative")
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise MemoryError(f"{size} bytes are more than an address space holds")
     return size

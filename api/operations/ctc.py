@@ -11,7 +11,7 @@ from .specs import CTCLossSpec, TensorSpec
 
 BLANK = 0  # This class separates labels and is not a label.
 LONGEST_LABEL = 256  # labels per sequence, the maximum
-LEAST_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little
+MIN_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little
 
 
 class _CTCLoss(Operation):
@@ -56,7 +56,7 @@ class _CTCLoss(Operation):
 
     @property
     @abstractmethod
-    def most_labels(self) -> int:
+    def max_labels(self) -> int:
         """Return the maximum number of labels of a sequence."""
 
 
@@ -79,7 +79,7 @@ class CTCLoss(_CTCLoss):
     raw = {"workspace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
 
     @property
-    def most_labels(self) -> int:
+    def max_labels(self) -> int:
         return max(self.hostLabelLengths, default=0)
 
 
@@ -105,8 +105,8 @@ class CTCLoss_v8(_CTCLoss):
     public = ("labels",)
 
     @property
-    def most_labels(self) -> int:
+    def max_labels(self) -> int:
         return self.ctc_loss.longest_label or 0
 
-    def least_bytes(self, operand: str) -> int:
-        return 0 if operand == "labels" else super().least_bytes(operand)
+    def min_bytes(self, operand: str) -> int:
+        return 0 if operand == "labels" else super().min_bytes(operand)

@@ -91,7 +91,7 @@ class Operation:
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
 
-    def least_bytes(self, operand: str) -> int:
+    def min_bytes(self, operand: str) -> int:
         """Return the minimum size of the operand's memory in bytes; it is smaller than ``nbytes`` if the contents
         decide how much is read."""
         return self.nbytes(operand)

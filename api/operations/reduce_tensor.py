@@ -18,7 +18,7 @@ INDEX_BYTES = {
     cudnnIndicesType_t.CUDNN_8BIT_INDICES: 1,
 }
 FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
-LEAST_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little (cudnnReduceTensor/c31)
+MIN_WORKSPACE_BYTES = 16  # bytes, so that every call can be given too little (cudnnReduceTensor/c31)
 
 
 @record

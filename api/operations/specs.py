@@ -341,8 +341,8 @@ class AttnSpec:
     o_projected: int
     qo_longest: int
     kv_longest: int
-    most_batches: int
-    most_beams: int
+    max_batches: int
+    max_beams: int
     dropout: float = 0.0  # the larger dropout probability, unsupported in training
 
     @property

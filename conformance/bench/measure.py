@@ -376,7 +376,7 @@ class Bench:
                 known = where.get(name, name)
                 if known not in memory or name == workspace_of(operation):
                     known = f"separate {where.get(name, name)}"
-                    further[known] = max(further.get(known, SCRATCH_BYTES), self._most_bytes(operation, name))
+                    further[known] = max(further.get(known, SCRATCH_BYTES), self._max_bytes(operation, name))
         memory |= {name: self._ones(nbytes) for name, nbytes in further.items()}
         found = []
         for operation, where in calls:
@@ -388,7 +388,7 @@ class Bench:
             found.append((operation, given))
         return found
 
-    def _most_bytes(self, operation: Operation, name: str) -> int:
+    def _max_bytes(self, operation: Operation, name: str) -> int:
         """Return the bytes of an operand of a separate call; a workspace suffices for every library and algorithm."""
         if name != workspace_of(operation):
             return operation.nbytes(name)

@@ -15,7 +15,7 @@ from dualdnn.reference.view import NUMPY_TYPES, Array, rounded, strided
 from .rules import ELEMENT, OVERRUN, SPECIAL
 
 Memory = dict[str, Array]
-MOST_TRIED = 64  # elements to try until a fault makes one wrong
+MAX_TRIED = 64  # elements to try until a fault makes one wrong
 
 
 class Judged:
@@ -57,7 +57,7 @@ class Judged:
             target = strided(spec, self.inside(name))
             prior = strided(spec, self.before[name].copy()).astype(np.float64).reshape(value.shape)
             flat = np.flatnonzero(np.isfinite(value) & np.isfinite(bound))
-            for index in flat[:: max(1, flat.size // MOST_TRIED)]:
+            for index in flat[:: max(1, flat.size // MAX_TRIED)]:
                 at = np.unravel_index(int(index), value.shape)
                 wanted = make(float(prior[at]), float(value[at]), float(bound[at] + step[at]))
                 if wanted is None:

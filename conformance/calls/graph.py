@@ -27,7 +27,7 @@ from dualdnn.api.status import NOT_SUPPORTED, CudnnError
 
 INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
 KNOB = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE  # the only knob that engines have
-MOST_PROPOSALS = 16  # proposals of the heuristics: more than a client tries
+MAX_PROPOSALS = 16  # proposals of the heuristics: more than a client tries
 # Clients that ask for arithmetic in the compute type reject engines with these notes. For FLOAT they also reject tensor
 # cores, which round the factors.
 INEXACT: set[int] = {
@@ -122,7 +122,7 @@ def proposed(build: Builder, graph: Any) -> Iterator[Any]:
     mode = (Type.CUDNN_TYPE_HEUR_MODE, (cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT,))
     with suppress(CudnnError):
         heuristics = build.finalized(kind, {"OPERATION_GRAPH": (DESCRIPTOR, (graph,)), "MODE": mode})
-        yield from build.get(heuristics, kind, "RESULTS", DESCRIPTOR, MOST_PROPOSALS)
+        yield from build.get(heuristics, kind, "RESULTS", DESCRIPTOR, MAX_PROPOSALS)
 
 
 def unwanted(operation: OperationGraph) -> set[int]:

@@ -359,7 +359,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
     pair, clause = SHARED_MEMORY.get(sample.split("-")[0], (set(), ""))
     for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
-            if operation.least_bytes(other) < memory[other].size:
+            if operation.min_bytes(other) < memory[other].size:
                 continue  # Its contents decide how much of it is read, and the host does not look at them.
             first, last = memory[other].size, memory[output].size
             step = max(STEP, operation.alignment(output))
@@ -452,9 +452,9 @@ def test_memory_that_is_short_by_a_byte(subject, caller, refuses, sample):
         pytest.skip("a foreign library cannot know the sizes of buffers")
     operation = ready(caller, sample)
     memory, absent = present(operation)
-    for name in (name for name in memory if operation.least_bytes(name)):
+    for name in (name for name in memory if operation.min_bytes(name)):
         buffers, operands = placed(caller, memory, {})
-        operands[name] = caller.handle.to_device(memory[name][: operation.least_bytes(name) - 1])
+        operands[name] = caller.handle.to_device(memory[name][: operation.min_bytes(name) - 1])
         clause = SHORT.get(sample.split("-")[0], {}).get(name, "cudnnStatus_t/c05")
         status = INVALID_VALUE if clause.startswith("cudnnReduceTensor/") else BAD_PARAM
         refuses(status, clause, caller, operation, {**operands, **absent}, unchanged=tuple(buffers.values()))

@@ -28,7 +28,7 @@ AXES = tuple((*outer, VECT) for outer in permutations((TIME, BATCH, BEAM)))
 TILED = (8, 16, 32, 64)  # lengths of vectors that tiles divide
 SET = cudnnWgradMode_t.CUDNN_WGRAD_MODE_SET
 SCALERS = (0.3, 1.0, 0.0)
-MOST_PRODUCTS = 1_500_000
+MAX_PRODUCTS = 1_500_000
 
 
 def draw(source: Source) -> Drawn:
@@ -53,7 +53,7 @@ def draw(source: Source) -> Drawn:
         )
     trains = not attn.has_biases and source.chance(75)
     first = MultiHeadAttnForward(attn, low, high, queries, residuals, keys, values, out, trains)
-    need(first.products <= MOST_PRODUCTS)
+    need(first.products <= MAX_PRODUCTS)
     behind = (backward_data(first), backward_weights(first, source.pick(tuple(cudnnWgradMode_t)))) if trains else ()
     return Drawn((first, *(behind if first.weights else behind[:1])), kinds)
 

@@ -25,8 +25,8 @@ from .pieces import Drawn, Source, fitted, need
 
 OPERATIONS = (ConvolutionForward, ConvolutionBackwardData, ConvolutionBackwardFilter, ConvolutionBackwardBias)
 KINDS = ("normal", "positive", "ties")
-MOST_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
-MOST_FILTER = 60_000  # elements
+MAX_PRODUCTS = 8_000_000  # products of a convolution; the emulated device computes them one by one
+MAX_FILTER = 60_000  # elements
 TILED = (8, 16, 32, 64)  # channel counts that vectors and tiles divide
 FEW = (2, 4, 8)  # channels of a group
 STRIDED = (tables.ANY_LAYOUT,)
@@ -80,7 +80,7 @@ def described(source: Source, row: Row, configuration: Any) -> Problem:
     convolution, x_dims, w_dims = geometry(source, row, configuration)
     y_dims = convolution.output_dims(x_dims, w_dims)
     need(min(y_dims) >= 1)
-    need(prod(y_dims) * prod(w_dims[1:]) <= MOST_PRODUCTS)
+    need(prod(y_dims) * prod(w_dims[1:]) <= MAX_PRODUCTS)
     x = operand(source, configuration.x, x_dims, row.x)
     y = operand(source, configuration.y, y_dims, row.y)
     return Problem(convolution, x, FilterSpec(configuration.w, row.filter_format, w_dims), y)
@@ -117,7 +117,7 @@ def geometry(source: Source, row: Row, configuration: Any) -> tuple[ConvolutionS
         groups, each, filters = 1, source.integer(1, 8), source.pick(TILED)
     x_dims = (source.integer(1, 3), groups * each, *spatial)
     w_dims = (groups * filters, each, *size)
-    need(each * prod(size) * w_dims[0] <= MOST_FILTER)
+    need(each * prod(size) * w_dims[0] <= MAX_FILTER)
     mode, math = source.pick(tuple(cudnnConvolutionMode_t)), source.pick(tuple(cudnnMathType_t))
     reorder = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
     return (

@@ -52,7 +52,7 @@ def before(drawn: Drawn, seed: int) -> dict[str, Any]:
     if isinstance(o, CTCLoss):
         return {}
     times = random.integers(0, o.times, o.sequences, endpoint=True)
-    lengths = random.integers(0, np.minimum(o.most_labels, times // 2 + 1), endpoint=True)
+    lengths = random.integers(0, np.minimum(o.max_labels, times // 2 + 1), endpoint=True)
     labels = random.integers(1, max(2, o.classes), max(1, o.labels.count))
     wrong = random.random(o.sequences) < 0.125
     times = np.where(wrong, random.choice((-1, 0, o.times + 1), o.sequences), times)

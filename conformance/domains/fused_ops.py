@@ -35,7 +35,7 @@ from dualdnn.api.support import convolution as tables
 from dualdnn.api.support import convolution_gradients as gradients
 from dualdnn.api.support.convolution import Problem, Row
 
-from .convolution import KINDS, MOST_FILTER, MOST_PRODUCTS, TILED, described
+from .convolution import KINDS, MAX_FILTER, MAX_PRODUCTS, TILED, described
 from .normalization import EPSILONS
 from .pieces import SPECIAL, Drawn, Source, need
 
@@ -127,7 +127,7 @@ def on_cores(source: Source) -> Problem:
         mode, types.compute, (taps // 2,) * 2, (step,) * 2, (1, 1), 1, TENSOR_OP, cudnnReorderType_t.CUDNN_DEFAULT_REORDER
     )  # fmt: skip
     y_dims = convolution.output_dims(x_dims, w_dims)
-    need(prod(w_dims) <= MOST_FILTER and prod(y_dims) * prod(w_dims[1:]) <= MOST_PRODUCTS)
+    need(prod(w_dims) <= MAX_FILTER and prod(y_dims) * prod(w_dims[1:]) <= MAX_PRODUCTS)
     x, y = (TensorSpec.packed(types.x, dims, NHWC) for dims in (x_dims, y_dims))
     return Problem(convolution, x, FilterSpec(types.w, NHWC, w_dims), y)
 

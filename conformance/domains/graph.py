@@ -56,7 +56,7 @@ FACTORS = (1.0, 1.0, 1.0, -1.75, 0.5, 0.0)
 KINDS = ("normal", "positive", "ties")
 LARGEST_OF_SMALL = 100  # longest extent of profiles without large chains
 LARGE_CHAIN = 1 << 16  # elements of a result for which a kernel of its own is compiled
-MOST_PRODUCTS = 400_000  # products of a convolution that is computed node by node
+MAX_PRODUCTS = 400_000  # products of a convolution that is computed node by node
 
 
 class Tensors:
@@ -230,7 +230,7 @@ def direct(source: Source, new: Tensors, precision: Any, is_read: bool) -> Node:
     mode = source.pick(tuple(cudnnConvolutionMode_t))
     settings = GraphConvolution(mode, precision, before, behind, stride, dilation)
     response = settings.output_sizes(spatial, window)
-    need(min(response) >= 1 and images * groups * filters * each * prod(response) * prod(window) <= MOST_PRODUCTS)
+    need(min(response) >= 1 and images * groups * filters * each * prod(response) * prod(window) <= MAX_PRODUCTS)
     if source.chance(30):
         shapes: Sequence[Dims] = (
             (images, groups, each, *spatial), (groups, filters, each, *window), (images, groups, filters, *response)

@@ -31,14 +31,14 @@ STATES = ("hx", "cx", "hy", "cy", "dhy", "dhx", "dcy", "dcx")
 BOUNDS = ((-0.3, 0.2), (0.1, 0.1), (-float("inf"), 0.0))
 PROBABILITIES = tuple(float(np.float32(value)) for value in (0.25, 0.5, 1.0))
 TILED = (8, 16, 32, 64)  # lengths of vectors that tiles divide
-MOST_PRODUCTS = 400_000  # products of weights and vectors in the forward call
+MAX_PRODUCTS = 400_000  # products of weights and vectors in the forward call
 
 
 def draw(source: Source) -> Drawn:
     """Draw a network with its sequences, and the calls on it."""
     spec = network(source)
     layout, lengths, longest = sequences(source, spec)
-    need(spec.weight_elements * longest * len(lengths) <= MOST_PRODUCTS)
+    need(spec.weight_elements * longest * len(lengths) <= MAX_PRODUCTS)
     null = tuple(name for name in STATES if source.chance(15))
     fill, trains = source.pick((None, 0.5, -1.5)), source.chance(75)
     first = forward(spec, layout, lengths, longest, fill, trains, null)

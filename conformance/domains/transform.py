@@ -22,7 +22,7 @@ from .pieces import Drawn, Source, need
 
 OPERATIONS = (TransformTensor, TransformTensorEx, TransformFilter)
 FOLD, UNFOLD = cudnnFoldingDirection_t
-MOST = 200_000  # elements of a destination
+MAX_ELEMENTS = 200_000  # elements of a destination
 
 
 def draw(source: Source) -> Drawn:
@@ -51,7 +51,7 @@ def draw(source: Source) -> Drawn:
         transform = TransformSpec(layout, (0,) * rank, (0,) * rank, (1,) * (rank - 2), FOLD)
     made = destination_dims(transform, dims)
     need(min(made) > 0)
-    need(prod(made) <= MOST)
+    need(prod(made) <= MAX_ELEMENTS)
     into = source.pick(CONVERTED)
     need((data_type, into) not in NOT_CONVERTED)
     scaled = unfolds(transform) or not (pads(transform) or folds(transform))

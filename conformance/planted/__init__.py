@@ -118,7 +118,7 @@ def source_of(file: str) -> Path:
 class Copy:
     """Hold a copy of the project, for one bug at a time."""
 
-    most_seconds = 120.0  # processor seconds for one case; the longest takes 12
+    max_seconds = 120.0  # processor seconds for one case; the longest takes 12
 
     def __init__(self, folder: Path, until: float = inf) -> None:
         self.until = until  # limit in time.monotonic()
@@ -167,7 +167,7 @@ class Copy:
         options += ["-x"] if ordered else []
         place = Path(tempfile.mkdtemp(dir=self.folder))  # folder of this run
         chosen = place / "selected.json"
-        wanted = {"files": selected, "ordered": ordered, "most_seconds": self.most_seconds}
+        wanted = {"files": selected, "ordered": ordered, "max_seconds": self.max_seconds}
         chosen.write_text(json.dumps(wanted), encoding="utf-8")
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
@@ -210,7 +210,7 @@ class Copy:
         status, printed = self.run(planted[0].judged_on, selected, (), seconds * len(planted), ordered)
         endless = ENDLESS_CASE.search(printed) if len(planted) == 1 else None
         if endless:
-            again = self.run(planted[0].judged_on, selected, (endless[1],), AGAIN * self.most_seconds)
+            again = self.run(planted[0].judged_on, selected, (endless[1],), AGAIN * self.max_seconds)
             status, printed = again if again[0] is not None else (status, printed)
         for bug in planted:
             self.write(bug.file, texts[bug.file])

@@ -69,7 +69,7 @@ def main() -> int:
         "--all-solvers", action="store_true", help="run these cases by every solver, not by that of the source alone"
     )
     parser.add_argument("--subject", help="judge all of them on this one instead of that of their floor")
-    parser.add_argument("--most-cases", type=int, metavar="N", help="so many cases at most for one mutant")
+    parser.add_argument("--max-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
     if chosen.left:
         known = left(chosen.left.read_text(encoding="utf-8"))
@@ -85,12 +85,12 @@ def main() -> int:
     wanted, outcomes = wanted[part - 1 :: parts], []
     if chosen.kernels:
         reach = Reach(chosen.kernels)
-        wanted = [bug if bug.floor == "api" else reach.aimed(bug, chosen.most_cases) for bug in wanted]
+        wanted = [bug if bug.floor == "api" else reach.aimed(bug, chosen.max_cases) for bug in wanted]
     if chosen.all_solvers:
         wanted = [replace(bug, solvers=ALL) for bug in wanted]
     if chosen.gpu:
         wanted = [bug if bug.floor == "api" else replace(bug, subject="accelerated") for bug in wanted]
-        Copy.most_seconds = GPU_SECONDS
+        Copy.max_seconds = GPU_SECONDS
     if chosen.subject:
         wanted = [replace(bug, subject=chosen.subject) for bug in wanted]
     interrupted = False

@@ -62,7 +62,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
     def watch() -> None:
         while not done.wait(2):
-            if time.process_time() - begin > WANTED["most_seconds"]:
+            if time.process_time() - begin > WANTED["max_seconds"]:
                 os.write(_printed, f"\nendless: {case_of(item)}\n".encode())
                 os._exit(3)
 

@@ -52,7 +52,7 @@ NCHW = dualdnnPortTensorFormat_t.DUALDNN_PORT_TENSOR_NCHW
 INSTANCE = dualdnnPortSoftmaxMode_t.DUALDNN_PORT_SOFTMAX_MODE_INSTANCE
 # MIOpen does not have this algorithm: the helpers take the one that Find chose.
 DUALDNN_PORT_FWD_ALGO_OF_FIND = DUALDNN_PORT_BWD_DATA_ALGO_OF_FIND = DUALDNN_PORT_BWD_FILTER_ALGO_OF_FIND = None
-MOST_RESULTS = 8
+MAX_RESULTS = 8
 
 
 class AlgorithmResult(NamedTuple):
@@ -316,7 +316,7 @@ class _Direction(NamedTuple):
                 miopen.miopenSetTensor(handle, descriptor, memory, 0.0)
             find = getattr(miopen, f"miopenFindConvolution{self.name}Algorithm")
             perf = find(
-                handle, a, first, b, second, convDesc, out, result, MOST_RESULTS, workspace, size, False
+                handle, a, first, b, second, convDesc, out, result, MAX_RESULTS, workspace, size, False
             ).perfResults
         success = Status.miopenStatusSuccess
         entries = tuple(AlgorithmResult(getattr(p, self.field), success, p.time, p.memory) for p in perf)
@@ -360,7 +360,7 @@ def _define(name: str, direction: _Direction) -> None:
     globals()[f"dualdnnPortGet{name}Algorithm_v7"] = found
     globals()[f"dualdnnPortFind{name}AlgorithmEx"] = found_on
     globals()[f"dualdnnPortGet{name}WorkspaceSize"] = workspace_size
-    globals()[f"dualdnnPortGet{name}AlgorithmMaxCount"] = lambda handle: MOST_RESULTS
+    globals()[f"dualdnnPortGet{name}AlgorithmMaxCount"] = lambda handle: MAX_RESULTS
     globals()[f"dualdnnPort{name}"] = direction.compute
 
 

@@ -16,7 +16,7 @@ from dualdnn.api.abi.faces import face
 
 from ..subjects import find_vendor_library
 from . import children, libraries
-from .portion import BUDGET, EVERY, MOST_SPOTS, SPOTS
+from .portion import BUDGET, EVERY, MAX_SPOTS, SPOTS
 from .running import command_of
 
 # This program prints where an interpreter has NVIDIA's wheel.
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spots",
         type=int,
-        default=MOST_SPOTS,
+        default=MAX_SPOTS,
         metavar="N",
         help="elements of each output of a large call that are judged; 0: all of them (default: %(default)s)",
     )

@@ -12,8 +12,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-LEAST = -8  # power of two; smaller errors share a bin
-LABELS = (f"up to 2^{LEAST} of the bound", *(f"up to 2^{power}" for power in range(LEAST + 1, 1)), "beyond the bound")
+MIN_POWER = -8  # power of two; smaller errors share a bin
+LABELS = (
+    f"up to 2^{MIN_POWER} of the bound",
+    *(f"up to 2^{power}" for power in range(MIN_POWER + 1, 1)),
+    "beyond the bound",
+)
 BINS = len(LABELS)
 PASSES = (
     ("gradients of weights", re.compile("BackwardFilter|BackwardWeights|BackwardBias")),
@@ -30,7 +34,7 @@ def bin_of(ratio: float) -> int:
     """Return the bin of an error in units of its bound. The last bin is for errors beyond the bound."""
     if not abs(ratio) <= 1:
         return BINS - 1
-    return max(0, math.ceil(math.log2(abs(ratio))) - LEAST) if ratio else 0
+    return max(0, math.ceil(math.log2(abs(ratio))) - MIN_POWER) if ratio else 0
 
 
 def pass_of(function: str) -> str:

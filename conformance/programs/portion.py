@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 EVERY, BUDGET, SPOTS = "DUALDNN_OBSERVE_EVERY", "DUALDNN_OBSERVE_BUDGET", "DUALDNN_OBSERVE_SPOTS"
-MOST_SPOTS = 200
+MAX_SPOTS = 200
 
 
 class Portion:
@@ -20,7 +20,7 @@ class Portion:
     output of a large call, 0 for all.
     """
 
-    def __init__(self, every: int = 1, budget: float = 1.0, spots: int = MOST_SPOTS) -> None:
+    def __init__(self, every: int = 1, budget: float = 1.0, spots: int = MAX_SPOTS) -> None:
         self.every, self.budget, self.spots = every, budget, spots
         self.seen: Counter[tuple[str, str]] = Counter()
         self.chosen: Counter[tuple[str, str]] = Counter()
@@ -29,7 +29,7 @@ class Portion:
     @classmethod
     def of_environment(cls) -> Portion:
         """Return the portion that ``dualdnn observe`` asked for."""
-        every, spots = int(os.environ.get(EVERY) or 1), int(os.environ.get(SPOTS) or MOST_SPOTS)
+        every, spots = int(os.environ.get(EVERY) or 1), int(os.environ.get(SPOTS) or MAX_SPOTS)
         return cls(every, float(os.environ.get(BUDGET) or 1), spots)
 
     def left_out(self, function: str, operation: object) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from .entries import CaseResult, Skips, Subject, test_of
 from .model import Report
 
-MOST_FAILURES = 20  # failures per test that are shown with their messages
-MOST_TEXT = 4000  # characters of a message
+MAX_FAILURES = 20  # failures per test that are shown with their messages
+MAX_TEXT = 4000  # characters of a message
 MAX_FAILURE_BYTES = 60_000  # the text of a failing test; an annotation of GitHub takes 65,536
 # This matches everything that XML 1.0 cannot hold: most control characters, lone surrogates, and two non-characters.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -74,9 +74,9 @@ def _test(test: str, cases: Sequence[CaseResult], report: Report) -> ElementTree
         more = f" (and {len(failing) - 1} more cases)" if len(failing) > 1 else ""
         message = f"{_said(failing[0]).strip().partition(chr(10))[0]}{more}"
         failure = ElementTree.SubElement(element, "failure", message=_legal(message), type=kind)
-        told = [f"{case.id}\n{_said(case)[:MOST_TEXT]}\n\nreproduce: {report.reproduction(case)}" for case in failing]
-        left = [case.id for case in failing[MOST_FAILURES:]]
-        text = "\n\n".join([*told[:MOST_FAILURES], *(["and these cases:", *left] if left else [])])
+        told = [f"{case.id}\n{_said(case)[:MAX_TEXT]}\n\nreproduce: {report.reproduction(case)}" for case in failing]
+        left = [case.id for case in failing[MAX_FAILURES:]]
+        text = "\n\n".join([*told[:MAX_FAILURES], *(["and these cases:", *left] if left else [])])
         failure.text = _legal(text).encode()[:MAX_FAILURE_BYTES].decode(errors="ignore")
     elif len(others) == len(cases):
         kind = "known_failure" if any(case.known for case in cases) else "mistrusted"
@@ -105,7 +105,7 @@ def _not_shown(cases: Sequence[CaseResult]) -> str:
         f"known failure, {case.known}: {case.message.strip().partition(chr(10))[0]}"
         if case.outcome == "failed"
         else f"mistrusted: {case.reason}"
-        for case in cases[:MOST_FAILURES]
+        for case in cases[:MAX_FAILURES]
     ]
     left = len(cases) - len(lines)
     return "\n".join([*dict.fromkeys(lines), *([f"and {left} more cases"] if left else [])])

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent / "pytorch"
 TIMES_NVIDIA = 2  # largest error in units of NVIDIA's that passes beyond PyTorch's tolerance
 FEW = 2  # samples of an operation that may always be worse than NVIDIA's
 WINDOW = 20  # steps, one mean loss
-LEAST_SPREAD = 0.02  # least relative difference of losses that passes, if NVIDIA's two runs are closer to each other
+MIN_SPREAD = 0.02  # least relative difference of losses that passes, if NVIDIA's two runs are closer to each other
 MODE_DIFFERENCE = 5e-3  # largest relative difference of losses between two ways, in float
 GROWTH = 32 * 2**20  # bytes, largest growth of memory after a fifth of the steps
 PROBE = "import sys, torch; sys.exit(0 if torch.cuda.is_available() and torch.backends.cudnn.is_available() else 3)"
@@ -186,7 +186,7 @@ def networks(runs: Runs, steps: int, names: list[str]) -> Found:
             " ".join(f"{v:.{n}f}" for v in row[key]) for key, n in (("first", 4), ("last", 4), ("step_ms", 1))
         )
         lines.append(f"{name:14} {firsts:>26} {lasts:>34} {spread:7.4f} {ours:7.4f} {times:>32}")
-        if not ours <= max(spread, LEAST_SPREAD):
+        if not ours <= max(spread, MIN_SPREAD):
             failures.append(
                 f"networks: the losses of {name} are {ours:.4f} from NVIDIA's nearer run, whose two are {spread:.4f} apart"
             )

@@ -15,7 +15,7 @@ from dualdnn.api.operations.attention.memory import weights_of
 from ..engine import in_compute_type
 from ..precision import PRECISION
 from ..running import Running
-from ..softmax import ARGUMENT, DIVISION, EXP, MOST_RESCALES, RESCALE
+from ..softmax import ARGUMENT, DIVISION, EXP, MAX_RESCALES, RESCALE
 from ..view import Array
 from .tracked import Arithmetic, Tracked, masked_product, product
 
@@ -109,7 +109,7 @@ class Sequence:
     @cached_property
     def rescales(self) -> int:
         """Return the roundings that a running sum has because larger maxima may turn up."""
-        return RESCALE * min(len(self.keys), MOST_RESCALES)
+        return RESCALE * min(len(self.keys), MAX_RESCALES)
 
     @cached_property
     def probabilities(self) -> Tracked:

@@ -151,7 +151,7 @@ def at_least(sizes: Array, terms: int) -> Array:
     """Return an upper bound in float64 of sums of absolute values, given the sums computed in ``estimate_type``.
 
     In float32 each value has at most ``terms`` roundings, so the exact sum is at most the computed one / (1 - terms *
-    unit). Up to MOST_IN_FLOAT32 terms this is at most the computed sum * (1 + 2 * terms * unit). Each product may also
+    unit). Up to MAX_IN_FLOAT32 terms this is at most the computed sum * (1 + 2 * terms * unit). Each product may also
     lose a subnormal number.
     """
     if sizes.dtype != np.float32:

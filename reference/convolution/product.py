@@ -38,7 +38,7 @@ from ..view import Array, Layout, Place
 from .taps import convolve_by_taps, suits
 
 WHOLE_VECTORS = 32  # filters: a part of a vectorised output begins and ends between vectors
-MOST_KEPT = 64  # blocks of terms that a plan keeps
+MAX_KEPT = 64  # blocks of terms that a plan keeps
 NO_RUNS = -(2**62)
 
 
@@ -171,8 +171,8 @@ class _Plan:
         product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
         self.multiply = precise_product if extended else product_of_two
         # The rows of all blocks of terms must have the same length.
-        self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else NO_RUNS
-        self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
+        self.max_between = limits.run // most if blocks_of_terms == len(self.channels) else NO_RUNS
+        self.kept = [self._block(number) for number in range(min(self.count, MAX_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
         others = range(len(self.kept), self.count)
@@ -193,7 +193,7 @@ class _Plan:
             of_weights = (channels, *(one.taps for one in chosen))
             length = prod(part.stop - part.start for part in of_weights)
             how = gather(of_input, images, chosen, self.vector_length)
-            how, columns, apart = in_runs(how, self.most_between)
+            how, columns, apart = in_runs(how, self.max_between)
             # Filters of several groups are converted at once. Those of one group are converted a few at a time unless
             # they are kept.
             some = together.stop - together.start

@@ -14,7 +14,7 @@ from dualdnn.api.operations import Operation, OperationGraph
 from . import attention, ctc, graphs, normalization, pointwise, recurrent, spatial, sums, windows
 from .elements import Elements, Found, Index, Memory, Pages, Untold
 
-MOST_READS = 1 << 16  # elements of the inputs that one element of an output may need
+MAX_READS = 1 << 16  # elements of the inputs that one element of an output may need
 FORMULAS: dict[type[Operation], Any] = {
     kind: formula
     for module in (attention, ctc, graphs, normalization, pointwise, recurrent, spatial, sums, windows)
@@ -79,7 +79,7 @@ def blended(operation: Operation, output: str, index: Index, read: Elements, val
 __all__ = [
     "FORMULAS",
     "MISSING",
-    "MOST_READS",
+    "MAX_READS",
     "Elements",
     "Found",
     "Index",

@@ -11,7 +11,7 @@ from operator import mul
 
 from .elements import Untold, exponential, quotient, total
 
-MOST_PRODUCTS = 2**15  # products that the numbers of one call may be made of: some 15 ms
+MAX_PRODUCTS = 2**15  # products that the numbers of one call may be made of: some 15 ms
 
 
 class Number:
@@ -38,8 +38,8 @@ def leaves(values: Iterable[float]) -> Vector:
 
 def limit(products: int) -> None:
     """Raise Untold where a call needs too many products."""
-    if products > MOST_PRODUCTS:
-        raise Untold(f"its numbers are made of more than {MOST_PRODUCTS} products")
+    if products > MAX_PRODUCTS:
+        raise Untold(f"its numbers are made of more than {MAX_PRODUCTS} products")
 
 
 class Tape:

@@ -13,7 +13,7 @@ from dualdnn.api.operations.ctc import BLANK
 from .chain_rule import Matrix, Number, Tape, leaves, limit
 from .elements import Elements, Found, Index, Untold, exponential, total
 
-MOST_APART = 600  # between activations, whose probabilities are then above the smallest number
+MAX_APART = 600  # between activations, whose probabilities are then above the smallest number
 
 
 class Sequences:
@@ -29,7 +29,7 @@ class Sequences:
         self.found: list[tuple[list[int], int] | None] = []
         start = 0
         for length, longest in zip(lengths, times, strict=True):
-            counted = min(max(length, 0), o.most_labels)
+            counted = min(max(length, 0), o.max_labels)
             own = labels[start : start + counted]
             start += counted
             repeated = sum(a == b for a, b in pairwise(own))
@@ -86,7 +86,7 @@ class Loss:
 
 def softmax(row: Sequence[float]) -> list[float]:
     top = max(row)
-    if min(row) < top - MOST_APART:
+    if min(row) < top - MAX_APART:
         raise Untold("a probability is too small for a product")
     sums = total(exponential(x - top) for x in row)
     return [exponential(x - top) / sums for x in row]

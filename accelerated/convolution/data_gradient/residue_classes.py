@@ -34,16 +34,16 @@ from ...reproducible import Order
 from ...solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
-from ..implicit_gemm.pack_nhwc import LEAST_CHANNELS
+from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
 from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
-LEAST_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
-LEAST_BYTES = ROW_BYTES // 2  # bytes of dy's channels per group, which TMA loads
-LEAST_MULTIPLIED = 2**24  # multiply-adds of a forward convolution that are worth the launches of pack_nhwc.py
+MIN_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
+MIN_BYTES = ROW_BYTES // 2  # bytes of dy's channels per group, which TMA loads
+MIN_MULTIPLIED = 2**24  # multiply-adds of a forward convolution that are worth the launches of pack_nhwc.py
 FORWARD = {
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
     Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
@@ -131,15 +131,15 @@ class DataGradientProblem(Problem):
         o, c = self.operation, self.operation.convolution
         filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
         in_packs, last = filters * o.dy.scalar_bytes % PACK_BYTES == 0, channels_last(o.dy)
-        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_packs == last or products < LEAST_PRODUCTS:
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_packs == last or products < MIN_PRODUCTS:
             return o
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
         if last:  # Filters of one tap may have gaps between them.
             dy, one = in_channels(o.dy), prod(o.w.dims[2:]) == c.group_count == 1
-            repays = one and filters >= LEAST_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
+            repays = one and filters >= MIN_CHANNELS and has_wgmma(self.device) and dy.span <= FARTHEST
             return replace(o, dy=dy) if repays else o
-        if filters * o.dy.scalar_bytes < LEAST_BYTES:
+        if filters * o.dy.scalar_bytes < MIN_BYTES:
             return o
         written = prod(c.stride) == 1 and prod(o.dx.dims[2:]) * o.dx.scalar_bytes % ROW_BYTES == 0
         dx = o.dx if channels_last(o.dx) or written or o.beta != 0 else in_channels(o.dx)
@@ -207,7 +207,7 @@ class DataGradientProblem(Problem):
         """Return the class with padded channels or filter gaps, where dy's channels fill no vectors."""
         o, forward = self.operation, found.forward
         channels, unit = forward.w.dims[1], PACK_BYTES // o.dy.scalar_bytes
-        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < LEAST_CHANNELS:
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < MIN_CHANNELS:
             return found
         if not may_use_tensor_cores(o.convolution, o.dy.data_type, self.device):
             return found
@@ -217,7 +217,7 @@ class DataGradientProblem(Problem):
             if any(kernel.serves(product) for kernel in TMA):
                 return found._replace(filter_row=apart)
         images = self.canonical.operation.dx.dims[0]
-        if forward.terms * images * prod(forward.y.dims[1:]) < LEAST_MULTIPLIED:
+        if forward.terms * images * prod(forward.y.dims[1:]) < MIN_MULTIPLIED:
             return found
         algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
         return found._replace(forward=replace(forward, algo=algo))

@@ -23,12 +23,12 @@ struct Arguments {
   COMPUTE alpha, beta;
   int dy_image, dy_axis[2], filters;  // strides in elements between images, rows and columns; channels of dy
   int dx_image, dx_channel, dx_axis[2];
-  int extent[2], incoming[2];                  // extents of dx and of dy
-  int stride[2], channels, channels_last;      // stride, channels and layout of dx
-  int first[2];                                // pixel of dy at the first corner of the window of pixel 0
-  int window[2], taps;                         // pixels of dy that meet those of one step; taps of the filter
-  signed char tap[MOST_WINDOW][MOST_CLASSES];  // tap of a pixel of the window in a class, or -1
-  FastDivmod rows, columns, inner_columns;     // divide by tiles, and by the pixels of dy across a tile
+  int extent[2], incoming[2];                // extents of dx and of dy
+  int stride[2], channels, channels_last;    // stride, channels and layout of dx
+  int first[2];                              // pixel of dy at the first corner of the window of pixel 0
+  int window[2], taps;                       // pixels of dy that meet those of one step; taps of the filter
+  signed char tap[MAX_WINDOW][MAX_CLASSES];  // tap of a pixel of the window in a class, or -1
+  FastDivmod rows, columns, inner_columns;   // divide by tiles, and by the pixels of dy across a tile
 };
 
 // Copies rows of 128 bytes of K, from element k on. `find` returns row i's address, or nullptr for zeros.
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
   unsigned char* filters = pixels + (down * across + 7) / 8 * 8 * ROW_BYTES;
   const ELEMENT* dy = a.dy + static_cast<long long>(image) * a.dy_image;
 
-  float sums[WARP_ROWS][MOST_CLASSES][4] = {};
+  float sums[WARP_ROWS][MAX_CLASSES][4] = {};
   for (int k = 0; k < a.filters; k += TILE_K) {
     if (k > 0) __syncthreads();
     copy_rows(pixels, down * across, k, a.filters, [&](int i) -> const ELEMENT* {
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
     __syncthreads();
     for (int v = 0; v < a.window[0]; v++)
       for (int u = 0; u < a.window[1]; u++) {
-        const signed char (&tap)[MOST_CLASSES] = a.tap[v * a.window[1] + u];
+        const signed char (&tap)[MAX_CLASSES] = a.tap[v * a.window[1] + u];
         unsigned left[WARP_ROWS][STEPS][4];
 #pragma unroll
         for (int r = 0; r < WARP_ROWS; r++) {
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
           for (int s = 0; s < STEPS; s++) ldmatrix(left[r][s], swizzled(pixels, row, s * 2 + lane / 16));
         }
 #pragma unroll
-        for (int i = 0; i < MOST_CLASSES; i++) {
+        for (int i = 0; i < MAX_CLASSES; i++) {
           if (tap[i] < 0) continue;
 #pragma unroll
           for (int s = 0; s < STEPS; s += 2) {
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolution_data_gradient_
   float* results = reinterpret_cast<float*>(pixels);
   const int width = TILE * a.stride[1], channels = a.channels;
 #pragma unroll
-  for (int i = 0; i < MOST_CLASSES; i++) {
+  for (int i = 0; i < MAX_CLASSES; i++) {
     if (i >= a.stride[0] * a.stride[1]) break;
     const int row_class = i / a.stride[1], column_class = i % a.stride[1];
 #pragma unroll

@@ -25,8 +25,8 @@ SOURCE = "convolution/data_gradient/small_channels.cu"
 THREADS = 128
 TILE = 16  # steps of the stride across a tile
 COLUMNS = 8  # channels per tile
-MOST_CLASSES = 4  # residue classes, as in the kernel
-MOST_WINDOW = 64  # pixels of dy per step, as in the kernel
+MAX_CLASSES = 4  # residue classes, as in the kernel
+MAX_WINDOW = 64  # pixels of dy per step, as in the kernel
 SWIZZLE_BYTES = 1024
 ALIGNMENT = 256
 OPERATIONS_PER_SECOND = 250e12  # per second, with all 8 columns
@@ -62,12 +62,12 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         o, c = problem.operation, problem.operation.convolution
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or c.rank != 2 or c.group_count > 1:
             return False
-        small = o.dx.dims[1] <= COLUMNS and prod(c.stride) <= MOST_CLASSES and prod(o.w.dims[2:]) <= MOST_WINDOW
+        small = o.dx.dims[1] <= COLUMNS and prod(c.stride) <= MAX_CLASSES and prod(o.w.dims[2:]) <= MAX_WINDOW
         if not small or not may_use_tensor_cores(c, o.dy.data_type, problem.device) or not problem.in_one_launch:
             return False
         if o.dy.dims[1] * o.dy.scalar_bytes % PACK_BYTES or not (problem.aligned or "dy" in self._copies(problem)):
             return False
-        return prod(window.size for window in self._windows(o)) <= MOST_WINDOW
+        return prod(window.size for window in self._windows(o)) <= MAX_WINDOW
 
     def applies(self, problem: DataGradientProblem) -> bool:
         # Fewer channels of dy or taps are not worth the copy of the filter.
@@ -138,9 +138,9 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
     def _launch(self, problem: DataGradientProblem, dy: TensorSpec) -> Launch:
         o, c, windows = problem.operation, problem.operation.convolution, self._windows(problem.operation)
         steps = [-(-extent // step) for extent, step in zip(o.dx.dims[2:], c.stride, strict=True)]
-        table: Any = ((c_byte * MOST_CLASSES) * MOST_WINDOW)()
-        for i in range(MOST_WINDOW * MOST_CLASSES):
-            table[i // MOST_CLASSES][i % MOST_CLASSES] = -1
+        table: Any = ((c_byte * MAX_CLASSES) * MAX_WINDOW)()
+        for i in range(MAX_WINDOW * MAX_CLASSES):
+            table[i // MAX_CLASSES][i % MAX_CLASSES] = -1
         down, across = windows
         for v in range(down.size):
             for u in range(across.size):
@@ -164,7 +164,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
             *fields_of(FastDivmod.of, rows=rows, columns=columns, inner_columns=TILE + across.size - 1),
         )
         definitions = type_definitions(
-            o.dx.scalar_type, o, THREADS=str(THREADS), MOST_CLASSES=str(MOST_CLASSES), MOST_WINDOW=str(MOST_WINDOW)
+            o.dx.scalar_type, o, THREADS=str(THREADS), MAX_CLASSES=str(MAX_CLASSES), MAX_WINDOW=str(MAX_WINDOW)
         )
         function = problem.device.function(SOURCE, "convolution_data_gradient_small_channels", definitions)
         grid = (o.dx.dims[0] * rows * columns, 1, 1)

@@ -9,7 +9,7 @@
 // Sums alone take 30, with loads 32, with stores 42. The rest is the time in which the memory mixes loads and stores.
 #pragma once
 
-constexpr int MOST_STAGES = 8;
+constexpr int MAX_STAGES = 8;
 constexpr int BOX_CHANNEL_BYTES = 128;  // bytes per column of a box
 constexpr int PACK_BYTES = CHANNELS * static_cast<int>(sizeof(ELEMENT)), BOX_PACKS = BOX_CHANNEL_BYTES / PACK_BYTES;
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const Part& part, 
 
 __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
-  __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
+  __shared__ Mbarrier full[MAX_STAGES], empty[MAX_STAGES];
   const Ring& ring = a.ring;
   const unsigned producer = blockDim.x - 32;  // first thread of the last warp
   const int stage_bytes = ring.boxes * ring.box_bytes;

@@ -22,7 +22,7 @@ TYPES = ("half", "bfloat16", "float")
 WARP = 32
 BOX_CHANNEL_BYTES = 128  # bytes per column of a box
 BOX_ALIGNMENT = 128
-MOST_BOX = 256  # columns per box
+MAX_BOX = 256  # columns per box
 STAGES = 4
 START = 6  # rows that a block's beginning and end cost
 LAST = 0.25  # share of a last block's rows in which others are done
@@ -151,7 +151,7 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
     box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
     packs, total, height = box_channels // channels, -(-o.y.dims[3] // columns), o.y.dims[2]
     for boxes in range(1, -(-o.x.dims[1] // box_channels) + 1):
-        most = min((window.threads - WARP) // (boxes * packs), ((MOST_BOX - taps) // step + 1) // columns)
+        most = min((window.threads - WARP) // (boxes * packs), ((MAX_BOX - taps) // step + 1) // columns)
         if not most:
             break
         column_tiles = -(-total // -(-total // most))

@@ -193,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
 // --- The kernel for channels innermost, fed by TMA ---
 
 #if CHANNELS_LAST && CHANNELS == 2
-constexpr int MOST_STAGES = 8, MOST_WARPS = 8;  // stages of the ring; warps that add, without the one that loads
+constexpr int MAX_STAGES = 8, MAX_WARPS = 8;  // stages of the ring; warps that add, without the one that loads
 constexpr int COLUMN_BYTES = 32 * CHANNELS * static_cast<int>(sizeof(ELEMENT));  // bytes per column of a box
 
 struct TmaArguments {
@@ -274,7 +274,7 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
     }
 }
 
-extern "C" __global__ void __launch_bounds__((MOST_WARPS + 1) * 32, TMA_BLOCKS)
+extern "C" __global__ void __launch_bounds__((MAX_WARPS + 1) * 32, TMA_BLOCKS)
     convolution_depthwise_filter_gradient_tma(const __grid_constant__ TmaArguments a) {
   griddepcontrol_wait();
   const int warps = blockDim.x / 32 - 1, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -283,7 +283,7 @@ extern "C" __global__ void __launch_bounds__((MOST_WARPS + 1) * 32, TMA_BLOCKS)
   const unsigned parts = gridDim.x / a.channel_blocks.divisor;
   const int first_channel = channel_block * 32 * CHANNELS, columns = warps * COLUMNS;
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
-  __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
+  __shared__ Mbarrier full[MAX_STAGES], empty[MAX_STAGES];
   Ring ring{shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127), full, empty};
   if (threadIdx.x == 0) {
     for (int i = 0; i < a.stages; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);

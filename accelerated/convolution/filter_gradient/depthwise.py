@@ -26,17 +26,17 @@ from .sum import sum_launch
 SOURCE = "convolution/filter_gradient/depthwise.cu"
 THREADS = 128  # per block
 WARP = 32  # threads
-MOST_TAPS = 7  # taps along an axis
-MOST_STEP = 2  # stride along an axis
+MAX_TAPS = 7  # taps along an axis
+MAX_STEP = 2  # stride along an axis
 FEW_TAPS = 9
-MOST_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
+MAX_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
 CHANNELS = 2  # channels per thread, where they are contiguous
 # These are the columns per thread, with few taps or more. The key says whether channels, or columns, are contiguous.
 COLUMNS = {True: (4, 2), False: (8, 4)}
 BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key says whether there are few taps
-LEAST_ROWS = 4  # rows per chunk, but for the last one
-MOST_WARPS = 8  # warps that add, per block
-MOST_STAGES = 8  # stages of the ring
+MIN_ROWS = 4  # rows per chunk, but for the last one
+MAX_WARPS = 8  # warps that add, per block
+MAX_STAGES = 8  # stages of the ring
 STAGE_BYTES = 60 << 10  # bytes per block
 TMA_BLOCKS = 2  # blocks per multiprocessor
 SUM_BYTES = 4
@@ -52,7 +52,7 @@ class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 or c.rank != 2 or not problem.in_one_launch:
             return False
         depthwise = problem.groups > 1 and o.dw.dims[:2] == (problem.groups, 1)
-        taps = max(o.dw.dims[2:]) <= MOST_TAPS and max(c.stride) <= MOST_STEP and max(c.dilation) == 1
+        taps = max(o.dw.dims[2:]) <= MAX_TAPS and max(c.stride) <= MAX_STEP and max(c.dilation) == 1
         along = all(_is_along(spec) for spec in (o.x, o.dy)) or all(channels_last(spec) for spec in (o.x, o.dy))
         return depthwise and taps and c.padding[1] < o.dw.dims[3] and along
 
@@ -136,7 +136,7 @@ class _Division:
             rounds = -(-items // (lanes * most))
             return Chunks(rows, count, -(-items // (lanes * rounds)), rounds * (rows + self.depth))
 
-        return min(map(divided, range(1, max(1, height // LEAST_ROWS) + 1)), key=lambda chunks: chunks.walked)
+        return min(map(divided, range(1, max(1, height // MIN_ROWS) + 1)), key=lambda chunks: chunks.walked)
 
     @property
     def parts(self) -> int:
@@ -188,7 +188,7 @@ class DepthwiseFilterGradientTma(DepthwiseFilterGradient):
         return division.last and division.channels == CHANNELS and division.is_possible
 
     def applies(self, problem: FilterGradientProblem) -> bool:
-        return prod(problem.operation.dw.dims[2:]) <= MOST_OF_TMA and self.serves(problem)
+        return prod(problem.operation.dw.dims[2:]) <= MAX_OF_TMA and self.serves(problem)
 
     def division(self, problem: FilterGradientProblem) -> _Division:
         return _TmaDivision(problem)
@@ -209,14 +209,14 @@ class _TmaDivision(_Division):
         o, (row_step, column_step) = self.operation, self.operation.convolution.stride
         self.packs, self.channel_blocks = WARP, -(-o.x.dims[1] // (WARP * CHANNELS))
         groups = -(-o.dy.dims[3] // self.columns)
-        self.tiles = -(-groups // MOST_WARPS)
+        self.tiles = -(-groups // MAX_WARPS)
         self.warps = -(-groups // self.tiles)
         box, columns = WARP * CHANNELS, self.warps * self.columns
         self.x_box = (box, (columns - 1) * column_step + o.dw.dims[3], row_step, 1)
         self.dy_box = (box, columns, 1, 1)
         self.x_bytes, dy_bytes = (prod(sizes) * o.x.scalar_bytes for sizes in (self.x_box, self.dy_box))
         self.stage_bytes = self.x_bytes + dy_bytes
-        self.stages = min(MOST_STAGES, STAGE_BYTES // self.stage_bytes)
+        self.stages = min(MAX_STAGES, STAGE_BYTES // self.stage_bytes)
         self.lanes, self.blocks = 1, TMA_BLOCKS
 
     @property

@@ -22,7 +22,7 @@ DIRECT = (
 )
 PRODUCTS_PER_SECOND = 2.4e11  # multiply-adds a second of a full device, each with an access to L1 and an index
 TERM_SECONDS = 4.8e-7  # between two dependent terms of a lane; bounds few elements of dw with long sums
-LEAST_TERMS = 512  # terms of a sum; a matrix product serves few results with more
+MIN_TERMS = 512  # terms of a sum; a matrix product serves few results with more
 FEW_RESULTS = 256  # results per group; more of them fill a tile of a matrix product
 
 Integers, Steps, FastDivmods = c_int * AXES, c_longlong * (2 + AXES), FastDivmod * AXES
@@ -44,7 +44,7 @@ class FilterGradientDirect(Solver[FilterGradientProblem]):
         o = problem.operation
         if o.algo not in DIRECT[1:]:
             return self.serves(problem)
-        few = problem.groups > 1 and prod(o.dw.dims) // problem.groups <= FEW_RESULTS and o.terms < LEAST_TERMS
+        few = problem.groups > 1 and prod(o.dw.dims) // problem.groups <= FEW_RESULTS and o.terms < MIN_TERMS
         return few or not problem.in_one_launch or not problem.aligned
 
     def estimated_seconds(self, problem: FilterGradientProblem) -> float:

@@ -13,19 +13,19 @@ from ...plans import Launch, Plan, factors, fields_of, pointers, structure, type
 from ...primitives.geometry import FastDivmod
 from ...solver import LAUNCH_SECONDS, Solver, seconds_otherwise
 from ..composed import At, ComposedPlan, within
-from ..grouped import DATA_TYPES, MOST, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
+from ..grouped import DATA_TYPES, MAX_PER_LANE, PIXEL_INSTRUCTIONS, TAP_INSTRUCTIONS, Lane, seconds_of
 from ..problem import FARTHEST, Rates, all_multiples, channels_last, describe, with_result
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
 SOURCE = "convolution/filter_gradient/grouped.cu"
 THREADS = 256  # threads per block, as in the kernel
-MOST_LANES = 32  # per block
-MOST_OF_ONE_TAP = 8  # filters and channels per lane where a filter has one tap
-MOST_SUMS = 48  # sums per thread
-MOST_TAPS = 9  # taps per thread
-LEAST_PIXELS = 512  # per part
-MOST_PARTS = 256  # parts of all pixels
+MAX_LANES = 32  # per block
+MAX_OF_ONE_TAP = 8  # filters and channels per lane where a filter has one tap
+MAX_SUMS = 48  # sums per thread
+MAX_TAPS = 9  # taps per thread
+MIN_PIXELS = 512  # per part
+MAX_PARTS = 256  # parts of all pixels
 INSTRUCTIONS = 1.1e11  # instructions of threads a second, per multiprocessor of an H200
 SUM_INSTRUCTIONS = 20  # instructions of a thread per sum
 
@@ -37,18 +37,18 @@ class _Division:
         self.problem, self.operation = problem, problem.operation
         o = self.operation
         self.filters, self.channels, self.taps = o.dw.dims[0] // problem.groups, o.dw.dims[1], prod(o.dw.dims[2:])
-        most = MOST_OF_ONE_TAP if self.taps == 1 and o.x.scalar_bytes < 8 else MOST
+        most = MAX_OF_ONE_TAP if self.taps == 1 and o.x.scalar_bytes < 8 else MAX_PER_LANE
         self.lane = Lane.of(problem.groups, self.filters, self.channels, most)
         self.filter_blocks, self.packs = -(-self.filters // self.lane.filters), -(-self.channels // self.lane.channels)
         self.all_lanes = -(-problem.groups // self.lane.groups) * self.filter_blocks * self.packs
-        self.lanes = MOST_LANES
+        self.lanes = MAX_LANES
         while self.lanes > self.all_lanes:
             self.lanes //= 2
-        self.of_part = max(LEAST_PIXELS, -(-o.terms // MOST_PARTS))
+        self.of_part = max(MIN_PIXELS, -(-o.terms // MAX_PARTS))
         self.parts = -(-o.terms // self.of_part)
         self.products = self.lane.values * self.lane.filters  # products under one tap
-        most_taps = max(1, min(MOST_TAPS, MOST_SUMS // self.products))
-        self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // most_taps)
+        max_taps = max(1, min(MAX_TAPS, MAX_SUMS // self.products))
+        self.lane_blocks, self.tap_blocks = -(-self.all_lanes // self.lanes), -(-self.taps // max_taps)
         self.of_block = -(-self.taps // self.tap_blocks)  # taps per block
 
     @cached_property

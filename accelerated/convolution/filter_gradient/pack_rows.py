@@ -17,7 +17,7 @@ from ..problem import spatial
 
 SOURCE = "convolution/filter_gradient/pack_rows.cu"
 WIDTHS = (4, 8)  # channels per column of the rows
-MOST_PADDED = 4  # columns of a padded row per column of x and per tap
+MAX_PADDED = 4  # columns of a padded row per column of x and per tap
 
 
 class PackedRows(NamedTuple):
@@ -65,7 +65,7 @@ class PackedRows(NamedTuple):
         height, width = o.x.dims[-2], o.dy.dims[-1]
         columns = (width - 1) * step + taps
         columns += -columns % (ALIGNMENT // nbytes // WIDTHS[0])
-        if columns > MOST_PADDED * (o.x.dims[-1] + taps):
+        if columns > MAX_PADDED * (o.x.dims[-1] + taps):
             return None
         pixel, rows, padding = channels * together, -(-height // together), -(-c.padding[-2] // together)
         early = padding * together - c.padding[-2]

@@ -19,7 +19,7 @@ from ...primitives.tma import ROW_BYTES, TiledMap
 from .forward_convolution import FilterGradientProblem
 from .tma import FilterGradientTma, Operand, Product, TileKernel
 
-LEAST_FILL = 0.75  # share of the boxes that an image's pixels fill
+MIN_FILL = 0.75  # share of the boxes that an image's pixels fill
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _in_planes(tensor: TensorSpec) -> bool:
     box, pixels = ROW_BYTES // tensor.scalar_bytes, prod(extents)
     packed = TensorSpec.packed(tensor.data_type, tensor.dims, NCHW).strides[2:]
     follow = all(n == 1 or step == wanted for n, step, wanted in zip(extents, strides, packed, strict=True))
-    return channels > 1 and channel > 1 and follow and pixels >= LEAST_FILL * -(-pixels // box) * box
+    return channels > 1 and channel > 1 and follow and pixels >= MIN_FILL * -(-pixels // box) * box
 
 
 class _PlanesProduct(Product):

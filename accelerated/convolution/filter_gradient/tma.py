@@ -89,7 +89,7 @@ class Operand(NamedTuple):
 class TileKernel:
     """Describe a tile of boxes.
 
-    ``throughput``: share of the tensor cores' rate that long sums reach. ``least_k_blocks``: per block. ``few_parts``:
+    ``throughput``: share of the tensor cores' rate that long sums reach. ``min_k_blocks``: per block. ``few_parts``:
     parts of a tile that one thread adds. ``rows_are_filters``: whether rows may be filters, and whether they may be
     channels under taps. ``alone``: whether blocks may have unsplit tiles, and whether they may share all.
     """
@@ -98,7 +98,7 @@ class TileKernel:
     column_boxes: int
     stages: int
     throughput: float
-    least_k_blocks: int = 4
+    min_k_blocks: int = 4
     few_parts: int = 8
     rows_are_filters: tuple[bool, ...] = (True, False)
     alone: tuple[bool, ...] = (True, False)
@@ -352,7 +352,7 @@ class Product:
                 for unsplit in sorted(counts_unsplit)
             ]
         if False in kernel.alone:
-            most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.least_k_blocks))
+            most = min(multiprocessors, max(1, tiles * self.k_blocks // kernel.min_k_blocks))
             # There are as many blocks as possible, or all tiles have several equal parts.
             equal = range(2 * tiles, most + 1, tiles)
             possible += [Shares.of(tiles, self.k_blocks, blocks) for blocks in (most, *equal)]

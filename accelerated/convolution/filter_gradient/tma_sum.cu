@@ -12,11 +12,11 @@ struct SumArguments {
   FastDivmod quads;             // groups of four sums per slot, without the second half of K
   int log_columns, tile_boxes;  // binary logarithm of the tile's columns; boxes along its rows
   int split_k, slot;            // whether K is split in two; sums per slot
-  int lanes;                    // threads that share the parts of a sum: one or MOST_LANES
+  int lanes;                    // threads that share the parts of a sum: one or MAX_LANES
   int order;                    // order of the sums in a slot, an Order
 };
 
-constexpr int SUM_THREADS = 256, MOST_LANES = 8, AT_ONCE = 6;  // reads in flight per thread
+constexpr int SUM_THREADS = 256, MAX_LANES = 8, AT_ONCE = 6;  // reads in flight per thread
 
 __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
@@ -82,6 +82,6 @@ template <int LANES> __device__ __forceinline__ void sum_parts(const SumArgument
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) convolution_filter_gradient_tma_sum(const SumArguments a) {
   griddepcontrol_wait();
-  if (a.lanes > 1) sum_parts<MOST_LANES>(a);
+  if (a.lanes > 1) sum_parts<MAX_LANES>(a);
   else sum_parts<1>(a);
 }

@@ -19,8 +19,8 @@ from ..implicit_gemm.simt import im2col_launch
 from ..problem import PACK_BYTES, describe
 
 SOURCE = "convolution/im2col/im2col.cu"
-LEAST_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
-MOST_SHARED = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
+MIN_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
+MAX_SHARED = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 ENOUGH_BLOCKS = 8  # blocks per multiprocessor
 LINE_BYTES = 8  # per row of the patch, for its description
 TERM_BYTES = 4  # per term of K, for its position
@@ -38,18 +38,18 @@ class Tile(NamedTuple):
 
 
 class Im2ColProblem(Problem):
-    """Describe one matrix. ``most_shared`` bounds the shared memory per block in bytes, ``enough_blocks`` the blocks
+    """Describe one matrix. ``max_shared`` bounds the shared memory per block in bytes, ``enough_blocks`` the blocks
     per multiprocessor.
     """
 
     operation: Im2Col
 
     def __init__(
-        self, operation: Im2Col, device: Any, aligned: bool = True, most_shared: int = MOST_SHARED,
+        self, operation: Im2Col, device: Any, aligned: bool = True, max_shared: int = MAX_SHARED,
         enough_blocks: int = ENOUGH_BLOCKS,
     ) -> None:  # fmt: skip
         super().__init__(operation, device, aligned)
-        self.most_shared, self.enough_blocks = most_shared, enough_blocks
+        self.max_shared, self.enough_blocks = max_shared, enough_blocks
         spec, source, window = operation.convolution, operation.srcData, operation.filter.dims
         self.element_bytes = source.scalar_bytes
         self.output, self.taps = spec.output_dims(source.dims, window)[2:], window[2:]
@@ -82,9 +82,9 @@ class Im2ColProblem(Problem):
     @cached_property
     def tile(self) -> Tile | None:
         """Return the largest tile that fits in shared memory, or None. It has fewer rows where blocks are too few."""
-        unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
+        unit, run = self.unit, -(-MIN_RUN // (self.per_channel * self.element_bytes))
         tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output)
-        while self.shared_bytes(tile) > self.most_shared:
+        while self.shared_bytes(tile) > self.max_shared:
             if tile.rows > 1:
                 tile = tile._replace(rows=-(-tile.rows // 2))
             elif tile.channels > unit:

@@ -12,8 +12,8 @@ from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/fp32.cu"
 DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
-LEAST_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
-MOST_TAPS = 31  # taps of all axes together, as bits of a mask
+MIN_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
+MAX_TAPS = 31  # taps of all axes together, as bits of a mask
 FEW_FILTERS = 16  # filters for which these tiles are too large
 PACK = 4  # floats per 16-byte vector
 FLOAT_BYTES = 4
@@ -44,9 +44,9 @@ class Fp32Kernel(ProductKernel):
         return STAGES * TILE_K * columns * FLOAT_BYTES + 2 * TABLE_TILES * TILE_K * TAP_BYTES
 
     def serves(self, product: Product) -> bool:
-        if product.element != "float" or not reaches(product.device, LEAST_ARCHITECTURE):
+        if product.element != "float" or not reaches(product.device, MIN_ARCHITECTURE):
             return False
-        return sum(taps.divisor for taps in product.value.filter) <= MOST_TAPS
+        return sum(taps.divisor for taps in product.value.filter) <= MAX_TAPS
 
     def is_preferred(self, product: Product) -> bool:
         if (product.tensor_cores and product.value.x_packs) or not suits(product):

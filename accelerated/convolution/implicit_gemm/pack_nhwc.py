@@ -35,10 +35,10 @@ from ..problem import (
 from .products import kernel_of, product_launch
 
 ALIGNMENT = 256
-LEAST_CHANNELS = 8  # per group; fewer would be mostly padding
-# LEAST_PRODUCTS bounds the products per value of x from which a copy saves time. A copy moves two values (about 1 ps at
+MIN_CHANNELS = 8  # per group; fewer would be mostly padding
+# MIN_PRODUCTS bounds the products per value of x from which a copy saves time. A copy moves two values (about 1 ps at
 # the bandwidth of an H200). A product takes 4 fs on its tensor cores.
-LEAST_PRODUCTS = 128
+MIN_PRODUCTS = 128
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Copies:
         """Return whether the copies take less time than they save."""
         o = self.operation
         products = o.w.dims[0] // o.convolution.group_count * self.taps // prod(o.convolution.stride)
-        return self.channels >= LEAST_CHANNELS and (self.image_lies_well or products >= LEAST_PRODUCTS)
+        return self.channels >= MIN_CHANNELS and (self.image_lies_well or products >= MIN_PRODUCTS)
 
     @cached_property
     def image_at(self) -> int:

@@ -300,8 +300,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
 
 // Transposes a warp's results in shared memory, some filters at a time, so that it writes 16-byte vectors to y.
 template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
-  static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
-                       COUNT = FILTERS < MOST ? FILTERS : MOST;  // filters at a time
+  static constexpr int MAX_COUNT = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
+                       COUNT = FILTERS < MAX_COUNT ? FILTERS : MAX_COUNT;  // filters at a time
   static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS,
                        PITCH = COLUMNS + PACK;
 };

@@ -33,7 +33,7 @@ from ..problem import (
 )
 
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
-MOST_CHANNELS = 7  # channels per group; more channels fill vectors of their own
+MAX_CHANNELS = 7  # channels per group; more channels fill vectors of their own
 TEAMS = 4  # per block
 TEAM_WARPS = 4  # warps per team
 PIXELS = 32  # pixels per warp at a time
@@ -48,7 +48,7 @@ ENTRY_BYTES = 8  # bytes per entry of the table
 ROW_BYTES = 128  # bytes per row of the filters' tiles
 STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
 FILTERS = (32, 64)  # filters per block
-MOST_ROWS = 64  # per tile
+MAX_ROWS = 64  # per tile
 WIDTHS = tuple(8 << n for n in range(8))  # columns per tile, where it does not have all of them
 FILTER_CLOCKS = 4  # clocks of a multiprocessor, per step of 32 pixels and 16 filters
 WORD_CLOCKS = 9  # per step, for the image's words
@@ -282,7 +282,7 @@ class Geometry:
             return
         rows, columns = self.outputs[1:]
         widths = [columns, *(width for width in WIDTHS if width < columns)]
-        for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MOST_ROWS) + 1), widths)):
+        for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MAX_ROWS) + 1), widths)):
             if self.shared_bytes(tile) <= SHARED_BYTES:
                 yield tile
 
@@ -393,7 +393,7 @@ class SmallChannels(ConvolutionSolver):
         device = problem.device
         if not has_tma(device) or device.shared_bytes_per_block < SHARED_BYTES:  # The kernel's barriers come with TMA.
             return False
-        possible = problem.tensor_cores and problem.operation.w.dims[1] <= MOST_CHANNELS and problem.in_one_launch
+        possible = problem.tensor_cores and problem.operation.w.dims[1] <= MAX_CHANNELS and problem.in_one_launch
         return possible and self._geometry(problem) is not None
 
     def applies(self, problem: ConvolutionProblem) -> bool:

@@ -28,9 +28,9 @@ BLENDED_ROWS = 64  # rows of the product that TMA loads at once, for four warps
 BOXES = 2  # boxes of results in flight per warp
 JOINED = 8  # products per launch, at most
 JOINED_HEAD = 64  # bytes before the arguments of joined products
-LEAST_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
-LEAST_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
-LEAST_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in planes fill
+MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
+MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
+MIN_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in planes fill
 RESULTS = 64  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
 # Rows that are no multiple of 16 bytes, with channels innermost, are slower. The blocks of mma.cu write such rows of 16
@@ -46,13 +46,13 @@ class Sharing(NamedTuple):
     """Describe how persistent blocks share tiles.
 
     Where a tile takes at most ``few_k_blocks`` K-blocks, persistent blocks take ``first_share`` of the tiles, if that
-    is ``least_tiles`` for each. The others go to later blocks with a fixed number of results. Larger later blocks
+    is ``min_tiles`` for each. The others go to later blocks with a fixed number of results. Larger later blocks
     balance less; smaller ones start too often.
     """
 
     few_k_blocks: int = 2
     first_share: float = 0.75
-    least_tiles: int = 4
+    min_tiles: int = 4
     later_results: int = 2**16
 
 
@@ -109,11 +109,11 @@ class TmaKernel(ProductKernel):
 
     def is_preferred(self, product: Product) -> bool:
         filled = _fill(product.value, product.element_bytes)
-        if not _has_wgmma(product) or filled < LEAST_FILL_MAPPED:
+        if not _has_wgmma(product) or filled < MIN_FILL_MAPPED:
             return False
         maps = self._maps(product) if self is _fastest(product) else None
         last = product.value.x_channel == product.value.y_channel == 1
-        if filled < LEAST_FILL and (maps is None or maps.result is None or not last):
+        if filled < MIN_FILL and (maps is None or maps.result is None or not last):
             return False
         if maps is None or maps.result is not None or product.value.y_channel != 1:
             return maps is not None
@@ -309,7 +309,7 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
     sharing = kernel.sharing
     first, later = min(count, multiprocessors), max(1, sharing.later_results // (kernel.m * kernel.n))
     kept = int(count // first * sharing.first_share) if k_blocks <= sharing.few_k_blocks else 0
-    if kept < sharing.least_tiles:
+    if kept < sharing.min_tiles:
         return Shares(first, count, later, first)
     return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
 
@@ -441,7 +441,7 @@ def _transposed_map(product: Product) -> TiledMap | None:
         step *= extent
     if extents != list(value.input) or value.first_m or value.x_origin:
         return None
-    if plane < LEAST_FILL_OF_BOXES * _full_boxes(value, element_bytes):
+    if plane < MIN_FILL_OF_BOXES * _full_boxes(value, element_bytes):
         return None
     if groups > 1 and channels % box:
         return None

@@ -48,7 +48,7 @@ class Spectra:
     """Describe the tiles and the workspace of one operation. ``step`` counts the results of a tile, before striding."""
 
     operation: Convolution
-    most_bytes: int  # bytes of the spectra of images and results at a time
+    max_bytes: int  # bytes of the spectra of images and results at a time
 
     @cached_property
     def taps(self) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class Spectra:
         """Return the number of images that are transformed at a time."""
         o = self.operation
         one = self.spectrum_bytes(prod(self.tiles) * (o.x.dims[1] + o.y.dims[1]))
-        return min(o.x.dims[0], max(1, self.most_bytes // one))
+        return min(o.x.dims[0], max(1, self.max_bytes // one))
 
     @cached_property
     def images_at(self) -> int:

@@ -17,7 +17,7 @@ template <class Rule>
 __device__ __forceinline__ void store_partials(const Columns& c, const Total (&mine)[WIDTH], COMPUTE* partials) {
   constexpr int NUMBERS = same_type<Rule, MergeMoments> ? 3 : 2;
   __shared__ COMPUTE threads[NUMBERS][THREADS * WIDTH];
-  __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1];
+  __shared__ COMPUTE blocks[CLUSTER_SIZE][NUMBERS][CLUSTER_SIZE > 1 ? MAX_PARTIALS : 1];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     threads[0][thread_of_block() * WIDTH + i] = mine[i].first;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
       columns, CLUSTER_SIZE,
       [&](unsigned column, unsigned index, unsigned& count) {
         count = rows_of(column, c.first_row() + index * c.segment, c.segment);
-        const COMPUTE(&found)[NUMBERS][CLUSTER_SIZE > 1 ? MOST_PARTIALS : 1] = blocks[index];
+        const COMPUTE(&found)[NUMBERS][CLUSTER_SIZE > 1 ? MAX_PARTIALS : 1] = blocks[index];
         return Total{found[0][column], found[1][column], NUMBERS > 2 ? found[NUMBERS - 1][column] : COMPUTE(0)};
       },
       [&](unsigned column) { return COMPUTE(rows_of(column, c.first_row(), c.part)); }, store_partial);
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     normalization_batch_columns_training(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
-  __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
+  __shared__ COMPUTE mean[MAX_COLUMNS], squares[MAX_COLUMNS], scale[MAX_COLUMNS], bias[MAX_COLUMNS];
   copy_parameters(c, a.call.scale, scale);
   copy_parameters(c, a.call.bias, bias);
   load_partials<MergeMoments>(c, a.call.partials, [&](unsigned column, unsigned, const Total& total) {

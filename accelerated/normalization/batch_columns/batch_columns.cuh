@@ -146,7 +146,7 @@ __device__ __forceinline__ bool writes_results(const Columns& c, unsigned column
 
 // These are the parameters of a block's columns, with factor = scale * inverse.
 struct Known {
-  COMPUTE mean[MOST_COLUMNS], inverse[MOST_COLUMNS], factor[MOST_COLUMNS], bias[MOST_COLUMNS];
+  COMPUTE mean[MAX_COLUMNS], inverse[MAX_COLUMNS], factor[MAX_COLUMNS], bias[MAX_COLUMNS];
 
   __device__ __forceinline__ void read(const BackwardCall& call, const Columns& c) {
     auto keep = [&](unsigned column, unsigned group, COMPUTE of_group, COMPUTE inverse_of_group) {
@@ -182,7 +182,7 @@ struct Known {
   // Computes the gradients of a thread's columns from the sums.
   __device__ __forceinline__ void gradients(const BackwardCall& call, const Columns& c, COMPUTE* sums,
                                             GradientOf (&of)[WIDTH]) const {
-    __shared__ COMPUTE of_x[MOST_COLUMNS], constant[MOST_COLUMNS];
+    __shared__ COMPUTE of_x[MAX_COLUMNS], constant[MAX_COLUMNS];
     load_partials<AddSums>(c, sums, [&](unsigned column, unsigned group, const Total& total) {
       if (writes_results(c, column)) call.store_parameters(group, total.first, total.second);
       const auto found = GradientOf::from(mean[column], inverse[column], factor[column], total, c.count);

@@ -18,7 +18,7 @@ THREADS = 256  # threads per block, upper bound
 LANES = 8  # threads along a row, where they divide its vectors
 MORE_LANES = 16  # threads along a row of many vectors
 MANY_PACKS = 64  # vectors per row from which MORE_LANES is used
-MOST_LANES = 64  # vectors per row that repeats its groups
+MAX_LANES = 64  # vectors per row that repeats its groups
 WIDTH = 4  # elements per vector
 WIDE = 8  # elements per vector of large tensors, which take twice the registers
 WIDE_ELEMENTS = 1 << 22  # elements per tensor from which vectors are WIDE
@@ -28,10 +28,10 @@ REPEATING_BLOCKS = 1  # blocks per SM if rows repeat groups, since each block me
 GRADIENT_BLOCKS = 4  # blocks per SM for gradients of large tensors
 MANY_ELEMENTS = 1 << 25  # elements per tensor from which GRADIENT_BLOCKS is used
 INFERENCE_BLOCKS = 4  # blocks per SM for inference
-MOST_PARTS = 16  # partial results per group without clusters
+MAX_PARTS = 16  # partial results per group without clusters
 COLUMNS = 32  # columns; the kernels' arrays have a multiple of this
 EXCHANGE_BYTES = 44 << 10  # bytes of shared memory for the exchange of partial results
-LEAST_ROW = 8  # vectors per row that repeats its groups
+MIN_ROW = 8  # vectors per row that repeats its groups
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def division_of(problem: BatchProblem) -> Division | None:
     columns = lcm(groups, width)
     if elements % width:  # The columns would exceed the tensor.
         return None
-    while columns < LEAST_ROW * width and 2 * columns <= elements:
+    while columns < MIN_ROW * width and 2 * columns <= elements:
         columns *= 2
     repeats, packs = columns // groups, columns // width
-    if repeats > 1 and packs > MOST_LANES:
+    if repeats > 1 and packs > MAX_LANES:
         return None
     wanted_lanes = (MORE_LANES, LANES, 4) if packs >= MANY_PACKS else (LANES, 4)
     lanes = packs if repeats > 1 or packs <= LANES else next((n for n in wanted_lanes if packs % n == 0), 32)
@@ -103,9 +103,9 @@ def division_of(problem: BatchProblem) -> Division | None:
     # Clusters exchange moments through static shared memory, which is limited to 48 KB per block.
     partials = min(groups, lanes * width)
     fits = 3 * (THREADS * width + CLUSTER * round_up(partials)) * problem.compute_bytes <= EXCHANGE_BYTES
-    cluster = CLUSTER if segments > MOST_PARTS and fits and has_clusters(problem.device) else 1
+    cluster = CLUSTER if segments > MAX_PARTS and fits and has_clusters(problem.device) else 1
     if cluster == 1 and not problem.is_inference:
-        segments = min(segments, 2 * MOST_PARTS)
+        segments = min(segments, 2 * MAX_PARTS)
     segment = -(-rows // segments)
     filled = -(-rows // segment)
     segments = -(-filled // cluster) * cluster
@@ -150,8 +150,8 @@ class BatchColumnsSolver(BatchPacksSolver):
                 SOURCE, f"normalization_batch_columns_{kernel}", others,
                 (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
-                THREADS=THREADS, PACK_WIDTH=width_of(problem), MOST_COLUMNS=round_up(d.lanes * width_of(problem)),
-                MOST_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
+                THREADS=THREADS, PACK_WIDTH=width_of(problem), MAX_COLUMNS=round_up(d.lanes * width_of(problem)),
+                MAX_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )
             for kernel in kernels

@@ -10,7 +10,7 @@
 constexpr unsigned COPIES = COPIED_ROWS;  // rows per thread that are copied to shared memory at a time
 
 // The blocks of a tile wait for each other, so the launch is cooperative with one SM per block.
-__device__ unsigned tile_barriers[MOST_TILES];
+__device__ unsigned tile_barriers[MAX_TILES];
 __device__ __forceinline__ void wait_for_tile() {
   __syncthreads();
   if (gridDim.y > 1 && thread_of_block() == 0) wait_for_blocks(tile_barriers + blockIdx.x, blockIdx.y == 0, gridDim.y);
@@ -19,7 +19,7 @@ __device__ __forceinline__ void wait_for_tile() {
 
 // A block merges the partial results of its warps here, one per column of the tile.
 struct BlockExchange {
-  COMPUTE origin[MOST_COLUMNS], warps[2][THREADS / 32][MOST_COLUMNS];
+  COMPUTE origin[MAX_COLUMNS], warps[2][THREADS / 32][MAX_COLUMNS];
 };
 
 // Merges the threads' partial results of each column, which cover all rows of the block. Writes one partial result per
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
   const COMPUTE count = COMPUTE(c.rows_of(c.first_column(), c.first_row(), c.segment)), weight = COMPUTE(1) / count;
   const COMPUTE of_thread = COMPUTE(c.my_rows());
   if (same_type<Rule, MergeMoments>) {
-    COMPUTE(&origins)[THREADS / 32][MOST_COLUMNS] = exchange.warps[0];
+    COMPUTE(&origins)[THREADS / 32][MAX_COLUMNS] = exchange.warps[0];
     if (threadIdx.y < 3) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++) origins[threadIdx.y][first + k] = origin(mine[k]);
@@ -287,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Columns& c = a.columns;
   const ForwardCall& call = a.call;
   __shared__ BlockExchange exchange;
-  __shared__ COMPUTE mean[MOST_COLUMNS], squares[MOST_COLUMNS], scale[MOST_COLUMNS], bias[MOST_COLUMNS];
+  __shared__ COMPUTE mean[MAX_COLUMNS], squares[MAX_COLUMNS], scale[MAX_COLUMNS], bias[MAX_COLUMNS];
   const ELEMENT* const from[1] = {call.x};
   Kept<1> kept(c, from, call.adds() ? call.z : nullptr, nullptr, a.room);
   ShiftedSum sums[WIDTH];

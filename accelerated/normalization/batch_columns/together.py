@@ -17,17 +17,17 @@ LANES = (16, 8, 4)  # threads along a row, in order of preference
 SEGMENTS = 33  # segments per tile, whose partial results each block merges
 ELEMENTS = 1 << 19  # elements per tensor from which the solver applies
 RESERVED_BYTES = 1 << 10  # bytes of shared memory per block that the device reserves
-LEAST_BYTES = 96 << 10  # bytes of shared memory per block that the solver needs
+MIN_BYTES = 96 << 10  # bytes of shared memory per block that the solver needs
 HELD_FORWARD = {4: 12, 8: 12}  # rows per thread in registers, by elements per vector
 HELD_BACKWARD = {4: 6, 8: 6}  # rows per thread in registers, by elements per vector
 COPIES = 8  # rows per thread that are copied ahead, for all tensors together
-MOST_TILES = 256  # tiles per launch
+MAX_TILES = 256  # tiles per launch
 STREAM_BYTES = 64 << 20  # bytes read from which data bypass L2's normal eviction
 
 
 def together_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among concurrent blocks, one per SM, or None."""
-    enough = problem.device.shared_bytes_per_block >= LEAST_BYTES
+    enough = problem.device.shared_bytes_per_block >= MIN_BYTES
     if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
         return None
     if problem.is_inference or (problem.is_gradient and problem.operation.saved is None):
@@ -41,7 +41,7 @@ def together_of(problem: BatchProblem) -> Division | None:
     for lanes in LANES:
         tiles = -(-packs // lanes)
         segments = 1 if alone else min(blocks // tiles, rows)
-        if segments == 0 or tiles > MOST_TILES:
+        if segments == 0 or tiles > MAX_TILES:
             return None
         if segments <= SEGMENTS or lanes == LANES[-1]:
             break
@@ -86,9 +86,9 @@ class BatchColumnsTogetherSolver(BatchPacksSolver):
             [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
             (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
             scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes, THREADS=THREADS,
-            PACK_WIDTH=width, MOST_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
+            PACK_WIDTH=width, MAX_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
             CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
-            MOST_TILES=MOST_TILES,
+            MAX_TILES=MAX_TILES,
             STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),
         )  # fmt: skip
         launch.cooperative = d.segments > 1

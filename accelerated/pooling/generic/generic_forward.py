@@ -19,7 +19,7 @@ HIGH_WINDOW = 8  # rows per window from which bands are used
 LARGE_WINDOW = 1024  # positions per window from which bands may overlap
 MAX_BANDS = 2  # bands over an input row up to which small windows use bands
 MANY_THREADS = 2**16  # threads that keep a GPU busy, approximately
-MOST_ROWS = 40  # rows of a band per thread, approximately
+MAX_ROWS = 40  # rows of a band per thread, approximately
 SUMMANDS = 4  # columns that a thread pools, lower bound
 POSITION_BYTES = 16  # bytes of shared memory per band, for its position
 MAX_SHARED_BYTES = 48 * 1024  # bytes of shared memory per block
@@ -77,7 +77,7 @@ def _bands(problem: PoolingProblem) -> Configuration | None:
         neighbours = gcd(shape.extents[-1] // width, power_of_two(max(1, THREADS // row.input)))
         packs, channels, step = row.input * neighbours, neighbours * width, row.x_stride
     walk = walk_of(replace(shape, axes=[high, deep, replace(row, output=1)]), channels, forward=True)
-    parts = -(-rows // MOST_ROWS)
+    parts = -(-rows // MAX_ROWS)
     slices = max(1, min(parts if walk.packs * packs * parts >= MANY_THREADS else rows, THREADS // packs))
     bands = max(1, min(THREADS // (packs * slices), walk.packs // problem.device.multiprocessors))
     threads = min(THREADS, -(-bands * slices * packs // WARP) * WARP)

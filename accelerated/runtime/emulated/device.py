@@ -19,7 +19,7 @@ from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import ONE_KERNEL, RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
-MOST_MULTIPROCESSORS = 1024  # upper bound of DUALDNN_EMULATION_MULTIPROCESSORS
+MAX_MULTIPROCESSORS = 1024  # upper bound of DUALDNN_EMULATION_MULTIPROCESSORS
 # Sources whose path begins so have up to eight kernels, but a set of definitions needs only one or two of them. Each
 # kernel is compiled by itself there (docs/performance/emulated_device.md).
 BY_KERNEL = ("normalization/batch_", "pooling/max_backward/max_backward.", "reduce_tensor/small.")
@@ -136,7 +136,7 @@ class EmulatedDevice(Device):
         _ = EmulatedToolchain().identity  # This raises DeviceUnavailable unless the headers and a version are found.
         self.name = "emulated device"
         self.seed = _integer("DUALDNN_EMULATION_SEED", 0, 0, 2**32 - 1)
-        self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MOST_MULTIPROCESSORS)
+        self.multiprocessors = _integer("DUALDNN_EMULATION_MULTIPROCESSORS", 1, 1, MAX_MULTIPROCESSORS)
         self.guard = _choice("DUALDNN_EMULATION_GUARD", GUARDS)
         self.takes_foreign = self.adopts_streams = _choice("DUALDNN_EMULATION_FOREIGN", ("0", "1")) == "1"
         self.architecture = RACES if _choice("DUALDNN_EMULATION_RACES", ("0", "1")) == "1" else "emulated"

@@ -23,7 +23,7 @@ from ..errors import DeviceError
 
 POISON = 0xFF  # value of each byte of new memory
 ALIGNMENT = 16  # bytes to which sizes are rounded up
-MOST_BYTES = 2**63 - 1  # upper bound of the bytes of a mapping
+MAX_BYTES = 2**63 - 1  # upper bound of the bytes of a mapping
 QUARANTINED = 256  # freed allocations whose addresses stay inaccessible
 PAGE = mmap.PAGESIZE
 
@@ -101,7 +101,7 @@ class GuardedPool:
 
     def allocate(self, nbytes: int, at_start: bool) -> GuardedMemory:
         usable = _round_up(nbytes, PAGE)
-        if usable + 2 * PAGE > MOST_BYTES:  # ctypes would pass the number modulo 2**64.
+        if usable + 2 * PAGE > MAX_BYTES:  # ctypes would pass the number modulo 2**64.
             raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         base = _libc.mmap(None, usable + 2 * PAGE, 0, _PRIVATE, -1, 0)
         if base == _MAP_FAILED or _libc.mprotect(base + PAGE, usable, mmap.PROT_READ | mmap.PROT_WRITE):

@@ -9,8 +9,8 @@ namespace emulated::races {
 
 // --- launches, blocks and warps ---
 
-static void follow_shared(Region& region, const char* first, size_t bytes, size_t most_bytes, bool starts) {
-  const size_t count = most_bytes / cell_bytes + 2;
+static void follow_shared(Region& region, const char* first, size_t bytes, size_t max_bytes, bool starts) {
+  const size_t count = max_bytes / cell_bytes + 2;
   if (!region.cells) region.cells = static_cast<Cell*>(calloc(count, sizeof(Cell)));
   for (size_t i = 0; starts && i < count; i++) region.cells[i].reads.count = region.cells[i].writes.count = 0;
   region.first = first, region.bytes = bytes, region.is_shared = true;
@@ -28,7 +28,7 @@ void begin_launch() {
   region_count = shared_regions;
   for (size_t i = 0; i < block.launch->memory_count && region_count < maximum_regions; i++) {
     const Pages& pages = block.launch->memory[i];
-    if (pages.bytes > most_tracked_bytes) continue;
+    if (pages.bytes > max_tracked_bytes) continue;
     const size_t bytes = pages.bytes / cell_bytes * sizeof(Cell);
     void* const fresh =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

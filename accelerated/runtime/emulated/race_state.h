@@ -52,7 +52,7 @@ struct Acting {  // It names the agent for which a thread accesses memory.
 };
 
 constexpr unsigned shared_regions = 2, maximum_regions = 64, gate_slots = 1u << 14, maximum_pasts = 1u << 16;
-constexpr size_t most_tracked_bytes = size_t(64) << 20, arena_bytes = size_t(16) << 30;
+constexpr size_t max_tracked_bytes = size_t(64) << 20, arena_bytes = size_t(16) << 30;
 
 inline Region regions[maximum_regions];  // The first two are static and dynamic shared memory.
 inline unsigned region_count;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-MOST_BYTES = 48 << 10  # ptxas refuses a kernel with more on every architecture
+MAX_BYTES = 48 << 10  # ptxas refuses a kernel with more on every architecture
 SYMBOL_TABLE, THREAD_LOCAL = 2, 6  # section type, symbol type
 SECTION = np.dtype(
     {"names": ["type", "offset", "bytes", "link"], "formats": ["<u4", "<u8", "<u8", "<u4"], "offsets": [4, 24, 32, 40],
@@ -41,5 +41,5 @@ def static_shared_bytes(library: Path) -> Counter[str]:
 
 def excess(library: Path) -> str:
     """Return an error that names the functions with too much static shared memory; empty without such a function."""
-    large = ((name, nbytes) for name, nbytes in static_shared_bytes(library).items() if nbytes > MOST_BYTES)
-    return "\n".join(f"{name}: {nbytes} bytes of static shared memory, at most {MOST_BYTES}" for name, nbytes in large)
+    large = ((name, nbytes) for name, nbytes in static_shared_bytes(library).items() if nbytes > MAX_BYTES)
+    return "\n".join(f"{name}: {nbytes} bytes of static shared memory, at most {MAX_BYTES}" for name, nbytes in large)

@@ -21,7 +21,7 @@ enum {
 };
 /* The first four kinds are memory; registered memory belongs to the program. */
 enum { DEVICE_MEMORY = 1, HOST_MEMORY, MANAGED_MEMORY, REGISTERED_MEMORY, STREAM, EVENT, POOL, CONTEXT };
-enum { ALIGNMENT = 256, MOST_NAMES = 2000 };
+enum { ALIGNMENT = 256, MAX_NAMES = 2000 };
 enum { FLAGS_ARE_INTS = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH, POOL_ATTRIBUTES };  /* attributes of a pool, counted from 1 */
 
 /* An object records what the driver returned, by the address that the caller knows. */
@@ -113,11 +113,11 @@ static int in_device(address start, size_t size) {
 
 /* Print once that a function is missing; name must be the same pointer in every call for one function. */
 int dualdnn_missing(const char *name) {
-  static const char *said[MOST_NAMES];
+  static const char *said[MAX_NAMES];
   pthread_mutex_lock(&lock);
   int i = 0;
-  while (i < MOST_NAMES && said[i] && said[i] != name) i++;
-  int first = i < MOST_NAMES && !said[i];
+  while (i < MAX_NAMES && said[i] && said[i] != name) i++;
+  int first = i < MAX_NAMES && !said[i];
   if (first) said[i] = name;
   pthread_mutex_unlock(&lock);
   if (first) fprintf(stderr, "dualdnn: %s: this CUDA has no such function: it is memory of the host, and runs no kernels\n", name);

@@ -29,18 +29,18 @@ typedef struct Entry {
 enum { BUCKETS = 1 << 15, VALUE_BYTES = 1400 /* approximate size of a value in Python */ };
 static _Atomic(Entry *) buckets[BUCKETS];
 static int memo_live; /* 1: the memo answers calls; 2: it also asks Python and compares */
-static unsigned long long memo_entries, memo_bytes, memo_most = 1 << 17, memo_most_bytes = 64 << 20;
+static unsigned long long memo_entries, memo_bytes, memo_max_entries = 1 << 17, memo_max_bytes = 64 << 20;
 static _Atomic unsigned long long memo_emptied /* how often the memo was emptied */, memo_asked_count, memo_compared, memo_differ;
 
 static inline int memo_mode(void) { return __atomic_load_n(&memo_live, __ATOMIC_RELAXED); }
-static void memo_limits(unsigned long long entries, unsigned long long bytes) { memo_most = entries, memo_most_bytes = bytes; }
+static void memo_limits(unsigned long long entries, unsigned long long bytes) { memo_max_entries = entries, memo_max_bytes = bytes; }
 
 /* Unlink all entries and return 1 if there are too many. The caller holds memo_lock, and frees the entries after it releases the
    lock. */
 static int memo_unlink(Entry **old)
 {
     Entry *all = NULL;
-    if (memo_entries < memo_most && memo_bytes < memo_most_bytes) return 0;
+    if (memo_entries < memo_max_entries && memo_bytes < memo_max_bytes) return 0;
     for (unsigned i = 0; i < BUCKETS; i++) {
         Entry *e = atomic_exchange(&buckets[i], NULL);
         for (Entry *after; e; e = after) { /* Readers follow `next`, so another link lists the entries to free. */

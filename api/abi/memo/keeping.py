@@ -24,7 +24,7 @@ SET, CREATE, DESTROY, HOLD, NAME, POINT = 1, 2, 3, 4, 5, 6  # These are the effe
 LAUNCH = -7  # status that tells C to run the recorded launches
 REFUSALS = {BAD_PARAM, NOT_SUPPORTED, INVALID_VALUE, MAPPING_ERROR}  # These statuses depend only on the arguments.
 COUNTS = ("entries", "bytes", "asked", "hits", "values", "emptied", "compared", "differ")
-LEAST_SCRATCH = 1 << 16
+MIN_SCRATCH = 1 << 16
 Scalars = Mapping[str, tuple[int, Any]]  # It maps a name to (index of the argument, its value).
 
 
@@ -227,7 +227,7 @@ class Launches:
         stream = handle.user_stream or 0
         if self.lib.scratch_is_known(stream, nbytes):
             return True
-        piece = self.device.allocate(max(LEAST_SCRATCH, 1 << (nbytes - 1).bit_length()))
+        piece = self.device.allocate(max(MIN_SCRATCH, 1 << (nbytes - 1).bit_length()))
         self.scratch.append(piece)
         return bool(self.lib.scratch_add(stream, piece.address, piece.nbytes))
 

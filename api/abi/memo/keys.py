@@ -32,7 +32,7 @@ WRITES_STATES = "cudnnSetDropoutDescriptor"  # It writes states only if it gets 
 FILL_BYTES = (
     "a{0} == 1 ? 8 : a{0} == 2 ? 2 : 4"  # It is the C expression for the bytes of a padding value, by cudnnDataType_t.
 )
-MOST_ARGUMENTS = 39  # arguments, one less than ARGUMENTS in keys.c, because a descriptor's memory follows them
+MAX_ARGUMENTS = 39  # arguments, one less than ARGUMENTS in keys.c, because a descriptor's memory follows them
 WEIGHTS = {"exponentialAverageFactor"}  # The memo treats all values between 0 and 1 of these doubles alike.
 
 
@@ -50,7 +50,7 @@ def key_of(function: Function) -> list[str] | None:
     if depends_on_more(name) or name in RESULTS or not hasattr(cudnn, name):
         return None
     parts = [_part(function, index) for index in range(len(function.parameters))]
-    if None in parts or len(parts) > MOST_ARGUMENTS:
+    if None in parts or len(parts) > MAX_ARGUMENTS:
         return None
     return [part for part in parts if part]
 

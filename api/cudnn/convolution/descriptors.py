@@ -13,7 +13,7 @@ from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from ..tensor_descriptors import entries
 
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # The tables of configurations list these (docs/errata.md, D249).
-MOST_REQUESTED = CUDNN_DIM_MAX - 2  # dimensions, for the getter; the setter takes CUDNN_DIM_MAX (docs/errata.md, D247)
+MAX_REQUESTED = CUDNN_DIM_MAX - 2  # dimensions, for the getter; the setter takes CUDNN_DIM_MAX (docs/errata.md, D247)
 
 
 @documented()
@@ -113,8 +113,8 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
     name = "cudnnGetConvolutionNdDescriptor"
     expect(arrayLengthRequested >= 0, BAD_PARAM, f"{name}/c10",
            f"arrayLengthRequested is {arrayLengthRequested}, it cannot be negative")  # fmt: skip
-    expect(arrayLengthRequested <= MOST_REQUESTED, NOT_SUPPORTED, f"{name}/c11",
-           f"arrayLengthRequested is {arrayLengthRequested}, supported are up to {MOST_REQUESTED}")  # fmt: skip
+    expect(arrayLengthRequested <= MAX_REQUESTED, NOT_SUPPORTED, f"{name}/c11",
+           f"arrayLengthRequested is {arrayLengthRequested}, supported are up to {MAX_REQUESTED}")  # fmt: skip
     spec = _initialised(convDesc, f"{name}/c01")
     arrays = (values[:arrayLengthRequested] for values in (spec.padding, spec.stride, spec.dilation))
     return ConvolutionNdParameters(spec.rank, *arrays, spec.mode, spec.compute_type)

@@ -17,7 +17,7 @@ from .statistics import (
     derived,
     described_alike,
     four_or_five,
-    least_epsilon,
+    min_epsilon,
     of_statistics,
     supported_types,
     together,
@@ -63,7 +63,7 @@ def cudnnBatchNormalizationForwardInference(
     described_alike(f"{name}/c26", f"{name}/c26", xDesc=xDesc, yDesc=yDesc)
     supported_types(f"{name}/c21", INFERENCE_TYPES, xDesc=xDesc)
     of_statistics(f"{name}/c24", xDesc, mode, bnScaleBiasMeanVarDesc=bnScaleBiasMeanVarDesc)
-    least_epsilon(f"{name}/c25", epsilon)
+    min_epsilon(f"{name}/c25", epsilon)
     writable_layout(yDesc=yDesc)
     statistics = bnScaleBiasMeanVarDesc
     return BatchNormalizationForwardInference(
@@ -104,7 +104,7 @@ def cudnnBatchNormalizationForwardTraining(
     of_statistics(clause, xDesc, mode, bnScaleBiasMeanVarDesc=statistics)
     together(f"{name}/c35", resultSaveMean=resultSaveMean, resultSaveInvVariance=resultSaveInvVariance)
     together(f"{name}/c36", resultRunningMean=resultRunningMean, resultRunningVariance=resultRunningVariance)
-    least_epsilon(f"{name}/c37", epsilon)
+    min_epsilon(f"{name}/c37", epsilon)
     writable_layout(yDesc=yDesc)
     return BatchNormalizationForwardTraining(
         mode, scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc, statistics, statistics, exponentialAverageFactor,
@@ -151,7 +151,7 @@ def cudnnBatchNormalizationBackward(
         f"{name}/c26" if mode in PER_ACTIVATION else f"{name}/c25", xDesc, mode, bnScaleBiasDiffDesc=statistics
     )
     together(f"{name}/c27", savedMean=savedMean, savedInvVariance=savedInvVariance)
-    least_epsilon(f"{name}/c28", epsilon)
+    min_epsilon(f"{name}/c28", epsilon)
     writable_layout(dxDesc=dxDesc)
     factors = (scaling(value, dxDesc) for value in (alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff))
     return BatchNormalizationBackward(

@@ -13,7 +13,7 @@ from .statistics import (
     demanded,
     four_or_five,
     large_enough,
-    least_epsilon,
+    min_epsilon,
     packed_nhwc,
     rectified,
     reserve_bytes,
@@ -152,7 +152,7 @@ def cudnnBatchNormalizationForwardTrainingEx(
     together(
         c.cite("c50"), resultRunningMeanData=resultRunningMeanData, resultRunningVarianceData=resultRunningVarianceData
     )
-    least_epsilon(c.cite("c51"), epsilon)
+    min_epsilon(c.cite("c51"), epsilon)
     writable_layout(yDesc=yDesc)
     needed = reserve_bytes(bnOps, xDesc)
     large_enough(c.cite("c39"), reserveSpaceSizeInBytes, needed)
@@ -196,7 +196,7 @@ def cudnnBatchNormalizationBackwardEx(
     added, others = {"dzDesc": dzDesc if dzData is not None else None}, {"yDesc": yDesc if yData is not None else None}
     demanded(c, TRAINING_TYPES, mode, bnOps, tensors, {"dBnScaleBiasDesc": statistics}, added, others, activationDesc)
     together(c.cite("c48"), savedMean=savedMean, savedInvVariance=savedInvVariance)
-    least_epsilon(c.cite("c49"), epsilon)
+    min_epsilon(c.cite("c49"), epsilon)
     writable_layout(dxDesc=dxDesc)
     needed = reserve_bytes(bnOps, xDesc)
     large_enough(c.cite("c38"), reserveSpaceSizeInBytes, needed)

@@ -13,7 +13,7 @@ from .statistics import (
     derived,
     described_alike,
     four_or_five,
-    least_epsilon,
+    min_epsilon,
     of_statistics,
     one_group,
     supported_types,
@@ -69,7 +69,7 @@ def cudnnNormalizationForwardInference(
     supported_types(f"{name}/c31", NORM_INFERENCE_TYPES, xDesc=xDesc)
     clause = f"{name}/c26" if mode.name == "CUDNN_NORM_PER_CHANNEL" else f"{name}/c27"
     of_statistics(clause, xDesc, mode, normScaleBiasDesc=normScaleBiasDesc, normMeanVarDesc=normMeanVarDesc)
-    least_epsilon(f"{name}/c28", epsilon, 0.0)
+    min_epsilon(f"{name}/c28", epsilon, 0.0)
     writable_layout(yDesc=yDesc)
     return NormalizationForwardInference(
         mode,

@@ -13,7 +13,7 @@ from .statistics import (
     demanded,
     four_or_five,
     large_enough,
-    least_epsilon,
+    min_epsilon,
     one_group,
     packed_nhwc,
     rectified,
@@ -124,7 +124,7 @@ def cudnnNormalizationForwardTraining(
     demanded(c, NORM_TRAINING_TYPES, mode, normOps, tensors, statistics, added, {}, activationDesc)
     together(c.cite("c42"), resultSaveMean=resultSaveMean, resultSaveInvVariance=resultSaveInvVariance)
     together(c.cite("c43"), resultRunningMean=resultRunningMean, resultRunningVariance=resultRunningVariance)
-    least_epsilon(c.cite("c44"), epsilon, 0.0)
+    min_epsilon(c.cite("c44"), epsilon, 0.0)
     writable_layout(yDesc=yDesc)
     needed = reserve_bytes(normOps, xDesc)
     large_enough(c.cite("c35"), reserveSpaceSizeInBytes, needed)
@@ -173,7 +173,7 @@ def cudnnNormalizationBackward(
     statistics = {"dNormScaleBiasDesc": dNormScaleBiasDesc, "normMeanVarDesc": normMeanVarDesc}
     demanded(c, NORM_TRAINING_TYPES, mode, normOps, tensors, statistics, added, others, activationDesc)
     together(c.cite("c42"), savedMean=savedMean, savedInvVariance=savedInvVariance)
-    least_epsilon(c.cite("c43"), epsilon, 0.0)
+    min_epsilon(c.cite("c43"), epsilon, 0.0)
     writable_layout(dxDesc=dxDesc)
     needed = reserve_bytes(normOps, xDesc)
     large_enough(c.cite("c35"), reserveSpaceSizeInBytes, needed)

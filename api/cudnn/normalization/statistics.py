@@ -51,7 +51,7 @@ def of_statistics(clause: str, x: TensorSpec, mode: Mode, **descriptors: TensorS
     writable_layout(**descriptors)
 
 
-def least_epsilon(clause: str, epsilon: float, least: float = CUDNN_BN_MIN_EPSILON) -> None:
+def min_epsilon(clause: str, epsilon: float, least: float = CUDNN_BN_MIN_EPSILON) -> None:
     """Raise an error if epsilon is NaN or below ``least``."""
     expect(epsilon >= least, BAD_PARAM, clause, f"epsilon is {epsilon}, it must be at least {least}")
 

@@ -87,8 +87,8 @@ class Extents(NamedTuple):
     @classmethod
     def largest(cls, spec: AttnSpec) -> Extents:
         """Return the largest extents that the attention descriptor allows."""
-        sequences = spec.most_batches * spec.most_beams
-        mapped = sequences if spec.mode & CUDNN_ATTN_QUERYMAP_ONE_TO_ONE else spec.most_batches
+        sequences = spec.max_batches * spec.max_beams
+        mapped = sequences if spec.mode & CUDNN_ATTN_QUERYMAP_ONE_TO_ONE else spec.max_batches
         return cls(spec.qo_longest, sequences, spec.kv_longest, mapped)
 
     @property

@@ -168,7 +168,7 @@ class Measured:
     room: bytes of the caller's workspace, None where the search has its own.
     """
 
-    MOST = 60  # bytes of memory that can be had
+    MAX_BYTES = 60  # bytes of memory that can be had
 
     def __init__(self, monkeypatch: Any, handle: Any, room: int | None) -> None:
         self.room = room
@@ -177,7 +177,7 @@ class Measured:
         allocate = handle.allocate
 
         def allocated(nbytes: int) -> Any:
-            if nbytes > self.MOST:
+            if nbytes > self.MAX_BYTES:
                 raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", "no memory")
             made = allocate(nbytes)
             monkeypatch.setattr(made, "free", lambda: self.freed.append(nbytes))
@@ -210,7 +210,7 @@ class Measured:
         refused = results[len(found) :]
         assert all((e.status, e.time, e.memory) == (NOT_SUPPORTED, -1.0, 0) for e in refused)
         able = sorted(algo for algo, *_ in found)
-        room = self.MOST if self.room is None else self.room
+        room = self.MAX_BYTES if self.room is None else self.room
         fits = [algo for algo in able if self.bytes_of(algo) <= room]
         if ranked:
             assert found == [(algo, SUCCESS, -1.0, self.bytes_of(algo)) for algo in able[::-1]] and not self.ran

@@ -25,7 +25,7 @@ from .convolution_filters import im2col
 
 DRAWN = 24  # operations; thousands more were right
 LARGE = (2**31 - 2, 2**30 - 1, 2**30 - 3, 2**29, 2**29 + 1, 2**28 + 1, 10**9 + 7)  # Other numbers are about as large.
-MOST_OUTPUTS = 4
+MAX_OUTPUTS = 4
 
 
 class Axis(NamedTuple):
@@ -62,10 +62,10 @@ def _axis(rng: random.Random) -> Axis:
     while True:
         extent, taps = rng.randint(1, 6), rng.randint(1, 3)
         stride, dilation = _number(rng, (1, 2, 3), rng.random() < 0.6), _number(rng, (1, 1, 2), rng.random() < 0.3)
-        output, tap = rng.randrange(MOST_OUTPUTS), rng.randrange(taps)
+        output, tap = rng.randrange(MAX_OUTPUTS), rng.randrange(taps)
         padding = max(0, output * stride + tap * dilation - rng.randrange(extent))
         axis = Axis(extent, taps, padding, stride, dilation)
-        if extent + 2 * padding < POSITIONS and axis.reach >= 0 and axis.outputs <= MOST_OUTPUTS:
+        if extent + 2 * padding < POSITIONS and axis.reach >= 0 and axis.outputs <= MAX_OUTPUTS:
             return axis
 
 

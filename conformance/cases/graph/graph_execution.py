@@ -209,7 +209,7 @@ def test_what_no_engine_executes(cudnn, handle, builder, refuses, nodes, clause)
     refuses_graph(cudnn, builder, refuses, handle, nodes, NOT_SUPPORTED, clause)
 
 
-MOST = 2**31  # elements; a tensor of a graph spans fewer
+MAX_ELEMENTS = 2**31  # elements; a tensor of a graph spans fewer
 
 
 def large(uid, dims, strides):
@@ -220,11 +220,11 @@ def large(uid, dims, strides):
 @shows(*of("OPERATIONGRAPH", "c16"))
 @pytest.mark.parametrize("written", [False, True], ids=["read", "written"])
 @pytest.mark.parametrize("dims, strides", [
-    ((1, 1, MOST), (MOST, MOST, 1)), ((2, 1, 1), (MOST - 1, 1, 1)), ((2, 3, 2), (MOST - 2**21 - 102, 2**20, 101)),
+    ((1, 1, MAX_ELEMENTS), (MAX_ELEMENTS, MAX_ELEMENTS, 1)), ((2, 1, 1), (MAX_ELEMENTS - 1, 1, 1)), ((2, 3, 2), (MAX_ELEMENTS - 2**21 - 102, 2**20, 101)),
 ], ids=["many", "far", "gaps"])  # fmt: skip
 def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, dims, strides, written):
     """A tensor that spans one element fewer is executed."""
-    fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MOST else dims
+    fewer = (dims[0], dims[1], dims[2] - 1) if max(dims) == MAX_ELEMENTS else dims
     for extents, first in ((fewer, strides[0] - 1), (dims, strides[0])):
         spanning, packed = large(1, extents, (first, *strides[1:])), tensor(2, extents)
         nodes = (pointwise(RELU, packed, spanning) if written else pointwise(RELU, spanning, packed),)
@@ -236,7 +236,7 @@ def test_the_most_elements_that_a_tensor_spans(cudnn, handle, builder, refuses, 
 
 @pytest.mark.ours
 @shows(*of("OPERATIONGRAPH", "c16"))
-@pytest.mark.parametrize("between, clause", [(MOST // 4 - 1, "c16"), (MOST // 4 - 2, "c15")])
+@pytest.mark.parametrize("between, clause", [(MAX_ELEMENTS // 4 - 1, "c16"), (MAX_ELEMENTS // 4 - 2, "c15")])
 def test_vectors_count_as_the_elements_that_they_hold(cudnn, handle, builder, refuses, between, clause):
     """Vectors whose count fits are refused for their elements."""
     spanning = replace(

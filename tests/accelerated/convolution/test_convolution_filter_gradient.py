@@ -86,7 +86,7 @@ def seven_multiprocessors(monkeypatch):
 
 def divided(solver, alone=False, **settings):
     """Return the solver of the same tile, whose blocks may have one K-block of it. alone: tiles that one block has."""
-    return type(solver)(replace(solver.kernel, least_k_blocks=1, alone=(alone,), **settings))
+    return type(solver)(replace(solver.kernel, min_k_blocks=1, alone=(alone,), **settings))
 
 
 @pytest.mark.parametrize("rows_are_filters", [True, False], ids=["dy_by_x", "x_by_dy"])

@@ -21,13 +21,13 @@ def backend():
 def test_less_room(backend, most, data_type):
     """Patches shrink to fewer rows, fewer channels, fewer columns, one channel."""
     operation = im2col((1, 40, 9, 31), (1, 40, 3, 3), data_type=data_type, padding=(1, 1))
-    problem = Im2ColProblem(operation, backend.device, most_shared=most)
+    problem = Im2ColProblem(operation, backend.device, max_shared=most)
     plan = check(backend, operation, problem=problem)
     assert plan.solver == "convolution.im2col" and plan.steps[0][0].shared_bytes <= most
 
 
 def test_a_filter_that_no_block_holds(backend):
-    problem = Im2ColProblem(im2col(data_type=HALF), backend.device, most_shared=64)
+    problem = Im2ColProblem(im2col(data_type=HALF), backend.device, max_shared=64)
     assert check(backend, problem.operation, problem=problem).solver == "convolution.im2col_elements"
 
 

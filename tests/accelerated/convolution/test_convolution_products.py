@@ -202,7 +202,7 @@ def test_blocks_share_tiles(count, k_blocks, shared):
 @pytest.mark.parametrize("later", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
 def test_later_blocks(two_multiprocessors, kernel, later):
     """Later blocks get few tiles each, blended or not."""
-    sharing = Sharing(least_tiles=1, later_results=later * kernel.m * kernel.n)
+    sharing = Sharing(min_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
         kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput,
         planes=kernel.planes, transposed=kernel.transposed, sharing=sharing,

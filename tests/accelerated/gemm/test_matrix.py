@@ -137,7 +137,7 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
         (Sizes(72, 136, 200, (2, 1)), 8, {"beta": -0.5, "with_bias": True}), (Sizes(8, 24, 8), 8, {"offset": 8}),
         (Sizes(40, 72, 200), 8, {"beta": 1.0, "splits": 3}),
     ):  # fmt: skip
-        made = check(sizes, element, result, True, majors, gap, tile=tile.name, most_workspace=1 << 24, **more)
+        made = check(sizes, element, result, True, majors, gap, tile=tile.name, max_workspace=1 << 24, **more)
         assert made.choice[0] == tile.name
 
 
@@ -145,7 +145,7 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
 def test_blocks_share_tiles(monkeypatch, blocks):
     """Fewer blocks than tiles share each tile, or take the rest from the middle of a tile; batches work too."""
     monkeypatch.setattr(TmaProduct, "_blocks", staticmethod(lambda *_: [blocks]))
-    more = {"most_workspace": 1 << 24, "beta": 1.0}
+    more = {"max_workspace": 1 << 24, "beta": 1.0}
     made = check(Sizes(104, 72, 12 * 64 + 8), "half", "half", True, (1, 1), 8, tile="64x64", **more)
     assert made._by_tma.shares.further and made._by_tma.shares.blocks == blocks
     check(Sizes(72, 40, 9 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
@@ -172,7 +172,7 @@ def test_batches_of_two_levels(element, tensor_cores, majors, shared):
     """The inner batches share A, or B, with TMA and without."""
     for k in (40, 37):
         check(Sizes(24, 40, k, (3, 2)), element, element, tensor_cores, majors, shared=shared, beta=1.0)
-    more = {"tile": "128x64", "most_workspace": 1 << 24} if tensor_cores else {}
+    more = {"tile": "128x64", "max_workspace": 1 << 24} if tensor_cores else {}
     made = check(Sizes(24, 40, 64, (3, 2)), element, element, tensor_cores, majors, 8, shared=shared, **more)
     assert (made._by_tma is not None) == tensor_cores
 
@@ -186,7 +186,7 @@ def test_parts_that_nobody_added(tensor_cores, splits):
     made = MatrixProduct(
         device, 6, 20, 200, Matrix("a", 0, *strides, 6 * 200), Matrix("b", 0, *strides, 20 * 200),
         Matrix(SCRATCH, begin, 20, 1, 120), "float", "float", "float", tensor_cores, batches=(2, 1), splits=splits,
-        most_workspace=1 << 20,
+        max_workspace=1 << 20,
     )  # fmt: skip
     launches, parts = made.launches_in_parts()
     scratch = device.allocate(launches[0].scratch_bytes)
@@ -235,7 +235,7 @@ def test_tiles_and_splits_follow_from_sizes():
 
     def chosen(m, n, k, most=1 << 26):
         matrices = Matrix("a", 0, 1, m), Matrix("b", 0, 1, n), Matrix("c", 0, n, 1)
-        made = MatrixProduct(H200(), m, n, k, *matrices, "half", "half", most_workspace=most)
+        made = MatrixProduct(H200(), m, n, k, *matrices, "half", "half", max_workspace=most)
         assert made.workspace_bytes <= most
         return made.choice
 

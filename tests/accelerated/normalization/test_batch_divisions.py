@@ -161,7 +161,7 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
         d = together.together_of(problem)
         width, threads = problem.width, d.lanes * d.lines
         assert launch.grid == (d.tiles, d.segments, 1) and d.tiles * d.segments <= H200.multiprocessors
-        assert d.tiles <= together.MOST_TILES and launch.cooperative == (d.segments > 1)
+        assert d.tiles <= together.MAX_TILES and launch.cooperative == (d.segments > 1)
         assert not launch.cooperative or 2 * d.tiles * d.segments > H200.multiprocessors
         assert threads == together.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
         assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment

@@ -23,7 +23,7 @@ from dualdnn.reference import judge
 OPS = (Op.CUDNN_REDUCE_TENSOR_ADD, Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_TENSOR_NORM2, Op.CUDNN_REDUCE_TENSOR_MIN,
        Op.CUDNN_REDUCE_TENSOR_MAX, Op.CUDNN_REDUCE_TENSOR_AMAX, Op.CUDNN_REDUCE_TENSOR_MUL)  # fmt: skip
 KEPT = {"to one": (), "to channels": (1,), "over rows": (0, 1, 2), "over images": (1, 2, 3), "mixed": (0, 3)}
-MOST_SHARINGS = 12  # per operation, chosen by a seed
+MAX_SHARINGS = 12  # per operation, chosen by a seed
 # Each width of accesses is a module: HALF has all widths, other types few.
 LAID_OUT = [
     pytest.param(data_type, layout, id=f"{data_type.name.removeprefix('CUDNN_DATA_')}-{layout}")
@@ -74,7 +74,7 @@ def test_every_sharing(backend, data_type, kept, layout):
     widths = {1, max(reading.width for _, reading in found)}
     found = [choice for choice in found if not choice[0].blocks or choice[1].width in widths]
     assert {sharing.blocks for sharing, _ in found} == {0, 1}
-    for sharing, reading in chance.sample(found, min(MOST_SHARINGS, len(found))):
+    for sharing, reading in chance.sample(found, min(MAX_SHARINGS, len(found))):
         run(backend, operation, Plan(operation, [small.launch_of(operation, backend.device, reading, sharing)]))
     # A sum needs all elements, by most accesses of a thread.
     sharing, reading = max(found, key=lambda choice: choice[1].accesses)

@@ -92,11 +92,11 @@ def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
     hidden, size = 152, 4
     groups = -(-batch // (8 * n_tiles))
     forwards = Division(
-        m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, most_register_pairs=1
+        m_tiles, n_tiles, 4 * m_tiles, -(-hidden // (4 * m_tiles)), groups, hidden * size, max_register_pairs=1
     )
     back = min(m_tiles, 2)
     backwards = Division(
-        back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, most_register_pairs=3
+        back, n_tiles, 16 * back, -(-hidden // (16 * back)), groups, 4 * hidden * size, max_register_pairs=3
     )
     assert forwards.pairs > forwards.register_pairs and backwards.pairs > backwards.register_pairs
     gradients_agree(LSTM, FLOAT, hidden, batch, solvers(forwards, backwards))

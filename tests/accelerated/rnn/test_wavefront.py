@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dualdnn.accelerated.rnn.gradient import GradientSolver
-from dualdnn.accelerated.rnn.persistent import MOST_LAYERS
+from dualdnn.accelerated.rnn.persistent import MAX_LAYERS
 from dualdnn.accelerated.rnn.problem import RNNProblem
 from dualdnn.accelerated.rnn.recurrence import RecurrenceSolver
 from dualdnn.accelerated.rnn.wavefront import WavefrontBackwardSolver, WavefrontForwardSolver
@@ -24,7 +24,7 @@ from dualdnn.conformance.trial import prepare
 from test_persistent import H200, elements, run
 
 
-def skewed(kind, skew, most=MOST_LAYERS, **changes):
+def skewed(kind, skew, most=MAX_LAYERS, **changes):
     """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch.
 
     changes: replaced fields of its divisions.
@@ -83,7 +83,7 @@ def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hid
 def test_left_operands_of_both_products_in_shared_memory():
     """K has more pairs than registers hold, also for the recurrent matrices."""
     spec, lengths = network(LSTM, 136, 2, 1, FLOAT), (2, 2)
-    solvers = [skewed(kind, 1, most_register_pairs=1) for kind in (WavefrontForwardSolver, WavefrontBackwardSolver)]
+    solvers = [skewed(kind, 1, max_register_pairs=1) for kind in (WavefrontForwardSolver, WavefrontBackwardSolver)]
     assert_close(training_step(spec, lengths, (RecurrenceSolver(), GradientSolver())),
                  training_step(spec, lengths, solvers), FLOAT, 2)  # fmt: skip
 

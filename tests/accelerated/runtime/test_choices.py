@@ -72,7 +72,7 @@ def test_the_newest_whole_line_of_an_operation_counts(path, tmp_path, monkeypatc
 
 
 def test_the_file_is_bounded(path, monkeypatch):
-    monkeypatch.setattr(choices, "MOST", 4)
+    monkeypatch.setattr(choices, "MAX_LINES", 4)
     kept = Choices(GPU)
     for milliseconds in range(1, 40):
         kept.keep(FIRST, milliseconds)

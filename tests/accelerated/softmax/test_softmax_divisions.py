@@ -85,7 +85,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
             continue
         found += 1
         shares = held.threads // held.team
-        alone = max(length, register_resident.LEAST_PACKS) if length <= SHORT_ROW else None  # One thread has the row.
+        alone = max(length, register_resident.MIN_PACKS) if length <= SHORT_ROW else None  # One thread has the row.
         assert held.packs == alone if alone else held.packs in register_resident.ELEMENTS
         assert shares * held.packs >= length
         assert held.threads in (128, 256) and held.team & (held.team - 1) == 0

@@ -8,9 +8,9 @@
 #include <cstring>
 
 namespace {
-constexpr int MOST = 16;  // contexts per thread
+constexpr int MAX_CONTEXTS = 16;  // contexts per thread
 constexpr int NO_DEVICE = 100, INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400;
-thread_local uintptr_t stack[MOST];
+thread_local uintptr_t stack[MAX_CONTEXTS];
 thread_local int depth = 1;
 int launches;
 
@@ -84,7 +84,7 @@ int cuCtxGetCurrent(uintptr_t* context) { return *context = current(), 0; }
 int cuCtxGetDevice(int* device) { return *device = current() & 15, in_context(); }
 int cuCtxSetCurrent(uintptr_t context) { return stack[depth - 1] = context, 0; }
 int cuCtxPushCurrent_v2(uintptr_t context) {
-  if (depth == MOST) return INVALID_VALUE;
+  if (depth == MAX_CONTEXTS) return INVALID_VALUE;
   return stack[depth++] = context, 0;
 }
 int cuCtxPopCurrent_v2(uintptr_t* context) {
