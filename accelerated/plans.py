@@ -359,28 +359,28 @@ class PlacedPlan(Plan):
         return made
 
 
-ROOMS: dict[type[Operation], Any] = {}  # Room (solver.py) that serves each type of operation
+SOLVER_FAMILIES: dict[type[Operation], Any] = {}  # SolverFamily (solver.py) that serves each type of operation
 
 
 def workspace_bytes(operation: Operation, device: Any) -> int:
     """Return the workspace in bytes that the plan of an operation uses."""
-    room = ROOMS.get(type(operation))
-    return room.workspace_bytes(operation, device) if room else 0
+    family = SOLVER_FAMILIES.get(type(operation))
+    return family.workspace_bytes(operation, device) if family else 0
 
 
 def estimated_seconds(operation: Operation, device: Any) -> float:
     """Return the estimated seconds of an operation on a device, to rank algorithms."""
-    return ROOMS[type(operation)].estimated_seconds(operation, device)
+    return SOLVER_FAMILIES[type(operation)].estimated_seconds(operation, device)
 
 
 def implemented() -> tuple[type[Operation], ...]:
     """Return the types of operations that have solvers."""
-    return tuple(ROOMS)
+    return tuple(SOLVER_FAMILIES)
 
 
 def plan(operation: Operation, device: Any) -> Plan:
     """Return the plan of an operation on a device."""
-    return ROOMS[type(operation)].plan_of(operation, device)
+    return SOLVER_FAMILIES[type(operation)].plan_of(operation, device)
 
 
 def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:

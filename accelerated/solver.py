@@ -21,7 +21,7 @@ from typing import Any, Generic, Self, TypeVar
 from dualdnn.api.operations import Operation, Unsupported, replay
 from dualdnn.api.operations.backend import RUN
 
-from .plans import ROOMS, AlignedPlan, Launch, Plan
+from .plans import SOLVER_FAMILIES, AlignedPlan, Launch, Plan
 from .reproducible import Order, canonical_operation, level_of, undeclared, unreached
 from .runtime import fallbacks
 from .runtime.compiler import build_together, is_built, module
@@ -100,7 +100,7 @@ class Solver(Generic[P]):
     def summation_order(self, problem: P) -> Order | None:
         """Return in which order the launches add; None where the solver declares none, and serves at level RUN alone.
 
-        Solvers of one room that return equal orders give equal bits. Above level RUN the order may not depend on the
+        Solvers of one family that return equal orders give equal bits. Above level RUN the order may not depend on the
         batch: a planner that divides sums reads sizes from ``problem.canonical``.
         """
         return problem.order_by(self)
@@ -129,7 +129,7 @@ class Solver(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Room(Generic[P]):
+class SolverFamily(Generic[P]):
     """Hold the problem class of some operations and their solvers in order of preference."""
 
     problem: Callable[..., P]
@@ -316,16 +316,18 @@ class Room(Generic[P]):
         return self.solver(problem).estimated_seconds(problem)
 
 
-def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_types: type[Operation]) -> Room[P]:
+def serve(
+    problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_types: type[Operation]
+) -> SolverFamily[P]:
     """Register the solvers of some operations in order of preference. The last one must apply to every problem."""
-    room = Room(problem, tuple(solvers))
-    ROOMS.update(dict.fromkeys(operation_types, room))
-    return room
+    family = SolverFamily(problem, tuple(solvers))
+    SOLVER_FAMILIES.update(dict.fromkeys(operation_types, family))
+    return family
 
 
 def seconds_otherwise(solver: Solver[P], problem: P) -> float:
     """Return the estimated seconds of the next solver that applies after this one."""
-    solvers = ROOMS[type(problem.operation)].solvers
+    solvers = SOLVER_FAMILIES[type(problem.operation)].solvers
     other = next(each for each in solvers[solvers.index(solver) + 1 :] if each.applies(problem))
     return other.estimated_seconds(problem)
 
@@ -357,32 +359,32 @@ def plan_by(operation: Operation, device: Any, only: str) -> Plan:
     Raises ValueError where it cannot serve the operation. Where its modules are unavailable, ``plan.solver`` names the
     solver that serves.
     """
-    room = ROOMS[type(operation)]
-    return room.plan(room.problem(operation, device), only)
+    family = SOLVER_FAMILIES[type(operation)]
+    return family.plan(family.problem(operation, device), only)
 
 
 def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
     """Return the names of the solvers that can serve an operation, in order of preference."""
-    room = ROOMS.get(type(operation))
-    if room is None:
+    family = SOLVER_FAMILIES.get(type(operation))
+    if family is None:
         return ()
-    problem = room.problem(operation, device)
+    problem = family.problem(operation, device)
     try:
-        return tuple(solver.name for solver in room.serving(problem, room.order(problem)))
+        return tuple(solver.name for solver in family.serving(problem, family.order(problem)))
     except Unsupported:
         return ()
 
 
 def summation_order(operation: Operation, device: Any) -> Order | None:
     """Return in which order the level of a device adds for an operation; None at level RUN."""
-    room = ROOMS[type(operation)]
-    order: Order | None = room.order(room.problem(operation, device))
+    family = SOLVER_FAMILIES[type(operation)]
+    order: Order | None = family.order(family.problem(operation, device))
     return order
 
 
 def solver_names() -> tuple[str, ...]:
     """Return the names of all solvers."""
-    return tuple(dict.fromkeys(solver.name for room in ROOMS.values() for solver in room.solvers))
+    return tuple(dict.fromkeys(solver.name for family in SOLVER_FAMILIES.values() for solver in family.solvers))
 
 
 _FORCED: ContextVar[frozenset[str]] = ContextVar("forced solvers", default=frozenset())

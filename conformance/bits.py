@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.accelerated.reproducible import IN_IMAGES
-from dualdnn.accelerated.solver import ROOMS, forcing
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, forcing
 from dualdnn.api.operations import Operation, TensorSpec
 
 from .calls import Caller, sized
@@ -113,9 +113,9 @@ def of_multiprocessors(caller: Caller, operation: Operation) -> list[str]:
 def of_solvers(caller: Caller, operation: Operation) -> list[str]:
     """Return the pairs of solvers that declare one order of sums and give different bits."""
     device, memory = caller.handle.backend.planned_on, memory_of(operation)
-    room = ROOMS[type(operation)]
-    problem, first, wrong = room.problem(operation, device), dict[Any, tuple[str, str]](), []
-    for solver in room.solvers:
+    family = SOLVER_FAMILIES[type(operation)]
+    problem, first, wrong = family.problem(operation, device), dict[Any, tuple[str, str]](), []
+    for solver in family.solvers:
         order = solver.summation_order(problem) if solver.serves(problem) else None
         if order is None:
             continue

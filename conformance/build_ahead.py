@@ -24,7 +24,7 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.emulated.toolchain import ONE_KERNEL
 from dualdnn.accelerated.runtime.listing import Listing, Module
 from dualdnn.accelerated.runtime.programs import find_nvcc, host_compiler
-from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by, possible_solvers
 from dualdnn.api.cudnn.dropout import TYPES as DROPOUT_TYPES
 from dualdnn.api.cudnn.normalization.lrn import TYPES as LRN_TYPES
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
@@ -136,7 +136,7 @@ def listed(device: Any) -> Listed:
         plan(operation, fast)
     small = list(kinds(device))
     for operation in (*small, *generic_kinds()):
-        ROOMS[type(operation)].generic_plan(operation, generic)
+        SOLVER_FAMILIES[type(operation)].generic_plan(operation, generic)
     for operation in small:
         for solver in possible_solvers(operation, general):  # Solvers for other sizes are included.
             made = plan_by(operation, general, solver)
@@ -190,10 +190,10 @@ def of_few_steps(operation: Any, device: Any) -> Any:
     same kernels.
     """
     sequences = {name: part for name, part in vars(operation).items() if isinstance(part, RNNDataSpec)}
-    if not sequences or type(operation) not in ROOMS:
+    if not sequences or type(operation) not in SOLVER_FAMILIES:
         return operation
-    room = ROOMS[type(operation)]
-    if room.solver(room.problem(operation, device)).name not in STEP_BY_STEP:
+    family = SOLVER_FAMILIES[type(operation)]
+    if family.solver(family.problem(operation, device)).name not in STEP_BY_STEP:
         return operation
     shorter = {
         name: replace(part, max_length=min(part.max_length, STEPS), lengths=tuple(min(n, STEPS) for n in part.lengths))

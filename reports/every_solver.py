@@ -1,4 +1,4 @@
-"""Time the benchmark's rows on a GPU by each solver that can serve them; solver_rooms.py reads the times.
+"""Time the benchmark's rows on a GPU by each solver that can serve them; solver_value.py reads the times.
 
 python reports/every_solver.py [-k TEXT ...] [--without TEXT ...] [--seconds N] --out every_solver.json.gz
 python reports/every_solver.py [-k TEXT ...] --compile      # their kernels alone, in parallel

@@ -47,6 +47,6 @@ def test_only_a_passed_case_shows_a_clause():
 
 
 def test_kernels_are_missed_where_some_could_run():
-    """A run of the reference, or of a library, launches none of the house."""
+    """A run of the reference, or of a library, launches no kernel of the project."""
     assert not without_a_launch({}, ["reference", "library:libcudnn.so.8"])
     assert len(without_a_launch({}, ["reference", "accelerated:emulated"])) > 250

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.sources import entry_points
-from dualdnn.accelerated.solver import ROOMS, plan_by, possible_solvers
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by, possible_solvers
 from dualdnn.conformance.domains import DOMAINS, PROFILES, operations
 from dualdnn.conformance.fuzz.entries import Entry, parse_entry
 from dualdnn.conformance.fuzz.judging import Judge
@@ -112,7 +112,7 @@ def planned(name: str, wanted: set[str], plans_all: bool) -> set[str]:
 
 
 def solvers_of(name: str) -> set[str]:
-    return {solver.name for kind in DOMAINS[name].operations for solver in ROOMS[kind].solvers}
+    return {solver.name for kind in DOMAINS[name].operations for solver in SOLVER_FAMILIES[kind].solvers}
 
 
 @pytest.mark.long

@@ -187,7 +187,7 @@ class Offline(Launched):
 
 @pytest.mark.parametrize("family", DOMAINS)
 def test_without_a_compiler_the_wheel_serves_every_operation(family, of_small, tmp_path, monkeypatch, caplog):
-    """Operations that no list of the wheel has: a generic solver of their room serves, also for unaligned operands, and
+    """Operations that no list of the wheel has: a generic solver of their family serves, also for unaligned operands, and
     says so."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
     device, solvers = Offline(SMALL, of_small[0]), set()

@@ -58,8 +58,8 @@ def test_a_type_checker_finds_mistakes_and_nothing_else(tmp_path):
     types = tmp_path / "types" / "dualdnn"
     types.mkdir(parents=True)
     (types / "__init__.py").symlink_to(ROOT / "package" / "__init__.py")
-    for floor in ("api", "reference", "accelerated"):
-        (types / floor).symlink_to(ROOT / floor)
+    for layer in ("api", "reference", "accelerated"):
+        (types / layer).symlink_to(ROOT / layer)
     client = tmp_path / "client.py"
     lines = list(MISTAKES)
     client.write_text(CLIENT.format(line="\n        ".join(lines)))
@@ -116,8 +116,8 @@ def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     built = {path.relative_to(tmp_path / "lib" / "dualdnn") for path in (tmp_path / "lib").rglob("*") if path.is_file()}
-    floors = ("api", "reference", "accelerated", "conformance", "docs")
-    sources = {Path(name) for name in files if name.startswith(floors)}
+    layers = ("api", "reference", "accelerated", "conformance", "docs")
+    sources = {Path(name) for name in files if name.startswith(layers)}
     sources |= {Path(name).relative_to("package") for name in files if name.startswith("package/")}
     assert built - sources == set()
     assert {

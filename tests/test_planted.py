@@ -45,9 +45,9 @@ def test_the_bugs_can_be_planted():
         assert path.is_file() and bug.applies_to(path.read_text()), f"{bug.file} has changed: {bug.old!r}"
 
 
-def test_every_floor_and_family_has_some():
+def test_every_layer_and_family_has_some():
     listed = bugs()
-    assert {bug.floor for bug in listed} == {"api", "reference", "accelerated"}
+    assert {bug.layer for bug in listed} == {"api", "reference", "accelerated"}
     families = {family for bug in listed for family in families_of(bug)}
     assert families >= {"activation", "attention", "convolution", "ctc", "dropout", "fused", "graph", "miopen", "normalization", "pooling",
                         "reduce", "rnn", "softmax", "spatial", "tensor", "transform"}  # fmt: skip
@@ -115,7 +115,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
     (tmp_path / "kernels.json").write_text(json.dumps({"kernels": {}, "seconds": {}}))
     kernels, lines = ["--kernels", str(tmp_path / "kernels.json")], tmp_path / "lines"
     for options in (
-        ["--mutants", "12", "--floor", "accelerated", "--gpu", "--lines", str(lines)],
+        ["--mutants", "12", "--layer", "accelerated", "--gpu", "--lines", str(lines)],
         ["--left", str(lines), "--all-solvers"],
     ):
         monkeypatch.setattr("sys.argv", ["planted", *options, *kernels])
@@ -179,9 +179,9 @@ def test_cases_that_reach_a_source(tmp_path):
     own = ["pooling/a[2]", "pooling/b", "pooling/a[1]"]
     assert reach.cases("accelerated/pooling/global_forward.cu") == own
     turns = reach.cases("accelerated/pooling/global_forward.py")
-    assert turns[0] == own[0] and sorted(turns) == sorted([*own, "pooling/c"]), "of the twin, and of the room in turn"
+    assert turns[0] == own[0] and sorted(turns) == sorted([*own, "pooling/c"]), "of the twin, and of the folder in turn"
     assert reach.solvers("accelerated/pooling/global_forward.cu") == "pooling.global_forward"
-    assert set(reach.cases("accelerated/pooling/plan.py")) == {*own, "pooling/c"}, "of the room"
+    assert set(reach.cases("accelerated/pooling/plan.py")) == {*own, "pooling/c"}, "of the folder"
     assert set(reach.cases("accelerated/pooling/functors.cuh")) == {*own, "pooling/c"}, "of those that include it"
     assert set(reach.cases("accelerated/primitives/geometry.py")) == set(seconds)
     assert reach.solvers("accelerated/primitives/geometry.py") == "all"
@@ -211,7 +211,7 @@ def test_bugs_of_a_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(command, "tried", tried)
     monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
-    for options in ([], ["--floor", "reference"]):
+    for options in ([], ["--layer", "reference"]):
         monkeypatch.setattr("sys.argv", ["planted", "--bugs", str(tmp_path / "bugs"), *options])
         assert command.main() == 0
     left_to_the_family = Bug("api/cudnn/softmax.py", "a", "b", "c", ("softmax",))
@@ -270,11 +270,11 @@ def test_edits_of_kernels():
 
 
 def test_mutants_can_be_planted():
-    floors = ("api", "reference", "accelerated")
-    assert {mutant.floor for mutant in drawn(30, 5)} <= set(floors)
-    mutants = [mutant for floor in floors for mutant in drawn(10, 5, (floor,))]
-    assert [mutant.floor for mutant in mutants] == [floor for floor in floors for _ in range(10)]
-    assert len(set(mutants)) == 30 and mutants[:10] == drawn(10, 5, floors[:1])
+    layers = ("api", "reference", "accelerated")
+    assert {mutant.layer for mutant in drawn(30, 5)} <= set(layers)
+    mutants = [mutant for layer in layers for mutant in drawn(10, 5, (layer,))]
+    assert [mutant.layer for mutant in mutants] == [layer for layer in layers for _ in range(10)]
+    assert len(set(mutants)) == 30 and mutants[:10] == drawn(10, 5, layers[:1])
     for mutant in mutants:
         text = planted.source_of(mutant.file).read_text()
         assert mutant.applies_to(text) and mutant.cases

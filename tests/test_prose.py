@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FLOORS = ("api", "reference", "accelerated", "conformance", "tests")
+LAYERS = ("api", "reference", "accelerated", "conformance", "tests")
 # A sentence does not begin with these words; a comment that does lacks its subject.
 NO_SUBJECT = re.compile(r"(of|that|those|from|with|whose|which)\b(?! *(is|are)\b)", re.IGNORECASE)
 # A file where no such word follows a quote or the mark of a comment need not be parsed.
 SUSPECT = re.compile(r"""(?:["'][ \t\\]*|\"""\s*\n[ \t]+|#[#: ]*|//\s*)""" + NO_SUBJECT.pattern, re.IGNORECASE)
 
 
-def sources(floor: str, *suffixes: str) -> list[Path]:
-    found = (path for path in sorted((ROOT / floor).rglob("*")) if path.suffix in suffixes)
+def sources(layer: str, *suffixes: str) -> list[Path]:
+    found = (path for path in sorted((ROOT / layer).rglob("*")) if path.suffix in suffixes)
     return [path for path in found if "__pycache__" not in path.parts]
 
 
@@ -54,11 +54,11 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 1), text
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_no_comment_or_docstring_begins_without_a_subject(floor):
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_comment_or_docstring_begins_without_a_subject(layer):
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0][:80]}"
-        for path in sources(floor, ".py", ".cu", ".cuh", ".h", ".c", ".cpp")
+        for path in sources(layer, ".py", ".cu", ".cuh", ".h", ".c", ".cpp")
         if SUSPECT.search(path.read_text(encoding="utf-8"))
         for line, text in [*comments(path), *(docstrings(path) if path.suffix == ".py" else ())]
         if NO_SUBJECT.match(text)

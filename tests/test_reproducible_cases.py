@@ -46,9 +46,11 @@ def test_an_order_that_depends_on_the_multiprocessors(caller, monkeypatch):
 
 def test_an_order_that_a_solver_does_not_have(caller, monkeypatch):
     assert bits.of_solvers(caller("run"), FORWARD) == []
-    problem = solver.ROOMS[ConvolutionForward].problem(FORWARD, caller("run").handle.backend.device)
+    problem = solver.SOLVER_FAMILIES[ConvolutionForward].problem(FORWARD, caller("run").handle.backend.device)
     claimed = {
-        each.summation_order(problem) for each in solver.ROOMS[ConvolutionForward].solvers if each.serves(problem)
+        each.summation_order(problem)
+        for each in solver.SOLVER_FAMILIES[ConvolutionForward].solvers
+        if each.serves(problem)
     }
     other = next(order for order in claimed if order and "tiny" not in order.walk)
     assert isinstance(other, Order)

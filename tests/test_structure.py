@@ -14,7 +14,7 @@ import pytest
 from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent
-FLOORS = ("api", "reference", "accelerated", "conformance")
+LAYERS = ("api", "reference", "accelerated", "conformance")
 # reference and accelerated import api. Only OPENERS import upwards, inside functions: they open backends or call the judge.
 ALLOWED = {
     "api": {"api"},
@@ -26,7 +26,7 @@ OPENERS = {"api/handle.py", "api/abi/pointers.py", "api/crosscheck.py", "api/cud
 
 
 def sources() -> list[Path]:
-    return [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
+    return [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
 
 
 @cache
@@ -61,10 +61,10 @@ def test_only_the_device_layer_touches_pycuda():
     assert {str(path.relative_to(ROOT)) for path in users} <= {"accelerated/runtime/contexts.py"}
 
 
-def test_each_family_is_on_every_floor():
-    for floor, family in itertools.product(("api/operations", "api/cudnn", "reference", "conformance/cases"), FAMILIES):
-        found = [*(ROOT / floor).glob(f"{family}*.py"), *(ROOT / floor / family).glob("*.py")]
-        assert sum(path.stat().st_size for path in found) > 300, (floor, family)
+def test_each_family_is_in_every_layer():
+    for layer, family in itertools.product(("api/operations", "api/cudnn", "reference", "conformance/cases"), FAMILIES):
+        found = [*(ROOT / layer).glob(f"{family}*.py"), *(ROOT / layer / family).glob("*.py")]
+        assert sum(path.stat().st_size for path in found) > 300, (layer, family)
         assert (ROOT / "accelerated" / family / "plan.py").stat().st_size > 300, family
 
 
@@ -76,11 +76,11 @@ def test_every_operation_is_implemented_and_callable():
     from dualdnn.conformance.calls.caller import function_of
     from dualdnn.conformance.calls.derived import arguments
 
-    def of_the_house(kinds):  # other tests declare operations of their own
+    def of_the_project(kinds):  # other tests declare operations of their own
         return {kind for kind in kinds if issubclass(kind, Operation) and kind.__module__.startswith("dualdnn.")}
 
-    operations = of_the_house(RECORDS.values())
-    assert of_the_house(reference.implemented()) == operations
+    operations = of_the_project(RECORDS.values())
+    assert of_the_project(reference.implemented()) == operations
     assert set(accelerated.implemented()) == operations
     for kind in operations:
         assert len(arguments(function_of(kind), kind)) == len(functions()[function_of(kind)].arguments)

@@ -9,7 +9,7 @@ from dualdnn.api.operations import ConvolutionForward, FilterSpec, Operation, Te
 
 from ..plans import Launch, PlacedPlan
 from ..reproducible import Order
-from ..solver import ROOMS
+from ..solver import SOLVER_FAMILIES
 from ..transform.plan import copy, launch
 from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .implicit_gemm.product import ProductKernel
@@ -88,7 +88,7 @@ class Inner:
         if filter_row:
             self.kernels = TMA
         elif fits or operation.algo not in IMPLICIT:
-            found = ROOMS[ConvolutionForward].preferred(self.problem)
+            found = SOLVER_FAMILIES[ConvolutionForward].preferred(self.problem)
             assert isinstance(found, ConvolutionSolver)
             self.solver = found
 

@@ -32,7 +32,7 @@ from dualdnn.api.support.convolution import IMPLICIT_PRECOMP_GEMM, Problem, fuse
 from dualdnn.api.support.convolution_gradients import DATA_ALGO_1, FILTER_ALGO_1, data_unsupported, filter_unsupported
 
 from ..plans import estimated_seconds, workspace_bytes
-from ..solver import ROOMS
+from ..solver import SOLVER_FAMILIES
 from .chain import sums_division
 from .pointwise import is_extended
 from .problem import GraphProblem
@@ -128,8 +128,8 @@ class Documented:
         solver: str,
     ) -> Documented | None:
         """Return a fused operation that a solver with this name prefix serves, or None."""
-        room = ROOMS[type(operation)]
-        if not room.solver(room.problem(operation, problem.device)).name.startswith(solver):
+        family = SOLVER_FAMILIES[type(operation)]
+        if not family.solver(family.problem(operation, problem.device)).name.startswith(solver):
             return None
         sized = replace(operation, workspace_bytes=workspace_bytes(operation, problem.device))
         return cls(nodes, replace(alone, operation=operation, names=names), sized)

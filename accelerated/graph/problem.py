@@ -12,7 +12,7 @@ from dualdnn.api.operations.graph import GraphTensor
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8, TensorSpec
 
 from ..plans import COMPUTES, PlacedPlan
-from ..solver import ROOMS, Problem, Solver, possible_solvers
+from ..solver import SOLVER_FAMILIES, Problem, Solver, possible_solvers
 
 # These are the numbers of the stored types in graph/stored.cuh.
 STORED = {FLOAT: 0, DOUBLE: 1, HALF: 2, BFLOAT16: 3, INT8: 4, UINT8: 5, INT32: 6}
@@ -37,7 +37,7 @@ class GraphProblem(Problem):
         """
         assert self.operation.single is not None
         inner = replace(self.operation.single.operation, workspace_bytes=self.operation.workspace_bytes)
-        problem: Problem = ROOMS[type(inner)].problem(inner, self.device)
+        problem: Problem = SOLVER_FAMILIES[type(inner)].problem(inner, self.device)
         return problem
 
     @property
@@ -49,7 +49,7 @@ class GraphProblem(Problem):
     @cached_property
     def inner_solver(self) -> Solver[Any]:
         """Return the solver that serves the one operation."""
-        return ROOMS[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
+        return SOLVER_FAMILIES[type(self.inner_problem.operation)].solver(self.inner_problem, self.inner_choice)
 
     def spec(self, tensor: GraphTensor) -> TensorSpec:
         """Return the layout of a tensor. A virtual tensor keeps its described layout where that has no gaps, and is
@@ -70,7 +70,7 @@ class SinglePlan(PlacedPlan):
     def __init__(self, problem: GraphProblem, solver: str) -> None:
         operation, inner = problem.operation, problem.inner_problem.operation
         assert operation.single is not None
-        self.inner = ROOMS[type(inner)].plan(problem.inner_problem, problem.inner_choice)
+        self.inner = SOLVER_FAMILIES[type(inner)].plan(problem.inner_problem, problem.inner_choice)
         names = {**operation.single.names, "workSpace": "workspace"}
         positions = [operation.operands.index(names[name]) for name in inner.operands]
         super().__init__(operation.operands.index("workspace"), (), [(self.inner, positions)], solver)

@@ -365,7 +365,7 @@ def test_a_handle_ends_with_its_statement(subject, cudnn, refuses):
 
 @shows("cudnnPoolingForward/c01")
 def test_solvers_that_are_named(subject, caller, trial, monkeypatch):
-    """The environment puts named solvers before the order of their room, where they serve. It cannot name a solver that
+    """The environment puts named solvers before the order of their family, where they serve. It cannot name a solver that
     does not exist.
 
     A plan by one solver alone is made where it serves.

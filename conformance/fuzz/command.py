@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dualdnn.accelerated.solver import ROOMS
+from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.files import write
 
 from ..corpus import pin
@@ -197,7 +197,9 @@ def write_report(state: Run, directory: Path, families: Sequence[str]) -> None:
             if _ == family:
                 facts.setdefault(name, {})[value] = count
         used = {name: sorted(found) for name, found in state.used.get(family, {}).items()}
-        solvers = {s.name for kind in DOMAINS[family].operations if (room := ROOMS.get(kind)) for s in room.solvers}
+        solvers = {
+            s.name for kind in DOMAINS[family].operations if (known := SOLVER_FAMILIES.get(kind)) for s in known.solvers
+        }
         pictures[family] = {**facts, **used, "solvers missing": sorted(solvers - set(used.get("solvers", ())))}
         if used.get("solvers"):
             count = sum(facts.get("operation", {}).values())

@@ -32,7 +32,7 @@ from typing import Any
 from dualdnn.conformance.suite.files import case_files
 
 NOT_COMPILED = "errors.CompileError"
-FLOORS = ("api", "reference", "accelerated", "conformance")
+LAYERS = ("api", "reference", "accelerated", "conformance")
 SUBJECTS = {
     "api": ("reference",),
     "reference": ("accelerated:emulated",),
@@ -65,13 +65,13 @@ class Bug:
     solvers: str = "all"
 
     @property
-    def floor(self) -> str:
+    def layer(self) -> str:
         return self.file.partition("/")[0]
 
     @property
     def judged_on(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the subject with options of the suite, and the environment."""
-        subject, *options = SUBJECTS[self.floor]
+        subject, *options = SUBJECTS[self.layer]
         options += [self.solvers] if options else []
         return (self.subject or subject, *options), self.environment
 
@@ -111,8 +111,8 @@ def bugs(text: str = "", cases_of: Callable[[str], tuple[str, ...]] = lambda _fi
 
 def source_of(file: str) -> Path:
     """Return the path of a project file, such as api/status.py."""
-    floor, _, rest = file.partition("/")
-    return Path(import_module(f"dualdnn.{floor}").__path__[0]) / rest
+    layer, _, rest = file.partition("/")
+    return Path(import_module(f"dualdnn.{layer}").__path__[0]) / rest
 
 
 class Copy:
@@ -129,9 +129,9 @@ class Copy:
         top = Path(import_module("dualdnn").__path__[0])
         for path in top.glob("*.py"):
             shutil.copy(path, self.package)
-        for floor in FLOORS:
-            origin = source_of(f"{floor}/")
-            shutil.copytree(origin, self.package / floor, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        for layer in LAYERS:
+            origin = source_of(f"{layer}/")
+            shutil.copytree(origin, self.package / layer, ignore=shutil.ignore_patterns("__pycache__", ".*"))
 
     def write(self, file: str, text: str) -> None:
         """Replace a file, and remove its compiled form, which Python validates only by time and size."""
@@ -333,7 +333,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     """Return the counts as a Markdown table."""
     lines = ["| | planted | noticed |", "|---|---|---|"]
     counted = [one for one in outcomes if one.state not in (GONE, INVALID)]
-    groups = {floor: [o for o in counted if o.bug.floor == floor] for floor in FLOORS[:3]}
+    groups = {layer: [o for o in counted if o.bug.layer == layer] for layer in LAYERS[:3]}
     groups |= {
         family: [o for o in counted if family_of(o.bug) == family]
         for family in sorted({family_of(o.bug) for o in counted})

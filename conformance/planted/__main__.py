@@ -12,7 +12,7 @@ from pathlib import Path
 from dualdnn.conformance.run_pytest import INTERRUPTED
 from dualdnn.conformance.solvers import ALL
 
-from . import FLOORS, GONE, INVALID, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
+from . import GONE, INVALID, LAYERS, NOTICED, SURVIVED, UNDECIDED, Copy, bugs, left, line, row, summary, tried, verified
 from .mutants import cases_of, drawn
 from .reach import Reach
 
@@ -36,7 +36,7 @@ def main() -> int:
         "--mutants", type=int, default=0, metavar="N", help="so many mutants instead of the bugs (mutants.py)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the mutants that are drawn")
-    parser.add_argument("--floor", action="append", choices=FLOORS[:3], help="those of these alone")
+    parser.add_argument("--layer", action="append", choices=LAYERS[:3], help="those of these alone")
     parser.add_argument(
         "--kernels",
         type=Path,
@@ -68,16 +68,16 @@ def main() -> int:
     parser.add_argument(
         "--all-solvers", action="store_true", help="run these cases by every solver, not by that of the source alone"
     )
-    parser.add_argument("--subject", help="judge all of them on this one instead of that of their floor")
+    parser.add_argument("--subject", help="judge all of them on this one instead of that of their layer")
     parser.add_argument("--max-cases", type=int, metavar="N", help="so many cases at most for one mutant")
     chosen = parser.parse_args()
     if chosen.left:
         known = left(chosen.left.read_text(encoding="utf-8"))
     elif chosen.mutants:
-        known = drawn(chosen.mutants, chosen.seed, chosen.floor or FLOORS[:3], chosen.gpu)
+        known = drawn(chosen.mutants, chosen.seed, chosen.layer or LAYERS[:3], chosen.gpu)
     else:
         known = bugs(chosen.bugs.read_text(encoding="utf-8") if chosen.bugs else "", cases_of)
-        known = [bug for bug in known if not chosen.floor or bug.floor in chosen.floor]
+        known = [bug for bug in known if not chosen.layer or bug.layer in chosen.layer]
     left_out = set(map(int, filter(None, chosen.without.split(","))))
     known = [bug for i, bug in enumerate(known) if i not in left_out]
     wanted = [b for b in known if not chosen.k or any(text in f"{b.file}: {b.breaks}" for text in chosen.k)]
@@ -85,11 +85,11 @@ def main() -> int:
     wanted, outcomes = wanted[part - 1 :: parts], []
     if chosen.kernels:
         reach = Reach(chosen.kernels)
-        wanted = [bug if bug.floor == "api" else reach.aimed(bug, chosen.max_cases) for bug in wanted]
+        wanted = [bug if bug.layer == "api" else reach.aimed(bug, chosen.max_cases) for bug in wanted]
     if chosen.all_solvers:
         wanted = [replace(bug, solvers=ALL) for bug in wanted]
     if chosen.gpu:
-        wanted = [bug if bug.floor == "api" else replace(bug, subject="accelerated") for bug in wanted]
+        wanted = [bug if bug.layer == "api" else replace(bug, subject="accelerated") for bug in wanted]
         Copy.max_seconds = GPU_SECONDS
     if chosen.subject:
         wanted = [replace(bug, subject=chosen.subject) for bug in wanted]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from dualdnn.conformance.suite.files import case_files
 
-from . import FLOORS, Bug, source_of
+from . import LAYERS, Bug, source_of
 
 # The suite does not judge these: the devices, the judge itself (tests/), the C library (make abi-conformance), Python's
 # own interfaces.
@@ -290,13 +290,13 @@ def edits(file: str, gpu: bool = False) -> list[Edit]:
     return list(dict.fromkeys(edit for edit in found if text[edit.start : edit.end] != edit.new))
 
 
-def files(floors: Sequence[str] = FLOORS[:3]) -> list[str]:
+def files(layers: Sequence[str] = LAYERS[:3]) -> list[str]:
     """Return the files that mutants are drawn from."""
     found = []
-    for floor in floors:
-        top = source_of(f"{floor}/")
+    for layer in layers:
+        top = source_of(f"{layer}/")
         sources = (path for path in top.rglob("*") if path.suffix in (".py", ".cu", ".cuh"))
-        found += [f"{floor}/{path.relative_to(top).as_posix()}" for path in sources]
+        found += [f"{layer}/{path.relative_to(top).as_posix()}" for path in sources]
     return sorted(file for file in found if not file.startswith(APART))
 
 
@@ -308,8 +308,8 @@ def cases_of(file: str) -> tuple[str, ...]:
     parts = Path(file).with_suffix("").parts[1:]
     found = []
     for path in case_files():
-        room, stem = path.parent.name, path.stem
-        if room in parts or stem.startswith(parts) or any(part.startswith(f"{room}_") for part in parts):
+        folder, stem = path.parent.name, path.stem
+        if folder in parts or stem.startswith(parts) or any(part.startswith(f"{folder}_") for part in parts):
             found.append(stem)
     return tuple(sorted({*found})) or SHARED
 
@@ -332,13 +332,13 @@ def planted(file: str, edit: Edit) -> Bug:
     )
 
 
-def drawn(number: int, seed: int, floors: Sequence[str] = FLOORS[:3], gpu: bool = False) -> list[Bug]:
+def drawn(number: int, seed: int, layers: Sequence[str] = LAYERS[:3], gpu: bool = False) -> list[Bug]:
     """Return this many mutants of some layers.
 
     Kernel mutants are in code that the emulated device, or a GPU, compiles.
     """
     chance, found = random.Random(seed), dict[tuple[str, int], Bug]()
-    names = files(floors)
+    names = files(layers)
     lines = [source_of(name).read_bytes().count(b"\n") for name in names]
     while len(found) < number:
         file = chance.choices(names, lines)[0]

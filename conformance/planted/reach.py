@@ -14,7 +14,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from dualdnn.accelerated.runtime.sources import INCLUDE, KERNELS, declared_entry_points
-from dualdnn.accelerated.solver import ROOMS
+from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.conformance.solvers import ALL, covering
 
 from . import Bug
@@ -55,10 +55,10 @@ class Reach:
             return {kernel for kernel, sources in self.sources.items() if wanted in sources}
         return self.neighbours(path.parent)
 
-    def neighbours(self, room: Path) -> set[str]:
+    def neighbours(self, folder: Path) -> set[str]:
         """Return the kernels of a folder; all kernels for a shared folder, or one without kernels."""
-        inside = {kernel for kernel, sources in self.sources.items() if any(room in s.parents for s in sources)}
-        shared = room == KERNELS or room.name in SHARED_BY_ALL or not inside
+        inside = {kernel for kernel, sources in self.sources.items() if any(folder in s.parents for s in sources)}
+        shared = folder == KERNELS or folder.name in SHARED_BY_ALL or not inside
         return set(self.sources) if shared else inside
 
     def cases(self, file: str) -> list[str]:
@@ -98,7 +98,7 @@ class Reach:
 
         Cases of kernels that call its function come first. A bug of the reference has the cases of its files.
         """
-        if bug.floor == "reference":
+        if bug.layer == "reference":
             return replace(bug, ordered=tuple(self.of_files(bug.cases)[:most]))
         ordered = self.cases(bug.file)
         if not bug.file.endswith(".py"):
@@ -119,7 +119,7 @@ class Reach:
         """
         path = Path("dualdnn", file).with_suffix("")
         module = ".".join(path.parts)
-        names = {s.name for room in ROOMS.values() for s in room.solvers if type(s).__module__ == module}
+        names = {s.name for served in SOLVER_FAMILIES.values() for s in served.solvers if type(s).__module__ == module}
         return ",".join(sorted(names)) or ALL
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated import reproducible, solver
 from dualdnn.accelerated.runtime.choices import key_of
-from dualdnn.accelerated.solver import ROOMS, summation_order
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, summation_order
 from dualdnn.api import cudnn
 from dualdnn.api.abi.objects import _value
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Forward
@@ -110,10 +110,10 @@ def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu)
         backend = handle(level).backend
         for images in (1, 40):
             operation = convolution(images)
-            room = ROOMS[ConvolutionForward]
-            problem = room.problem(operation, backend.planned_on)
+            family = SOLVER_FAMILIES[ConvolutionForward]
+            problem = family.problem(operation, backend.planned_on)
             order = summation_order(operation, backend.planned_on)
-            named = [each for each in room.solvers if each.name in backend.solvers(operation)]
+            named = [each for each in family.solvers if each.name in backend.solvers(operation)]
             assert len(named) > 1
             assert {each.summation_order(problem) for each in named} == {order}
 
@@ -121,7 +121,7 @@ def test_every_solver_that_may_serve_adds_in_the_order_of_the_level(as_on_a_gpu)
 def test_an_order_that_no_solver_reaches_is_refused(as_on_a_gpu, monkeypatch):
     backend = handle("batch").backend
     changed = reproducible.Order("abacus")
-    monkeypatch.setattr(solver.Room, "order", lambda *_: changed)
+    monkeypatch.setattr(solver.SolverFamily, "order", lambda *_: changed)
     with pytest.raises(Unsupported, match="no solver that serves adds in its order") as refusal:
         backend.prepare(convolution(3))
     assert refusal.value.clause == "dualdnnReproducible/c06"

@@ -13,7 +13,7 @@ from dualdnn.accelerated.runtime import compiler, fallbacks, information
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import DeviceUnavailable
 from dualdnn.accelerated.runtime.sources import Module
-from dualdnn.accelerated.solver import Problem, Room, Solver
+from dualdnn.accelerated.solver import Problem, Solver, SolverFamily
 from dualdnn.api.operations import ScaleTensor, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 
@@ -50,9 +50,9 @@ def device(monkeypatch, empty_cache):
 
 
 @pytest.fixture
-def room(device, tmp_path):
-    """Return a room whose first solver is preferred, and whose second has its module built."""
-    made = Room(Problem, (Storing(tmp_path, "fast", 1), Storing(tmp_path, "slow", 2)))
+def family(device, tmp_path):
+    """Return a family whose first solver is preferred, and whose second has its module built."""
+    made = SolverFamily(Problem, (Storing(tmp_path, "fast", 1), Storing(tmp_path, "slow", 2)))
     compiler.build(Module(made.solvers[1].source), device.architecture)
     return made
 
@@ -68,9 +68,9 @@ def finish(device):
         task.join(60)
 
 
-def test_another_solver_serves_until_the_preferred_one_is_compiled(room, device, gate):
+def test_another_solver_serves_until_the_preferred_one_is_compiled(family, device, gate):
     """The plan may have scalars of its own; the notes about the substitute go when the modules have come."""
-    plan = room.plan_of(OPERATION, device)
+    plan = family.plan_of(OPERATION, device)
     assert result(plan, device) == 2 and plan.solver == "slow"
     copied = plan.with_scalars({})
     assert result(copied, device) == 2
@@ -80,29 +80,29 @@ def test_another_solver_serves_until_the_preferred_one_is_compiled(room, device,
     assert result(plan, device) == 1 and plan.solver == "fast"
     assert result(copied, device) == 1 and result(plan.with_scalars({}), device) == 1
     assert information.facts()["served by fallbacks"] == "nothing"
-    assert room.plan_of(OPERATION, device).solver == "fast"
+    assert family.plan_of(OPERATION, device).solver == "fast"
 
 
-def test_whoever_measures_waits_for_the_preferred_solver(room, device, gate):
-    plan = room.plan_of(OPERATION, device)
+def test_whoever_measures_waits_for_the_preferred_solver(family, device, gate):
+    plan = family.plan_of(OPERATION, device)
     threading.Timer(0.2, gate.set).start()
     for launch, _ in plan.steps:
         launch.wait_for_kernel()
     assert plan.solver == "fast" and result(plan, device) == 1
 
 
-def test_a_module_is_compiled_once_for_all_plans(room, device, gate):
+def test_a_module_is_compiled_once_for_all_plans(family, device, gate):
     for _ in range(3):
-        room.plan_of(OPERATION, device)
+        family.plan_of(OPERATION, device)
     assert len(device.background.tasks()) == 1
 
 
-def test_without_compilation_the_planner_passes_over(room, device, monkeypatch, caplog):
+def test_without_compilation_the_planner_passes_over(family, device, monkeypatch, caplog):
     """Nothing waits, and nothing is begun. The log has it once, with the reason, and other processes can ask."""
     monkeypatch.setenv("DUALDNN_JIT", "off")
     with caplog.at_level(logging.WARNING, "dualdnn"):
         for _ in range(2):
-            plan = room.plan_of(OPERATION, device)
+            plan = family.plan_of(OPERATION, device)
             assert plan.solver == "slow" and result(plan, device) == 2
     assert not device.background.tasks()
     (logged,) = caplog.messages
@@ -110,91 +110,91 @@ def test_without_compilation_the_planner_passes_over(room, device, monkeypatch, 
     assert "DUALDNN_JIT=off" in information.facts()["served by fallbacks"]
 
 
-def test_without_a_compiler_the_planner_passes_over(room, device, monkeypatch):
+def test_without_a_compiler_the_planner_passes_over(family, device, monkeypatch):
     def missing(self):
         raise DeviceUnavailable("there is no compiler")
 
     monkeypatch.setattr(type(compiler.toolchain(device.architecture)), "require", missing)
-    assert room.plan_of(OPERATION, device).solver == "slow"
-    monkeypatch.setattr(room.solvers[1], "serves", lambda problem: False)
+    assert family.plan_of(OPERATION, device).solver == "slow"
+    monkeypatch.setattr(family.solvers[1], "serves", lambda problem: False)
     with pytest.raises(DeviceUnavailable, match=r"fast\.cu is not compiled: there is no compiler"):
-        room.plan_of(OPERATION, device)
+        family.plan_of(OPERATION, device)
 
 
-def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(room, device, monkeypatch):
+def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, device, monkeypatch):
     """The caller's workspace is as large as the preferred solver asked for.
 
     Where nothing can be compiled, the other solver is asked for its workspace for good.
     """
-    room.solvers[1].workspace = 64
+    family.solvers[1].workspace = 64
     with monkeypatch.context() as patch:
         patch.setenv("DUALDNN_JIT", "off")
-        assert room.workspace_bytes(OPERATION, device) == 64
-        assert room.plan_of(OPERATION, device).solver == "slow"
-    assert room.workspace_bytes(OPERATION, device) == 0
-    assert room.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
+        assert family.workspace_bytes(OPERATION, device) == 64
+        assert family.plan_of(OPERATION, device).solver == "slow"
+    assert family.workspace_bytes(OPERATION, device) == 0
+    assert family.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
 
 
-def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(room, device, monkeypatch):
+def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(family, device, monkeypatch):
     """A solver may ask its kernel how many clusters a device holds, also for the size of its workspace."""
-    asks = lambda problem: bool(room.solvers[0].launches(problem))  # noqa: E731
-    monkeypatch.setattr(room.solvers[0], "serves", asks)
+    asks = lambda problem: bool(family.solvers[0].launches(problem))  # noqa: E731
+    monkeypatch.setattr(family.solvers[0], "serves", asks)
     with monkeypatch.context() as patch:
         patch.setenv("DUALDNN_JIT", "off")
-        assert room.workspace_bytes(OPERATION, device) == 0 and room.plan_of(OPERATION, device).solver == "slow"
-    assert room.workspace_bytes(OPERATION, device) == 0 and not device.background.tasks()
-    plan = room.plan_of(OPERATION, device)
+        assert family.workspace_bytes(OPERATION, device) == 0 and family.plan_of(OPERATION, device).solver == "slow"
+    assert family.workspace_bytes(OPERATION, device) == 0 and not device.background.tasks()
+    plan = family.plan_of(OPERATION, device)
     assert plan.solver == "slow" and device.background.tasks()
     finish(device)
     assert result(plan, device) == 1
 
 
-def test_an_inner_room_passes_over_for_itself(room, device, monkeypatch, tmp_path):
+def test_an_inner_family_passes_over_for_itself(family, device, monkeypatch, tmp_path):
     """The outer solver needs a plan of another operation, which has other solvers."""
 
     class Outer(Storing):
         def launches(self, problem):
-            return [step for step, _ in room.plan_of(OPERATION, device).steps]
+            return [step for step, _ in family.plan_of(OPERATION, device).steps]
 
     monkeypatch.setenv("DUALDNN_JIT", "off")
-    assert result(Room(Problem, (Outer(tmp_path, "outer", 3),)).plan_of(OPERATION, device), device) == 2
+    assert result(SolverFamily(Problem, (Outer(tmp_path, "outer", 3),)).plan_of(OPERATION, device), device) == 2
 
 
-def test_a_forced_solver_whose_modules_cannot_be_had_is_passed_over(room, device, monkeypatch):
+def test_a_forced_solver_whose_modules_cannot_be_had_is_passed_over(family, device, monkeypatch):
     monkeypatch.setattr("dualdnn.accelerated.solver.forced_solvers", lambda: frozenset({"fast"}))
     with monkeypatch.context() as patch:
         patch.setenv("DUALDNN_JIT", "off")
-        assert room.plan_of(OPERATION, device).solver == "slow"
-    assert room.plan_of(OPERATION, device).solver == "fast"
+        assert family.plan_of(OPERATION, device).solver == "slow"
+    assert family.plan_of(OPERATION, device).solver == "fast"
 
 
-def test_a_solver_that_is_asked_for_is_compiled(room, device, monkeypatch):
-    assert room.plan(Problem(OPERATION, device), "fast").solver == "fast"
+def test_a_solver_that_is_asked_for_is_compiled(family, device, monkeypatch):
+    assert family.plan(Problem(OPERATION, device), "fast").solver == "fast"
 
 
 @pytest.mark.parametrize("waits", ["the environment", "the device"])
-def test_calls_that_wait_for_kernels(room, device, monkeypatch, waits):
+def test_calls_that_wait_for_kernels(family, device, monkeypatch, waits):
     """The emulated device waits, so that the serving kernel does not depend on time."""
     if waits == "the environment":
         monkeypatch.setenv("DUALDNN_JIT", "wait")
     else:
         monkeypatch.setattr(device, "compiles_in_background", False)
-    assert room.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
+    assert family.plan_of(OPERATION, device).solver == "fast" and not device.background.tasks()
 
 
-def test_a_source_that_the_compiler_refuses_leaves_the_other_solver(room, device, caplog):
-    room.solvers[0].source.write_text(SOURCE.replace("NAME", "fast").replace("VALUE", "nothing"))
-    plan = room.plan_of(OPERATION, device)
+def test_a_source_that_the_compiler_refuses_leaves_the_other_solver(family, device, caplog):
+    family.solvers[0].source.write_text(SOURCE.replace("NAME", "fast").replace("VALUE", "nothing"))
+    plan = family.plan_of(OPERATION, device)
     finish(device)
     with caplog.at_level(logging.WARNING, "dualdnn"):
         assert [result(plan, device) for _ in range(2)] == [2, 2]
     assert len(caplog.messages) == 1 and "its modules cannot be had: fast.cu" in caplog.messages[0]
 
 
-def test_a_word_that_the_environment_does_not_know(room, device, monkeypatch):
+def test_a_word_that_the_environment_does_not_know(family, device, monkeypatch):
     monkeypatch.setenv("DUALDNN_JIT", "never")
     with pytest.raises(ValueError, match="DUALDNN_JIT='never': expected off or wait, or nothing"):
-        room.plan_of(OPERATION, device)
+        family.plan_of(OPERATION, device)
 
 
 def test_a_summary_of_many_notes_is_short(tmp_path, monkeypatch):

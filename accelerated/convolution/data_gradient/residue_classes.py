@@ -31,7 +31,7 @@ from ...plans import Launch, Plan, estimated_seconds, with_alignment
 from ...primitives.tma import ALIGNMENT as COPY_ALIGNMENT
 from ...primitives.tma import ROW_BYTES, has_wgmma
 from ...reproducible import Order
-from ...solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
+from ...solver import LAUNCH_SECONDS, SOLVER_FAMILIES, Problem, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, transposed_filter, within
 from ..forward import ConvolutionProblem, may_use_tensor_cores
 from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
@@ -312,8 +312,8 @@ class DataGradient(Solver[DataGradientProblem]):
         if o.beta == 0 and sum(not found.meets for found in classes) > 1:
             # One launch fills all of dx. The classes that taps meet are written after it.
             zeros = SetTensor(0.0, problem.laid_out.dx)
-            room = ROOMS[SetTensor]
-            launches += within(room.solver(made := room.problem(zeros, device)).launches(made), where)
+            family = SOLVER_FAMILIES[SetTensor]
+            launches += within(family.solver(made := family.problem(zeros, device)).launches(made), where)
             classes = tuple(found for found in classes if found.meets)
         if joined := problem.together:
             if joined.copy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.solver import ROOMS
+from dualdnn.accelerated.solver import SOLVER_FAMILIES
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.bench.attention_rows import forward, gradients, spec, step
 
@@ -15,8 +15,8 @@ def device():
 
 
 def served(device, operation, aligned=True):
-    room = ROOMS[type(operation)]
-    return room.solver(room.problem(operation, device, aligned)).name
+    family = SOLVER_FAMILIES[type(operation)]
+    return family.solver(family.problem(operation, device, aligned)).name
 
 
 @pytest.mark.parametrize("aligned", [True, False], ids=["aligned", "anywhere"])

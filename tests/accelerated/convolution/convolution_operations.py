@@ -1,11 +1,11 @@
-"""Makes forward convolutions for the tests of this room, and runs and judges one on the emulated device."""
+"""Makes forward convolutions for the tests of this family, and runs and judges one on the emulated device."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from dualdnn.accelerated.solver import ROOMS, Room
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, SolverFamily
 from dualdnn.api.enumerations import (
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
@@ -54,8 +54,8 @@ def with_pitch(operation, pitch):
     return replace(operation, x=TensorSpec(x.data_type, x.dims, strides))
 
 
-def room_of(operation):
-    return ROOMS[type(operation)]
+def family_of(operation):
+    return SOLVER_FAMILIES[type(operation)]
 
 
 def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="normal", problem=None, made=None):
@@ -66,14 +66,14 @@ def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="norma
     """
     plan = made
     if plan is None:
-        room = room_of(operation)
+        family = family_of(operation)
         if only is not None and not isinstance(only, str):
-            room, only = Room(room.problem, (only, *room.solvers)), only.name
-        problem = problem or room.problem(operation, backend.device)
-        solver = room.solver(problem, only)
+            family, only = SolverFamily(family.problem, (only, *family.solvers)), only.name
+        problem = problem or family.problem(operation, backend.device)
+        solver = family.solver(problem, only)
         if "workSpace" in operation.raw:
             operation = replace(operation, workspace_bytes=solver.workspace_bytes(problem))
-        plan = room.plan(problem, only)
+        plan = family.plan(problem, only)
     before = prepare(operation, inputs, 0)
     operands, buffers = [], {}
     for name in operation.operands:

@@ -8,7 +8,7 @@ from math import prod
 
 import pytest
 from convolution_operations import check as run
-from convolution_operations import room_of
+from convolution_operations import family_of
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.depthwise import depthwise as convolution_depthwise
 from dualdnn.accelerated.convolution.depthwise import tma as ring
@@ -79,7 +79,9 @@ def check(backend, operation, inputs="normal", shifted=None):
 def preferred(operation):
     """Return the solver that serves an operation where none is forced."""
     return (
-        room_of(operation).solver(room_of(operation).problem(operation, Recorder())).name.removeprefix("convolution.")
+        family_of(operation)
+        .solver(family_of(operation).problem(operation, Recorder()))
+        .name.removeprefix("convolution.")
     )
 
 
@@ -220,8 +222,8 @@ class Recorder:
 
 def chosen(operation, solver="convolution.depthwise"):
     device = Recorder()
-    problem = room_of(operation).problem(operation, device)
-    (launch,) = room_of(operation).solver(problem, solver).launches(problem)
+    problem = family_of(operation).problem(operation, device)
+    (launch,) = family_of(operation).solver(problem, solver).launches(problem)
     return {key: int(value) for key, value in device.definitions.items()}, launch
 
 

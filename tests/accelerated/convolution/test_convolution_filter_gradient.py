@@ -20,7 +20,7 @@ from dualdnn.accelerated.convolution.filter_gradient.tma import (
     Shares,
 )
 from dualdnn.accelerated.convolution.filter_gradient.tma_sum import SUM
-from dualdnn.accelerated.solver import ROOMS, possible_solvers
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, possible_solvers
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import ConvolutionBackwardFilter, TensorSpec
@@ -120,7 +120,7 @@ def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solv
     monkeypatch.setattr(tma, "SLOTS_BANDWIDTH", 1e15)
     operation = half((5, 64, 14, 11), (264, 64, 1, 1), padding=(0, 0), beta=0.5)
     made = divided(solver, alone=True, rows_are_filters=(True,))
-    problem = ROOMS[ConvolutionBackwardFilter].problem(operation, seven_multiprocessors.device)
+    problem = SOLVER_FAMILIES[ConvolutionBackwardFilter].problem(operation, seven_multiprocessors.device)
     shares = made.product(problem, made.kernel).tiling.shares
     assert shares.unsplit > 0 and shares.tiles > 0
     plan = check(seven_multiprocessors, operation, made)
@@ -131,9 +131,9 @@ def test_few_pixels_of_many_channels_need_one_launch(monkeypatch):
     """Every tile of 1280 x 23040 results of two K-blocks belongs to one block on 132 multiprocessors."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
-    room = ROOMS[ConvolutionBackwardFilter]
-    problem = room.problem(half((2, 2560, 8, 8), (1280, 2560, 3, 3)), device)
-    solver = room.solver(problem)
+    family = SOLVER_FAMILIES[ConvolutionBackwardFilter]
+    problem = family.problem(half((2, 2560, 8, 8), (1280, 2560, 3, 3)), device)
+    solver = family.solver(problem)
     assert len(solver.plan(problem).steps) == 1 and solver.workspace_bytes(problem) == 0
 
 
@@ -175,7 +175,7 @@ def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
 
 def test_groups_share_tiles(seven_multiprocessors):
     """Sixteen groups of four channels make a box of 64, and the last four of twenty another one."""
-    problem = ROOMS[ConvolutionBackwardFilter].problem(GRADIENTS["many groups"], seven_multiprocessors.device)
+    problem = SOLVER_FAMILIES[ConvolutionBackwardFilter].problem(GRADIENTS["many groups"], seven_multiprocessors.device)
     made = FilterGradientTma(KERNELS[-1]).product(problem, KERNELS[-1])
     assert (made.groups, made.channels, made.filters) == (2, 64, 64)
 
@@ -221,12 +221,12 @@ def test_addresses_that_tma_does_not_take(seven_multiprocessors):
 
 def test_which_gradients_are_preferred(seven_multiprocessors):
     """Tiles are preferred where the math type allows tensor cores, except for a few pixels of few channels."""
-    room = seven_multiprocessors
-    assert check(room, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)
-    assert room.plan(half((32, 3, 224, 224), (64, 3, 3, 3))).solver.startswith(TMA)  # Three taps of a row make a box.
-    assert not check(room, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
+    few = seven_multiprocessors
+    assert check(few, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)
+    assert few.plan(half((32, 3, 224, 224), (64, 3, 3, 3))).solver.startswith(TMA)  # Three taps of a row make a box.
+    assert not check(few, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
-    assert not check(room, plain).solver.startswith(TMA)
+    assert not check(few, plain).solver.startswith(TMA)
 
 
 @pytest.mark.parametrize("images, channels, size, layout, transposed", [
@@ -237,8 +237,8 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
     monkeypatch.setattr(device, "multiprocessors", 132)
     dims = (images, channels, size, size), (channels, channels, 3, 3)
     operation = gradient(*dims, configuration="FLOAT", formats=layout, math_type=DEFAULT, padding=(1, 1))
-    room = ROOMS[type(operation)]
-    found = room.solver(room.problem(operation, device))
+    family = SOLVER_FAMILIES[type(operation)]
+    found = family.solver(family.problem(operation, device))
     assert (found.name == "convolution.filter_gradient") == transposed
     assert transposed or found.name.startswith("convolution.filter_gradient_tf32")
 
@@ -254,9 +254,9 @@ def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     operation = half(dx, dw, padding=(dw[2] // 2, dw[3] // 2))
-    room = ROOMS[type(operation)]
-    problem = room.problem(operation, device)
-    solver = room.solver(problem)
+    family = SOLVER_FAMILIES[type(operation)]
+    problem = family.problem(operation, device)
+    solver = family.solver(problem)
     shares = solver.product(problem, solver.kernel).tiling.shares
     assert (shares.parts, shares.further > 0, shares.unsplit) == (parts, further, unsplit)
 

@@ -4,7 +4,7 @@ beside infinities."""
 from __future__ import annotations
 
 import pytest
-from convolution_operations import PRECOMPUTED, UNALIGNED, backwards, check, convolution, kernels, room_of
+from convolution_operations import PRECOMPUTED, UNALIGNED, backwards, check, convolution, family_of, kernels
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
 from dualdnn.accelerated.convolution.pack_groups import Packed, PackGroups
@@ -76,6 +76,6 @@ def test_many_groups_are_served_so_where_sums_take_longer(backend, monkeypatch):
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     large = convolution(PRECOMPUTED, (32, 256, 28, 28), 256, (3, 3), data_type=HALF, layout=NHWC, groups=32)
     small = FORWARD["eight groups of four"][0]
-    room = room_of(large)
-    assert room.solver(room.problem(large, backend.device)).name == PACKED
-    assert room.solver(room.problem(small, backend.device)).name != PACKED
+    family = family_of(large)
+    assert family.solver(family.problem(large, backend.device)).name == PACKED
+    assert family.solver(family.problem(small, backend.device)).name != PACKED

@@ -83,7 +83,7 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
 
 
 def test_a_chain_whose_kernel_is_not_compiled_is_compiled(backend, monkeypatch):
-    """The interpreted kernel serves where nothing compiles, and not where the room only checks whether modules are
+    """The interpreted kernel serves where nothing compiles, and not where the family only checks whether modules are
     built."""
     operation = executed(*layer((4, 16, 32, 32), LAST))
     ready, asked = backend.device.function_when_ready, []
@@ -173,7 +173,7 @@ def test_heuristics_have_the_order_of_the_estimates(backend, graph):
 
 @pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter", 20)])
 def test_the_knob_chooses_what_runs(backend, graph, engine):
-    """The knob's values are the solvers of the room, by their order; 0 is the room's own choice."""
+    """The knob's values are the solvers of the family, by their order; 0 is the family's own choice."""
     solvers = backend.graph_solvers(executed(*GRAPHS[graph], engine=engine))
     own = backend.plan(executed(*GRAPHS[graph], engine=engine)).inner
     chosen = [backend.plan(executed(*GRAPHS[graph], engine=engine, choice=1 + i)).inner for i in range(len(solvers))]

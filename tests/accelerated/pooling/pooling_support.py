@@ -1,5 +1,5 @@
 """Provides a stand-in for a device, and the judge of a plan on the emulated device, for the tests of the pooling
-room."""
+family."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import Plan
 from dualdnn.accelerated.reduce_tensor import small
 from dualdnn.accelerated.reduce_tensor.problem import ReduceProblem
-from dualdnn.accelerated.solver import ROOMS, plan_by
+from dualdnn.accelerated.solver import SOLVER_FAMILIES, plan_by
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
@@ -106,7 +106,7 @@ def test_other_addresses_have_another_plan(backend):
 
 def test_large_tensors_and_indices_are_not_small(backend):
     def chosen(operation):
-        return ROOMS[ReduceTensor].solver(ReduceProblem(operation, backend.device)).name
+        return SOLVER_FAMILIES[ReduceTensor].solver(ReduceProblem(operation, backend.device)).name
 
     large = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (64, 64, 56, 56), (1,), "nchw")
     little = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (2, 4, 5, 6), (1,), "nchw")

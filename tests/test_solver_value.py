@@ -1,4 +1,4 @@
-"""A solver earns its room: by two rows of the benchmark that are 1.25 times as fast with it, by rows that it alone serves, or it is
+"""A solver earns its place: by two rows of the benchmark that are 1.25 times as fast with it, by rows that it alone serves, or it is
 excused with a reason."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ REPORTS = Path(__file__).parent.parent / "reports"
 
 
 @pytest.fixture(scope="module")
-def rooms():
-    spec = importlib.util.spec_from_file_location("solver_rooms", REPORTS / "solver_rooms.py")
+def solver_value():
+    spec = importlib.util.spec_from_file_location("solver_value", REPORTS / "solver_value.py")
     made = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = made
     spec.loader.exec_module(made)
@@ -26,7 +26,7 @@ def row(name, us, **ways):
     return {"name": name, "us": us, **ways}
 
 
-def test_what_a_solver_is_worth(rooms):
+def test_what_a_solver_is_worth(solver_value):
     """Tiles of a kernel are one solver; a small row counts in a stream, too; solvers that are gone do not."""
     first, second = "convolution.implicit_gemm_tma_128x256", "convolution.implicit_gemm_tma_128x64"
     other, gone = "convolution.implicit_gemm_mma_64", "convolution.gone"
@@ -36,27 +36,30 @@ def test_what_a_solver_is_worth(rooms):
         row("small", {first: 10.0, other: 11.0}, stream_us={first: 10.0, other: 15.0}),
         row("lost", {first: 10.0, other: 5.0}),
     ]
-    found = rooms.standings(timed, {})
+    found = solver_value.standings(timed, {})
     tma = found["convolution.implicit_gemm_tma"]
     assert [(one.name, round(one.factor, 2)) for one in tma.won] == [("small", 1.5), ("wide", 1.3), ("narrow", 1.1)]
     assert tma.earns and tma.tiles[first] == 3 and tma.tiles[second] == 1
     mma = found["convolution.implicit_gemm_mma"]
     assert [one.name for one in mma.won] == ["lost"] and not mma.earns
-    assert rooms.standings(timed, {"convolution.implicit_gemm_mma": 1})["convolution.implicit_gemm_mma"].earns
+    assert solver_value.standings(timed, {"convolution.implicit_gemm_mma": 1})["convolution.implicit_gemm_mma"].earns
     assert "convolution.gone" not in found
 
 
-def test_every_solver_earns_its_room(rooms):
-    found, excused = rooms.standings(rooms.timed_rows()["rows"], rooms.served_alone()), rooms.exceptions()
+def test_every_solver_earns_its_place(solver_value):
+    found, excused = (
+        solver_value.standings(solver_value.timed_rows()["rows"], solver_value.served_alone()),
+        solver_value.exceptions(),
+    )
     assert not [solver for solver, standing in found.items() if not standing.earns and solver not in excused]
     assert not [solver for solver in excused if solver not in found or found[solver].earns]
     assert all(len(reason) > 10 for reason in excused.values())
 
 
-def test_the_page_is_that_of_the_rows(rooms):
+def test_the_page_is_that_of_the_rows(solver_value):
     """The page has every solver and tile."""
-    page = rooms.TABLE.read_text()
-    times = rooms.timed_rows()
-    found = rooms.standings(times["rows"], rooms.served_alone())
-    assert page == rooms.table(found, rooms.exceptions(), times["device"], times["date"])
+    page = solver_value.TABLE.read_text()
+    times = solver_value.timed_rows()
+    found = solver_value.standings(times["rows"], solver_value.served_alone())
+    assert page == solver_value.table(found, solver_value.exceptions(), times["device"], times["date"])
     assert not [name for name in solver_names() if name not in page]

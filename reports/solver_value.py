@@ -1,6 +1,6 @@
 """Tell which solvers are worth keeping: those that make at least two rows of the benchmark 1.25 times as fast as the next one does.
 
-    python reports/solver_rooms.py      # reads h200/every_solver.json.gz and solver_exceptions.json, writes docs/performance/solvers.md
+    python reports/solver_value.py      # reads h200/every_solver.json.gz and solver_exceptions.json, writes docs/performance/solvers.md
 
 Tiles of one kernel count as one solver: it is compared with the solvers of other kernels, and its tiles with each other.
 """
@@ -114,7 +114,7 @@ def table(found: Mapping[str, Standing], excused: Mapping[str, str], device: str
     """Return the page."""
     lines = [
         "# What each solver is worth",
-        f"Written by `reports/solver_rooms.py` from `reports/h200/{TIMES.name}` ({device}, {date}): every row of the benchmark, a convolution by each",
+        f"Written by `reports/solver_value.py` from `reports/h200/{TIMES.name}` ({device}, {date}): every row of the benchmark, a convolution by each",
         "algorithm, by each solver that serves it. Rows: in which the solver is the fastest by 1.25 and more; in brackets those that no other",
         "solver serves. The two best rows, with the factor over the next solver and microseconds of both.",
         "",
@@ -126,7 +126,7 @@ def table(found: Mapping[str, Standing], excused: Mapping[str, str], device: str
         two = [f"{row.name}: {row.factor:.2f} ({row.us:.1f}, {row.next_us:.1f})" for row in standing.won[:2]] + ["", ""]
         alone = f" ({standing.alone})" if standing.alone else ""
         lines.append(f"| {solver} | {count}{alone} | {two[0]} | {two[1]} |")
-    lines += ["", "## Kept though they earn no room by that", "", "| solver | reason |", "|---|---|"]
+    lines += ["", "## Kept though they earn no place by that", "", "| solver | reason |", "|---|---|"]
     lines += [f"| {solver} | {reason} |" for solver, reason in sorted(excused.items())]
     lines += [
         "",
@@ -149,7 +149,9 @@ def main() -> None:
             best = [f"{row.factor:.2f}" for row in standing.won[:2]]
             print(
                 solver,
-                "earns its room and is excused" if standing.earns else f"earns no room: {best}, alone {standing.alone}",
+                "earns its place and is excused"
+                if standing.earns
+                else f"earns no place: {best}, alone {standing.alone}",
             )
 
 
