@@ -52,7 +52,7 @@ TERMS = (9, 64, 576, 2304, 4608)
 SIDE, FILTERS = 16, 16  # 256 positions, 16 filters: 4096 outputs
 WRITTEN = Path(__file__).parent / "report/faults.md"
 HEAD = """\
-Planted faults and the rules of the judge that see them (docs/tolerance.md); written by `python -m dualdnn.conformance.faults --write`.
+Injected faults and the rules of the judge that see them (docs/tolerance.md); written by `python -m dualdnn.conformance.faults --write`.
 
 Functions of float, their exponentials off by up to so many units in the last place. Share of outputs in percent beyond the worst case; root mean square.
 
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.faults", description=__doc__)
     parser.add_argument("--terms", type=int, nargs="+", default=TERMS, help="terms of each sum")
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], action="append")
-    parser.add_argument("--subject", help="judge the sums of this subject instead of planted faults")
+    parser.add_argument("--subject", help="judge the sums of this subject instead of injected faults")
     parser.add_argument("--write", action="store_true", help="write the tables that the report shows")
     chosen = parser.parse_args(arguments)
     families = [f for f in FAMILIES if not chosen.family or f.name in chosen.family]

@@ -231,11 +231,11 @@ def test_a_subject_that_fails(tmp_path, capsys, monkeypatch):
     def attempt(caller, operation, *rest):
         result = genuine(caller, operation, *rest)
         if isinstance(operation, PoolingForward):
-            result.problems.append("planted")
+            result.problems.append("injected")
         return result
 
     monkeypatch.setattr(module, "attempt", attempt)
     assert main(["replay", str(log)]) == 1
     said = capsys.readouterr().out
     assert "reference: 1 of 2 operations passed" in said
-    assert "failed: line 2: cudnnPoolingForward: planted\n  PoolingForward(" in said
+    assert "failed: line 2: cudnnPoolingForward: injected\n  PoolingForward(" in said

@@ -1,4 +1,4 @@
-"""The suite notices mistakes in the C library's own border: each is planted, and some cases of the suite are run over the library."""
+"""The suite notices mistakes in the C library's own border: each is injected, and some cases of the suite are run over the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from dualdnn.conformance.refusals import FOLDER
-from planted_mistakes import MISTAKES
+from injected_mistakes import MISTAKES
 
 pytest.importorskip("cffi")
 if shutil.which("gcc") is None:
@@ -45,7 +45,7 @@ def library(built_library):
 
 def status(library, mistake, file, expression):
     """How pytest ends that runs these cases until one fails; a step beyond the caller's memory ends the process."""
-    command = [sys.executable, str(Path(__file__).parent / "planted_mistakes.py"), mistake]
+    command = [sys.executable, str(Path(__file__).parent / "injected_mistakes.py"), mistake]
     command += ["-p", "dualdnn.conformance.plugin", "-q", "-x", "-p", "no:cacheprovider", "-W", "ignore"]
     name = Path(file).stem
     files = [file, *map(str, [*FOLDER.glob(f"{name}.toml"), *CORPUS.glob(f"{name}.jsonl")])]

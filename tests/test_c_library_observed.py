@@ -1,4 +1,4 @@
-"""DUALDNN_BACKEND=observe:PATH: an unmodified program whose library is judged while it runs, here a copy of ours with planted mistakes."""
+"""DUALDNN_BACKEND=observe:PATH: an unmodified program whose library is judged while it runs, here a copy of ours with injected mistakes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from dualdnn.conformance.faults import (
     of_function,
     table,
 )
-from dualdnn.conformance.report.page import planted_faults
+from dualdnn.conformance.report.page import injected_faults
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge, run
 from dualdnn.reference.engine import magnitude_of, results_of, roundings_of, spread_of
@@ -143,7 +143,7 @@ def test_what_the_report_shows_is_what_is_computed():
 
 
 def test_the_page_shows_the_tables():
-    page = planted_faults()
+    page = injected_faults()
     assert page.count("<table>") == 1 + len(FAMILIES) and "<th>softmax of 64</th>" not in page
     assert '<th scope="row">softmax of 64</th>' in page and '<th scope="row">accumulates in half</th>' in page
 

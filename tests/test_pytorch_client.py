@@ -1,4 +1,4 @@
-"""The judge of the PyTorch client: results as the programs write them, with a fault planted in one of them."""
+"""The judge of the PyTorch client: results as the programs write them, with a fault injected in one of them."""
 
 from __future__ import annotations
 

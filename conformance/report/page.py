@@ -21,7 +21,7 @@ def to_html(report: Report) -> str:
         specification=escape(documents(report)),
         policy=policy,
         style=style,
-        faults=planted_faults(),
+        faults=injected_faults(),
         data=packed(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
         script=script,
     )
@@ -33,7 +33,7 @@ def documents(report: Report) -> str:
     return f"{report.specification} and MIOpen porting guide" if both else report.specification
 
 
-def planted_faults() -> str:
+def injected_faults() -> str:
     """Return the tables of which rules see which injected faults, with the text before each, as HTML."""
     found: list[str] = []
     for block in source_of("faults.md").strip().split("\n\n")[1:]:

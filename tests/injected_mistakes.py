@@ -1,6 +1,6 @@
-"""Mistakes in the C library's border, planted before it is loaded: test_c_library_mistakes.py wants the suite to notice them.
+"""Mistakes in the C library's border, injected before it is loaded: test_c_library_mistakes.py wants the suite to notice them.
 
-python planted_mistakes.py MISTAKE ARGUMENT ...    # pytest with these arguments, and the mistake
+python injected_mistakes.py MISTAKE ARGUMENT ...    # pytest with these arguments, and the mistake
 """
 
 from __future__ import annotations

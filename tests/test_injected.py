@@ -1,4 +1,4 @@
-"""Planted bugs: the list is sound, a bug that cases see is told from one that none sees, and which of several it was."""
+"""Injected bugs: the list is sound, a bug that cases see is told from one that none sees, and which of several it was."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dualdnn.conformance import planted
-from dualdnn.conformance.planted import (
+from dualdnn.conformance import injected
+from dualdnn.conformance.injected import (
     ENDED,
     GONE,
     NOTICED,
@@ -25,9 +25,9 @@ from dualdnn.conformance.planted import (
     families_of,
     summary,
 )
-from dualdnn.conformance.planted import __main__ as command
-from dualdnn.conformance.planted.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
-from dualdnn.conformance.planted.reach import Reach, functions_with
+from dualdnn.conformance.injected import __main__ as command
+from dualdnn.conformance.injected.mutants import Edit, PythonEdits, cuda_edits, drawn, not_compiled
+from dualdnn.conformance.injected.reach import Reach, functions_with
 from dualdnn.conformance.suite.files import case_files
 
 VERSION = Bug(
@@ -35,13 +35,13 @@ VERSION = Bug(
 )
 
 
-def test_the_bugs_can_be_planted():
+def test_the_bugs_can_be_injected():
     listed = bugs()
     assert len(listed) >= 100 and len({(bug.file, bug.old, bug.new) for bug in listed}) == len(listed)
     stems = {path.stem for path in case_files()}
     for bug in listed:
         assert bug.old != bug.new and set(bug.cases) <= stems, bug
-        path = planted.source_of(bug.file)
+        path = injected.source_of(bug.file)
         assert path.is_file() and bug.applies_to(path.read_text()), f"{bug.file} has changed: {bug.old!r}"
 
 
@@ -97,7 +97,7 @@ def test_cases_in_order(tmp_path):
     assert len(batches([bug, replace(bug, cases=("pooling",))], 6)) == 2
     late = Copy(tmp_path / "late", until=0)
     assert late.try_bugs([bug], 120)[0].state == UNDECIDED, "nothing goes on after the time for all"
-    assert list(planted.tried([bug], 1, 120, all_seconds=0)) == [], "and nothing begins"
+    assert list(injected.tried([bug], 1, 120, all_seconds=0)) == [], "and nothing begins"
 
 
 def test_on_a_gpu(tmp_path, monkeypatch):
@@ -107,7 +107,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
     def tried(wanted, jobs, seconds, at_once, all_seconds):
         asked.append(wanted)
         states = [NOTICED, UNDECIDED, *[SURVIVED] * 10] if len(wanted) == 12 else [SURVIVED] * len(wanted)
-        yield from (planted.Outcome(bug, state, "", 1.0, 7) for bug, state in zip(wanted, states, strict=True))
+        yield from (injected.Outcome(bug, state, "", 1.0, 7) for bug, state in zip(wanted, states, strict=True))
 
     monkeypatch.setattr(command, "tried", tried)
     monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
@@ -118,7 +118,7 @@ def test_on_a_gpu(tmp_path, monkeypatch):
         ["--mutants", "12", "--layer", "accelerated", "--gpu", "--lines", str(lines)],
         ["--left", str(lines), "--all-solvers"],
     ):
-        monkeypatch.setattr("sys.argv", ["planted", *options, *kernels])
+        monkeypatch.setattr("sys.argv", ["injected", *options, *kernels])
         assert command.main() == 1
     first, again = asked
     assert [bug.breaks for bug in first] == [bug.breaks for bug in drawn(12, 0, ("accelerated",), gpu=True)]
@@ -134,11 +134,11 @@ def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
     program, ran = tmp_path / "program", tmp_path / "ran"
     program.write_text(f"#!/bin/sh\necho $$ >> {ran}\nexec sleep 600\n")
     program.chmod(0o755)
-    monkeypatch.setattr(planted.sys, "executable", str(program))
+    monkeypatch.setattr(injected.sys, "executable", str(program))
 
     def stopped(wanted, jobs, seconds, at_once, all_seconds):
-        yield planted.Outcome(VERSION, SURVIVED)
-        found = planted.tried([VERSION] * 3, 1, seconds)
+        yield injected.Outcome(VERSION, SURVIVED)
+        found = injected.tried([VERSION] * 3, 1, seconds)
         threading.Thread(target=lambda: (waited(ran.exists), os.kill(os.getpid(), signal.SIGINT))).start()
         yield from found
 
@@ -148,7 +148,7 @@ def test_somebody_stops_it(tmp_path, monkeypatch, capsys):
             time.sleep(0.01)
 
     monkeypatch.setattr(command, "tried", stopped)
-    monkeypatch.setattr("sys.argv", ["planted", "--out", str(tmp_path / "out")])
+    monkeypatch.setattr("sys.argv", ["injected", "--out", str(tmp_path / "out")])
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # The parent process may ignore it.
     try:
         assert command.main() == 130
@@ -212,7 +212,7 @@ def test_bugs_of_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "tried", tried)
     monkeypatch.setattr(command, "verified", lambda outcomes, jobs: list(outcomes))
     for options in ([], ["--layer", "reference"]):
-        monkeypatch.setattr("sys.argv", ["planted", "--bugs", str(tmp_path / "bugs"), *options])
+        monkeypatch.setattr("sys.argv", ["injected", "--bugs", str(tmp_path / "bugs"), *options])
         assert command.main() == 0
     left_to_the_family = Bug("api/cudnn/softmax.py", "a", "b", "c", ("softmax",))
     named = Bug("reference/softmax.py", "a", "b", "c", ("pooling",), "d")
@@ -269,14 +269,14 @@ def test_edits_of_kernels():
     )
 
 
-def test_mutants_can_be_planted():
+def test_mutants_can_be_injected():
     layers = ("api", "reference", "accelerated")
     assert {mutant.layer for mutant in drawn(30, 5)} <= set(layers)
     mutants = [mutant for layer in layers for mutant in drawn(10, 5, (layer,))]
     assert [mutant.layer for mutant in mutants] == [layer for layer in layers for _ in range(10)]
     assert len(set(mutants)) == 30 and mutants[:10] == drawn(10, 5, layers[:1])
     for mutant in mutants:
-        text = planted.source_of(mutant.file).read_text()
+        text = injected.source_of(mutant.file).read_text()
         assert mutant.applies_to(text) and mutant.cases
         if mutant.file.endswith(".py"):
             compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")

@@ -1,4 +1,4 @@
-"""Find which planted bugs, or mutants, the suite notices: ``python -m dualdnn.conformance.planted``."""
+"""Find which injected bugs, or mutants, the suite notices: ``python -m dualdnn.conformance.injected``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPU_SECONDS = 15.0  # processor seconds for one case; waiting for a kernel uses 
 
 def main() -> int:
     """Print a line for each bug and the counts; return 1 if one was not noticed."""
-    parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.planted", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.injected", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
         "-k", action="append", default=[], metavar="TEXT", help="only bugs whose file, or what they break, has this"
@@ -51,7 +51,7 @@ def main() -> int:
     )
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the i-th of n parts")
     parser.add_argument(
-        "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are planted together"
+        "--at-once", type=int, default=6, metavar="N", help="bugs of different families that are injected together"
     )
     parser.add_argument("--seconds", type=float, default=600, help="the most that one bug takes")
     parser.add_argument("--all-seconds", type=float, default=inf, help="the most that all bugs take together")

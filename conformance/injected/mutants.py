@@ -1,4 +1,4 @@
-"""Draw random bugs from the sources, as mutants (``python -m dualdnn.conformance.planted --mutants 100 --seed 3``).
+"""Draw random bugs from the sources, as mutants (``python -m dualdnn.conformance.injected --mutants 100 --seed 3``).
 
 An edit has a kind (a comparison, a dropped statement, a field for its neighbour), a place in a file, and new text.
 Files are drawn by their number of lines, then a kind that the file has, then one of its edits. Edits that visibly
@@ -314,7 +314,7 @@ def cases_of(file: str) -> tuple[str, ...]:
     return tuple(sorted({*found})) or SHARED
 
 
-def planted(file: str, edit: Edit) -> Bug:
+def injected(file: str, edit: Edit) -> Bug:
     """Return the bug of an edit; its old text has as many lines as make it unique."""
     text = source_of(file).read_text(encoding="utf-8")
     start, end = text.rfind("\n", 0, edit.start) + 1, text.index("\n", edit.end)
@@ -346,5 +346,5 @@ def drawn(number: int, seed: int, layers: Sequence[str] = LAYERS[:3], gpu: bool 
         if possible:
             kind = chance.choice(sorted({edit.kind for edit in possible}))
             edit = chance.choice([edit for edit in possible if edit.kind == kind])
-            found.setdefault((file, edit.start), planted(file, edit))
+            found.setdefault((file, edit.start), injected(file, edit))
     return list(found.values())

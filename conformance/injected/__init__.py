@@ -1,6 +1,6 @@
-"""Find which planted bugs the suite notices, each in a throw-away copy of the project.
+"""Find which injected bugs the suite notices, each in a throw-away copy of the project.
 
-    python -m dualdnn.conformance.planted [--jobs 2] [-k TEXT ...] [--out FILE]
+    python -m dualdnn.conformance.injected [--jobs 2] [-k TEXT ...] [--out FILE]
 
 bugs.json gives for each bug its file, old text (which occurs once), new text, and what it breaks. It also gives the
 files of cases that should notice it, with an expression if they are many. Those run until one fails. In the end all
@@ -163,7 +163,7 @@ class Copy:
         options = ["-q", "-p", "dualdnn.conformance.plugin", "-p", "no:cacheprovider", "--no-header", "--rootdir"]
         options += [str(folder), "-c", os.devnull, "--subject", *subject]
         options += [part for case in cases for part in ("--case", case)]
-        options += [] if cases else ["-p", "dualdnn.conformance.planted.selection"]
+        options += [] if cases else ["-p", "dualdnn.conformance.injected.selection"]
         options += ["-x"] if ordered else []
         place = Path(tempfile.mkdtemp(dir=self.folder))  # folder of this run
         chosen = place / "selected.json"
@@ -196,31 +196,31 @@ class Copy:
     def try_bugs(self, wanted: Sequence[Bug], seconds: float) -> list[Outcome]:
         """Plant bugs that different files of cases should notice, run those files, and remove the bugs again."""
         texts = {bug.file: self.read(bug.file) for bug in wanted}
-        planted = [bug for bug in wanted if bug.applies_to(texts[bug.file])]
-        gone = [Outcome(bug, GONE) for bug in wanted if bug not in planted]
-        if not planted:
+        injected = [bug for bug in wanted if bug.applies_to(texts[bug.file])]
+        gone = [Outcome(bug, GONE) for bug in wanted if bug not in injected]
+        if not injected:
             return gone
         started = time.monotonic()
-        for bug in planted:
+        for bug in injected:
             self.write(bug.file, texts[bug.file].replace(bug.old, bug.new))
-        ordered = planted[0].ordered
-        selected = {stem: bug.k for bug in planted for stem in bug.cases}
+        ordered = injected[0].ordered
+        selected = {stem: bug.k for bug in injected for stem in bug.cases}
         if ordered:
             selected = {case.partition("/")[0]: "" for case in ordered}
-        status, printed = self.run(planted[0].judged_on, selected, (), seconds * len(planted), ordered)
-        endless = ENDLESS_CASE.search(printed) if len(planted) == 1 else None
+        status, printed = self.run(injected[0].judged_on, selected, (), seconds * len(injected), ordered)
+        endless = ENDLESS_CASE.search(printed) if len(injected) == 1 else None
         if endless:
-            again = self.run(planted[0].judged_on, selected, (endless[1],), AGAIN * self.max_seconds)
+            again = self.run(injected[0].judged_on, selected, (endless[1],), AGAIN * self.max_seconds)
             status, printed = again if again[0] is not None else (status, printed)
-        for bug in planted:
+        for bug in injected:
             self.write(bug.file, texts[bug.file])
-        took = (time.monotonic() - started) / len(planted)
+        took = (time.monotonic() - started) / len(injected)
         failed = FAILED_CASE.findall(printed)
         ended = status is not None and (not 0 <= status <= 1 or (status == 1 and not failed))
-        if ended and len(planted) > 1:
+        if ended and len(injected) > 1:
             # Each bug runs alone to find the guilty one.
-            return gone + [one for bug in planted for one in self.try_bugs([bug], seconds)]
-        found = [outcome_of(bug, status, printed, failed, took) for bug in planted]
+            return gone + [one for bug in injected for one in self.try_bugs([bug], seconds)]
+        found = [outcome_of(bug, status, printed, failed, took) for bug in injected]
         if endless and found[0].state == SURVIVED:  # The cases after it have not run.
             found = [replace(found[0], state=UNDECIDED, by=f"{endless[1]} ended alone")]
         return gone + found
@@ -294,7 +294,7 @@ def tried(
     noticed bugs against the project without bugs.
     """
     until = time.monotonic() + all_seconds
-    with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder, ThreadPoolExecutor(jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="dualdnn-injected-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Copy] = SimpleQueue()
         made = list(pool.map(lambda i: Copy(Path(folder) / str(i), until), range(min(jobs, len(wanted)))))
         for copy in made:
@@ -320,7 +320,7 @@ def tried(
 
 def verified(outcomes: Sequence[Outcome], jobs: int = 1) -> list[Outcome]:
     """Return the outcomes, marking cases that also fail without the bug."""
-    with tempfile.TemporaryDirectory(prefix="dualdnn-planted-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dualdnn-injected-") as folder:
         return list(Copy(Path(folder)).innocent(outcomes, jobs))
 
 
@@ -331,7 +331,7 @@ def family_of(bug: Bug) -> str:
 
 def summary(outcomes: Sequence[Outcome]) -> str:
     """Return the counts as a Markdown table."""
-    lines = ["| | planted | noticed |", "|---|---|---|"]
+    lines = ["| | injected | noticed |", "|---|---|---|"]
     counted = [one for one in outcomes if one.state not in (GONE, INVALID)]
     groups = {layer: [o for o in counted if o.bug.layer == layer] for layer in LAYERS[:3]}
     groups |= {
