@@ -78,18 +78,18 @@ TAKEN = {
     **dict.fromkeys(TRANSFORMERS, TRANSFORMER_TYPES),
     **dict.fromkeys((LRNCrossChannelForward, LRNCrossChannelBackward), LRN_TYPES),
 }
-TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES", "PARAMETER"}
+TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "VECTOR_BYTES", "PARAMETER"}
 # Host and device share these constants; each has one value in each source.
 CONSTANTS = {
     "BACKWARD_SINGLES", "CHUNK", "COUNTERS", "FORWARD_SINGLES", "GROUP", "LONGEST", "MAX_CLASSES", "MAX_TILES", "MAX_WINDOW",
-    "OPERANDS", "PACKS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "WIDTH",
+    "OPERANDS", "VECTORS", "PIECES", "PLANE_THREADS", "ROWS", "STAGES", "STEP", "THREADS", "TILE", "WIDTH",
 }  # fmt: skip
 # These have few values for all shapes: operand orders, cells and tiles of recurrent networks, and elements per thread
 # of dropout and the spatial transformer. Others count groups, filters, channels and taps of a lane.
 VARIANTS = {
     ONE_KERNEL, "A_MN_MAJOR", "B_MN_MAJOR", "CELL", "CHANNELS", "DRAWS", "FACTORS", "FILTERS", "FILTERS_MN_MAJOR", "FROM_REGISTERS", "JOINED",
     "FUSED", "GROUPS", "IMAGES", "ITEMS",
-    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MAX_LANES", "M_TILES", "N_TILES", "OCTETS", "PACK_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
+    "LANE_WIDTH", "LENGTHS", "LOADED_PAIRS", "MAPPED", "MAX_LANES", "M_TILES", "N_TILES", "OCTETS", "VECTOR_WIDTH", "CLUSTER_BLOCKS", "PITCHES", "PIXELS",
     "PLANE_BLOCKS", "PROLOGUE", "RANK", "REGISTER_PAIRS",
     "STATISTICS", "TAPS", "TENSOR_CORES", "TF32", "TILE_PIXELS", "TILE_WIDTH", "TRANSPOSED_RESULT", "WORDS",
 }  # fmt: skip

@@ -229,7 +229,7 @@ def test_elements_far_apart(handle, name):
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("stride", [2**30, 2**29 + 3, 2**31 - 8])
 def test_padding_beside_elements_far_apart(handle, data_type, stride):
-    """Offsets of the padding, which 32 bits do not count, lead a pack to no wrong element."""
+    """Offsets of the padding, which 32 bits do not count, lead a vector to no wrong element."""
     for before in (1, 2, 3, 5, 9):
         operation = transform.applied(transform.changing(before=(0, 0, 0, before)), (1, 1, 2, 2), data_type)
         source = replace(operation.srcData, strides=(1, 1, 1, stride))

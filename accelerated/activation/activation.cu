@@ -67,9 +67,9 @@ struct Elu : Of<1> {
 
 // Computes alpha * function(in...) + beta * prior for every element of a vector.
 template <bool BLENDS, int N, class Function>
-__device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function,
-                                                    const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
-  Pack<ELEMENT, N> result;
+__device__ __forceinline__ Vector<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function,
+                                                      const Vector<ELEMENT, N>* in, const Vector<ELEMENT, N>& prior) {
+  Vector<ELEMENT, N> result;
 #pragma unroll
   for (int i = 0; i < N; i++) {
     COMPUTE value;
@@ -96,8 +96,8 @@ template <bool RECTIFIED> struct Forward {
   int mode;
   bool propagate;
   template <bool BLENDS, int N>
-  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in,
-                                                         const Pack<ELEMENT, N>& prior) const {
+  __device__ __forceinline__ Vector<ELEMENT, N> operator()(const Vector<ELEMENT, N>* in,
+                                                           const Vector<ELEMENT, N>& prior) const {
     auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
     if (RECTIFIED) return mode == RELU ? by(Relu{{}, propagate}) : by(ClippedRelu{{}, propagate, coefficient});
     switch (mode) {
@@ -166,8 +166,8 @@ struct Backward {
   COMPUTE alpha, beta, coefficient;
   int mode;
   template <bool BLENDS, int N>
-  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in,
-                                                         const Pack<ELEMENT, N>& prior) const {
+  __device__ __forceinline__ Vector<ELEMENT, N> operator()(const Vector<ELEMENT, N>* in,
+                                                           const Vector<ELEMENT, N>& prior) const {
     auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
     switch (mode) {
       case SIGMOID:

@@ -10,10 +10,10 @@ from dualdnn.api.operations import ActivationBackward, ActivationForward
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import (
-    LONG_PACKS_PER_THREAD,
-    PACK_BYTES,
-    PACKS_PER_THREAD,
+    LONG_VECTORS_PER_THREAD,
     THREADS,
+    VECTOR_BYTES,
+    VECTORS_PER_THREAD,
     Grid,
     elementwise,
     prefetching_blocks,
@@ -64,8 +64,8 @@ class ElementwiseSolver(Solver[ActivationProblem]):
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
         output = problem.output
-        most = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
-        width = PACK_BYTES // output.scalar_bytes
+        most = LONG_VECTORS_PER_THREAD if problem.forward and not problem.rectifies else VECTORS_PER_THREAD
+        width = VECTOR_BYTES // output.scalar_bytes
         layout, grid = elementwise(output.dims, problem.strides, width, problem.device, most)
         moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * problem.output.nbytes
         prefetching = ("prefetching_blocks", c_uint(prefetching_blocks(moved_bytes)))

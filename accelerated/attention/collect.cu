@@ -10,9 +10,9 @@
 struct Collection {
   long long source_offset, result_offset;  // bytes
   int parts, size;                         // parts per sum; numbers per part
-  int packs;                               // 16-byte vectors of all results
+  int accesses;                            // 16-byte vectors of all results
   int is_of_keys;
-  FastDivmod packs_of_vector;
+  FastDivmod accesses_per_vector;
   Rows rows;
 };
 constexpr int COLLECTIONS = 3;  // per launch, at most: the gradients of queries, keys and values
@@ -25,47 +25,47 @@ struct CollectArguments {
   Collection collection[COLLECTIONS];
 };
 
-constexpr int PACK = 16 / sizeof(ELEMENT);
+constexpr int ACCESS = 16 / sizeof(ELEMENT);
 
-__device__ __forceinline__ void add_pack(COMPUTE (&sums)[PACK], const ELEMENT* from, int count) {
-  Pack<ELEMENT, PACK> values{};
-  if (count == PACK && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
-    values = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from);
+__device__ __forceinline__ void add_elements(COMPUTE (&sums)[ACCESS], const ELEMENT* from, int count) {
+  Vector<ELEMENT, ACCESS> values{};
+  if (count == ACCESS && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+    values = *reinterpret_cast<const Vector<ELEMENT, ACCESS>*>(from);
   } else {
 #pragma unroll
-    for (int i = 0; i < PACK; i++)
+    for (int i = 0; i < ACCESS; i++)
       if (i < count) values.item[i] = from[i];
   }
 #pragma unroll
-  for (int i = 0; i < PACK; i++) sums[i] += load<COMPUTE>(values.item[i]);
+  for (int i = 0; i < ACCESS; i++) sums[i] += load<COMPUTE>(values.item[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention_collect(const __grid_constant__ CollectArguments a) {
   griddepcontrol_wait();
   const Collection& own = a.collection[blockIdx.y];
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
-  if (thread >= own.packs) return;
-  unsigned pack;
-  const Row row = locate(own.rows, own.packs_of_vector.divide(thread, pack));
+  if (thread >= own.accesses) return;
+  unsigned access;
+  const Row row = locate(own.rows, own.accesses_per_vector.divide(thread, access));
   const int* lengths = own.is_of_keys ? a.schedule.k_lengths(a.space) : a.schedule.q_lengths(a.space);
-  const int c = pack * PACK, count = min(PACK, own.size - c);
+  const int c = access * ACCESS, count = min(ACCESS, own.size - c);
   const long long index = static_cast<long long>(row.address) * own.size + c;
   ELEMENT* const result = at_byte<ELEMENT>(a.result[blockIdx.y], own.result_offset) + index;
-  COMPUTE sums[PACK] = {};
+  COMPUTE sums[ACCESS] = {};
   if (row.time < lengths[row.sequence]) {
     const ELEMENT* source = at_byte<ELEMENT>(a.source[blockIdx.y], own.source_offset) + (index - c) * own.parts + c;
     for (int part = 0; part < own.parts; part++)
-      add_pack(sums, source + static_cast<long long>(part) * own.size, count);
-    if (const ELEMENT* addend = a.addend[blockIdx.y]) add_pack(sums, addend + index, count);
+      add_elements(sums, source + static_cast<long long>(part) * own.size, count);
+    if (const ELEMENT* addend = a.addend[blockIdx.y]) add_elements(sums, addend + index, count);
   }
-  Pack<ELEMENT, PACK> values;
+  Vector<ELEMENT, ACCESS> values;
 #pragma unroll
-  for (int i = 0; i < PACK; i++) values.item[i] = store<ELEMENT>(sums[i]);
-  if (count == PACK && reinterpret_cast<uintptr_t>(result) % 16 == 0) {
-    *reinterpret_cast<Pack<ELEMENT, PACK>*>(result) = values;
+  for (int i = 0; i < ACCESS; i++) values.item[i] = store<ELEMENT>(sums[i]);
+  if (count == ACCESS && reinterpret_cast<uintptr_t>(result) % 16 == 0) {
+    *reinterpret_cast<Vector<ELEMENT, ACCESS>*>(result) = values;
   } else {
 #pragma unroll
-    for (int i = 0; i < PACK; i++)
+    for (int i = 0; i < ACCESS; i++)
       if (i < count) result[i] = values.item[i];
   }
 }

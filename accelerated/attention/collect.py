@@ -11,7 +11,7 @@ from ..runtime.arguments import declared
 from .problem import AttentionProblem, Rows
 
 SOURCE = "attention/collect.cu"
-PACK_BYTES = 16  # per thread
+ACCESS_BYTES = 16  # per thread
 MAX_COLLECTIONS = 3  # collections per launch, as in the kernel
 
 
@@ -20,8 +20,8 @@ class CollectionStruct(Structure):
 
     _fields_ = [
         *declared(c_longlong, "source_offset result_offset"),
-        *declared(c_int, "parts size packs is_of_keys"),
-        ("packs_of_vector", FastDivmod),
+        *declared(c_int, "parts size accesses is_of_keys"),
+        ("accesses_per_vector", FastDivmod),
         ("rows", Rows),
     ]
 
@@ -41,10 +41,10 @@ class Collection(NamedTuple):
 
     def struct(self, element_bytes: int) -> CollectionStruct:
         """Return the structure that the kernel reads."""
-        packs = -(-self.size * element_bytes // PACK_BYTES)  # vectors of PACK_BYTES per row
+        accesses = -(-self.size * element_bytes // ACCESS_BYTES)  # vectors of ACCESS_BYTES per row
         return CollectionStruct(
-            self.source[1], self.result[1], self.parts, self.size, self.rows.count * packs, self.is_of_keys,
-            FastDivmod.of(packs), self.rows,
+            self.source[1], self.result[1], self.parts, self.size, self.rows.count * accesses, self.is_of_keys,
+            FastDivmod.of(accesses), self.rows,
         )  # fmt: skip
 
 
@@ -65,5 +65,5 @@ def collect(problem: AttentionProblem, *collections: Collection) -> Launch:
         *((each.addend, each.source[0], each.result[0]) for each in collections), strict=True
     )
     operands = (*addends, *absent, problem.space, *sources, *absent, *results, *absent)
-    grid = blocks(max(each.packs for each in made))[0], len(collections), 1
+    grid = blocks(max(each.accesses for each in made))[0], len(collections), 1
     return Launch(function, arguments, operands, grid)

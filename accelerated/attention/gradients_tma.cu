@@ -59,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(256) attention_gradients_tma_produc
   float sum = 0;
   if (size % WIDTH == 0 && (reinterpret_cast<uintptr_t>(made) | reinterpret_cast<uintptr_t>(gradient)) % 16 == 0) {
     for (int c = lane * WIDTH; c < size; c += 8 * WIDTH) {
-      const auto x = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(made + c);
-      const auto y = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(gradient + c);
+      const auto x = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(made + c);
+      const auto y = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(gradient + c);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) sum += load<float>(x.item[i]) * load<float>(y.item[i]);
     }
@@ -402,7 +402,7 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     };
     // Returns the numbers of the queries of two neighbouring columns.
     const auto pair_at = [&](const float* numbers, int n) {
-      return *reinterpret_cast<const Pack<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
+      return *reinterpret_cast<const Vector<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
     };
     const auto weigh = [&](float (&scores)[OTHERS / 2]) {
 #pragma unroll

@@ -15,32 +15,32 @@ struct SplitArguments {
   void* result;
   // bytes; `lower` is the offset of the lower parts
   long long source_offset[OPERANDS], result_offset[OPERANDS], lower[OPERANDS];
-  int packs[OPERANDS], size[OPERANDS];  // vectors of WIDTH factors; elements per vector of one head
-  FastDivmod row_packs[OPERANDS];       // vectors per row, by operand
+  int accesses[OPERANDS], size[OPERANDS];  // vectors of WIDTH factors; elements per vector of one head
+  FastDivmod row_accesses[OPERANDS];       // vectors per row, by operand
 };
 
 extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ SplitArguments a) {
   griddepcontrol_wait();
-  const int i = blockIdx.y, pack = blockIdx.x * blockDim.x + threadIdx.x;
-  if (pack >= a.packs[i]) return;
-  unsigned pack_of_row;
-  const unsigned row = a.row_packs[i].divide(pack, pack_of_row);
-  const int column = pack_of_row * WIDTH, count = a.size[i] - column;
+  const int i = blockIdx.y, access = blockIdx.x * blockDim.x + threadIdx.x;
+  if (access >= a.accesses[i]) return;
+  unsigned access_of_row;
+  const unsigned row = a.row_accesses[i].divide(access, access_of_row);
+  const int column = access_of_row * WIDTH, count = a.size[i] - column;
   const ELEMENT* source =
       at_byte<ELEMENT>(a.source[i], a.source_offset[i]) + static_cast<long long>(row) * a.size[i] + column;
-  Pack<ELEMENT, WIDTH> values{};
+  Vector<ELEMENT, WIDTH> values{};
   if (count >= WIDTH && reinterpret_cast<uintptr_t>(source) % sizeof(values) == 0) {
-    values = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(source);
+    values = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(source);
   } else {
 #pragma unroll
     for (int n = 0; n < WIDTH; n++)
       if (n < count) values.item[n] = source[n];
   }
   if (!same_type<ELEMENT, float>) {
-    at_byte<Pack<ELEMENT, WIDTH>>(a.result, a.result_offset[i])[pack] = values;
+    at_byte<Vector<ELEMENT, WIDTH>>(a.result, a.result_offset[i])[access] = values;
     return;
   }
-  Pack<bfloat16, WIDTH> upper, lower;
+  Vector<bfloat16, WIDTH> upper, lower;
 #pragma unroll
   for (int n = 0; n < WIDTH; n++) {
     const float value = load<float>(values.item[n]);
@@ -50,6 +50,6 @@ extern "C" __global__ void __launch_bounds__(256) attention_split(const __grid_c
     upper.item[n] = store<bfloat16>(first);
     lower.item[n] = store<bfloat16>(is_number && value != first ? value - first : least);
   }
-  at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i])[pack] = upper;
-  at_byte<Pack<bfloat16, WIDTH>>(a.result, a.result_offset[i] + a.lower[i])[pack] = lower;
+  at_byte<Vector<bfloat16, WIDTH>>(a.result, a.result_offset[i])[access] = upper;
+  at_byte<Vector<bfloat16, WIDTH>>(a.result, a.result_offset[i] + a.lower[i])[access] = lower;
 }

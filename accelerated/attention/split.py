@@ -14,7 +14,7 @@ from .problem import AttentionProblem, Vectors
 
 SOURCE = "attention/split.cu"
 WIDTH = 4  # factors per thread
-PACK = 8  # factors per 16 bytes; vectors are padded to a multiple
+ACCESS = 8  # factors per 16 bytes; vectors are padded to a multiple
 ALIGNMENT = 128
 PART_BYTES = 2
 
@@ -36,19 +36,19 @@ class Parts(NamedTuple):
             return []
         count = len(self.given)
         rows = [made.vector // (problem.attn.heads if made.head else 1) for made in self.vectors]
-        packs = [n * made.vector // WIDTH for (_, _, n), made in zip(self.given, self.vectors, strict=True)]
+        accesses = [n * made.vector // WIDTH for (_, _, n), made in zip(self.given, self.vectors, strict=True)]
         arguments = structure(
             *pointers(count + 1),
             ("source_offset", (c_longlong * count)(*(vectors.offset for _, vectors, _ in self.given))),
             ("result_offset", (c_longlong * count)(*(vectors.offset for vectors in self.vectors))),
             ("lower", (c_longlong * count)(*(vectors.lower for vectors in self.vectors))),
-            *arrays_of(c_int * count, packs=packs, size=(vectors.size for vectors in self.vectors)),
-            ("row_packs", (FastDivmod * count)(*(FastDivmod.of(row // WIDTH) for row in rows))),
+            *arrays_of(c_int * count, accesses=accesses, size=(vectors.size for vectors in self.vectors)),
+            ("row_accesses", (FastDivmod * count)(*(FastDivmod.of(row // WIDTH) for row in rows))),
         )
         definitions = type_definitions(problem.attn.data_type, problem.operation, OPERANDS=str(count))
         function = problem.device.function(SOURCE, "attention_split", definitions)
         operands = (*(operand for operand, _, _ in self.given), SCRATCH)
-        launch = Launch(function, arguments, operands, (blocks(max(packs))[0], count, 1))
+        launch = Launch(function, arguments, operands, (blocks(max(accesses))[0], count, 1))
         launch.scratch_bytes = self.nbytes
         return [launch]
 
@@ -64,7 +64,7 @@ def factors(problem: AttentionProblem, given: Sequence[tuple[str, Vectors, int]]
     found: list[Vectors] = []
     end = 0
     for _, vectors, count in given:
-        row = -(-vectors.size // PACK) * PACK
+        row = -(-vectors.size // ACCESS) * ACCESS
         vector = row * problem.attn.heads if vectors.head else row
         nbytes = -(-count * vector * PART_BYTES // ALIGNMENT) * ALIGNMENT
         lower = nbytes if problem.attn.data_type == FLOAT else 0

@@ -14,7 +14,7 @@
 
 using FACTOR = std::conditional_t<same_type<ELEMENT, float>, bfloat16, ELEMENT>;
 constexpr int PARTS = same_type<ELEMENT, float> ? 2 : 1;
-constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, PACK = 8, PACKS = ROW_BYTES / 16;
+constexpr int BOX = 64, BOXES = SIZE / BOX, ROW_BYTES = 128, ACCESS = 8, ACCESSES = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
 
 // Locates vectors of one head, consecutive in time.
@@ -34,15 +34,15 @@ struct Source {
 // Visits this thread's 16-byte vectors of a tile with visit(row, box, vector of the box). The THREADS_OF_BLOCK
 // threads from FIRST_THREAD on share the tile.
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0, class Visit>
-__device__ __forceinline__ void for_each_pack(Visit visit) {
-  constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / PACKS;
-  const int thread = FIRST_THREAD > 0 ? threadIdx.x - FIRST_THREAD : threadIdx.x, pack = thread % PACKS;
+__device__ __forceinline__ void for_each_access(Visit visit) {
+  constexpr int ROWS_AT_ONCE = THREADS_OF_BLOCK / ACCESSES;
+  const int thread = FIRST_THREAD > 0 ? threadIdx.x - FIRST_THREAD : threadIdx.x, access = thread % ACCESSES;
 #pragma unroll 1  // The addresses of more vectors would take registers.
   for (int i = 0; i < (ROWS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
-    const int row = thread / PACKS + i * ROWS_AT_ONCE;
+    const int row = thread / ACCESSES + i * ROWS_AT_ONCE;
     if (ROWS % ROWS_AT_ONCE == 0 || row < ROWS)
 #pragma unroll
-      for (int box = 0; box < BOXES; box++) visit(row, box, pack);
+      for (int box = 0; box < BOXES; box++) visit(row, box, access);
   }
 }
 
@@ -54,26 +54,26 @@ __device__ __forceinline__ bool is_finite(FACTOR value) {
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0>
 __device__ __forceinline__ bool has_infinite(const unsigned char* tile) {
   bool found = false;
-  for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
+  for_each_access<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int access) {
     const auto values =
-        *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
+        *reinterpret_cast<const Vector<FACTOR, ACCESS>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, access));
 #pragma unroll
-    for (int i = 0; i < PACK; i++) found |= !is_finite(values.item[i]);
+    for (int i = 0; i < ACCESS; i++) found |= !is_finite(values.item[i]);
   });
   return found;
 }
 template <int ROWS, int THREADS_OF_BLOCK, int FIRST_THREAD = 0>
 __device__ __forceinline__ void zero_infinite(unsigned char* tile) {
-  for_each_pack<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int pack) {
-    auto* values = reinterpret_cast<Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
+  for_each_access<ROWS, THREADS_OF_BLOCK, FIRST_THREAD>([&](int row, int box, int access) {
+    auto* values = reinterpret_cast<Vector<FACTOR, ACCESS>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, access));
 #pragma unroll
-    for (int i = 0; i < PACK; i++)
+    for (int i = 0; i < ACCESS; i++)
       if (!is_finite(values->item[i])) values->item[i] = store<FACTOR>(0.0f);
   });
 }
 template <int ROWS> __device__ __forceinline__ float element_of(const unsigned char* tile, int row, int column) {
-  const unsigned char* pack = swizzled(tile + column / BOX * (ROWS * ROW_BYTES), row, column % BOX / PACK);
-  return load<float>(reinterpret_cast<const FACTOR*>(pack)[column % PACK]);
+  const unsigned char* access = swizzled(tile + column / BOX * (ROWS * ROW_BYTES), row, column % BOX / ACCESS);
+  return load<float>(reinterpret_cast<const FACTOR*>(access)[column % ACCESS]);
 }
 
 // Removes infinities and NaNs, which weights of zero must not multiply. They are added to the sums of the rows whose
@@ -182,7 +182,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
   } else {
 #pragma unroll
     for (int box = 0; box < BOXES; box++) {
-      Pack<FACTOR, 2> pairs[8][2];
+      Vector<FACTOR, 2> pairs[8][2];
 #pragma unroll
       for (int n = 0; n < 8; n++)
 #pragma unroll
@@ -195,19 +195,19 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, const float (&su
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const int row = lane / PACKS + 4 * i, pack = lane % PACKS;
+      const int row = lane / ACCESSES + 4 * i, access = lane % ACCESSES;
       ELEMENT* to = row_of(row);
       if (to == nullptr) continue;
 #pragma unroll
       for (int box = 0; box < BOXES; box++) {
-        const int column = box * BOX + pack * PACK;
+        const int column = box * BOX + access * ACCESS;
         const auto values =
-            *reinterpret_cast<const Pack<FACTOR, PACK>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, pack));
-        if (column + PACK <= size && reinterpret_cast<uintptr_t>(to + column) % 16 == 0) {
-          *reinterpret_cast<Pack<FACTOR, PACK>*>(to + column) = values;
+            *reinterpret_cast<const Vector<FACTOR, ACCESS>*>(swizzled(tile + box * (ROWS * ROW_BYTES), row, access));
+        if (column + ACCESS <= size && reinterpret_cast<uintptr_t>(to + column) % 16 == 0) {
+          *reinterpret_cast<Vector<FACTOR, ACCESS>*>(to + column) = values;
         } else {
 #pragma unroll
-          for (int j = 0; j < PACK; j++)
+          for (int j = 0; j < ACCESS; j++)
             if (column + j < size) to[column + j] = values.item[j];
         }
       }

@@ -12,7 +12,7 @@
 
 constexpr unsigned THREADS = 256, WARP = 32, WARPS = THREADS / WARP;
 constexpr unsigned WIDTH = 16 / sizeof(ELEMENT);
-using Elements = Pack<ELEMENT, WIDTH>;
+using Elements = Vector<ELEMENT, WIDTH>;
 
 constexpr int BATCH = 8;  // vectors in flight per thread
 // FEW counts the threads per channel whose sums the first of them adds.
@@ -74,9 +74,9 @@ __device__ __forceinline__ void sum_by_channel(unsigned channels, unsigned count
 
 // Adds COUNT vectors at a time, `step` apart, while enough are left.
 template <int COUNT>
-__device__ __forceinline__ void add_packs(const ELEMENT* dy, unsigned& index, unsigned step, unsigned packs,
-                                          COMPUTE (&sums)[WIDTH]) {
-  for (; index + (COUNT - 1) * step < packs; index += COUNT * step) {
+__device__ __forceinline__ void add_vectors(const ELEMENT* dy, unsigned& index, unsigned step, unsigned vectors,
+                                            COMPUTE (&sums)[WIDTH]) {
+  for (; index + (COUNT - 1) * step < vectors; index += COUNT * step) {
     Elements loaded[COUNT];
 #pragma unroll
     for (int u = 0; u < COUNT; u++) loaded[u] = *reinterpret_cast<const Elements*>(dy + (index + u * step) * WIDTH);
@@ -91,21 +91,21 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     convolution_bias_gradient_channels(const Arguments a) {
   griddepcontrol_wait_deferred();
   __shared__ Shared shared;
-  const unsigned channels = a.channels.divisor, step = gridDim.x * a.active, packs = a.elements / WIDTH;
+  const unsigned channels = a.channels.divisor, step = gridDim.x * a.active, vectors = a.elements / WIDTH;
   shared.gather.init_and_expect(CLUSTER_SIZE * channels * sizeof(COMPUTE));
   const unsigned start = blockIdx.x * a.active + threadIdx.x;
   griddepcontrol_wait_before_access(a.dy + start * WIDTH);
   if (threadIdx.x < a.active) {
     COMPUTE sums[WIDTH] = {};
     unsigned index = start;
-    add_packs<BATCH>(a.dy, index, step, packs, sums);
-    add_packs<BATCH / 2>(a.dy, index, step, packs, sums);
-    add_packs<1>(a.dy, index, step, packs, sums);
+    add_vectors<BATCH>(a.dy, index, step, vectors, sums);
+    add_vectors<BATCH / 2>(a.dy, index, step, vectors, sums);
+    add_vectors<1>(a.dy, index, step, vectors, sums);
     // The remaining elements are no vector.
-    if (packs % step % a.active == threadIdx.x && packs % step / a.active == blockIdx.x) {
+    if (vectors % step % a.active == threadIdx.x && vectors % step / a.active == blockIdx.x) {
 #pragma unroll
       for (unsigned i = 0; i < WIDTH; i++)
-        if (packs * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[packs * WIDTH + i]);
+        if (vectors * WIDTH + i < a.elements) sums[i] += load<COMPUTE>(a.dy[vectors * WIDTH + i]);
     }
 #pragma unroll
     for (unsigned i = 0; i < WIDTH; i++) shared.elements[threadIdx.x * WIDTH + i] = sums[i];

@@ -16,7 +16,7 @@ from .bias_gradient import BiasProblem
 from .filter_gradient.sum import parts_launch
 
 SOURCE = "convolution/bias_gradient_channels.cu"
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 THREADS = 256  # threads per block
 MAX_CHANNELS = 512  # channels, as in the kernel
 BLOCKS = 2  # blocks per multiprocessor
@@ -29,7 +29,7 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
     """Sum any number of channels, by threads that meet the same channels again."""
 
     name = "convolution.bias_gradient_channels"
-    min_packs = 4  # vectors per thread
+    min_vectors = 4  # vectors per thread
 
     def serves(self, problem: BiasProblem) -> bool:
         dy, db = problem.operation.dy, problem.operation.db
@@ -39,29 +39,29 @@ class BiasGradientChannels(solver.Solver[BiasProblem]):
 
     def applies(self, problem: BiasProblem) -> bool:
         dy = problem.operation.dy
-        width, channels = PACK_BYTES // dy.scalar_bytes, dy.dims[1]
+        width, channels = VECTOR_BYTES // dy.scalar_bytes, dy.dims[1]
         # Where pixels are vectors, other solvers are faster, but not where dy of 16 bits is small.
-        small_packs = width > FLOATS and dy.nbytes <= MAX_PACKED_BYTES
-        if channels == 1 or dy.nbytes < MIN_BYTES or (channels % width == 0 and not small_packs):
+        small_vectors = width > FLOATS and dy.nbytes <= MAX_PACKED_BYTES
+        if channels == 1 or dy.nbytes < MIN_BYTES or (channels % width == 0 and not small_vectors):
             return False
         return self.serves(problem)
 
     def alignment(self, problem: BiasProblem) -> Mapping[str, int]:
-        return {"dy": PACK_BYTES}
+        return {"dy": VECTOR_BYTES}
 
     @staticmethod
     def _period(problem: BiasProblem) -> int:
         """Return the number of vectors between two that begin with the same channel."""
         dy = problem.operation.dy
-        return dy.dims[1] // gcd(dy.dims[1], PACK_BYTES // dy.scalar_bytes)
+        return dy.dims[1] // gcd(dy.dims[1], VECTOR_BYTES // dy.scalar_bytes)
 
     def launches(self, problem: BiasProblem) -> list[Launch]:
         o, period = problem.operation, self._period(problem)
         cluster = CLUSTER_SIZES[0] if has_clusters(problem.device) else 1
         active = THREADS // period * period
-        packs = -(-o.dy.count * o.dy.scalar_bytes // PACK_BYTES)
+        vectors = -(-o.dy.count * o.dy.scalar_bytes // VECTOR_BYTES)
         most = -(-BLOCKS * problem.device.multiprocessors // cluster)
-        parts = max(1, min(most, packs // (self.min_packs * active * cluster)))
+        parts = max(1, min(most, vectors // (self.min_vectors * active * cluster)))
         arguments = structure(
             *pointers(3),
             *factors(o, alpha=o.alpha, beta=o.beta),

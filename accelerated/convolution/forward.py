@@ -27,7 +27,7 @@ from .problem import (
     epilogue,
     images_in_reach,
     in_words,
-    mark_packs,
+    mark_vectors,
     operand_names,
     operation_product,
     rounded_up,
@@ -90,7 +90,7 @@ class ConvolutionProblem(Problem):
         value, element_bytes = operation_product(self.operation), self.operation.x.scalar_bytes
         value.w_row = self.filter_row or value.w_row
         words = element_bytes == 1 and in_words(value, self.groups)
-        return mark_packs(value, self.groups, WORD if words else element_bytes), words
+        return mark_vectors(value, self.groups, WORD if words else element_bytes), words
 
     @property
     def value(self) -> ConvolutionStruct:

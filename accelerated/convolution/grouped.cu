@@ -22,11 +22,11 @@ struct Arguments : Operands<ELEMENT> {
   int noting;               // number of blocks; 0: no kernel has computed y before
   Convolution convolution;  // A gradient has the convolution of dy with the pixels of the first residue.
   Epilogue epilogue;
-  FastDivmod lane_blocks, lanes;    // blocks of lanes; lanes of a block
-  FastDivmod filter_blocks, packs;  // per group: blocks of FILTERS filters, vectors of CHANNELS channels
-  FastDivmod residues[3];           // residues along depth, rows, columns
-  int backward;                     // The product is a gradient.
-  int extent[3], y_axis[3];         // extents of y; strides between pixels in elements
+  FastDivmod lane_blocks, lanes;      // blocks of lanes; lanes of a block
+  FastDivmod filter_blocks, vectors;  // per group: blocks of FILTERS filters, vectors of CHANNELS channels
+  FastDivmod residues[3];             // residues along depth, rows, columns
+  int backward;                       // The product is a gradient.
+  int extent[3], y_axis[3];           // extents of y; strides between pixels in elements
   int stride[3], padding[3], dilation[3];
   int apart[3];                                        // stride between taps of the same residue
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
@@ -58,7 +58,7 @@ __device__ __forceinline__ Axis find_axis(const Arguments& a, int d, int residue
 __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&axes)[3], unsigned first_lane,
                                              COMPUTE* shared) {
   const Convolution& c = a.convolution;
-  const unsigned of_tap = a.packs.divisor * VALUES, of_lane = axes[0].count * axes[1].count * axes[2].count * of_tap;
+  const unsigned of_tap = a.vectors.divisor * VALUES, of_lane = axes[0].count * axes[1].count * axes[2].count * of_tap;
   for (unsigned index = threadIdx.x; index < a.lanes.divisor * of_lane; index += THREADS) {
     const unsigned lane = index / of_lane, rest = index - lane * of_lane, channel = rest % of_tap;
     unsigned tap = rest / of_tap, block;
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
   const unsigned first = pixel_block * (across * PIXELS) + thread;
   if (first_lane + lane >= a.all_lanes || first >= c.m) return;
   const ELEMENT* x = a.x + group * c.x_group;
-  const bool packed = c.x_packs && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, VALUES>) == 0;
+  const bool packed = c.x_vectors && reinterpret_cast<uintptr_t>(x) % sizeof(Vector<ELEMENT, VALUES>) == 0;
   const COMPUTE* w = filters + lane * a.lane_values;
   Pixel pixel[PIXELS];
   int offset[PIXELS];  // offset in y; -1 where there is no pixel
@@ -153,29 +153,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) convolution_grouped(con
         bool exists[PIXELS];
 #pragma unroll
         for (int i = 0; i < PIXELS; i++) exists[i] = inside(c, pixel[i], term);
-        for (unsigned pack = 0; pack < a.packs.divisor; pack++, w += FACTORS) {
+        for (unsigned vector = 0; vector < a.vectors.divisor; vector++, w += FACTORS) {
           COMPUTE values[PIXELS][VALUES];
       // Zeros of the padding must be multiplied, too: zero times an infinity of the filter is NaN.
 #pragma unroll
           for (int i = 0; i < PIXELS; i++) {
             const ELEMENT* from = x + wrapping_sum(pixel[i].offset, static_cast<int>(to_tap)) +
-                                  static_cast<long long>(pack) * CHANNELS * c.x_channel;
+                                  static_cast<long long>(vector) * CHANNELS * c.x_channel;
             if (packed) {
-              Pack<ELEMENT, VALUES> found{};
-              if (exists[i]) found = *reinterpret_cast<const Pack<ELEMENT, VALUES>*>(from);
+              Vector<ELEMENT, VALUES> found{};
+              if (exists[i]) found = *reinterpret_cast<const Vector<ELEMENT, VALUES>*>(from);
 #pragma unroll
               for (int j = 0; j < VALUES; j++) values[i][j] = load<COMPUTE>(found.item[j]);
             } else {
 #pragma unroll
               for (int j = 0; j < VALUES; j++)
-                values[i][j] = exists[i] && static_cast<int>(pack * CHANNELS) + j < left_over
+                values[i][j] = exists[i] && static_cast<int>(vector * CHANNELS) + j < left_over
                                    ? load<COMPUTE>(from[j * static_cast<long long>(c.x_channel)])
                                    : COMPUTE(0);
             }
           }
 #pragma unroll
           for (int at = 0; at < FACTORS; at += AT_ONCE) {
-            const Pack<COMPUTE, AT_ONCE> factors = *reinterpret_cast<const Pack<COMPUTE, AT_ONCE>*>(w + at);
+            const Vector<COMPUTE, AT_ONCE> factors = *reinterpret_cast<const Vector<COMPUTE, AT_ONCE>*>(w + at);
 #pragma unroll
             for (int k = 0; k < AT_ONCE; k++) {
               const int j = (at + k) / FILTERS, f = (at + k) % FILTERS;

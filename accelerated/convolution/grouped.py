@@ -128,7 +128,7 @@ class GroupedProduct:
         return -(-self.filters // self.lane.filters)
 
     @cached_property
-    def packs(self) -> int:
+    def vectors(self) -> int:
         return -(-self.channels // self.lane.channels)
 
     @cached_property
@@ -138,7 +138,7 @@ class GroupedProduct:
     @cached_property
     def lane_values(self) -> int:
         """Return the numbers of shared memory per lane. Lanes begin in different banks."""
-        values = self.taps * self.packs * self.lane.values * self.lane.filters
+        values = self.taps * self.vectors * self.lane.values * self.lane.filters
         return values + (MAX_PER_LANE - values) % BANKS
 
     @property
@@ -177,9 +177,9 @@ class GroupedProduct:
         nbytes, lane, taps = self.x.nbytes + self.w.nbytes + self.y.nbytes, self.lane, self.taps
         if self.backward:  # Some residues meet fewer taps.
             taps = -(-prod(self.w.dims[2:]) // prod(self.backward.apart))
-        of_pack = 3 * lane.values + lane.values * lane.filters
-        pixel = PIXEL_INSTRUCTIONS + taps * (TAP_INSTRUCTIONS + self.packs * of_pack)
-        filters = self.lanes * taps * self.packs * lane.values * FILTER_INSTRUCTIONS / THREADS
+        of_vector = 3 * lane.values + lane.values * lane.filters
+        pixel = PIXEL_INSTRUCTIONS + taps * (TAP_INSTRUCTIONS + self.vectors * of_vector)
+        filters = self.lanes * taps * self.vectors * lane.values * FILTER_INSTRUCTIONS / THREADS
         computing = seconds_of(self.blocks * THREADS, PIXELS * pixel + filters, INSTRUCTIONS * device.multiprocessors)
         return Rates.LAUNCH + max(nbytes / Rates.BANDWIDTH, computing)
 
@@ -193,7 +193,7 @@ class GroupedProduct:
         """
         value, lane, channels = self.value, self.lane, self.channels
         last = channels_last(self.x) and channels_last(self.y)
-        value.x_packs = (
+        value.x_vectors = (
             value.x_channel == 1
             and not self.x.dims[1] % lane.values
             and not channels % lane.channels
@@ -207,7 +207,7 @@ class GroupedProduct:
             ("convolution", value),
             ("epilogue", epilogue),
             *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, lanes=self.lanes, filter_blocks=self.filter_blocks),
-            ("packs", FastDivmod.of(self.packs)),
+            ("vectors", FastDivmod.of(self.vectors)),
             ("residues", FastDivmods(*map(FastDivmod.of, self.residues))),
             ("backward", c_int(c is not None)),
             *arrays_of(Integers, extent=spatial(self.y.dims[2:], 1), y_axis=spatial(self.y.strides[2:], 0)),

@@ -22,12 +22,12 @@ struct Convolution {
   // strides between channel blocks, channels of a block, depth, rows, columns
   int x_channel_block, x_channel, x_axis[3];
   int input[3], step[3], padding[3], dilation[3];
-  int m, first_m;         // pixels of this launch, and the first of them
-  int n, k, w_row;        // extents per group; stride between filters in elements
-  int y_n;                // channels of y per group
-  int flipped, y_vector;  // binary logarithm of the channels per vector of y
-  int y_rises;            // Each output pixel follows the one before it in y.
-  int x_packs, w_packs;   // 16-byte vectors are aligned to 16 bytes.
+  int m, first_m;            // pixels of this launch, and the first of them
+  int n, k, w_row;           // extents per group; stride between filters in elements
+  int y_n;                   // channels of y per group
+  int flipped, y_vector;     // binary logarithm of the channels per vector of y
+  int y_rises;               // Each output pixel follows the one before it in y.
+  int x_vectors, w_vectors;  // 16-byte vectors are aligned to 16 bytes.
   FastDivmod output[3], filter[3], inner_channels;
 };
 
@@ -139,7 +139,7 @@ __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, c
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
   if (beta != C(0)) {
-    using Packed = Pack<T, WIDTH>;
+    using Packed = Vector<T, WIDTH>;
     if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(prior + at) % alignof(Packed) == 0) {
       Packed loaded = *reinterpret_cast<const Packed*>(prior + at);
 #pragma unroll
@@ -168,7 +168,7 @@ __device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T
                                        const S (&sums)[WIDTH]) {
   C values[WIDTH];
   find_results<WIDTH, C>(e, bias, prior, offset, stride, count, filter, filter_step, sums, values);
-  using Packed = Pack<T, WIDTH>;
+  using Packed = Vector<T, WIDTH>;
   if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(y + offset) % alignof(Packed) == 0) {
     Packed stored;
 #pragma unroll

@@ -27,7 +27,7 @@ from ..scalars import fill
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
 WORD = 4  # 8-bit channels that are multiplied at once
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 LANE_TERMS = 4  # terms per lane that are worth more lanes
 MAX_LANES = 32  # lanes per element
 FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
@@ -52,7 +52,7 @@ class ConvolutionStruct(ctypes.Structure):
         *declared(c_longlong, "x_origin x_group y_channel y_group"),
         *declared(c_int, "x_channel_block x_channel"),
         *declared(c_int * AXES, "x_axis input step padding dilation"),
-        *declared(c_int, "m first_m n k w_row y_n flipped y_vector y_rises x_packs w_packs"),
+        *declared(c_int, "m first_m n k w_row y_n flipped y_vector y_rises x_vectors w_vectors"),
         *declared(FastDivmod * AXES, "output filter"),
         ("inner_channels", FastDivmod),
     ]
@@ -164,13 +164,13 @@ def matrix_product(pixels: int, filters: int, terms: int, x: Matrices, y: Matric
     return value
 
 
-def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> ConvolutionStruct:
+def mark_vectors(value: ConvolutionStruct, groups: int, element_bytes: int) -> ConvolutionStruct:
     """Mark the operands that may be read in vectors of 16 bytes (8-bit integers: 4)."""
-    width = 4 if element_bytes == 1 else PACK_BYTES // element_bytes
-    value.x_packs = (
+    width = 4 if element_bytes == 1 else VECTOR_BYTES // element_bytes
+    value.x_vectors = (
         value.x_channel == 1 and value.inner_channels.divisor % width == 0 and all_multiples(value, groups, width)
     )
-    value.w_packs = value.k % width == 0 and value.w_row % width == 0
+    value.w_vectors = value.k % width == 0 and value.w_row % width == 0
     return value
 
 
@@ -183,7 +183,7 @@ def all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     return all(step % width == 0 for step in steps)  # Several blocks of channels are vectors of 32.
 
 
-def m_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
+def m_in_vectors(value: ConvolutionStruct, groups: int, width: int) -> bool:
     """Return whether aligned vectors of ``width`` pixels are contiguous and aligned in x, for every term.
 
     This holds in planes without padding, stride and taps.
@@ -227,7 +227,7 @@ def channels_last(tensor: TensorSpec) -> bool:
 def in_channels(tensor: TensorSpec) -> TensorSpec:
     """Return a copy with channels innermost, whose pixels are aligned to vectors."""
     images, channels, *pixels = tensor.dims
-    pitch = rounded_up(channels, PACK_BYTES // tensor.scalar_bytes)
+    pitch = rounded_up(channels, VECTOR_BYTES // tensor.scalar_bytes)
     strides = TensorSpec.packed(tensor.data_type, (images, pitch, *pixels), NHWC).strides
     return TensorSpec(tensor.data_type, tensor.dims, strides)
 

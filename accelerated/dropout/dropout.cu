@@ -13,8 +13,8 @@
 #include "primitives/philox.cuh"
 #include "primitives/types.cuh"
 
-constexpr int OCTET = 8, WIDTH = 16 / sizeof(ELEMENT), PACKS = OCTET / WIDTH;
-using ElementPack = Packed<WIDTH>;
+constexpr int OCTET = 8, WIDTH = 16 / sizeof(ELEMENT), VECTORS = OCTET / WIDTH;
+using ElementVector = Packed<WIDTH>;
 
 struct Drawn {  // It decides which elements the forward call keeps.
   unsigned threshold;
@@ -45,12 +45,12 @@ __device__ __forceinline__ ELEMENT dropped(ELEMENT value, COMPUTE scale, bool ke
 }
 
 // Drops elements of a vector and scales the others. Bit i of `kept` keeps element i.
-template <int N> __device__ __forceinline__ void drop(Packed<N>& pack, COMPUTE scale, unsigned kept) {
+template <int N> __device__ __forceinline__ void drop(Packed<N>& vector, COMPUTE scale, unsigned kept) {
   COMPUTE values[N];
-  convert_packed<N>(pack, values);
+  convert_packed<N>(vector, values);
 #pragma unroll
   for (int i = 0; i < N; i++) values[i] = kept >> i & 1 ? values[i] * scale : COMPUTE(0);
-  put_packed<N>(reinterpret_cast<ELEMENT*>(&pack), values);
+  put_packed<N>(reinterpret_cast<ELEMENT*>(&vector), values);
 }
 
 struct PackedArguments {
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
   const unsigned first = blockIdx.x * blockDim.x * OCTETS + threadIdx.x;
   griddepcontrol_wait_before_access(a.x + first * OCTET, a.y + first * OCTET);
   const PhiloxStates states = read_states(a.states);
-  ElementPack values[OCTETS][PACKS];
+  ElementVector values[OCTETS][VECTORS];
   unsigned octet[OCTETS], count[OCTETS], bits[OCTETS];
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
@@ -81,13 +81,13 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
   }
   // A lane moves every 32nd vector of its warp's octets, so that the accesses of a warp are contiguous.
   const unsigned lane = threadIdx.x % 32;
-  auto pack = [&](int k, int p) { return (first - lane + k * blockDim.x) * PACKS + p * 32 + lane; };
-  const unsigned packs = a.elements / WIDTH;
+  auto vector = [&](int k, int p) { return (first - lane + k * blockDim.x) * VECTORS + p * 32 + lane; };
+  const unsigned vectors = a.elements / WIDTH;
 #pragma unroll
   for (int k = 0; k < OCTETS; k++) {
 #pragma unroll
-    for (int p = 0; p < PACKS; p++)
-      if (pack(k, p) < packs) values[k][p] = reinterpret_cast<const ElementPack*>(a.x)[pack(k, p)];
+    for (int p = 0; p < VECTORS; p++)
+      if (vector(k, p) < vectors) values[k][p] = reinterpret_cast<const ElementVector*>(a.x)[vector(k, p)];
   }
   if (!DRAWS) octet_bits<OCTETS>(states, a.mask, a.drawn, octet, count, bits);
   griddepcontrol_launch_dependents();
@@ -96,16 +96,17 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
   for (int k = 0; k < OCTETS; k++) {
     if (DRAWS && count[k] > 0) a.mask[octet[k]] = static_cast<unsigned char>(bits[k]);
 #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
-      const unsigned of_octet = PACKS == 1 ? bits[k] : __shfl_sync(0xFFFFFFFFu, bits[k], (p * 32 + lane) / PACKS);
-      const unsigned of_pack = of_octet >> lane % PACKS * WIDTH;
-      if (pack(k, p) >= packs) continue;
-      drop<WIDTH>(values[k][p], a.scale, of_pack);
-      reinterpret_cast<ElementPack*>(a.y)[pack(k, p)] = values[k][p];
+    for (int p = 0; p < VECTORS; p++) {
+      const unsigned of_octet = VECTORS == 1 ? bits[k] : __shfl_sync(0xFFFFFFFFu, bits[k], (p * 32 + lane) / VECTORS);
+      const unsigned of_vector = of_octet >> lane % VECTORS * WIDTH;
+      if (vector(k, p) >= vectors) continue;
+      drop<WIDTH>(values[k][p], a.scale, of_vector);
+      reinterpret_cast<ElementVector*>(a.y)[vector(k, p)] = values[k][p];
     }
     // The elements behind the last vector belong to the last octet.
-    if (count[k] > 0 && octet[k] * OCTET + OCTET > packs * WIDTH) {
-      for (unsigned i = packs * WIDTH; i < a.elements; i++) a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
+    if (count[k] > 0 && octet[k] * OCTET + OCTET > vectors * WIDTH) {
+      for (unsigned i = vectors * WIDTH; i < a.elements; i++)
+        a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
     }
   }
 }
@@ -174,8 +175,8 @@ constexpr int READS = TILE_WIDTH == 1 ? 8 : 2;  // vectors in flight per thread
 // all channels.
 extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArguments a) {
   griddepcontrol_wait();
-  using TilePack = Pack<ELEMENT, TILE_WIDTH>;
-  using Bytes = Pack<unsigned char, TILE_WIDTH>;
+  using TileVector = Vector<ELEMENT, TILE_WIDTH>;
+  using Bytes = Vector<unsigned char, TILE_WIDTH>;
   const PhiloxStates states = read_states(a.states);
   __shared__ unsigned char octets[STRADDLES ? MAX_LANES * TILE_OCTETS : 1];
   __shared__ __align__(16) unsigned char bits[TILE_BYTES * MAX_LANES];  // mask bytes of each channel
@@ -227,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   }
   if (STRADDLES) __syncthreads();
   for (unsigned start = threadIdx.x * TILE_WIDTH; start < elements; start += READS * TILE_WIDTH * blockDim.x) {
-    TilePack values[READS];
+    TileVector values[READS];
     unsigned down[READS], across[READS], have[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
@@ -236,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
       down[u] = lanes.divide(i, across[u]);
       const ELEMENT* from = x + (down[u] * a.in_pixel + across[u]);
       if (have[u] == TILE_WIDTH) {
-        values[u] = *reinterpret_cast<const TilePack*>(from);
+        values[u] = *reinterpret_cast<const TileVector*>(from);
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++)
@@ -269,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
         }
       }
       if (have[u] == TILE_WIDTH) {
-        *reinterpret_cast<TilePack*>(to) = values[u];
+        *reinterpret_cast<TileVector*>(to) = values[u];
       } else {
 #pragma unroll
         for (int k = 0; k < TILE_WIDTH; k++)

@@ -12,8 +12,8 @@ from dualdnn.api.operations.specs import FLOAT, TensorSpec
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import (
     BUSY_BLOCKS,
-    PACK_BYTES,
     THREADS,
+    VECTOR_BYTES,
     FastDivmod,
     Grid,
     blocks,
@@ -115,7 +115,7 @@ class PackedSolver(Solver[DropoutProblem]):
         return all(merge_in_order(t.dims, t.strides)[1] in ([1], [0]) for t in (problem.source, problem.target))
 
     def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.operands[:2], PACK_BYTES)
+        return dict.fromkeys(problem.operands[:2], VECTOR_BYTES)
 
     def launches(self, problem: DropoutProblem) -> list[Launch]:
         short = problem.source.scalar_bytes < 4
@@ -182,7 +182,7 @@ class TilesSolver(Solver[DropoutProblem]):
         )
 
     def alignment(self, problem: DropoutProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.operands[:2], PACK_BYTES) if self._width(problem) > 1 else {}
+        return dict.fromkeys(problem.operands[:2], VECTOR_BYTES) if self._width(problem) > 1 else {}
 
     @staticmethod
     def _lanes(channels: int) -> int:
@@ -196,7 +196,7 @@ class TilesSolver(Solver[DropoutProblem]):
         """Return the elements per vector, which must be contiguous inside a tile."""
         if not problem.aligned:
             return 1
-        width, tensors = PACK_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
+        width, tensors = VECTOR_BYTES // problem.source.scalar_bytes, (problem.source, problem.target)
         channels, lanes = problem.source.dims[1], self._lanes(problem.source.dims[1])
         strides = [t.strides[0] for t in tensors if t.dims[0] > 1] + [_pixels(t)[1][0] for t in tensors]
         contiguous = lanes == channels and all(_pixels(t)[1][0] == channels for t in tensors)

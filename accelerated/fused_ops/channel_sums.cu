@@ -73,8 +73,8 @@ template <class Term> __device__ __forceinline__ void sum_channels(const Argumen
         passes[i] = 0;
         if (index >= end) continue;
         const Pixel pixel = locate(a.pixels, index);
-        y[i] = load_pack(a.first + offset(a.first_strides, pixel, channel));
-        if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, channel));
+        y[i] = load_vector(a.first + offset(a.first_strides, pixel, channel));
+        if (Term::READS_X) x[i] = load_vector(a.x + offset(a.x_strides, pixel, channel));
         passes[i] = mask_word(a.pixels, a.mask, index, channel / WARP) >> channel % WARP;
       }
 #pragma unroll
@@ -118,8 +118,8 @@ template <class Term> __device__ __forceinline__ void sum_pixels(const Arguments
 #pragma unroll
     for (int i = 0; i < GROUP; i++) {
       if (first_channel + i >= a.pixels.channels) break;
-      y[i] = load_pack(a.first + offset(a.first_strides, pixel, first_channel + i));
-      if (Term::READS_X) x[i] = load_pack(a.x + offset(a.x_strides, pixel, first_channel + i));
+      y[i] = load_vector(a.first + offset(a.first_strides, pixel, first_channel + i));
+      if (Term::READS_X) x[i] = load_vector(a.x + offset(a.x_strides, pixel, first_channel + i));
     }
 #pragma unroll
     for (int j = 0; j < WIDTH; j++)

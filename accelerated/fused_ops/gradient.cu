@@ -50,8 +50,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) fused_ops
       const unsigned index = last - (start + i * a.pixels.step);
       if (index > last) continue;
       const Pixel pixel = locate(a.pixels, index);
-      dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel));
-      if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
+      dy[i] = load_vector(a.dy + offset(a.dy_strides, pixel, mine.channel));
+      if (a.dx) x[i] = load_vector(a.x + offset(a.x_strides, pixel, mine.channel));
       passes[i] = mask_word(a.pixels, a.mask, index, mine.channel / WARP) >> mine.channel % WARP;
     }
 #pragma unroll
@@ -74,8 +74,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_gradient_pixels(
 #pragma unroll
   for (int i = 0; i < GROUP; i++) {
     if (mine.channel + i >= a.pixels.channels) break;
-    dy[i] = load_pack(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
-    if (a.dx) x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel + i));
+    dy[i] = load_vector(a.dy + offset(a.dy_strides, pixel, mine.channel + i));
+    if (a.dx) x[i] = load_vector(a.x + offset(a.x_strides, pixel, mine.channel + i));
   }
   unsigned bits[WIDTH];  // mask bits of the pixels, one per channel
 #pragma unroll

@@ -12,7 +12,7 @@ from dualdnn.api.operations import BnFinalizeStatisticsTraining, DactivationFork
 from ..plans import Launch, Plan, plan, pointers, structure, type_definitions
 from ..solver import Problem, Solver
 from .channel_sums import ChannelSums
-from .problem import PACK_BYTES, THREADS, Walk
+from .problem import THREADS, VECTOR_BYTES, Walk
 from .sequence import Part, SequencePlan, Workspace
 
 SOURCE = "fused_ops/gradient.cu"
@@ -53,7 +53,7 @@ class GradientSolver(Solver[Problem]):
         o, device, aligned = problem.operation, problem.device, problem.aligned
         sums = [ChannelSums.of_gradient(o, device, aligned)]
         sums += [ChannelSums.of(o, device, "x", o.x, aligned)] if o.savedMean is None else []
-        return dict.fromkeys((*walk_of(problem).wide, *(name for one in sums for name in one.walk.wide)), PACK_BYTES)
+        return dict.fromkeys((*walk_of(problem).wide, *(name for one in sums for name in one.walk.wide)), VECTOR_BYTES)
 
     def plan(self, problem: Problem) -> Plan:
         o: DactivationForkDbatchnorm = problem.operation

@@ -1,4 +1,4 @@
-// This header walks tensors of images, channels and up to three spatial dimensions, in accesses of PACK_BYTES.
+// This header walks tensors of images, channels and up to three spatial dimensions, in accesses of VECTOR_BYTES.
 // problem.py fills these structures. The walk follows channels where they are innermost, and pixels elsewhere. 32
 // channels of a pixel share one word of a bit mask.
 //
@@ -10,9 +10,9 @@
 #include "primitives/types.cuh"
 
 constexpr int WARP = 32, WARPS = THREADS / WARP;
-constexpr int WIDTH = PACK_BYTES / sizeof(ELEMENT);  // elements per access
-constexpr int BATCH = WIDTH == 1 ? 8 : 4;            // accesses to a tensor that a thread has in flight
-using Packed = Pack<ELEMENT, WIDTH>;
+constexpr int WIDTH = VECTOR_BYTES / sizeof(ELEMENT);  // elements per access
+constexpr int BATCH = WIDTH == 1 ? 8 : 4;              // accesses to a tensor that a thread has in flight
+using Packed = Vector<ELEMENT, WIDTH>;
 
 struct TensorStrides {
   int image, channel, axis[3];  // strides in elements; merged dimensions count as one
@@ -24,7 +24,7 @@ struct Pixels {
   int channels;
   FastDivmod groups;        // groups of channels along pixels
   int mask_row, mask_word;  // strides between rows and between words of the bit mask, in elements
-  FastDivmod packs;         // accesses per pixel to its channels, up to full words
+  FastDivmod vectors;       // accesses per pixel to its channels, up to full words
   unsigned step;            // Along channels, a thread takes every `step`-th pixel.
 };
 
@@ -47,7 +47,7 @@ __device__ __forceinline__ int offset(const TensorStrides& s, const Pixel& pixel
   return found;
 }
 
-__device__ __forceinline__ Packed load_pack(const ELEMENT* at) { return *reinterpret_cast<const Packed*>(at); }
+__device__ __forceinline__ Packed load_vector(const ELEMENT* at) { return *reinterpret_cast<const Packed*>(at); }
 
 // Holds a thread's vectors of channels, the same of every `step`-th pixel.
 struct Channels {
@@ -56,9 +56,9 @@ struct Channels {
   bool exists;  // Some threads have no pixel, and some vectors have no channel.
 
   __device__ __forceinline__ explicit Channels(const Pixels& a) {
-    unsigned pack;
-    first = a.packs.divide(blockIdx.x * THREADS + threadIdx.x, pack);
-    channel = pack * WIDTH;
+    unsigned vector;
+    first = a.vectors.divide(blockIdx.x * THREADS + threadIdx.x, vector);
+    channel = vector * WIDTH;
     exists = first < a.step && channel < a.channels;
   }
 };

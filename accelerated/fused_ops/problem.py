@@ -18,7 +18,7 @@ WARP = 32
 RANKS = (1, 2, 4)  # dimensions of pixels that have kernels: dense channels, planes, and any others
 GROUP = 8  # channels per warp along pixels
 THREADS = 256
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 # Along channels, the registers of the gradient's kernels limit the blocks. Along pixels there are a few more.
 BLOCKS_PER_MULTIPROCESSOR = {"channels": 3, "pixels": 4}
 
@@ -38,7 +38,7 @@ class Pixels(ctypes.Structure):
         ("channels", c_int),
         ("groups", FastDivmod),
         *declared(c_int, "mask_row mask_word"),
-        ("packs", FastDivmod),
+        ("vectors", FastDivmod),
         ("step", c_uint),
     ]
 
@@ -53,7 +53,7 @@ class Walk(NamedTuple):
     rank: int  # dimensions of pixels, one of RANKS
     pixels: Any
     strides: Mapping[str, TensorStrides]
-    wide: tuple[str, ...]  # tensors that must be aligned to PACK_BYTES
+    wide: tuple[str, ...]  # tensors that must be aligned to VECTOR_BYTES
 
     @classmethod
     def of(
@@ -66,15 +66,15 @@ class Walk(NamedTuple):
     ) -> Walk:
         """Return the walk over tensors of the same dimensions, by the layout of the last one.
 
-        ``aligned``: accesses may have PACK_BYTES, where the strides allow it. ``writes_mask``: along pixels groups have
-        the channels of a word, and the walk covers all rows and words of the bit mask.
+        ``aligned``: accesses may have VECTOR_BYTES, where the strides allow it. ``writes_mask``: along pixels groups
+        have the channels of a word, and the walk covers all rows and words of the bit mask.
         """
         known = {name: spec for name, spec in tensors.items() if spec is not None}
         *_, last = known.values()
         channels = last.dims[1]
         extents, steps = merge_along((0, *range(2, last.rank)), last.dims, [spec.strides for spec in known.values()])
         along = "channels" if channels > 1 and last.strides[1] == 1 else "pixels"
-        width = PACK_BYTES // last.scalar_bytes
+        width = VECTOR_BYTES // last.scalar_bytes
         inner = channels if along == "channels" else extents[-1]
         for spec, step in zip(known.values(), steps, strict=True):
             apart = [*step, spec.strides[1]]
@@ -93,15 +93,15 @@ class Walk(NamedTuple):
             axes = (0,) * (AXES - len(step) + 1) + tuple(step[1:])
             strides[name] = TensorStrides(step[0], spec.strides[1], (c_int * AXES)(*axes))
         value.count = value.rows = prod(extents)
-        value.channels, groups, packs = channels, -(-channels // GROUP), -(-channels // width)
+        value.channels, groups, vectors = channels, -(-channels // GROUP), -(-channels // width)
         if mask is not None:
             value.mask_row, value.mask_word = mask.strides[:2]
         if writes_mask:
             value.rows, groups = (value.rows, -(-channels // WARP)) if mask is None else mask.dims[:2]
-            packs = packs if mask is None else groups * WARP // width
+            vectors = vectors if mask is None else groups * WARP // width
         value.groups = FastDivmod.of(groups)
-        value.packs = FastDivmod.of(packs)
-        most = BLOCKS_PER_MULTIPROCESSOR[along] * device.multiprocessors * THREADS // packs
+        value.vectors = FastDivmod.of(vectors)
+        most = BLOCKS_PER_MULTIPROCESSOR[along] * device.multiprocessors * THREADS // vectors
         value.step = min(value.rows, max(1, most))
         rank = next(rank for rank in RANKS if rank >= len(extents))
         return cls(along, width, rank, value, strides, tuple(known) if width > 1 else ())
@@ -110,12 +110,12 @@ class Walk(NamedTuple):
     def grid(self) -> tuple[int, int, int]:
         """Return the grid of the walks along channels, or along pixels where each warp has a group of channels."""
         if self.along == "channels":
-            return blocks(self.pixels.step * self.pixels.packs.divisor, THREADS)
+            return blocks(self.pixels.step * self.pixels.vectors.divisor, THREADS)
         return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)
 
     def definitions(self, element_bytes: int) -> dict[str, str]:
         """Return the definitions of the kernels' module, without those of the types."""
-        constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "PACK_BYTES": self.width * element_bytes}
+        constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "VECTOR_BYTES": self.width * element_bytes}
         return {name: str(value) for name, value in constants.items()}
 
 

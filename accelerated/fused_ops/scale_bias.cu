@@ -3,7 +3,7 @@
 // first and the last step of convolutions.
 //
 // Along channels a thread keeps its factors and walks over pixels. The lanes that share a word of the bit mask combine
-// its bits. Along pixels a block owns the 32 channels of a word, a warp GROUP of them, and a lane PACKS vectors of
+// its bits. Along pixels a block owns the 32 channels of a word, a warp GROUP of them, and a lane VECTORS vectors of
 // each. Each warp writes its bytes of the words to shared memory.
 //
 // Roofline bound: bytes, x and z read and y written once, 0.03 bits of mask each; 4 flops an element: 0.09 ms for 64 x
@@ -63,8 +63,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
       const unsigned index = start + i * a.pixels.step;
       if (!mine.exists || index >= a.pixels.count) continue;
       const Pixel pixel = locate(a.pixels, index);
-      x[i] = load_pack(a.x + offset(a.x_strides, pixel, mine.channel));
-      if (a.z) z[i] = load_pack(a.z + offset(a.z_strides, pixel, mine.channel));
+      x[i] = load_vector(a.x + offset(a.x_strides, pixel, mine.channel));
+      if (a.z) z[i] = load_vector(a.z + offset(a.z_strides, pixel, mine.channel));
     }
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) fused_ops_scale_bias_chann
 }
 
 // A lane has several vectors of each channel where vectors are single elements.
-constexpr int PACKS = WIDTH == 1 ? 4 : 1, SLOTS = PACKS * WIDTH;
+constexpr int VECTORS = WIDTH == 1 ? 4 : 1, SLOTS = VECTORS * WIDTH;
 constexpr int CHANNELS = 2;  // channels that a lane reads together
 constexpr int PIXEL_THREADS = WARP / GROUP * WARP;
 static_assert(GROUP == 8, "a warp has a byte of each word");
@@ -99,10 +99,10 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
   unsigned word;
   const unsigned tile = a.pixels.groups.divide(blockIdx.x, word) * SLOTS * WARP;
   const int begin = word * WARP + warp * GROUP;
-  int x_at[PACKS], z_at[PACKS], y_at[PACKS];
-  bool exists[PACKS];
+  int x_at[VECTORS], z_at[VECTORS], y_at[VECTORS];
+  bool exists[VECTORS];
 #pragma unroll
-  for (int p = 0; p < PACKS; p++) {
+  for (int p = 0; p < VECTORS; p++) {
     const unsigned index = tile + (p * WARP + lane) * WIDTH;
     const Pixel pixel = locate(a.pixels, index);
     exists[p] = index < a.pixels.count;
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
   unsigned bytes[SLOTS] = {};
 #pragma unroll
   for (int first = 0; first < GROUP; first += CHANNELS) {
-    Packed x[CHANNELS][PACKS], z[CHANNELS][PACKS] = {};
+    Packed x[CHANNELS][VECTORS], z[CHANNELS][VECTORS] = {};
     Factors factors[CHANNELS];
 #pragma unroll
     for (int i = 0; i < CHANNELS; i++) {
@@ -121,10 +121,10 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
       if (channel >= a.pixels.channels) break;
       factors[i].load_channel(a, channel);
 #pragma unroll
-      for (int p = 0; p < PACKS; p++) {
+      for (int p = 0; p < VECTORS; p++) {
         if (!exists[p]) continue;
-        x[i][p] = load_pack(a.x + (x_at[p] + channel * a.x_strides.channel));
-        if (a.z) z[i][p] = load_pack(a.z + (z_at[p] + channel * a.z_strides.channel));
+        x[i][p] = load_vector(a.x + (x_at[p] + channel * a.x_strides.channel));
+        if (a.z) z[i][p] = load_vector(a.z + (z_at[p] + channel * a.z_strides.channel));
       }
     }
 #pragma unroll
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
       const int channel = begin + first + i;
       if (channel >= a.pixels.channels) break;
 #pragma unroll
-      for (int p = 0; p < PACKS; p++) {
+      for (int p = 0; p < VECTORS; p++) {
         if (!exists[p]) continue;
         Packed y;
         const unsigned bits = find_results(a, &factors[i], 0, x[i][p], z[i][p], y);
@@ -149,9 +149,9 @@ extern "C" __global__ void __launch_bounds__(PIXEL_THREADS) fused_ops_scale_bias
   __syncthreads();
 #pragma unroll
   for (unsigned k = threadIdx.x; k < SLOTS * WARP; k += PIXEL_THREADS) {
-    const unsigned pack = k / WIDTH;
+    const unsigned vector = k / WIDTH;
     if (tile + k < a.pixels.rows)
       a.mask[(tile + k) * a.pixels.mask_row + word * a.pixels.mask_word] =
-          words[pack / WARP * WIDTH + k % WIDTH][pack % WARP];
+          words[vector / WARP * WIDTH + k % WIDTH][vector % WARP];
   }
 }

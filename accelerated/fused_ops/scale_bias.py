@@ -10,7 +10,7 @@ from dualdnn.api.operations import ScaleBiasAddActivationGenBitmask
 
 from ..plans import COMPUTES, ELEMENTS, Launch, pointers, structure, type_definitions
 from ..solver import Problem, Solver
-from .problem import GROUP, PACK_BYTES, THREADS, WARP, Walk, per_channel
+from .problem import GROUP, THREADS, VECTOR_BYTES, WARP, Walk, per_channel
 
 SOURCE = "fused_ops/scale_bias.cu"
 OPERANDS = ("x", "z", "eqScale", "eqBias", "zEqScale", "zEqBias", "y", "bitMask")
@@ -28,7 +28,7 @@ class ScaleBiasSolver(Solver[Problem]):
         return Walk.of(tensors, problem.device, problem.aligned, o.bitMask, writes_mask=True)
 
     def alignment(self, problem: Problem) -> Mapping[str, int]:
-        return dict.fromkeys(self._walk(problem).wide, PACK_BYTES)
+        return dict.fromkeys(self._walk(problem).wide, VECTOR_BYTES)
 
     def launches(self, problem: Problem) -> list[Launch]:
         o: ScaleBiasAddActivationGenBitmask = problem.operation

@@ -9,7 +9,7 @@
 #include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
 
-using Four = Pack<float, 4>;
+using Four = Vector<float, 4>;
 constexpr int TILE_K = 16, STAGES = 3;
 
 // Holds a tile of an operand k by k: row k has the factors of all rows or columns. A padding of four columns lets a

@@ -14,8 +14,8 @@
 
 #if TENSOR_CORES
 
-constexpr int ROW_BYTES = 128, PACKS = 8;
-constexpr int PACK = 16 / sizeof(ELEMENT);  // elements per 16-byte vector
+constexpr int ROW_BYTES = 128, VECTORS = 8;
+constexpr int VECTOR = 16 / sizeof(ELEMENT);  // elements per 16-byte vector
 // elements of K per K-block, and columns per box of an MN-major tile
 constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT);
 constexpr int STEPS = 4;  // products of 32 bytes along K in a K-block
@@ -24,37 +24,37 @@ constexpr int STEPS = 4;  // products of 32 bytes along K in a K-block
 // MN-major tile has consecutive boxes of TILE_K of them, with a row of 128 bytes for each k. ldmatrix transposes 16-bit
 // elements. Floats are loaded one by one, four k and eight m at a time.
 template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
-  static constexpr int COPIES = TILE * PACKS / THREADS;
+  static constexpr int COPIES = TILE * VECTORS / THREADS;
 
-  static __device__ __forceinline__ int swizzle(int row, int pack) {
-    return MN_MAJOR && sizeof(ELEMENT) == 4 ? pack ^ (row & 3) * 2 : pack ^ (row & 7);
+  static __device__ __forceinline__ int swizzle(int row, int vector) {
+    return MN_MAJOR && sizeof(ELEMENT) == 4 ? vector ^ (row & 3) * 2 : vector ^ (row & 7);
   }
 
   // Begins to copy a K-block. `first` and `count` describe the tile and the matrix along M or N.
   static __device__ __forceinline__ void copy(unsigned char* tile, const ELEMENT* matrix, int stride, int first,
-                                              int count, int k, int last_k, bool packs) {
+                                              int count, int k, int last_k, bool vectors) {
 #pragma unroll
     for (int i = 0; i < COPIES; i++) {
-      const int index = threadIdx.x + i * THREADS, pack = index % PACKS, row = index / PACKS;
+      const int index = threadIdx.x + i * THREADS, vector = index % VECTORS, row = index / VECTORS;
       int from, exist;  // Tensors have fewer than 2^31 elements.
       if constexpr (MN_MAJOR) {
-        const int at_k = k + row % TILE_K, at = first + row / TILE_K * TILE_K + pack * PACK;
+        const int at_k = k + row % TILE_K, at = first + row / TILE_K * TILE_K + vector * VECTOR;
         from = at_k * stride + at;
         exist = at_k < last_k ? count - at : 0;
       } else {
-        const int at_k = k + pack * PACK, at = first + row;
+        const int at_k = k + vector * VECTOR, at = first + row;
         from = at * stride + at_k;
         exist = at < count ? last_k - at_k : 0;
       }
-      unsigned char* to = tile + row * ROW_BYTES + swizzle(row, pack) * 16;
-      if (exist <= 0 || (packs && exist >= PACK)) {
+      unsigned char* to = tile + row * ROW_BYTES + swizzle(row, vector) * 16;
+      if (exist <= 0 || (vectors && exist >= VECTOR)) {
         cp_async<16>(to, matrix + (exist > 0 ? from : 0), exist > 0);
       } else {
-        Pack<ELEMENT, PACK> elements{};
+        Vector<ELEMENT, VECTOR> elements{};
 #pragma unroll
-        for (int j = 0; j < PACK; j++)
+        for (int j = 0; j < VECTOR; j++)
           if (j < exist) elements.item[j] = matrix[from + j];
-        *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = elements;
+        *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to) = elements;
       }
     }
   }
@@ -72,7 +72,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
 
   static __device__ __forceinline__ unsigned float_at(const unsigned char* tile, int at, int k) {
     const unsigned char* row = tile + (at / TILE_K * TILE_K + k) * ROW_BYTES;
-    return reinterpret_cast<const unsigned*>(row + swizzle(k, at % TILE_K / PACK) * 16)[at % PACK];
+    return reinterpret_cast<const unsigned*>(row + swizzle(k, at % TILE_K / VECTOR) * 16)[at % VECTOR];
   }
 
   // Loads sixteen rows from `at` on, 32 bytes along K, as the left operand of mma_sync().
@@ -85,7 +85,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
     } else if constexpr (sizeof(ELEMENT) == 2) {
       const int k = 16 * step + lane / 16 * 8 + lane % 8, column = at + lane / 8 % 2 * 8;
       ldmatrix<4, true>(registers,
-                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
+                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / VECTOR) * 16);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; i++)
@@ -106,7 +106,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
     } else if constexpr (sizeof(ELEMENT) == 2) {
       const int k = 16 * step + lane % 16, column = at + lane / 16 * 8;
       ldmatrix<4, true>(loaded,
-                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / PACK) * 16);
+                        tile + (column / TILE_K * TILE_K + k) * ROW_BYTES + swizzle(k, column % TILE_K / VECTOR) * 16);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; i++)
@@ -118,7 +118,7 @@ template <bool MN_MAJOR, int TILE, int THREADS> struct Side {
 };
 
 // Returns whether 16-byte vectors along the rows of a matrix are aligned.
-__device__ __forceinline__ bool has_packs(const ELEMENT* matrix, const Matrix& layout) {
+__device__ __forceinline__ bool has_vectors(const ELEMENT* matrix, const Matrix& layout) {
   return (reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(ELEMENT)) % 16 == 0;
 }
 
@@ -130,7 +130,7 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   using Right = Side<B_MN_MAJOR, TILE, THREADS>;
   const Work work(a, TILE, TILE);
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127);
-  const bool a_packs = has_packs(work.a, a.left), b_packs = has_packs(work.b, a.right);
+  const bool a_vectors = has_vectors(work.a, a.left), b_vectors = has_vectors(work.b, a.right);
   const int k_blocks = work.last - work.first;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_m = warp % WARPS_M * (MS * 16), warp_n = warp / WARPS_M * (NS * 8);
@@ -141,9 +141,9 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
       unsigned char* stage = stages + k_block % STAGES * (2 * TILE_BYTES);
       unsigned block;
       const int segment = a.segment.divide(work.first + k_block, block), k = block * TILE_K;
-      Left::copy(stage, work.a + segment * a.left.segment, a.left.stride, work.first_m, a.m, k, a.k, a_packs);
+      Left::copy(stage, work.a + segment * a.left.segment, a.left.stride, work.first_m, a.m, k, a.k, a_vectors);
       Right::copy(stage + TILE_BYTES, work.b + segment * a.right.segment, a.right.stride, work.first_n, a.n, k, a.k,
-                  b_packs);
+                  b_vectors);
     }
     cp_async_commit();
   };
@@ -172,7 +172,7 @@ template <int TILE, int WARPS_M, int WARPS_N, int STAGES> __device__ __forceinli
   griddepcontrol_launch_dependents();
 #pragma unroll
   for (int i = 0; i < MS; i++) {
-    Pack<RESULT, 2> before[2 * NS];
+    Vector<RESULT, 2> before[2 * NS];
     const int m = work.first_m + warp_m + 16 * i + lane / 4, n = work.first_n + warp_n + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 2 * NS; j++) before[j] = before_finish<2>(a, work, m + j / NS * 8, n + j % NS * 8);

@@ -26,31 +26,32 @@ template <class Arguments> __device__ __forceinline__ COMPUTE bias_at(const Argu
 
 // Returns whether COUNT neighbours of a row of C, from `c` in column n on, are an aligned vector.
 template <int COUNT, class Arguments>
-__device__ __forceinline__ bool are_pack(const Arguments& a, const RESULT* c, int n) {
-  return n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Pack<RESULT, COUNT>) == 0;
+__device__ __forceinline__ bool are_vector(const Arguments& a, const RESULT* c, int n) {
+  return n + COUNT <= a.n && reinterpret_cast<uintptr_t>(c) % sizeof(Vector<RESULT, COUNT>) == 0;
 }
 
 // Reads the old values of C where the neighbours are a vector. A thread reads all of its vectors before it writes one,
 // so that the reads are in flight together.
 template <int COUNT, class Arguments>
-__device__ __forceinline__ Pack<RESULT, COUNT> before_blending(const Arguments& a, const RESULT* matrix, int m, int n) {
+__device__ __forceinline__ Vector<RESULT, COUNT> before_blending(const Arguments& a, const RESULT* matrix, int m,
+                                                                 int n) {
   const RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;
-  if (a.beta == COMPUTE(0) || m >= a.m || !are_pack<COUNT>(a, c, n)) return {};
-  return *reinterpret_cast<const Pack<RESULT, COUNT>*>(c);
+  if (a.beta == COMPUTE(0) || m >= a.m || !are_vector<COUNT>(a, c, n)) return {};
+  return *reinterpret_cast<const Vector<RESULT, COUNT>*>(c);
 }
 
 // Blends COUNT sums of neighbouring columns into a row of C.
 template <int COUNT, class Arguments>
 __device__ __forceinline__ void blend_into(const Arguments& a, RESULT* matrix, int m, int n,
-                                           const COMPUTE (&sum)[COUNT], Pack<RESULT, COUNT> stored) {
+                                           const COMPUTE (&sum)[COUNT], Vector<RESULT, COUNT> stored) {
   RESULT* c = matrix + static_cast<long long>(m) * a.result.stride + n;
   const auto blended = [&](int i, const RESULT* at) {
     return blend(COMPUTE(1), sum[i] + bias_at(a, n + i), a.beta, at);
   };
-  if (are_pack<COUNT>(a, c, n)) {
+  if (are_vector<COUNT>(a, c, n)) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) stored.item[i] = blended(i, &stored.item[i]);
-    *reinterpret_cast<Pack<RESULT, COUNT>*>(c) = stored;
+    *reinterpret_cast<Vector<RESULT, COUNT>*>(c) = stored;
   } else {
 #pragma unroll
     for (int i = 0; i < COUNT; i++)

@@ -12,13 +12,13 @@
 // Copies K-blocks of a tile of an operand, COUNT rows (M or N) each.
 template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
   int stride, first, count;  // `first` is the first row of the tile; `count` is the number of rows of the matrix.
-  bool packs;
+  bool vectors;
 
   __device__ __forceinline__ Operand(const float* matrix, const Matrix& layout, int first, int count)
       : stride(layout.stride),
         first(first),
         count(count),
-        packs((reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(float)) % 16 == 0) {}
+        vectors((reinterpret_cast<uintptr_t>(matrix) | (layout.stride | layout.segment) * sizeof(float)) % 16 == 0) {}
 
   // `segment` points to the beginning of the segment. Tensors have fewer than 2^31 elements.
   __device__ __forceinline__ void copy(Factors<COUNT>& to, const float* segment, int first_k, int k_end) const {
@@ -29,7 +29,7 @@ template <bool MN_MAJOR, int COUNT, int THREADS> struct Operand {
       for (int i = 0; i < TILE_K / AT_ONCE; i++) {
         const int row = threadIdx.x / ACROSS + i * AT_ONCE, k = first_k + row;
         const float* from = segment + (k * stride + first + column);
-        if (packs && (exist >= 4 || exist <= 0 || k >= k_end)) {
+        if (vectors && (exist >= 4 || exist <= 0 || k >= k_end)) {
           cp_async<16>(to.value[row] + column, from, exist > 0 && k < k_end);
         } else {
 #pragma unroll

@@ -139,12 +139,12 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
     const int first_m = TRANSPOSED_RESULT ? column * COLUMNS : row * TILE_ROWS;
     const int first_n = TRANSPOSED_RESULT ? row * TILE_ROWS : column * COLUMNS;
     RESULT* c = result_of(a, batch);
-    const bool has_packs = (reinterpret_cast<uintptr_t>(c) | a.result.stride * sizeof(RESULT)) % 16 == 0;
+    const bool has_vectors = (reinterpret_cast<uintptr_t>(c) | a.result.stride * sizeof(RESULT)) % 16 == 0;
     if (a.adds) {
       float* slot = reinterpret_cast<float*>(a.workspace + a.partial_offset) +
                     static_cast<long long>(segment.slot) * (TILE_ROWS * COLUMNS);
       write<PARTIAL>(slot, TILE_N, 0, 0, sums);
-    } else if (!has_packs || first_n + TILE_N > a.n) {
+    } else if (!has_vectors || first_n + TILE_N > a.n) {
       write<GUARDED>(c, a.result.stride, first_m, first_n, sums);
     } else if (a.beta != 0.0f || a.bias) {
       write<BLENDED>(c, a.result.stride, first_m, first_n, sums);
@@ -204,7 +204,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   // flight together.
   template <Finish FINISH, int COUNT, int BATCH, class T, class CellOf, class ValuesOf>
   __device__ __forceinline__ void write_cells(T* matrix, int stride, CellOf cell_of, ValuesOf values_of) const {
-    using Stored = Pack<T, COUNT>;
+    using Stored = Vector<T, COUNT>;
     Stored read[BATCH];
     const auto find = [&](const Cell& cell) {
       return reinterpret_cast<Stored*>(matrix + static_cast<long long>(cell.m) * stride + cell.n);

@@ -189,8 +189,8 @@ class TmaProduct:
     @property
     def pitch(self) -> int:
         """Return the stride between rows of the copy, in elements."""
-        pack = ALIGNMENT // self.element_bytes
-        return -(-self.product.k // pack) * pack
+        vector = ALIGNMENT // self.element_bytes
+        return -(-self.product.k // vector) * vector
 
     @property
     def parts(self) -> int:

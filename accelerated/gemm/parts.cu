@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(256) gemm_parts_sum(const SumArgume
 #pragma unroll 4
   for (unsigned i = 0; i < slots.count; i++) {
     const long long slot = static_cast<long long>(slots[i]) << (a.log_tile_m + a.log_tile_n);
-    const Pack<float, SUMMED> part = *reinterpret_cast<const Pack<float, SUMMED>*>(partial + slot);
+    const Vector<float, SUMMED> part = *reinterpret_cast<const Vector<float, SUMMED>*>(partial + slot);
 #pragma unroll
     for (int j = 0; j < SUMMED; j++) sum[j] += part.item[j];
   }

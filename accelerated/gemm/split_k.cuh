@@ -43,7 +43,7 @@ __device__ __forceinline__ COMPUTE* partial_sums(const Arguments& a, unsigned ba
 
 // Returns the values of C that finish() needs.
 template <int COUNT>
-__device__ __forceinline__ Pack<RESULT, COUNT> before_finish(const Arguments& a, const Work& work, int m, int n) {
+__device__ __forceinline__ Vector<RESULT, COUNT> before_finish(const Arguments& a, const Work& work, int m, int n) {
   if (a.splits.divisor > 1) return {};
   return before_blending<COUNT>(a, work.c, m, n);
 }
@@ -51,15 +51,15 @@ __device__ __forceinline__ Pack<RESULT, COUNT> before_finish(const Arguments& a,
 // Stores COUNT sums of neighbouring columns.
 template <int COUNT>
 __device__ __forceinline__ void finish(const Arguments& a, const Work& work, int m, int n, const COMPUTE (&sum)[COUNT],
-                                       Pack<RESULT, COUNT> before) {
+                                       Vector<RESULT, COUNT> before) {
   if (m >= a.m) return;
   if (a.splits.divisor > 1) {
     COMPUTE* partial = partial_sums(a, work.batch, work.split) + static_cast<long long>(m) * a.n + n;
     if (a.n % COUNT == 0 && n < a.n) {
-      Pack<COMPUTE, COUNT> stored;
+      Vector<COMPUTE, COUNT> stored;
 #pragma unroll
       for (int i = 0; i < COUNT; i++) stored.item[i] = sum[i];
-      *reinterpret_cast<Pack<COMPUTE, COUNT>*>(partial) = stored;
+      *reinterpret_cast<Vector<COMPUTE, COUNT>*>(partial) = stored;
       return;
     }
 #pragma unroll

@@ -117,8 +117,8 @@ template <int STAGES, int BYTES> struct TmaPipeline {
     for (int b = 0; b < 2; b++)
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const int k = step * 8 + i / 2 * 4 + lane % 4, pack = lane / 16 * 4 + b * 2 + i % 2;
-        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, pack) + lane / 4 % 4 * 4);
+        const int k = step * 8 + i / 2 * 4 + lane % 4, vector = lane / 16 * 4 + b * 2 + i % 2;
+        fragments[b][i] = *reinterpret_cast<const unsigned*>(swizzled(box, k, vector) + lane / 4 % 4 * 4);
       }
   }
 };

@@ -42,11 +42,11 @@ ELEMENT_OF(IS_BFLOAT16, bfloat16)
 ELEMENT_OF(IS_INT8, int8)
 ELEMENT_OF(IS_UINT8, uint8)
 ELEMENT_OF(IS_INT32, int32)
-template <int OPERAND> using Of = Pack<typename Element<TYPE[OPERAND]>::type, STEP[OPERAND] ? WIDTH : 1>;
+template <int OPERAND> using Of = Vector<typename Element<TYPE[OPERAND]>::type, STEP[OPERAND] ? WIDTH : 1>;
 
 // Holds the values that a thread reads of the operands from OPERAND on, in their stored types.
 template <int OPERAND> struct Read : Read<OPERAND + 1> {
-  Of<OPERAND> pack;
+  Of<OPERAND> vector;
 };
 template <> struct Read<OPERANDS> {};
 
@@ -55,9 +55,9 @@ template <int SOURCE> __device__ __forceinline__ Values source(const Values& cur
   if constexpr (SOURCE == CURRENT) values = current;
   else if constexpr (SOURCE != ABSENT) {
     constexpr bool BROADCAST = STEP[SOURCE] == 0;
-    const Of<SOURCE>& pack = static_cast<const Read<SOURCE>&>(read).pack;
+    const Of<SOURCE>& vector = static_cast<const Read<SOURCE>&>(read).vector;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) values.item[i] = load<COMPUTE>(pack.item[BROADCAST ? 0 : i]);
+    for (int i = 0; i < WIDTH; i++) values.item[i] = load<COMPUTE>(vector.item[BROADCAST ? 0 : i]);
   }
   return values;
 }
@@ -120,7 +120,7 @@ __device__ __forceinline__ Values compute(const Arguments& a, const Offsets& off
 __device__ __forceinline__ void read_all(const Arguments& a, const Offsets& offsets, Read<0>& read) {
   repeat<0, OPERANDS>([&](auto operand) {
     constexpr int O = decltype(operand)::value;
-    if constexpr (!WRITTEN[O]) static_cast<Read<O>&>(read).pack = *address<O>(a, offsets);
+    if constexpr (!WRITTEN[O]) static_cast<Read<O>&>(read).vector = *address<O>(a, offsets);
   });
 }
 
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain(const Argument
   const unsigned index = blockIdx.x * THREADS + threadIdx.x;
   const Offsets offsets = locate(a, index);
   griddepcontrol_wait_before_access(address<0>(a, offsets));
-  if (index >= static_cast<unsigned>(a.packs)) return;
+  if (index >= static_cast<unsigned>(a.vectors)) return;
   Read<0> read;
   read_all(a, offsets, read);
   griddepcontrol_launch_dependents();
@@ -144,11 +144,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(con
   const int column = blockIdx.x * a.lanes + threadIdx.x % a.lanes, step = THREADS / a.lanes;
   const int start = blockIdx.y * a.segment, end = column < a.columns ? min(a.items - start, a.segment) + start : 0;
   Values sum = {}, square = {};
-  for (int first = start + threadIdx.x / a.lanes; first < end; first += PACKS * step) {
-    Offsets offsets[PACKS];
-    Read<0> read[PACKS];
+  for (int first = start + threadIdx.x / a.lanes; first < end; first += VECTORS * step) {
+    Offsets offsets[VECTORS];
+    Read<0> read[VECTORS];
 #pragma unroll
-    for (int u = 0; u < PACKS; u++) {
+    for (int u = 0; u < VECTORS; u++) {
       if (first + u * step >= end) break;
       unsigned at;
       const unsigned image = a.inner.divide(first + u * step, at);
@@ -156,13 +156,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_chain_statistics(con
       read_all(a, offsets[u], read[u]);
     }
 #pragma unroll
-    for (int u = 0; u < PACKS; u++) {
+    for (int u = 0; u < VECTORS; u++) {
       if (first + u * step >= end) break;
       const Values values = compute(a, offsets[u], read[u]);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) {
-        sum.item[PACKS_CHANNELS ? i : 0] += values.item[i];
-        square.item[PACKS_CHANNELS ? i : 0] += values.item[i] * values.item[i];
+        sum.item[VECTORS_OF_CHANNELS ? i : 0] += values.item[i];
+        square.item[VECTORS_OF_CHANNELS ? i : 0] += values.item[i] * values.item[i];
       }
     }
   }

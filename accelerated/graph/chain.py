@@ -21,8 +21,8 @@ SOURCE = "graph/chain.cu"
 KERNEL = "graph_chain"
 SUMMING_KERNEL = "graph_chain_statistics"
 THREADS = 256  # per block
-PACKS = 2  # vectors in flight per thread that sums its results
-PACK_BYTES = 16  # bytes per access
+VECTORS = 2  # vectors in flight per thread that sums its results
+VECTOR_BYTES = 16  # bytes per access
 MIN_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller chains in little more than a launch
 
 
@@ -35,9 +35,9 @@ def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launc
     width = width_of(layout)
     if not width:
         return any_chain
-    arguments, packs = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain))
+    arguments, vectors = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain))
     definitions = _definitions(problem, chain, layout, width)
-    grid = blocks(packs, THREADS)
+    grid = blocks(vectors, THREADS)
     return _compiled(problem, KERNEL, definitions, arguments, grid, any_chain, _alignment(layout, width))
 
 
@@ -51,7 +51,7 @@ def sums_division(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Divi
     if not width or not dense or rank < 3:
         return None
     division = Division.of(y, problem.device)
-    if division.packs_channels:
+    if division.vectors_of_channels:
         return division if y.dims[1] % width == 0 else None
     first = y.strides == packed_strides(y.dims, tuple(range(rank)))
     return division if first and prod(y.dims[2:]) % width == 0 else None
@@ -69,18 +69,20 @@ def summed_launches(
         *pointers(3),
         ("sum_stride", c_longlong(problem.spec(node.sum).strides[1])),
         ("sqsum_stride", c_longlong(problem.spec(node.sqsum).strides[1])),
-        ("inner", FastDivmod.of(1 if division.packs_channels else pixels // width)),
-        *fields_of(c_int, columns=y.dims[1] // width if division.packs_channels else y.dims[1], items=division.items),
+        ("inner", FastDivmod.of(1 if division.vectors_of_channels else pixels // width)),
+        *fields_of(
+            c_int, columns=y.dims[1] // width if division.vectors_of_channels else y.dims[1], items=division.items
+        ),
         *fields_of(c_int, channels=y.dims[1], lanes=division.lanes, segments=division.segments),
-        *fields_of(c_int, segment=division.length, packs_channels=division.packs_channels),
+        *fields_of(c_int, segment=division.length, vectors_of_channels=division.vectors_of_channels),
         *fields_of(c_int, sum_type=STORED[node.sum.data_type], sqsum_type=STORED[node.sqsum.data_type]),
     )
     arguments, _ = chain_arguments(problem, chain, layout, width, len(layout.tensors), len(chain), further)
     definitions = (
         *_definitions(problem, chain, layout, width),
         ("SUMMED", "1"),
-        ("PACKS", str(PACKS)),
-        ("PACKS_CHANNELS", str(int(division.packs_channels))),
+        ("VECTORS", str(VECTORS)),
+        ("VECTORS_OF_CHANNELS", str(int(division.vectors_of_channels))),
     )
     names = (*layout.tensors, node.sum.operand, node.sqsum.operand, partials)
     alone = statistics_launches(problem, node, partials, division)
@@ -141,7 +143,9 @@ def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
 def _alignment(layout: Layout, width: int) -> list[int]:
     """Return the alignment of each tensor's address: the bytes per access."""
     sizes = [SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()]
-    return [min(PACK_BYTES, width * size) if step[-1] else 1 for size, step in zip(sizes, layout.strides, strict=True)]
+    return [
+        min(VECTOR_BYTES, width * size) if step[-1] else 1 for size, step in zip(sizes, layout.strides, strict=True)
+    ]
 
 
 def _definitions(

@@ -8,20 +8,20 @@
 #include "graph/pointwise.cuh"
 
 template <class T>
-__device__ __forceinline__ void store_elements(T* memory, long long stride, int count, const Values& pack) {
+__device__ __forceinline__ void store_elements(T* memory, long long stride, int count, const Values& vector) {
   if (in_chunks(memory, stride, count)) {
 #pragma unroll
     for (int i = 0; i < WIDTH; i += CHUNK<T>) {
       Chunk<T> chunk;
 #pragma unroll
-      for (int j = 0; j < CHUNK<T>; j++) chunk.item[j] = store<T>(pack.item[i + j]);
+      for (int j = 0; j < CHUNK<T>; j++) chunk.item[j] = store<T>(vector.item[i + j]);
       *reinterpret_cast<Chunk<T>*>(memory + i) = chunk;
     }
     return;
   }
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
-    if (i < count) memory[i * stride] = store<T>(pack.item[i]);
+    if (i < count) memory[i * stride] = store<T>(vector.item[i]);
 }
 
 // Locates the vector of a thread in each dimension, and counts its elements.
@@ -38,28 +38,28 @@ __device__ __forceinline__ long long offset(const Arguments& a, const Operand& o
   return found;
 }
 
-__device__ __forceinline__ void read(const Arguments& a, int which, const Position& position, Values& pack) {
+__device__ __forceinline__ void read(const Arguments& a, int which, const Position& position, Values& vector) {
   const Operand& operand = a.operands[which];
   const long long start = offset(a, operand, position);
   with_stored(operand.type, [&](auto stored) {
     using T = decltype(stored);
-    load_elements(static_cast<const T*>(a.memory[which]) + start, operand.strides[0], position.count, pack);
+    load_elements(static_cast<const T*>(a.memory[which]) + start, operand.strides[0], position.count, vector);
   });
 }
 
-__device__ __forceinline__ void write(const Arguments& a, int which, const Position& position, const Values& pack) {
+__device__ __forceinline__ void write(const Arguments& a, int which, const Position& position, const Values& vector) {
   const Operand& operand = a.operands[which];
   const long long start = offset(a, operand, position);
   with_stored(operand.type, [&](auto stored) {
     using T = decltype(stored);
-    store_elements(static_cast<T*>(a.memory[which]) + start, operand.strides[0], position.count, pack);
+    store_elements(static_cast<T*>(a.memory[which]) + start, operand.strides[0], position.count, vector);
   });
 }
 
 extern "C" __global__ void __launch_bounds__(256) graph_pointwise(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= static_cast<unsigned>(a.packs)) return;
+  if (index >= static_cast<unsigned>(a.vectors)) return;
   Position position;
   unsigned rest = index;
 #pragma unroll

@@ -30,22 +30,22 @@ struct Arguments {
   int columns;          // blocks or vectors of channels
   int items, channels;  // vectors per column, channels
   int lanes, segments, segment;
-  int packs_channels, sum_type, sqsum_type;
+  int vectors_of_channels, sum_type, sqsum_type;
 #endif
   Operand operands[OPERANDS];
   Stage stages[STAGES];
   FastDivmod extents[DIMS];  // The innermost extent counts vectors of WIDTH.
-  int rank, packs, stages_used, innermost;
+  int rank, vectors, stages_used, innermost;
 };
 
-template <class Function> __device__ __forceinline__ void each(Values& pack, Function function) {
+template <class Function> __device__ __forceinline__ void each(Values& vector, Function function) {
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i]);
+  for (int i = 0; i < WIDTH; i++) vector.item[i] = function(vector.item[i]);
 }
 
-template <class Function> __device__ __forceinline__ void each(Values& pack, const Values& other, Function function) {
+template <class Function> __device__ __forceinline__ void each(Values& vector, const Values& other, Function function) {
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = function(pack.item[i], other.item[i]);
+  for (int i = 0; i < WIDTH; i++) vector.item[i] = function(vector.item[i], other.item[i]);
 }
 
 // Rounds the product separately, so that every kernel computes the same result. The compiler would otherwise fuse

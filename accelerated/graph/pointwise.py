@@ -106,10 +106,10 @@ class Layout(NamedTuple):
 
 def pointwise_launch(problem: GraphProblem, chain: Sequence[PointwiseNode], layout: Layout) -> Launch:
     """Return the launch of a chain of nodes by the kernel that reads the operations from its arguments."""
-    arguments, packs = chain_arguments(problem, chain, layout, WIDTH, OPERANDS, STAGES)
+    arguments, vectors = chain_arguments(problem, chain, layout, WIDTH, OPERANDS, STAGES)
     definitions = (*problem.definitions, ("OPERANDS", str(OPERANDS)), ("STAGES", str(STAGES)))
     function = problem.device.function(SOURCE, "graph_pointwise", definitions)
-    return Launch(function, arguments, tuple(layout.tensors), blocks(packs))
+    return Launch(function, arguments, tuple(layout.tensors), blocks(vectors))
 
 
 def chain_arguments(
@@ -137,7 +137,9 @@ def chain_arguments(
         ("operands", (OperandStruct * max_operands)(*listed)),
         ("stages", (_stage_type(scalar) * max_stages)(*stages(operation, chain, list(layout.tensors), scalar))),
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
-        *fields_of(c_int, rank=len(extents), packs=prod(extents), stages_used=len(chain), innermost=layout.extents[-1]),
+        *fields_of(
+            c_int, rank=len(extents), vectors=prod(extents), stages_used=len(chain), innermost=layout.extents[-1]
+        ),
     )
     return arguments, prod(extents)
 

@@ -24,7 +24,7 @@ struct Arguments {
   int rank, items;           // pixels or vectors per channel
   int innermost;             // pixels in the innermost dimension
   int channels, lanes, segments, segment;
-  int packs_channels;
+  int vectors_of_channels;
   int x_type, sum_type, sqsum_type;
 };
 
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) graph_statistics(const Arg
   Values sum = {}, square = {};
   with_stored(a.x_type, [&](auto stored) {
     using T = decltype(stored);
-    if (a.packs_channels) sum_channels<T>(a, sum, square);
+    if (a.vectors_of_channels) sum_channels<T>(a, sum, square);
     else sum_pixels<T>(a, sum, square);
   });
   write_segment(a, sum, square);

@@ -35,12 +35,12 @@ __device__ __forceinline__ void write_segment(const Arguments& a, const Values& 
   const int thread = threadIdx.x;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
-    if (i && !a.packs_channels) return;
+    if (i && !a.vectors_of_channels) return;
     __syncthreads();
     sums[thread] = sum.item[i];
     squares[thread] = square.item[i];
     add_columns(sums, squares, a.lanes);
-    const int channel = a.packs_channels ? (blockIdx.x * a.lanes + thread) * WIDTH + i : blockIdx.x;
+    const int channel = a.vectors_of_channels ? (blockIdx.x * a.lanes + thread) * WIDTH + i : blockIdx.x;
     if (thread < a.lanes && channel < a.channels) write_segment(a, channel, sums[thread], squares[thread]);
   }
 }

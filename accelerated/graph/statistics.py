@@ -29,7 +29,7 @@ class Division(NamedTuple):
     continue with the items (pixels, or vectors of them) per channel, the segments, and the items per segment.
     """
 
-    packs_channels: bool
+    vectors_of_channels: bool
     lanes: int
     blocks: int
     items: int
@@ -69,7 +69,7 @@ def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str
     spec = problem.spec(node.x)
     extents, steps = pixels_of(spec)
     innermost = extents[-1]
-    if not division.packs_channels:
+    if not division.vectors_of_channels:
         extents = [*extents[:-1], -(-innermost // WIDTH)]
     arguments = structure(
         *pointers(4),
@@ -79,7 +79,7 @@ def statistics_launches(problem: GraphProblem, node: GenStatsNode, partials: str
         ("extents", (FastDivmod * DIMS)(*map(FastDivmod.of, padded(extents, DIMS, 1)[::-1]))),
         *fields_of(c_int, rank=len(extents), items=division.items, innermost=innermost, channels=spec.dims[1]),
         *fields_of(c_int, lanes=division.lanes, segments=division.segments, segment=division.length),
-        *fields_of(c_int, packs_channels=division.packs_channels, x_type=STORED[node.x.data_type]),
+        *fields_of(c_int, vectors_of_channels=division.vectors_of_channels, x_type=STORED[node.x.data_type]),
         *fields_of(c_int, sum_type=STORED[node.sum.data_type], sqsum_type=STORED[node.sqsum.data_type]),
     )
     names = (node.x.operand, node.sum.operand, node.sqsum.operand, partials)

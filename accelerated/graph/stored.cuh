@@ -38,27 +38,27 @@ __device__ __forceinline__ void store_stored(void* memory, long long index, int 
 }
 
 // Holds the elements of a thread in the arithmetic. Accesses have 16 bytes where elements are contiguous and aligned.
-using Values = Pack<COMPUTE, WIDTH>;
+using Values = Vector<COMPUTE, WIDTH>;
 
 template <class T> constexpr int CHUNK = 16 / sizeof(T) < WIDTH ? 16 / sizeof(T) : WIDTH;
-template <class T> using Chunk = Pack<T, CHUNK<T>>;
+template <class T> using Chunk = Vector<T, CHUNK<T>>;
 
 template <class T> __device__ __forceinline__ bool in_chunks(const T* memory, long long stride, int count) {
   return stride == 1 && count == WIDTH && reinterpret_cast<unsigned long long>(memory) % sizeof(Chunk<T>) == 0;
 }
 
 template <class T>
-__device__ __forceinline__ void load_elements(const T* memory, long long stride, int count, Values& pack) {
+__device__ __forceinline__ void load_elements(const T* memory, long long stride, int count, Values& vector) {
   if (in_chunks(memory, stride, count)) {
 #pragma unroll
     for (int i = 0; i < WIDTH; i += CHUNK<T>) {
       const Chunk<T> chunk = *reinterpret_cast<const Chunk<T>*>(memory + i);
 #pragma unroll
-      for (int j = 0; j < CHUNK<T>; j++) pack.item[i + j] = load<COMPUTE>(chunk.item[j]);
+      for (int j = 0; j < CHUNK<T>; j++) vector.item[i + j] = load<COMPUTE>(chunk.item[j]);
     }
     return;
   }
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
-    if (i < count) pack.item[i] = load<COMPUTE>(memory[i * stride]);
+    if (i < count) vector.item[i] = load<COMPUTE>(memory[i * stride]);
 }

@@ -18,7 +18,7 @@ from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
-from ..primitives.geometry import PACK_BYTES, Grid, geometry
+from ..primitives.geometry import VECTOR_BYTES, Grid, geometry
 from ..reproducible import Order, order_of_batch
 from ..solver import Problem, Solver
 
@@ -133,7 +133,7 @@ class BatchProblem(Problem):
     @property
     def width(self) -> int:
         """Return the elements per vector of 16 bytes."""
-        return PACK_BYTES // self.x.scalar_bytes
+        return VECTOR_BYTES // self.x.scalar_bytes
 
     def number(self, value: float) -> Any:
         """Return a number in the arithmetic type, as the value of a field."""
@@ -242,8 +242,8 @@ class BatchProblem(Problem):
         return launch
 
 
-class BatchPacksSolver(Solver[BatchProblem]):
+class BatchVectorsSolver(Solver[BatchProblem]):
     """Plan kernels that move vectors of 16 bytes."""
 
     def alignment(self, problem: BatchProblem) -> Mapping[str, int]:
-        return dict.fromkeys((*problem.tensors, "reserveSpace"), PACK_BYTES)
+        return dict.fromkeys((*problem.tensors, "reserveSpace"), VECTOR_BYTES)

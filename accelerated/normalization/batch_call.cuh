@@ -30,24 +30,26 @@ __device__ __forceinline__ void store_bit_of_mask(unsigned char* mask, unsigned 
 
 // These functions read and write vectors that are not read again.
 #if defined(__CUDA_ARCH__) && STREAMS
-template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
-  if constexpr (sizeof(pack) == 16) __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(pack));
-  else *to = pack;
+template <int N> __device__ __forceinline__ void write_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>& vector) {
+  if constexpr (sizeof(vector) == 16) __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(vector));
+  else *to = vector;
 }
-template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) {
+template <int N> __device__ __forceinline__ Vector<ELEMENT, N> read_once(const Vector<ELEMENT, N>* from) {
   if constexpr (sizeof(*from) != 16) return *from;
   const int4 bits = __ldcs(reinterpret_cast<const int4*>(from));
-  return reinterpret_cast<const Pack<ELEMENT, N>&>(bits);
+  return reinterpret_cast<const Vector<ELEMENT, N>&>(bits);
 }
-template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+template <int N> __device__ __forceinline__ void copy_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>* from) {
   cp_async_evict_first(to, from);
 }
 #else
-template <int N> __device__ __forceinline__ void write_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>& pack) {
-  *to = pack;
+template <int N> __device__ __forceinline__ void write_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>& vector) {
+  *to = vector;
 }
-template <int N> __device__ __forceinline__ Pack<ELEMENT, N> read_once(const Pack<ELEMENT, N>* from) { return *from; }
-template <int N> __device__ __forceinline__ void copy_once(Pack<ELEMENT, N>* to, const Pack<ELEMENT, N>* from) {
+template <int N> __device__ __forceinline__ Vector<ELEMENT, N> read_once(const Vector<ELEMENT, N>* from) {
+  return *from;
+}
+template <int N> __device__ __forceinline__ void copy_once(Vector<ELEMENT, N>* to, const Vector<ELEMENT, N>* from) {
   cp_async<sizeof(*to)>(to, from, true);
 }
 #endif
@@ -97,18 +99,18 @@ struct ForwardCall {
   }
   // Stores y for the vector at this offset. normalizer(i) returns the normalizer of element i.
   template <int N, class Of>
-  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& z,
-                                             const Of& normalizer) const {
-    Pack<ELEMENT, N> result, prior;
+  __device__ __forceinline__ void store_vector(unsigned offset, const Vector<ELEMENT, N>& x,
+                                               const Vector<ELEMENT, N>& z, const Of& normalizer) const {
+    Vector<ELEMENT, N> result, prior;
     unsigned bits = 0;
-    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(y + offset);
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Vector<ELEMENT, N>*>(y + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) {
       bool passes;
       result.item[i] = normalized(x.item[i], z.item[i], normalizer(i), &prior.item[i], passes);
       bits |= static_cast<unsigned>(passes) << i;
     }
-    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(y + offset), result);
+    write_once(reinterpret_cast<Vector<ELEMENT, N>*>(y + offset), result);
     if (N == MASK_WIDTH && adds()) mask[offset / N] = bits;
   }
   // Returns the normalizer of the given statistics.
@@ -168,14 +170,14 @@ struct BackwardCall {
     return CALLS == ANY ? blend(alpha, value, beta, prior) : store<ELEMENT>(value);
   }
   template <int N, class Of>
-  __device__ __forceinline__ void store_pack(unsigned offset, const Pack<ELEMENT, N>& x, const Pack<ELEMENT, N>& dy,
-                                             const Of& group) const {
-    Pack<ELEMENT, N> result, prior;
-    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Pack<ELEMENT, N>*>(dx + offset);
+  __device__ __forceinline__ void store_vector(unsigned offset, const Vector<ELEMENT, N>& x,
+                                               const Vector<ELEMENT, N>& dy, const Of& group) const {
+    Vector<ELEMENT, N> result, prior;
+    if (CALLS == ANY && beta != COMPUTE(0)) prior = *reinterpret_cast<const Vector<ELEMENT, N>*>(dx + offset);
 #pragma unroll
     for (int i = 0; i < N; i++) result.item[i] = gradient(x.item[i], dy.item[i], group(i), &prior.item[i]);
-    write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dx + offset), result);
-    if (wants_dz()) write_once(reinterpret_cast<Pack<ELEMENT, N>*>(dz + offset), dy);
+    write_once(reinterpret_cast<Vector<ELEMENT, N>*>(dx + offset), result);
+    if (wants_dz()) write_once(reinterpret_cast<Vector<ELEMENT, N>*>(dz + offset), dy);
   }
   // Stores the gradients of scale and bias. `first` sums dy; `second` sums dy times the normalized x.
   __device__ __forceinline__ void store_parameters(unsigned at, COMPUTE first, COMPUTE second) const {

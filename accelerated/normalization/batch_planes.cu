@@ -25,7 +25,7 @@ constexpr unsigned TRAINING_BLOCKS = (sizeof(COMPUTE) > 4 ? 768 : 1024) / THREAD
 struct Planes {
   unsigned images, channels, plane;  // plane: elements per plane
   unsigned cached;                   // vectors per thread and tensor in shared memory
-  FastDivmod packs;                  // vectors per plane, upper bound
+  FastDivmod vectors;                // vectors per plane, upper bound
   COMPUTE count;                     // elements per channel
 
   __device__ __forceinline__ unsigned first() const { return blockIdx.y * THREADS + threadIdx.x; }
@@ -33,7 +33,7 @@ struct Planes {
   __device__ __forceinline__ unsigned of_thread(unsigned all) const {
     return first() < all ? (all - first() - 1) / stride() + 1 : 0;
   }
-  __device__ __forceinline__ unsigned my_packs() const { return of_thread(images * packs.divisor); }
+  __device__ __forceinline__ unsigned my_vectors() const { return of_thread(images * vectors.divisor); }
   __device__ __forceinline__ unsigned my_edges() const { return plane % WIDTH ? of_thread(images * EDGES) : 0; }
 };
 
@@ -52,9 +52,9 @@ struct ChannelPlanes {
                   origin(load<COMPUTE>(first[all.plane - 1])));
   }
   // Finds the offset of the thread's i-th vector. Returns false where the plane, at its alignment, has fewer vectors.
-  __device__ __forceinline__ bool pack(unsigned i, unsigned& offset) const {
+  __device__ __forceinline__ bool vector(unsigned i, unsigned& offset) const {
     unsigned in_plane;
-    const unsigned start = plane_start(all.packs.divide(all.first() + i * all.stride(), in_plane));
+    const unsigned start = plane_start(all.vectors.divide(all.first() + i * all.stride(), in_plane));
     offset = (start + WIDTH - 1) / WIDTH * WIDTH + in_plane * WIDTH;
     return offset + WIDTH <= start + all.plane;
   }
@@ -75,14 +75,14 @@ template <int TENSORS> struct Cache {
   const unsigned kept;  // vectors of this thread in shared memory
 
   __device__ __forceinline__ Cache(const ChannelPlanes& planes, const ELEMENT* const (&from)[TENSORS])
-      : planes(planes), from(from), kept(min(planes.all.my_packs(), planes.all.cached)) {}
+      : planes(planes), from(from), kept(min(planes.all.my_vectors(), planes.all.cached)) {}
   __device__ __forceinline__ Elements* slot(unsigned i, int tensor) const {
     return reinterpret_cast<Elements*>(shared_memory) + (tensor * planes.all.cached + i) * THREADS + threadIdx.x;
   }
   // Begins to copy vector i, if it exists, and commits one group of copies.
   __device__ __forceinline__ void copy(unsigned i) const {
     unsigned offset;
-    if (i < kept && planes.pack(i, offset)) {
+    if (i < kept && planes.vector(i, offset)) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) cp_async<16>(slot(i, t), from[t] + offset, true);
     }
@@ -95,7 +95,7 @@ template <int TENSORS> struct Cache {
     for (unsigned i = 0; i < kept; i++) {
       cp_async_wait<IN_FLIGHT - 1>();
       unsigned offset;
-      if (planes.pack(i, offset)) use(i, offset);
+      if (planes.vector(i, offset)) use(i, offset);
       copy(i + IN_FLIGHT);
     }
     cp_async_wait<0>();
@@ -105,14 +105,14 @@ template <int TENSORS> struct Cache {
 // Visits the vectors of a thread from `begin` to `end`, READS at a time. read(u, i, offset) begins a read; use(u, i,
 // offset) uses its result.
 template <class Read, class Use>
-__device__ __forceinline__ void visit_packs(const ChannelPlanes& planes, unsigned begin, unsigned end, const Read& read,
-                                            const Use& use) {
+__device__ __forceinline__ void visit_vectors(const ChannelPlanes& planes, unsigned begin, unsigned end,
+                                              const Read& read, const Use& use) {
   for (unsigned i = begin; i < end; i += READS) {
     unsigned offset[READS];
     bool exists[READS];
 #pragma unroll
     for (int u = 0; u < READS; u++) {
-      exists[u] = i + u < end && planes.pack(i + u, offset[u]);
+      exists[u] = i + u < end && planes.vector(i + u, offset[u]);
       if (exists[u]) read(u, i + u, offset[u]);
     }
 #pragma unroll
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   begin_cluster();
   const ForwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned packs = a.planes.my_packs();
+  const unsigned vectors = a.planes.my_vectors();
   const ELEMENT* const from[1] = {call.x};
   const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<1> cache(p, from);
@@ -236,8 +236,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   Elements x[READS];
   ELEMENT edge[READS];
   cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-  visit_packs(
-      p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+  visit_vectors(
+      p, cache.kept, vectors, [&](int u, unsigned, unsigned offset) { x[u] = read_vector(call.x + offset); },
       [&](int u, unsigned, unsigned) { moments.add(x[u]); });
   visit_edges(
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
@@ -246,12 +246,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_D
   of.factor *= call.inverse(total.second, a.planes.count);
   end_cluster();
 
-  visit_packs(
-      p, 0, packs,
+  visit_vectors(
+      p, 0, vectors,
       [&](int u, unsigned i, unsigned offset) {
-        x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
+        x[u] = i < cache.kept ? *cache.slot(i, 0) : read_vector(call.x + offset);
       },
-      [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], x[u], [&](int) { return of; }); });
+      [&](int u, unsigned, unsigned offset) { call.store_vector(offset, x[u], x[u], [&](int) { return of; }); });
   visit_edges(
       p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; },
       [&](int u, unsigned offset) { call.store_element(offset, edge[u], edge[u], of); });
@@ -269,7 +269,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
   begin_cluster();
   const BackwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const unsigned packs = a.planes.my_packs();
+  const unsigned vectors = a.planes.my_vectors();
   const ELEMENT* const from[2] = {call.x, call.dy};
   const ChannelPlanes p{a.planes, blockIdx.x};
   const Cache<2> cache(p, from);
@@ -280,8 +280,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
     const COMPUTE near = p.near(call.x);
     ThreadMoments moments;
     cache.visit_copies([&](unsigned i, unsigned) { moments.add(*cache.slot(i, 0)); });
-    visit_packs(
-        p, cache.kept, packs, [&](int u, unsigned, unsigned offset) { x[u] = read_pack(call.x + offset); },
+    visit_vectors(
+        p, cache.kept, vectors, [&](int u, unsigned, unsigned offset) { x[u] = read_vector(call.x + offset); },
         [&](int u, unsigned, unsigned) { moments.add(x[u]); });
     visit_edges(
         p, [&](int u, unsigned offset) { edge[u] = call.x[offset]; }, [&](int u, unsigned) { moments.add(edge[u]); });
@@ -293,19 +293,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
     summed = cache.kept;
   }
   auto read = [&](int u, unsigned i, unsigned offset) {
-    x[u] = i < cache.kept ? *cache.slot(i, 0) : read_pack(call.x + offset);
-    dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_pack(call.dy + offset);
+    x[u] = i < cache.kept ? *cache.slot(i, 0) : read_vector(call.x + offset);
+    dy[u] = i < cache.kept ? *cache.slot(i, 1) : read_vector(call.dy + offset);
   };
   auto read_edge = [&](int u, unsigned offset) { edge[u] = call.x[offset], edge_dy[u] = call.dy[offset]; };
-  visit_packs(p, summed, packs, read, [&](int u, unsigned, unsigned) { sums.add(x[u], dy[u]); });
+  visit_vectors(p, summed, vectors, read, [&](int u, unsigned, unsigned) { sums.add(x[u], dy[u]); });
   visit_edges(p, read_edge, [&](int u, unsigned) { sums.add(edge[u], edge_dy[u]); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
   if (blockIdx.y + threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
   const GradientOf of = sums.known.gradient(total, a.planes.count);
   end_cluster();
 
-  visit_packs(p, 0, packs, read,
-              [&](int u, unsigned, unsigned offset) { call.store_pack(offset, x[u], dy[u], [&](int) { return of; }); });
+  visit_vectors(p, 0, vectors, read, [&](int u, unsigned, unsigned offset) {
+    call.store_vector(offset, x[u], dy[u], [&](int) { return of; });
+  });
   visit_edges(p, read_edge, [&](int u, unsigned offset) {
     call.dx[offset] = call.gradient(edge[u], edge_dy[u], of, call.dx + offset);
   });
@@ -313,23 +314,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIM
 
 // --- a channel in the registers of a block ---
 
-constexpr unsigned NO_PACK = ~0u;
+constexpr unsigned NO_VECTOR = ~0u;
 
 // This struct lists the offsets of a thread's vectors where planes consist of full vectors.
-struct HeldPacks {
-  unsigned offset[HELD];  // NO_PACK where no vector exists
+struct HeldVectors {
+  unsigned offset[HELD];  // NO_VECTOR where no vector exists
 
-  __device__ __forceinline__ explicit HeldPacks(const ChannelPlanes& p) {
-    const unsigned packs = p.all.my_packs();
+  __device__ __forceinline__ explicit HeldVectors(const ChannelPlanes& p) {
+    const unsigned vectors = p.all.my_vectors();
 #pragma unroll
     for (unsigned i = 0; i < HELD; i++)
-      if (i >= packs || !p.pack(i, offset[i])) offset[i] = NO_PACK;
+      if (i >= vectors || !p.vector(i, offset[i])) offset[i] = NO_VECTOR;
   }
   // Calls use(i, offset) for each vector.
   template <class Use> __device__ __forceinline__ void visit(const Use& use) const {
 #pragma unroll
     for (unsigned i = 0; i < HELD; i++)
-      if (offset[i] != NO_PACK) use(i, offset[i]);
+      if (offset[i] != NO_VECTOR) use(i, offset[i]);
   }
 };
 
@@ -339,16 +340,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   const ChannelPlanes p{a.planes, blockIdx.x};
   const ForwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const HeldPacks packs(p);
-  griddepcontrol_wait_before_access(call.x + packs.offset[0]);
+  const HeldVectors vectors(p);
+  griddepcontrol_wait_before_access(call.x + vectors.offset[0]);
   Elements x[HELD];
-  packs.visit([&](unsigned i, unsigned offset) { x[i] = read_pack(call.x + offset); });
+  vectors.visit([&](unsigned i, unsigned offset) { x[i] = read_vector(call.x + offset); });
   const COMPUTE scale = call.scale[p.channel], bias = call.bias[p.channel], near = p.near(call.x);
   ThreadMoments moments;
-  packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+  vectors.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
   const Total total = all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count);
   const Normalizer of{total.first + total.low, scale * call.inverse(total.second, a.planes.count), bias};
-  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], x[i], [&](int) { return of; }); });
+  vectors.visit([&](unsigned i, unsigned offset) { call.store_vector(offset, x[i], x[i], [&](int) { return of; }); });
   if (threadIdx.x == 0) call.store_statistics(of.mean, total.second, a.planes.count, p.channel);
 }
 
@@ -358,40 +359,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
   const ChannelPlanes p{a.planes, blockIdx.x};
   const BackwardCall& call = a.call;
   __shared__ Exchange exchange;
-  const HeldPacks packs(p);
-  griddepcontrol_wait_before_access(call.x + packs.offset[0], call.dy + packs.offset[0]);
+  const HeldVectors vectors(p);
+  griddepcontrol_wait_before_access(call.x + vectors.offset[0], call.dy + vectors.offset[0]);
   Elements x[HELD], dy[HELD];
-  packs.visit([&](unsigned i, unsigned offset) {
-    x[i] = read_pack(call.x + offset);
-    dy[i] = read_pack(call.dy + offset);
+  vectors.visit([&](unsigned i, unsigned offset) {
+    x[i] = read_vector(call.x + offset);
+    dy[i] = read_vector(call.dy + offset);
   });
   GradientSums sums{KnownChannel::read(call, p.channel)};
   if (!call.saved_mean) {
     const COMPUTE near = p.near(call.x);
     ThreadMoments moments;
-    packs.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
+    vectors.visit([&](unsigned i, unsigned) { moments.add(x[i]); });
     sums.known.use(call, all_reduce<MergeMoments>(exchange, moments.share(), near, a.planes.count), a.planes.count);
   }
-  packs.visit([&](unsigned i, unsigned) { sums.add(x[i], dy[i]); });
+  vectors.visit([&](unsigned i, unsigned) { sums.add(x[i], dy[i]); });
   const Total total = all_reduce<AddSums>(exchange, {COMPUTE(1), sums.total}, 0, a.planes.count);
   if (threadIdx.x == 0) call.store_parameters(p.channel, total.first, total.second);
   const GradientOf of = sums.known.gradient(total, a.planes.count);
-  packs.visit([&](unsigned i, unsigned offset) { call.store_pack(offset, x[i], dy[i], [&](int) { return of; }); });
+  vectors.visit([&](unsigned i, unsigned offset) { call.store_vector(offset, x[i], dy[i], [&](int) { return of; }); });
 }
 
 // --- several channels a block ---
 
 struct Channels {
   unsigned images, channels;
-  unsigned group;         // channels per block: a power of two from 2 to WARPS
-  unsigned packs, plane;  // packs: vectors per row of `group` planes; plane: elements per plane
-  COMPUTE count;          // elements per channel
+  unsigned group;           // channels per block: a power of two from 2 to WARPS
+  unsigned vectors, plane;  // vectors: vectors per row of `group` planes; plane: elements per plane
+  COMPUTE count;            // elements per channel
 
   __device__ __forceinline__ unsigned first_channel() const { return blockIdx.x * group; }
-  __device__ __forceinline__ unsigned all_packs() const { return images * packs; }
+  __device__ __forceinline__ unsigned all_vectors() const { return images * vectors; }
   // lines(): images that the block reads at a time, one vector per thread. images_of(): images of a thread whose first
   // image is `line`.
-  __device__ __forceinline__ unsigned lines() const { return THREADS / packs; }
+  __device__ __forceinline__ unsigned lines() const { return THREADS / vectors; }
   __device__ __forceinline__ unsigned images_of(unsigned line) const {
     return line < min(lines(), images) ? (images - line - 1) / lines() + 1 : 0;
   }
@@ -399,18 +400,18 @@ struct Channels {
 
 // Each thread owns the same vector of the rows of its images, so each of its elements has one channel. The first `left`
 // elements belong to the thread's own channel, the others to the next one.
-struct RowPack {
+struct RowVector {
   unsigned images, line, channel, left;
   unsigned slot,
       slot_step;  // slot: index of the first image's vector in shared memory; slot_step: stride between images
   unsigned offset, offset_step;  // offset and stride in the tensors, in elements
 
-  __device__ __forceinline__ explicit RowPack(const Channels& c) {
-    line = threadIdx.x / c.packs;
-    const unsigned in_row = (threadIdx.x - line * c.packs) * WIDTH;
+  __device__ __forceinline__ explicit RowVector(const Channels& c) {
+    line = threadIdx.x / c.vectors;
+    const unsigned in_row = (threadIdx.x - line * c.vectors) * WIDTH;
     images = c.images_of(line);
     channel = in_row / c.plane, left = min(WIDTH, (channel + 1) * c.plane - in_row);
-    slot = threadIdx.x, slot_step = c.lines() * c.packs;
+    slot = threadIdx.x, slot_step = c.lines() * c.vectors;
     offset = (line * c.channels + c.first_channel()) * c.plane + in_row;
     offset_step = c.lines() * c.channels * c.plane;
   }
@@ -422,7 +423,7 @@ struct RowPack {
       if (i == images / 2) cp_async_commit();
 #pragma unroll
       for (int t = 0; t < TENSORS; t++)
-        cp_async<16>(cache + (t * c.all_packs() + slot + i * slot_step), from[t] + (offset + i * offset_step), true);
+        cp_async<16>(cache + (t * c.all_vectors() + slot + i * slot_step), from[t] + (offset + i * offset_step), true);
     }
     cp_async_commit();
   }
@@ -483,7 +484,7 @@ struct RowExchange {
   // Merges the partial results of each channel in one warp. One thread calls result(k, total) for channel k of the
   // block.
   template <class Rule, class Result>
-  __device__ __forceinline__ void merge(const Channels& c, const RowPack& mine, const Total& own, const Total& next,
+  __device__ __forceinline__ void merge(const Channels& c, const RowVector& mine, const Total& own, const Total& next,
                                         const Result& result) const {
     if (mine.images > 0) {
       at[threadIdx.x] = own;
@@ -492,12 +493,12 @@ struct RowExchange {
     __syncthreads();
     const unsigned channel = threadIdx.x / 32, begin = channel * c.plane, end = begin + c.plane;
     if (channel < c.group) {
-      const unsigned first = begin / WIDTH, packs = (end - 1) / WIDTH - first + 1;
-      const unsigned shares = packs * min(c.lines(), c.images);
+      const unsigned first = begin / WIDTH, vectors = (end - 1) / WIDTH - first + 1;
+      const unsigned shares = vectors * min(c.lines(), c.images);
       auto share = [&](unsigned i, COMPUTE& count) {
-        const unsigned line = i / packs, pack = first + i - line * packs, from = max(begin, pack * WIDTH);
-        count = COMPUTE((min(end, (pack + 1) * WIDTH) - from) * c.images_of(line));
-        return pack * WIDTH < begin ? of_next(c, line, channel - 1) : at[line * c.packs + pack];
+        const unsigned line = i / vectors, vector = first + i - line * vectors, from = max(begin, vector * WIDTH);
+        count = COMPUTE((min(end, (vector + 1) * WIDTH) - from) * c.images_of(line));
+        return vector * WIDTH < begin ? of_next(c, line, channel - 1) : at[line * c.vectors + vector];
       };
       const COMPUTE weight = COMPUTE(1) / c.count;
       COMPUTE from = 0, count;
@@ -521,8 +522,8 @@ struct RowExchange {
   }
   // Merges the moments of each channel from the threads' sums per element.
   template <class Result>
-  __device__ __forceinline__ void merge_moments(const Channels& c, const RowPack& mine, const ShiftedSum (&sums)[WIDTH],
-                                                const Result& result) const {
+  __device__ __forceinline__ void merge_moments(const Channels& c, const RowVector& mine,
+                                                const ShiftedSum (&sums)[WIDTH], const Result& result) const {
     const COMPUTE images = COMPUTE(mine.images), reciprocal = COMPUTE(1) / images;
     Total own{}, next{};
     if (mine.images > 0) {
@@ -537,7 +538,7 @@ struct RowExchange {
 };
 
 // Sums a thread's elements of x after their copies have arrived.
-__device__ __forceinline__ void sum_rows(const RowPack& mine, const Elements* cache, ShiftedSum (&sums)[WIDTH]) {
+__device__ __forceinline__ void sum_rows(const RowVector& mine, const Elements* cache, ShiftedSum (&sums)[WIDTH]) {
   cp_async_wait<0>();
   if (mine.images == 0) return;
   const Elements first = cache[mine.slot];
@@ -565,9 +566,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   const ForwardCall& call = a.call;
   __shared__ Normalizer known[WARPS];
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
-  const RowExchange exchange(cache + c.all_packs());
+  const RowExchange exchange(cache + c.all_vectors());
   const ELEMENT* const from[1] = {call.x};
-  const RowPack mine(c);
+  const RowVector mine(c);
   mine.copy(c, from, cache);
   // Each warp finishes the statistics of one channel.
   const bool finishes = threadIdx.x % 32 == 0 && threadIdx.x / 32 < c.group;
@@ -584,7 +585,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   if (mine.images > 0) {
     const Normalizer own = known[mine.channel], next = known[min(mine.channel + 1, c.group - 1)];
     mine.visit([&](unsigned slot, unsigned offset) {
-      call.store_pack(offset, cache[slot], cache[slot], [&](unsigned k) { return mine.choose(k, own, next); });
+      call.store_vector(offset, cache[slot], cache[slot], [&](unsigned k) { return mine.choose(k, own, next); });
     });
   }
   if (finishes) call.store_statistics(mean, squares, c.count, channel);
@@ -603,10 +604,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   __shared__ KnownChannel known[WARPS];
   __shared__ GradientOf gradient[WARPS];
   Elements* const cache = reinterpret_cast<Elements*>(shared_memory);
-  Elements* const gradients = cache + c.all_packs();
-  const RowExchange exchange(gradients + c.all_packs());
+  Elements* const gradients = cache + c.all_vectors();
+  const RowExchange exchange(gradients + c.all_vectors());
   const ELEMENT* const from[2] = {call.x, call.dy};
-  const RowPack mine(c);
+  const RowVector mine(c);
   mine.copy(c, from, cache);
   auto keep = [&](unsigned k, COMPUTE mean, COMPUTE inverse) {
     const unsigned channel = c.first_channel() + k;
@@ -648,12 +649,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THR
   if (mine.images == 0) return;
   const GradientOf of_own = gradient[mine.channel], of_next = gradient[following];
   mine.visit([&](unsigned slot, unsigned offset) {
-    call.store_pack(offset, cache[slot], gradients[slot], [&](unsigned k) { return mine.choose(k, of_own, of_next); });
+    call.store_vector(offset, cache[slot], gradients[slot],
+                      [&](unsigned k) { return mine.choose(k, of_own, of_next); });
   });
 }
 
 // INFERENCE_THREADS is a number per SM. With one vector per thread an SM is filled to its maximum.
-constexpr unsigned INFERENCE_THREADS = PACKS == 1 && sizeof(COMPUTE) == 4 ? 2048 : PACKS == 2 ? 1280 : 768;
+constexpr unsigned INFERENCE_THREADS = VECTORS == 1 && sizeof(COMPUTE) == 4 ? 2048 : VECTORS == 2 ? 1280 : 768;
 
 struct InferenceArguments {
   ForwardCall call;
@@ -666,18 +668,18 @@ struct InferenceArguments {
 extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
     normalization_batch_planes_inference(const InferenceArguments a) {
   griddepcontrol_wait();
-  __shared__ Normalizer known[THREADS * PACKS + 1];  // A plane has at least one vector.
-  const unsigned first = blockIdx.x * (THREADS * PACKS), begin = first + threadIdx.x, packs = a.elements / WIDTH;
-  Elements x[PACKS];
+  __shared__ Normalizer known[THREADS * VECTORS + 1];  // A plane has at least one vector.
+  const unsigned first = blockIdx.x * (THREADS * VECTORS), begin = first + threadIdx.x, vectors = a.elements / WIDTH;
+  Elements x[VECTORS];
 #pragma unroll
-  for (int u = 0; u < PACKS; u++) {
-    const unsigned pack = begin + u * THREADS;
-    if (pack < packs) x[u] = read_pack(a.call.x + pack * WIDTH);
+  for (int u = 0; u < VECTORS; u++) {
+    const unsigned vector = begin + u * THREADS;
+    if (vector < vectors) x[u] = read_vector(a.call.x + vector * WIDTH);
   }
   griddepcontrol_launch_dependents();
   unsigned in_plane;
   const unsigned first_plane = a.plane.divide(first * WIDTH, in_plane);
-  const unsigned last_plane = a.plane.divide(min(a.elements, (first + THREADS * PACKS) * WIDTH) - 1, in_plane);
+  const unsigned last_plane = a.plane.divide(min(a.elements, (first + THREADS * VECTORS) * WIDTH) - 1, in_plane);
   for (unsigned plane = first_plane + threadIdx.x; plane <= last_plane; plane += THREADS) {
     unsigned channel;
     a.channels.divide(plane, channel);
@@ -685,14 +687,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREAD
   }
   __syncthreads();
 #pragma unroll
-  for (int u = 0; u < PACKS; u++) {
-    const unsigned pack = begin + u * THREADS, offset = pack * WIDTH;
-    if (pack > packs || (pack == packs && a.elements % WIDTH == 0)) break;
+  for (int u = 0; u < VECTORS; u++) {
+    const unsigned vector = begin + u * THREADS, offset = vector * WIDTH;
+    if (vector > vectors || (vector == vectors && a.elements % WIDTH == 0)) break;
     const unsigned plane = a.plane.divide(offset, in_plane) - first_plane, left = a.plane.divisor - in_plane;
     const Normalizer own = known[plane], next = STRADDLES && left < WIDTH ? known[plane + 1] : own;
     auto normalizer = [&](unsigned i) { return STRADDLES && i >= left ? next : own; };
-    if (pack < packs) {
-      a.call.store_pack(offset, x[u], x[u], normalizer);
+    if (vector < vectors) {
+      a.call.store_vector(offset, x[u], x[u], normalizer);
     } else {
       for (unsigned i = offset; i < a.elements; i++)
         a.call.store_element(i, a.call.x[i], a.call.x[i], normalizer(i - offset));

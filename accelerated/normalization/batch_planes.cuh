@@ -2,10 +2,12 @@
 #pragma once
 #include "normalization/batch_call.cuh"
 
-constexpr unsigned WIDTH = PACK_WIDTH;  // elements per vector
-using Elements = Pack<ELEMENT, WIDTH>;
+constexpr unsigned WIDTH = VECTOR_WIDTH;  // elements per vector
+using Elements = Vector<ELEMENT, WIDTH>;
 
-__device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
+__device__ __forceinline__ Elements read_vector(const ELEMENT* from) {
+  return *reinterpret_cast<const Elements*>(from);
+}
 
 // This is the share of a thread or a block in a channel: its elements and their sums or moments.
 struct Share {
@@ -22,16 +24,16 @@ struct ThreadMoments {
     sum.add(value);
   }
   // Chooses the shift before the first vector is added.
-  __device__ __forceinline__ void begin(const Elements& pack) {
-    if (elements == 0) sum.begin(pack.item[0], pack.item[WIDTH / 2], pack.item[WIDTH - 1]);
+  __device__ __forceinline__ void begin(const Elements& vector) {
+    if (elements == 0) sum.begin(vector.item[0], vector.item[WIDTH / 2], vector.item[WIDTH - 1]);
   }
-  __device__ __forceinline__ void add_begun(const Elements& pack) {
+  __device__ __forceinline__ void add_begun(const Elements& vector) {
     elements += WIDTH;
-    sum.add(pack.item);
+    sum.add(vector.item);
   }
-  __device__ __forceinline__ void add(const Elements& pack) {
-    begin(pack);
-    add_begun(pack);
+  __device__ __forceinline__ void add(const Elements& vector) {
+    begin(vector);
+    add_begun(vector);
   }
   __device__ __forceinline__ Share share() {
     if (elements == 0) return {};

@@ -10,32 +10,32 @@ from typing import Any
 
 from ..plans import Launch, fields_of, structure
 from ..primitives.cluster import has_clusters
-from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, FastDivmod, Grid, blocks
+from ..primitives.geometry import BUSY_BLOCKS, VECTOR_BYTES, FastDivmod, Grid, blocks
 from ..runtime.device import bytes_to_spread
-from .batch import BatchPacksSolver, BatchProblem
+from .batch import BatchProblem, BatchVectorsSolver
 
 SOURCE = "normalization/batch_planes.cu"
-PACKS = 4  # vectors per thread in inference of large tensors
+VECTORS = 4  # vectors per thread in inference of large tensors
 THREADS = 256  # threads per block
 MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
 CLUSTERS = (1, 2, 4, 8)  # blocks per cluster
 BUSY_SHARE = 0.9  # fraction of SMs with a block, from which clusters cost more than they gain
-FEWEST_PACKS = 2  # vectors per thread, lower bound
-LONG_PACKS = 12  # vectors per thread from which blocks get MORE_THREADS
+FEWEST_VECTORS = 2  # vectors per thread, lower bound
+LONG_VECTORS = 12  # vectors per thread from which blocks get MORE_THREADS
 RESERVED_BYTES = 2048  # shared memory reserved per block
 MOMENTS = 3  # numbers per partial result
 HELD_THREADS = (256, 512, 1024)  # threads per block with a channel in registers
 HELD_AIM = 2  # vectors per thread above which a block gets more threads
 MAX_HELD = 16  # vectors in the registers of a thread
 HELD_BYTES = 128  # bytes in the registers of a thread, upper bound
-HELD_FEW_PACKS = 1024  # vectors per channel, upper bound if channels are few
+HELD_FEW_VECTORS = 1024  # vectors per channel, upper bound if channels are few
 
 
 def launch_of(
     problem: BatchProblem, kernel: str, fields: Sequence[tuple[str, Any]], grid: Grid, threads: int = THREADS,
     shared_bytes: int = 0, **definitions: int,
 ) -> Launch:  # fmt: skip
-    defined = {"PACKS": 1, "HELD": 1, "CLUSTER_BLOCKS": 1, **definitions}
+    defined = {"VECTORS": 1, "HELD": 1, "CLUSTER_BLOCKS": 1, **definitions}
     name = f"normalization_batch_planes_{kernel}"
     return problem.launch(SOURCE, name, fields, grid, (threads, 1, 1), shared_bytes, THREADS=threads, **defined)
 
@@ -51,12 +51,12 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
     plane = problem.plane or 1
     return structure(
         *fields_of(c_uint, images=images, channels=channels, plane=plane, cached=cached),
-        ("packs", FastDivmod.of(plane // width)),
+        ("vectors", FastDivmod.of(plane // width)),
         ("count", problem.number(problem.count)),
     )
 
 
-class BatchPlanesSolver(BatchPacksSolver):
+class BatchPlanesSolver(BatchVectorsSolver):
     """Serve channels whose planes are contiguous and follow each other."""
 
     name = "normalization.batch_planes"
@@ -66,7 +66,7 @@ class BatchPlanesSolver(BatchPacksSolver):
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
         assert problem.plane is not None
-        definitions = {"PACK_WIDTH": problem.width, "STRADDLES": int(problem.plane % problem.width > 0)}
+        definitions = {"VECTOR_WIDTH": problem.width, "STRADDLES": int(problem.plane % problem.width > 0)}
         if problem.is_inference:
             return [self._inference(problem, definitions)]
         if self._channels_of_block(problem) > 1:
@@ -74,33 +74,33 @@ class BatchPlanesSolver(BatchPacksSolver):
         return [self._one_channel(problem, definitions)]
 
     def _inference(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
-        packs = -(-problem.x.count // problem.width)
+        vectors = -(-problem.x.count // problem.width)
         busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
-        of_thread = PACKS if packs >= PACKS * busy else 1
+        of_thread = VECTORS if vectors >= VECTORS * busy else 1
         fields = [
             ("elements", c_uint(problem.x.count)),
             *fields_of(FastDivmod.of, plane=problem.plane or 1, channels=problem.x.dims[1]),
         ]
         return launch_of(
-            problem, "inference", fields, (blocks(packs, THREADS * of_thread)), PACKS=of_thread, **definitions
+            problem, "inference", fields, (blocks(vectors, THREADS * of_thread)), VECTORS=of_thread, **definitions
         )
 
-    def _bytes_of_packs(self, problem: BatchProblem) -> int:
+    def _bytes_of_vectors(self, problem: BatchProblem) -> int:
         """Return the bytes per vector, of all tensors that a block keeps."""
-        return PACK_BYTES * (2 if problem.is_gradient else 1)
+        return VECTOR_BYTES * (2 if problem.is_gradient else 1)
 
     def _channels_of_block(self, problem: BatchProblem) -> int:
         """Return the channels per block: a group whose planes fill full vectors if it fits shared memory, else 1."""
         group, channels = self._group(problem), problem.x.dims[1]
         fits = self._group_bytes(problem, MORE_THREADS) <= problem.device.shared_bytes_per_block // 2 - RESERVED_BYTES
-        return group if fits and channels % group == 0 and self._packs_of_row(problem) <= MORE_THREADS else 1
+        return group if fits and channels % group == 0 and self._vectors_of_row(problem) <= MORE_THREADS else 1
 
     @staticmethod
     def _group(problem: BatchProblem) -> int:
         """Return the smallest number of channels whose planes together fill full vectors."""
         return problem.width // gcd(problem.plane or 1, problem.width)
 
-    def _packs_of_row(self, problem: BatchProblem) -> int:
+    def _vectors_of_row(self, problem: BatchProblem) -> int:
         """Return the vectors per image of a group of channels."""
         return self._group(problem) * (problem.plane or 1) // problem.width
 
@@ -109,19 +109,23 @@ class BatchPlanesSolver(BatchPacksSolver):
 
         A thread exchanges the moments of its own channel and of the next one.
         """
-        packs = self._packs_of_row(problem)
-        exchanged = threads + threads // packs * self._group(problem)
-        return problem.x.dims[0] * packs * self._bytes_of_packs(problem) + MOMENTS * problem.compute_bytes * exchanged
+        vectors = self._vectors_of_row(problem)
+        exchanged = threads + threads // vectors * self._group(problem)
+        return (
+            problem.x.dims[0] * vectors * self._bytes_of_vectors(problem) + MOMENTS * problem.compute_bytes * exchanged
+        )
 
     def _several_channels(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
-        group, packs = self._group(problem), self._packs_of_row(problem)
+        group, vectors = self._group(problem), self._vectors_of_row(problem)
         images, channels = problem.x.dims[:2]
         fields = structure(
-            *fields_of(c_uint, images=images, channels=channels, group=group, packs=packs, plane=problem.plane or 1),
+            *fields_of(
+                c_uint, images=images, channels=channels, group=group, vectors=vectors, plane=problem.plane or 1
+            ),
             ("count", problem.number(problem.count)),
         )
         # An SM has four resident blocks if there are many, else two.
-        many = channels // group > 2 * problem.device.multiprocessors and packs <= THREADS
+        many = channels // group > 2 * problem.device.multiprocessors and vectors <= THREADS
         four = 4 * (self._group_bytes(problem, THREADS) + RESERVED_BYTES) <= problem.device.shared_bytes_per_block
         threads = THREADS if many and four else MORE_THREADS
         kernel = f"{'backward' if problem.is_gradient else 'training'}_channels"
@@ -133,29 +137,29 @@ class BatchPlanesSolver(BatchPacksSolver):
     def _one_channel(self, problem: BatchProblem, definitions: dict[str, int]) -> Launch:
         plane, width = problem.plane or 1, problem.width
         images, channels = problem.x.dims[:2]
-        packs, of_pack = images * (plane // width), self._bytes_of_packs(problem)
+        vectors, of_vector = images * (plane // width), self._bytes_of_vectors(problem)
         room = problem.device.shared_bytes_per_block
         half = room // 2 - RESERVED_BYTES
         cluster = 1
         for cluster in CLUSTERS if has_clusters(problem.device) else (1,):
             busy = channels * cluster >= BUSY_SHARE * problem.device.multiprocessors
-            few = packs < 2 * cluster * THREADS * FEWEST_PACKS
-            if -(-packs // cluster) * of_pack <= half and (busy or few):
+            few = vectors < 2 * cluster * THREADS * FEWEST_VECTORS
+            if -(-vectors // cluster) * of_vector <= half and (busy or few):
                 break
-        fits = -(-packs // cluster) * of_pack <= half
+        fits = -(-vectors // cluster) * of_vector <= half
         alone = channels * cluster <= problem.device.multiprocessors  # whether each block has an SM of its own
-        longer = packs >= LONG_PACKS * cluster * THREADS and (alone or not problem.is_gradient)
+        longer = vectors >= LONG_VECTORS * cluster * THREADS and (alone or not problem.is_gradient)
         threads = MORE_THREADS if longer or not fits else THREADS
-        most = (half if fits else room - RESERVED_BYTES) // (of_pack * threads)
-        cached = min(most, -(-packs // (cluster * threads)))
+        most = (half if fits else room - RESERVED_BYTES) // (of_vector * threads)
+        cached = min(most, -(-vectors // (cluster * threads)))
         planes = planes_of(problem, width, cached)
         return launch_of(
             problem, "backward" if problem.is_gradient else "training", [("planes", planes)], (channels, cluster, 1),
-            threads, cached * of_pack * threads, CLUSTER_BLOCKS=cluster, **definitions,
+            threads, cached * of_vector * threads, CLUSTER_BLOCKS=cluster, **definitions,
         )  # fmt: skip
 
 
-class BatchPlanesHeldSolver(BatchPacksSolver):
+class BatchPlanesHeldSolver(BatchVectorsSolver):
     """Serve small channels, which a block holds in registers."""
 
     name = "normalization.batch_planes_held"
@@ -168,26 +172,27 @@ class BatchPlanesHeldSolver(BatchPacksSolver):
             return False
         # There must be a channel for almost every SM, or channels must be small.
         busy = problem.x.dims[1] >= BUSY_SHARE * problem.device.multiprocessors
-        return busy or self._packs(problem) <= HELD_FEW_PACKS
+        return busy or self._vectors(problem) <= HELD_FEW_VECTORS
 
     @staticmethod
     def _width(problem: BatchProblem) -> int:
         """Return the elements per vector, which divide a plane."""
         return gcd(problem.plane or 1, problem.width)
 
-    def _packs(self, problem: BatchProblem) -> int:
+    def _vectors(self, problem: BatchProblem) -> int:
         """Return the vectors per channel."""
         return problem.count // self._width(problem)
 
     def _threads(self, problem: BatchProblem) -> int | None:
         """Return the threads per block, or None where their registers cannot hold a channel."""
-        bytes_of_pack = self._width(problem) * problem.x.scalar_bytes
+        bytes_of_vector = self._width(problem) * problem.x.scalar_bytes
         if problem.is_inference or self._width(problem) == 1:
             return None
-        packs = self._packs(problem)
-        most = min(MAX_HELD, HELD_BYTES // (bytes_of_pack * (2 if problem.is_gradient else 1)))
+        vectors = self._vectors(problem)
+        most = min(MAX_HELD, HELD_BYTES // (bytes_of_vector * (2 if problem.is_gradient else 1)))
         return next(
-            (n for n in HELD_THREADS if -(-packs // n) <= (min(HELD_AIM, most) if n < HELD_THREADS[-1] else most)), None
+            (n for n in HELD_THREADS if -(-vectors // n) <= (min(HELD_AIM, most) if n < HELD_THREADS[-1] else most)),
+            None,
         )
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
@@ -201,8 +206,8 @@ class BatchPlanesHeldSolver(BatchPacksSolver):
                 (problem.x.dims[1], 1, 1),
                 threads,
                 bytes_to_spread(problem.device, problem.x.dims[1]),
-                HELD=-(-self._packs(problem) // threads),
-                PACK_WIDTH=width,
+                HELD=-(-self._vectors(problem) // threads),
+                VECTOR_WIDTH=width,
                 STRADDLES=0,
             )
         ]

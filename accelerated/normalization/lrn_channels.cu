@@ -44,71 +44,71 @@ template <int V, bool CONTIGUOUS> struct Values {
 
 // This moves a thread's vectors of OPERANDS tensors. If they form one run of memory (CONTIGUOUS), lanes load vectors
 // for each other, so each access of the warp is coalesced. They then exchange them through shared memory.
-template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
+template <int V, bool CONTIGUOUS, int OPERANDS> struct Vectors {
   unsigned offset[CONTIGUOUS ? CHANNELS : 1][OPERANDS];
   bool exists[CONTIGUOUS ? CHANNELS : 1];
   int stride[OPERANDS];
 
-  __device__ __forceinline__ Packs(const FewChannels<OPERANDS>& few) {
+  __device__ __forceinline__ Vectors(const FewChannels<OPERANDS>& few) {
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < OPERANDS; i++) stride[i] = few.stride[i];
 #pragma unroll
     for (int p = 0; p < (CONTIGUOUS ? CHANNELS : 1); p++) {
-      const unsigned pack = p * 32 + lane, owner = CONTIGUOUS ? index - lane + pack / CHANNELS : index;
-      exists[p] = !CONTIGUOUS || owner < few.positions.packs;
+      const unsigned vector = p * 32 + lane, owner = CONTIGUOUS ? index - lane + vector / CHANNELS : index;
+      exists[p] = !CONTIGUOUS || owner < few.positions.vectors;
       few.positions.locate(exists[p] ? owner : 0, offset[p]);
       if (CONTIGUOUS)
 #pragma unroll
-        for (int i = 0; i < OPERANDS; i++) offset[p][i] += pack % CHANNELS * V;
+        for (int i = 0; i < OPERANDS; i++) offset[p][i] += vector % CHANNELS * V;
     }
   }
   // A thread without vectors of its own may exit: it loads none for others.
   static __device__ __forceinline__ bool has_none(const FewChannels<OPERANDS>& few) {
-    return !CONTIGUOUS && blockIdx.x * blockDim.x + threadIdx.x >= few.positions.packs;
+    return !CONTIGUOUS && blockIdx.x * blockDim.x + threadIdx.x >= few.positions.vectors;
   }
   // Returns the shared memory where the warp of a thread exchanges its vectors.
   static __device__ __forceinline__ Packed<V>* staged() {
-    __shared__ Packed<V> packs[THREADS * CHANNELS];
-    return packs + threadIdx.x / 32 * 32 * CHANNELS;
+    __shared__ Packed<V> vectors[THREADS * CHANNELS];
+    return vectors + threadIdx.x / 32 * 32 * CHANNELS;
   }
-  __device__ __forceinline__ void fetch(Packed<V> (&packs)[CHANNELS], const ELEMENT* from, int operand) const {
+  __device__ __forceinline__ void fetch(Packed<V> (&vectors)[CHANNELS], const ELEMENT* from, int operand) const {
 #pragma unroll
     for (int p = 0; p < CHANNELS; p++)
-      packs[p] = CONTIGUOUS ? fetch_packed<V>(from + offset[p][operand], exists[p])
-                            : fetch_packed<V>(from + offset[0][operand] + p * stride[operand], exists[0]);
+      vectors[p] = CONTIGUOUS ? fetch_packed<V>(from + offset[p][operand], exists[p])
+                              : fetch_packed<V>(from + offset[0][operand] + p * stride[operand], exists[0]);
   }
-  __device__ __forceinline__ void arrive(Packed<V> (&packs)[CHANNELS], Values<V, CONTIGUOUS>& values) const {
+  __device__ __forceinline__ void arrive(Packed<V> (&vectors)[CHANNELS], Values<V, CONTIGUOUS>& values) const {
     if constexpr (CONTIGUOUS) {
       Packed<V>* const of_warp = staged();
       __syncwarp();
 #pragma unroll
-      for (int p = 0; p < CHANNELS; p++) of_warp[p * 32 + threadIdx.x % 32] = packs[p];
+      for (int p = 0; p < CHANNELS; p++) of_warp[p * 32 + threadIdx.x % 32] = vectors[p];
       __syncwarp();
 #pragma unroll
-      for (int p = 0; p < CHANNELS; p++) packs[p] = of_warp[threadIdx.x % 32 * CHANNELS + p];
+      for (int p = 0; p < CHANNELS; p++) vectors[p] = of_warp[threadIdx.x % 32 * CHANNELS + p];
     }
 #pragma unroll
-    for (int p = 0; p < CHANNELS; p++) convert_packed<V>(packs[p], values.values + p * V);
+    for (int p = 0; p < CHANNELS; p++) convert_packed<V>(vectors[p], values.values + p * V);
   }
   // Stores alpha * values + beta * prior.
   __device__ __forceinline__ void write(ELEMENT* to, Values<V, CONTIGUOUS>& values, COMPUTE alpha, COMPUTE beta) const {
-    Packed<V> packs[CHANNELS];
+    Packed<V> vectors[CHANNELS];
 #pragma unroll
     for (int i = 0; i < CHANNELS * V; i++) values.values[i] *= alpha;
     if (beta != COMPUTE(0)) {
       Values<V, CONTIGUOUS> prior;
-      fetch(packs, to, OPERANDS - 1);
-      arrive(packs, prior);
+      fetch(vectors, to, OPERANDS - 1);
+      arrive(vectors, prior);
 #pragma unroll
       for (int i = 0; i < CHANNELS * V; i++) values.values[i] += beta * prior.values[i];
     }
 #pragma unroll
-    for (int p = 0; p < CHANNELS; p++) packs[p] = rounded_packed<V>(values.values + p * V);
+    for (int p = 0; p < CHANNELS; p++) vectors[p] = rounded_packed<V>(values.values + p * V);
     if constexpr (CONTIGUOUS) {
       Packed<V>* const of_warp = staged();
 #pragma unroll
-      for (int p = 0; p < CHANNELS; p++) of_warp[threadIdx.x % 32 * CHANNELS + p] = packs[p];
+      for (int p = 0; p < CHANNELS; p++) of_warp[threadIdx.x % 32 * CHANNELS + p] = vectors[p];
       __syncwarp();
 #pragma unroll
       for (int p = 0; p < CHANNELS; p++)
@@ -116,7 +116,7 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Packs {
     } else if (exists[0]) {
 #pragma unroll
       for (int p = 0; p < CHANNELS; p++)
-        *reinterpret_cast<Packed<V>*>(to + offset[0][OPERANDS - 1] + p * stride[OPERANDS - 1]) = packs[p];
+        *reinterpret_cast<Packed<V>*>(to + offset[0][OPERANDS - 1] + p * stride[OPERANDS - 1]) = vectors[p];
     }
   }
 };
@@ -131,33 +131,34 @@ template <class Values> __device__ __forceinline__ COMPUTE squares(Values& x, in
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const FewChannels<2>& few = a.few;
-  if (Packs<V, CONTIGUOUS, 2>::has_none(few)) return;
-  const Packs<V, CONTIGUOUS, 2> packs(few);
-  griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.y + packs.offset[0][1]);
+  if (Vectors<V, CONTIGUOUS, 2>::has_none(few)) return;
+  const Vectors<V, CONTIGUOUS, 2> vectors(few);
+  griddepcontrol_wait_before_access(a.x + vectors.offset[0][0], a.y + vectors.offset[0][1]);
   Packed<V> of_x[CHANNELS];
-  packs.fetch(of_x, a.x, 0);
+  vectors.fetch(of_x, a.x, 0);
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, y;
-  packs.arrive(of_x, x);
+  vectors.arrive(of_x, x);
 #pragma unroll
   for (int p = 0; p < V; p++)
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++) y(c, p) = x(c, p) * few.power(few.power.base(squares(x, c, p)));
-  packs.write(a.y, y, few.alpha, few.beta);
+  vectors.write(a.y, y, few.alpha, few.beta);
 }
 
 template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const BackwardArguments& a) {
   const FewChannels<3>& few = a.few;
-  if (Packs<V, CONTIGUOUS, 3>::has_none(few)) return;
-  const Packs<V, CONTIGUOUS, 3> packs(few);
-  griddepcontrol_wait_before_access(a.x + packs.offset[0][0], a.dy + packs.offset[0][1], a.dx + packs.offset[0][2]);
+  if (Vectors<V, CONTIGUOUS, 3>::has_none(few)) return;
+  const Vectors<V, CONTIGUOUS, 3> vectors(few);
+  griddepcontrol_wait_before_access(a.x + vectors.offset[0][0], a.dy + vectors.offset[0][1],
+                                    a.dx + vectors.offset[0][2]);
   Packed<V> of_x[CHANNELS], of_dy[CHANNELS];
-  packs.fetch(of_x, a.x, 0);
-  packs.fetch(of_dy, a.dy, 1);
+  vectors.fetch(of_x, a.x, 0);
+  vectors.fetch(of_dy, a.dy, 1);
   griddepcontrol_launch_dependents();
   Values<V, CONTIGUOUS> x, dy;
-  packs.arrive(of_x, x);
-  packs.arrive(of_dy, dy);
+  vectors.arrive(of_x, x);
+  vectors.arrive(of_dy, dy);
 #pragma unroll
   for (int p = 0; p < V; p++) {
     COMPUTE direct[CHANNELS], term[CHANNELS];  // direct = dy * s^-beta; term = dy * x * s^(-beta - 1)
@@ -175,7 +176,7 @@ template <int V, bool CONTIGUOUS> __device__ __forceinline__ void backward(const
       dy(c, p) = direct[c] - a.gradient * x(c, p) * sum;
     }
   }
-  packs.write(a.dx, dy, few.alpha, few.beta);
+  vectors.write(a.dx, dy, few.alpha, few.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_channels_forward(const ForwardArguments a) {

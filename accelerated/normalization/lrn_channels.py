@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ctypes import c_int
 
 from ..plans import Launch
-from ..primitives.geometry import PACK_BYTES, blocks, geometry, merge_dimensions
+from ..primitives.geometry import VECTOR_BYTES, blocks, geometry, merge_dimensions
 from ..reproducible import Order
 from .lrn import LRNSolver
 from .problem import LRNProblem
@@ -33,7 +33,7 @@ class ChannelsSolver(LRNSolver):
         return ()
 
     def _width(self, problem: LRNProblem) -> int:
-        return PACK_BYTES // problem.x.scalar_bytes
+        return VECTOR_BYTES // problem.x.scalar_bytes
 
     def _variant(self, problem: LRNProblem) -> str:
         """Return the variant: vectors of one channel, contiguous positions with their channels, or single positions."""
@@ -51,7 +51,7 @@ class ChannelsSolver(LRNSolver):
         return SINGLE
 
     def alignment(self, problem: LRNProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.operands, PACK_BYTES) if self._variant(problem) != SINGLE else {}
+        return dict.fromkeys(problem.operands, VECTOR_BYTES) if self._variant(problem) != SINGLE else {}
 
     def launches(self, problem: LRNProblem) -> list[Launch]:
         variant, width = self._variant(problem), self._width(problem)
@@ -59,4 +59,4 @@ class ChannelsSolver(LRNSolver):
         strides = [width] * len(problem.specs) if variant == CONTIGUOUS else problem.channel_strides
         fields = [("stride", (c_int * len(strides))(*strides)), ("positions", layout)]
         definitions = {"CHANNELS": problem.channels, "VECTOR": width}
-        return [self._launch(problem, variant, definitions, fields, blocks(layout.packs, THREADS), THREADS)]
+        return [self._launch(problem, variant, definitions, fields, blocks(layout.vectors, THREADS), THREADS)]

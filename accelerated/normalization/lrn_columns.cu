@@ -44,7 +44,7 @@ template <int V, bool APART> struct Positions {
   template <int OPERANDS>
   __device__ __forceinline__ bool locate(const Geometry<OPERANDS>& geometry, unsigned (&offset)[OPERANDS]) {
     const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, index = RUNS ? thread / 32 : thread;
-    if (index >= geometry.packs) return false;
+    if (index >= geometry.vectors) return false;
     left = geometry.locate(index, offset);
     if constexpr (RUNS) {
       const int lane = thread % 32;
@@ -55,13 +55,13 @@ template <int V, bool APART> struct Positions {
     return left > 0;
   }
   struct Values {
-    Packed<RUNS ? 1 : V> packs[RUNS ? V : 1];
+    Packed<RUNS ? 1 : V> vectors[RUNS ? V : 1];
     __device__ __forceinline__ void convert(COMPUTE (&values)[V]) const {
       if constexpr (RUNS) {
 #pragma unroll
-        for (int v = 0; v < V; v++) convert_packed<1>(packs[v], values + v);
+        for (int v = 0; v < V; v++) convert_packed<1>(vectors[v], values + v);
       } else {
-        convert_packed<V>(packs[0], values);
+        convert_packed<V>(vectors[0], values);
       }
     }
   };
@@ -69,9 +69,9 @@ template <int V, bool APART> struct Positions {
     Values found;
     if constexpr (RUNS) {
 #pragma unroll
-      for (int v = 0; v < V; v++) found.packs[v] = fetch_packed<1>(from + v * 32, exists && v * 32 < left);
+      for (int v = 0; v < V; v++) found.vectors[v] = fetch_packed<1>(from + v * 32, exists && v * 32 < left);
     } else {
-      found.packs[0] = fetch_packed<V>(from, exists);
+      found.vectors[0] = fetch_packed<V>(from, exists);
     }
     return found;
   }
@@ -100,21 +100,21 @@ template <int V, int KEEP, int S> struct Channels {
 // These are the S channels of an operand whose reads are in flight. One test per step, uniform over all threads, checks
 // that all of them exist.
 template <class Where, int S> struct Next {
-  typename Where::Values packs[S];
+  typename Where::Values vectors[S];
   // `channel` is the first one; `end` follows the last channel that is needed.
   __device__ __forceinline__ void fetch(const Where& where, const ELEMENT* from, int channel, int end, int stride) {
     const ELEMENT* at = from + static_cast<ptrdiff_t>(channel) * stride;
     if (channel >= 0 && channel + S <= end) {
 #pragma unroll
-      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, true);
+      for (int u = 0; u < S; u++, at += stride) vectors[u] = where.fetch(at, true);
     } else {
 #pragma unroll
-      for (int u = 0; u < S; u++, at += stride) packs[u] = where.fetch(at, channel + u >= 0 && channel + u < end);
+      for (int u = 0; u < S; u++, at += stride) vectors[u] = where.fetch(at, channel + u >= 0 && channel + u < end);
     }
   }
   template <int V, int KEEP> __device__ __forceinline__ void arrive(Channels<V, KEEP, S>& channels) const {
 #pragma unroll
-    for (int u = 0; u < S; u++) packs[u].convert(channels.values[KEEP + u]);
+    for (int u = 0; u < S; u++) vectors[u].convert(channels.values[KEEP + u]);
   }
 };
 

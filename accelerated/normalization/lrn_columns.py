@@ -56,7 +56,7 @@ class ColumnsSolver(LRNSolver):
         layout = geometry(problem.dims, problem.strides, width)
         everywhere = layout.vectorised == (1 << len(problem.specs)) - 1 and layout.row % width == 0
         channels = all(stride % width == 0 for stride in problem.channel_strides) or problem.channels == 1
-        return width if problem.aligned and everywhere and channels and self._are_many(problem, layout.packs) else 1
+        return width if problem.aligned and everywhere and channels and self._are_many(problem, layout.vectors) else 1
 
     def _singles(self, problem: LRNProblem) -> int:
         """Return the positions per thread with single accesses: several if few lanes stay idle, else 1."""
@@ -107,7 +107,7 @@ class ColumnsSolver(LRNSolver):
         vector, singles = self._vector(problem), self._singles(problem)
         single, apart = vector == 1, vector == 1 and singles > 1
         layout = geometry(problem.dims, problem.strides, WARP * singles if apart else vector)
-        threads = layout.packs * WARP if apart else layout.packs
+        threads = layout.vectors * WARP if apart else layout.vectors
         positions = singles if apart else vector
         chunk = self._chunk(problem, threads, positions, self._step(problem, single), apart)
         fields = [

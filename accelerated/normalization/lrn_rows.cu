@@ -73,17 +73,17 @@ __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, u
   return (distance > 0 ? unit + distance < units : unit >= -distance) ? found : T(0);
 }
 
-template <int P> struct WarpPacks {
+template <int P> struct WarpVectors {
   static constexpr int ITEM = PAIRED ? 2 : 1,
                        ITEMS = VECTOR / ITEM;  // ITEM: elements per item; ITEMS: items per vector
   static constexpr int LEFT = (BEHIND + ITEM - 1) / ITEM, RIGHT = (AHEAD + ITEM - 1) / ITEM;  // halo, in items
   static constexpr int OWN = LEFT * ITEM, COUNT = OWN + VECTOR + RIGHT * ITEM;
   using Item = std::remove_reference_t<decltype(Packed<VECTOR>::item[0])>;
-  Packed<VECTOR> packs[P + EXTRA];
+  Packed<VECTOR> vectors[P + EXTRA];
 
   template <class Units> __device__ __forceinline__ void fetch(const ELEMENT* from, const Units& of, int operand) {
 #pragma unroll
-    for (int p = 0; p < P + EXTRA; p++) packs[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
+    for (int p = 0; p < P + EXTRA; p++) vectors[p] = fetch_packed<VECTOR>(from + of.offset[p][operand], of.exists[p]);
   }
   // Loads vector p and its halo; the first element of the vector is at OWN.
   __device__ __forceinline__ void window(int p, unsigned unit, unsigned units, COMPUTE (&values)[COUNT]) const {
@@ -93,10 +93,10 @@ template <int P> struct WarpPacks {
       const int distance = at < 0 ? -((ITEMS - 1 - at) / ITEMS) : at / ITEMS;
       Packed<ITEM> one;
       one.item[0] =
-          beside<P, Item>([&](int q) { return packs[q].item[at - distance * ITEMS]; }, p, distance, unit, units);
+          beside<P, Item>([&](int q) { return vectors[q].item[at - distance * ITEMS]; }, p, distance, unit, units);
       convert_packed<ITEM>(one, values + OWN + at * ITEM);
     }
-    convert_packed<VECTOR>(packs[p], values + OWN);
+    convert_packed<VECTOR>(vectors[p], values + OWN);
   }
 };
 
@@ -104,17 +104,17 @@ template <int P> __device__ __forceinline__ void forward(const ForwardArguments&
   const Rows<2>& r = a.rows;
   const WarpUnits<P, AROUND_FORWARD, 2> of(r);
   griddepcontrol_wait_before_access(a.x + of.offset[0][0], a.y + of.offset[0][1]);
-  using Packs = WarpPacks<P>;
-  Packs packs;
-  packs.fetch(a.x, of, 0);
+  using Vectors = WarpVectors<P>;
+  Vectors vectors;
+  vectors.fetch(a.x, of, 0);
   griddepcontrol_launch_dependents();
 #pragma unroll
   for (int p = 0; p < P; p++) {
-    COMPUTE x[Packs::COUNT], y[VECTOR], sums[VECTOR];
-    packs.window(p, of.unit[p], r.units.divisor, x);
-    window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
+    COMPUTE x[Vectors::COUNT], y[VECTOR], sums[VECTOR];
+    vectors.window(p, of.unit[p], r.units.divisor, x);
+    window_sums<Square>([&](int i) { return x[Vectors::OWN - BEHIND + i]; }, sums);
 #pragma unroll
-    for (int o = 0; o < VECTOR; o++) y[o] = x[Packs::OWN + o] * r.power(r.power.base(sums[o]));
+    for (int o = 0; o < VECTOR; o++) y[o] = x[Vectors::OWN + o] * r.power(r.power.base(sums[o]));
     if (of.exists[p]) write_packed<VECTOR>(a.y + of.offset[p][1], y, r.alpha, r.beta);
   }
 }
@@ -124,8 +124,8 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   const unsigned units = r.units.divisor;
   const WarpUnits<P, AROUND_BACKWARD, 3> of(r);
   griddepcontrol_wait_before_access(a.x + of.offset[0][0], a.dy + of.offset[0][1], a.dx + of.offset[0][2]);
-  using Packs = WarpPacks<P>;
-  Packs of_x, of_dy;
+  using Vectors = WarpVectors<P>;
+  Vectors of_x, of_dy;
   of_x.fetch(a.x, of, 0);
   of_dy.fetch(a.dy, of, 1);
   griddepcontrol_launch_dependents();
@@ -139,15 +139,15 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
       for (int o = 0; o < VECTOR; o++) term[p][o] = 0;
       continue;
     }
-    COMPUTE x[Packs::COUNT], dy[VECTOR];
+    COMPUTE x[Vectors::COUNT], dy[VECTOR];
     of_x.window(p, of.unit[p], units, x);
-    convert_packed<VECTOR>(of_dy.packs[p], dy);
-    window_sums<Square>([&](int i) { return x[Packs::OWN - BEHIND + i]; }, sums);
+    convert_packed<VECTOR>(of_dy.vectors[p], dy);
+    window_sums<Square>([&](int i) { return x[Vectors::OWN - BEHIND + i]; }, sums);
 #pragma unroll
     for (int o = 0; o < VECTOR; o++) {
       COMPUTE inverse;
       direct[p][o] = dy[o] * r.power(r.power.base(sums[o]), inverse);
-      term[p][o] = direct[p][o] * x[Packs::OWN + o] * inverse;
+      term[p][o] = direct[p][o] * x[Vectors::OWN + o] * inverse;
     }
   }
 #pragma unroll
@@ -156,11 +156,11 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
 #pragma unroll
     for (int i = 0; i < WINDOW - 1 + VECTOR; i++) {
       const int at = i - AHEAD, distance = at < 0 ? -((VECTOR - 1 - at) / VECTOR) : at / VECTOR;
-      auto of_pack = [&](int q) { return term[q][at - distance * VECTOR]; };
-      terms[i] = distance == 0 ? of_pack(p) : beside<P, COMPUTE>(of_pack, p, distance, of.unit[p], units);
+      auto of_vector = [&](int q) { return term[q][at - distance * VECTOR]; };
+      terms[i] = distance == 0 ? of_vector(p) : beside<P, COMPUTE>(of_vector, p, distance, of.unit[p], units);
     }
     window_sums<Itself>([&](int i) { return terms[i]; }, sums);
-    convert_packed<VECTOR>(of_x.packs[p], x);
+    convert_packed<VECTOR>(of_x.vectors[p], x);
 #pragma unroll
     for (int o = 0; o < VECTOR; o++) dx[o] = direct[p][o] - a.gradient * x[o] * sums[o];
     if (of.exists[p]) write_packed<VECTOR>(a.dx + of.offset[p][2], dx, r.alpha, r.beta);
@@ -235,7 +235,7 @@ template <int OWN> __device__ __forceinline__ void backward_single(const Backwar
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<FORWARD_PACKS>(a);
+  forward<FORWARD_VECTORS>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_for
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<BACKWARD_PACKS>(a);
+  backward<BACKWARD_VECTORS>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_rows_backward_single(const BackwardArguments a) {

@@ -7,14 +7,14 @@ from ctypes import c_int, c_uint
 from math import prod
 
 from ..plans import Launch
-from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merge_dimensions
+from ..primitives.geometry import VECTOR_BYTES, FastDivmod, blocks, geometry, merge_dimensions
 from ..reproducible import Order
 from .lrn import LRNSolver
 from .lrn_columns import WARP
 from .problem import LRNProblem
 
 THREADS = 128  # threads per block
-PACKS = {"FORWARD_PACKS": 2, "BACKWARD_PACKS": 2}  # vectors of 16 bytes per lane
+VECTORS = {"FORWARD_VECTORS": 2, "BACKWARD_VECTORS": 2}  # vectors of 16 bytes per lane
 # A thread with single accesses has so many neighbouring channels; backward it computes n - 1 more powers.
 SINGLES = {"FORWARD_SINGLES": 1, "BACKWARD_SINGLES": 4}
 
@@ -35,26 +35,26 @@ class RowsSolver(LRNSolver):
 
     def _vector(self, problem: LRNProblem) -> int:
         """Return the elements per access: 16 bytes where every position is aligned to them, else 1."""
-        width = PACK_BYTES // problem.x.scalar_bytes
+        width = VECTOR_BYTES // problem.x.scalar_bytes
         extents, steps = merge_dimensions(problem.dims, problem.strides)
         starts = [step for of in steps for step, extent in zip(of, extents, strict=True) if extent > 1]
         return width if problem.channels % width == 0 and all(start % width == 0 for start in starts) else 1
 
     def alignment(self, problem: LRNProblem) -> Mapping[str, int]:
-        return dict.fromkeys(problem.operands, PACK_BYTES) if self._vector(problem) > 1 else {}
+        return dict.fromkeys(problem.operands, VECTOR_BYTES) if self._vector(problem) > 1 else {}
 
     def launches(self, problem: LRNProblem) -> list[Launch]:
         vector = self._vector(problem)
         direction = "FORWARD" if problem.forward else "BACKWARD"
-        # own: neighbouring channels per unit. packs: units per thread.
-        own, packs = (vector, PACKS[f"{direction}_PACKS"]) if vector > 1 else (SINGLES[f"{direction}_SINGLES"], 1)
+        # own: neighbouring channels per unit. vectors: units per thread.
+        own, vectors = (vector, VECTORS[f"{direction}_VECTORS"]) if vector > 1 else (SINGLES[f"{direction}_SINGLES"], 1)
         units = -(-problem.channels // own)
         threads = units * prod(problem.dims)
         fields = [
             ("channels", c_int(problem.channels)), ("units", FastDivmod.of(units)), ("threads", c_uint(threads)),
             ("positions", geometry(problem.dims, problem.strides, 1)),
         ]  # fmt: skip
-        definitions = {"WHOLE_POSITIONS": int(WARP % units == 0), **PACKS, **SINGLES}
+        definitions = {"WHOLE_POSITIONS": int(WARP % units == 0), **VECTORS, **SINGLES}
         variant = "" if vector > 1 else "_single"
-        grid = blocks(threads, THREADS * packs)
+        grid = blocks(threads, THREADS * vectors)
         return [self._launch(problem, variant, definitions, fields, grid, THREADS)]

@@ -43,9 +43,9 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
     Wide wide;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) wide.item[i] = one;
-    Wide* packs = reinterpret_cast<Wide*>(row + stretch.head);
+    Wide* vectors = reinterpret_cast<Wide*>(row + stretch.head);
     write_all(
-        lane, stretch.packs, lanes, blends, wide, [&](unsigned k) { return packs + k; },
+        lane, stretch.vectors, lanes, blends, wide, [&](unsigned k) { return vectors + k; },
         [&](Wide prior) {
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) prior.item[i] = blended(prior.item[i]);
@@ -76,13 +76,13 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
 
 template <bool SMALL_GRID> __device__ __forceinline__ void fill_channels(const GlobalArguments& a) {
   const GlobalPlanes& planes = a.planes;
-  unsigned block_packs = 1u << planes.team_bits, slice = threadIdx.x >> planes.team_bits,
+  unsigned block_vectors = 1u << planes.team_bits, slice = threadIdx.x >> planes.team_bits,
            slices = blockDim.x >> planes.team_bits;
-  unsigned groups = (planes.count + block_packs - 1) >> planes.team_bits, part = blockIdx.x / groups;
-  unsigned index = (blockIdx.x - part * groups) * block_packs + (threadIdx.x & (block_packs - 1));
+  unsigned groups = (planes.count + block_vectors - 1) >> planes.team_bits, part = blockIdx.x / groups;
+  unsigned index = (blockIdx.x - part * groups) * block_vectors + (threadIdx.x & (block_vectors - 1));
   if (index >= planes.count) return;
   long long x_offset, y_offset;
-  planes.pack_offsets(index, x_offset, y_offset);
+  planes.vector_offsets(index, x_offset, y_offset);
   if (SMALL_GRID) griddepcontrol_wait_before_access(a.dy + y_offset, a.dx + x_offset);
   Wide wide = *reinterpret_cast<const Wide*>(a.dy + y_offset);
   COMPUTE share[WIDTH];

@@ -25,8 +25,8 @@ class GlobalAverageBackward(PoolingSolver):
             planes = work.planes
             planes.over_gaps = problem.operation.nbytes("dx") <= L2_BYTES
             # A row with gaps gets about one thread per vector, or per element in the kernel that writes over gaps.
-            packs = max(1, planes.columns // shape.width)
-            bits = _column_bits(planes.columns) if planes.over_gaps else (packs - 1).bit_length()
+            vectors = max(1, planes.columns // shape.width)
+            bits = _column_bits(planes.columns) if planes.over_gaps else (vectors - 1).bit_length()
             planes.column_bits = min(planes.team_bits, bits)
         return configured(problem, "pooling/global_average_backward.cu", work)
 
@@ -45,9 +45,9 @@ def _channels(problem: PoolingProblem) -> Work | None:
     if found is None:
         return None
     planes, width = found
-    packs = min(THREADS, power_of_two(planes.planes))
-    groups, slices = -(-planes.planes // packs), THREADS // packs
-    planes.team_bits = packs.bit_length() - 1
+    vectors = min(THREADS, power_of_two(planes.planes))
+    groups, slices = -(-planes.planes // vectors), THREADS // vectors
+    planes.team_bits = vectors.bit_length() - 1
     # A block takes as many positions as its threads may write, unless that leaves too few blocks.
     most = planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors)
     planes.columns = max(slices, min(slices * STORES, most))

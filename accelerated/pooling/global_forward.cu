@@ -45,14 +45,14 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
     if (has_end(u)) ends[u] = x[stretch.end(member, team, u)];
   if (planes.over_gaps) {
 #pragma unroll 1
-    for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
+    for (unsigned k = member; k < stretch.vectors; k += FLIGHT * team) {
       Wide taken[FLIGHT];
 #pragma unroll
       for (int u = 0; u < FLIGHT; u++)
-        if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
+        if (k + u * team < stretch.vectors) taken[u] = from[k + u * team];
 #pragma unroll
       for (int u = 0; u < FLIGHT; u++)
-        if (k + u * team < stretch.packs) {
+        if (k + u * team < stretch.vectors) {
           unsigned column;
           planes.pitch.divide(stretch.head + (k + u * team) * WIDTH, column);
           int left = int(planes.columns) - int(column),
@@ -64,14 +64,14 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const GlobalArgu
     }
   } else {
 #pragma unroll 1
-    for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
+    for (unsigned k = member; k < stretch.vectors; k += FLIGHT * team) {
       Wide taken[FLIGHT];
 #pragma unroll
       for (int u = 0; u < FLIGHT; u++)
-        if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
+        if (k + u * team < stretch.vectors) taken[u] = from[k + u * team];
 #pragma unroll
       for (int u = 0; u < FLIGHT; u++)
-        if (k + u * team < stretch.packs)
+        if (k + u * team < stretch.vectors)
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) take(taken[u].item[i]);
     }
@@ -98,17 +98,17 @@ extern "C" __global__ void __launch_bounds__(1024) pooling_global_forward_rows(c
 }
 
 template <class Pool>
-__device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COMPUTE, WIDTH>* of_warps) {
+__device__ __forceinline__ void pool_channels(const GlobalArguments& a, Vector<COMPUTE, WIDTH>* of_warps) {
   const GlobalPlanes& planes = a.planes;
-  unsigned block_packs = 1u << planes.team_bits, pack = threadIdx.x & (block_packs - 1),
+  unsigned block_vectors = 1u << planes.team_bits, vector = threadIdx.x & (block_vectors - 1),
            slice = threadIdx.x >> planes.team_bits;
-  unsigned slices = blockDim.x >> planes.team_bits, index = blockIdx.x * block_packs + pack;
+  unsigned slices = blockDim.x >> planes.team_bits, index = blockIdx.x * block_vectors + vector;
   bool present = index < planes.count;
   long long x_offset, y_offset;
-  planes.pack_offsets(present ? index : 0, x_offset, y_offset);
+  planes.vector_offsets(present ? index : 0, x_offset, y_offset);
   const ELEMENT* x = a.x + x_offset;
   griddepcontrol_wait_before_access(x + slice * planes.row_stride, a.y + y_offset);
-  Pack<COMPUTE, WIDTH> pooled;
+  Vector<COMPUTE, WIDTH> pooled;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
 #pragma unroll 1
@@ -124,16 +124,16 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], load<COMPUTE>(taken[u].item[i]));
   }
-  for (unsigned distance = block_packs; distance < WARP; distance *= 2)
+  for (unsigned distance = block_vectors; distance < WARP; distance *= 2)
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
       pooled.item[i] = Pool::both(pooled.item[i], __shfl_xor_sync(~0u, pooled.item[i], distance));
-  unsigned kept = min(block_packs, unsigned(WARP));  // vectors per warp
+  unsigned kept = min(block_vectors, unsigned(WARP));  // vectors per warp
   if (threadIdx.x % WARP < kept) of_warps[threadIdx.x / WARP * kept + threadIdx.x % WARP] = pooled;
   __syncthreads();
-  // One thread of the first slice merges each vector; the results of the warps are `block_packs` apart.
-  if (threadIdx.x >= block_packs || !present) return;
-  for (unsigned other = pack + block_packs; other < blockDim.x / WARP * kept; other += block_packs)
+  // One thread of the first slice merges each vector; the results of the warps are `block_vectors` apart.
+  if (threadIdx.x >= block_vectors || !present) return;
+  for (unsigned other = vector + block_vectors; other < blockDim.x / WARP * kept; other += block_vectors)
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], of_warps[other].item[i]);
   Wide* target = reinterpret_cast<Wide*>(a.y + y_offset);
@@ -148,6 +148,6 @@ __device__ __forceinline__ void pool_channels(const GlobalArguments& a, Pack<COM
 extern "C" __global__ void __launch_bounds__(512) pooling_global_forward_channels(const GlobalArguments a) {
   griddepcontrol_wait_deferred();
   with_pool(a.mode, a.propagate, [&](auto pool) {
-    pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory));
+    pool_channels<decltype(pool)>(a, reinterpret_cast<Vector<COMPUTE, WIDTH>*>(shared_memory));
   });
 }

@@ -10,10 +10,10 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..reproducible import Order, level_of
 from .global_window import BLOCK, MANY_LOADS, Work, channel_planes, configured, rows_of
-from .problem import FORWARD, PACK_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
+from .problem import FORWARD, VECTOR_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
 MAX_THREADS = 512  # threads per block of the channel kernel
-BLOCK_PACKS = 128 // PACK_BYTES  # vectors of channels per block, 128 bytes
+BLOCK_VECTORS = 128 // VECTOR_BYTES  # vectors of channels per block, 128 bytes
 
 
 class GlobalForward(PoolingSolver):
@@ -35,7 +35,7 @@ class GlobalForward(PoolingSolver):
 
     def alignment(self, problem: PoolingProblem) -> Mapping[str, int]:
         found = dict(super().alignment(problem))
-        return found if level_of(problem.device) == RUN or not problem.aligned else found | {"x": PACK_BYTES}
+        return found if level_of(problem.device) == RUN or not problem.aligned else found | {"x": VECTOR_BYTES}
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         pooling = problem.operation.pooling
@@ -53,10 +53,10 @@ def _channels(problem: PoolingProblem) -> Work | None:
         return None
     planes, width = found
     many = (channel_planes(problem.canonical) or found)[0].planes
-    packs = min(BLOCK_PACKS, power_of_two(many))
-    while packs > 2 and many // packs < problem.device.multiprocessors:
-        packs //= 2
-    threads = min(MAX_THREADS, max(BLOCK, power_of_two(-(-planes.rows * packs // MANY_LOADS))))
-    planes.team_bits = packs.bit_length() - 1
-    warp_bytes = min(packs, WARP) * width * SCALAR_BYTES[problem.operation.compute_type]
-    return Work("channels", planes, -(-planes.planes // packs), threads, width, threads // WARP * warp_bytes)
+    vectors = min(BLOCK_VECTORS, power_of_two(many))
+    while vectors > 2 and many // vectors < problem.device.multiprocessors:
+        vectors //= 2
+    threads = min(MAX_THREADS, max(BLOCK, power_of_two(-(-planes.rows * vectors // MANY_LOADS))))
+    planes.team_bits = vectors.bit_length() - 1
+    warp_bytes = min(vectors, WARP) * width * SCALAR_BYTES[problem.operation.compute_type]
+    return Work("channels", planes, -(-planes.planes // vectors), threads, width, threads // WARP * warp_bytes)

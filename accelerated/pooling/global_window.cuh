@@ -7,10 +7,10 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements per vector access
-constexpr int MIN_TEAM = 8;        // minimum threads per plane, as in global_window.py
-constexpr int FLIGHT = 8;          // loads in flight per thread
-using Wide = Pack<ELEMENT, WIDTH>;
+constexpr int WIDTH = VECTOR_WIDTH;  // elements per vector access
+constexpr int MIN_TEAM = 8;          // minimum threads per plane, as in global_window.py
+constexpr int FLIGHT = 8;            // loads in flight per thread
+using Wide = Vector<ELEMENT, WIDTH>;
 
 struct GlobalPlanes {
   unsigned count;          // planes, or vectors of channels of all images
@@ -21,7 +21,7 @@ struct GlobalPlanes {
   unsigned over_gaps;    // whether a plane is read as one row with its gaps, or written element by element
   FastDivmod pitch;      // elements from one row to the next
   int outer_rank;        // number of dimensions that are not pooled, fastest first
-  FastDivmod packs;      // vectors per position
+  FastDivmod vectors;    // vectors per position
   FastDivmod extent[3];
   long long x_step[3], y_step[3];
 
@@ -35,20 +35,20 @@ struct GlobalPlanes {
     }
   }
   // Computes the offsets of the first elements of a vector of channels.
-  __device__ __forceinline__ void pack_offsets(unsigned index, long long& x, long long& y) const {
-    unsigned pack, image = packs.divide(index, pack);
-    x = y = (long long)pack * WIDTH;
+  __device__ __forceinline__ void vector_offsets(unsigned index, long long& x, long long& y) const {
+    unsigned vector, image = vectors.divide(index, vector);
+    x = y = (long long)vector * WIDTH;
     offsets(image, x, y);
   }
 };
 
 // Divides contiguous elements into single elements [0, head) and [tail, count), and aligned vectors between them.
 struct Stretch {
-  unsigned head, packs, tail, count;
+  unsigned head, vectors, tail, count;
   __device__ __forceinline__ Stretch(const ELEMENT* first, unsigned count) : count(count) {
     head = min((WIDTH - unsigned(reinterpret_cast<uintptr_t>(first) / sizeof(ELEMENT) % WIDTH)) % WIDTH, count);
-    packs = (count - head) / WIDTH;
-    tail = head + packs * WIDTH;
+    vectors = (count - head) / WIDTH;
+    tail = head + vectors * WIDTH;
   }
   // Calls visit(k) for this team member's elements outside of vectors.
   template <class Visit> __device__ __forceinline__ void visit_ends(unsigned member, unsigned team, Visit visit) const {

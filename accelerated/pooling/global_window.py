@@ -31,7 +31,7 @@ class PlanesStruct(ctypes.Structure):
         *declared(c_uint, "planes rows columns row_stride team_bits column_bits over_gaps"),
         ("pitch", FastDivmod),
         ("outer_rank", c_int),
-        ("packs", FastDivmod),
+        ("vectors", FastDivmod),
         ("extent", FastDivmod * MAX_OUTER),
         *declared(c_longlong * MAX_OUTER, "x_step y_step"),
     ]
@@ -65,7 +65,7 @@ def configured(
     return Configuration(
         source,
         f"{source.removesuffix('.cu').replace('/', '_')}_{work.variant}",
-        type_definitions(operation.x.scalar_type, operation, PACK_WIDTH=str(work.width)),
+        type_definitions(operation.x.scalar_type, operation, VECTOR_WIDTH=str(work.width)),
         arguments(problem, ("planes", work.planes), *problem.factors_and_reciprocal, *fields),
         (work.blocks, 1, 1),
         (work.threads, 1, 1),
@@ -78,7 +78,7 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
     """Return the extents and strides of the first ``outer`` dimensions; None where the window is not global."""
     if not shape.is_global:
         return None
-    value = PlanesStruct(packs=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
+    value = PlanesStruct(vectors=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
     dims = zip(shape.extents[:outer], shape.x_steps[:outer], shape.y_steps[:outer], strict=True)
     for i, (extent, x_step, y_step) in enumerate(dim for dim in reversed([*dims]) if dim[0] > 1):
         value.extent[i], value.x_step[i], value.y_step[i] = FastDivmod.of(extent), x_step, y_step
@@ -141,6 +141,6 @@ def channel_planes(problem: PoolingProblem) -> tuple[PlanesStruct, int] | None:
     if axis.input * axis.x_stride >= MAX_SPAN:
         return None
     value.rows, value.row_stride = axis.input, axis.x_stride
-    value.packs = FastDivmod.of(channels // width)
+    value.vectors = FastDivmod.of(channels // width)
     value.planes *= channels // width
     return value, width

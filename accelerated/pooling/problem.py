@@ -19,7 +19,7 @@ from ..reproducible import Order
 from ..solver import Problem, Solver
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 WARP = 32
 L2_BYTES = 2**25  # size of a tensor up to which most of it is in L2
 FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
@@ -84,7 +84,7 @@ class Shape:
         """Return whether one window covers every plane."""
         return all(axis.is_global for axis in self.axes)
 
-    def packs(self, width: int) -> bool:
+    def vectors(self, width: int) -> bool:
         """Return whether vectors of ``width`` channels divide the channels and are aligned in x and y."""
         steps = [*self.x_steps[:-1], *self.y_steps[:-1]]
         for axis in self.axes:
@@ -102,7 +102,7 @@ def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Sha
     strides = [x_strides[:lead], y_strides[:lead]]
     extents, steps = merge_dimensions(x_dims[:lead], strides if y_order else strides[::-1])
     x_steps, y_steps = steps if y_order else steps[::-1]
-    return Shape(_three(_joined(axes)), extents, x_steps, y_steps, PACK_BYTES // x.scalar_bytes)
+    return Shape(_three(_joined(axes)), extents, x_steps, y_steps, VECTOR_BYTES // x.scalar_bytes)
 
 
 def _joined(axes: list[Axis]) -> list[Axis]:

@@ -25,27 +25,27 @@ struct AverageArguments {
 // H200, 103 MB in rows of 112 bytes take 34 us, and in one piece 23 us. Where a block's results are contiguous, it
 // collects them in shared memory and writes them in the order of memory.
 template <class Access> struct Gathered {
-  static constexpr int PACK = Access::X_PACK, LINES = Access::Axis1::INPUTS, COLUMNS = Access::Axis2::INPUTS,
+  static constexpr int VECTOR = Access::X_VECTOR, LINES = Access::Axis1::INPUTS, COLUMNS = Access::Axis2::INPUTS,
                        SIZE = LINES * COLUMNS * Access::CHANNELS;
   static __device__ __forceinline__ ELEMENT* results() {
-    __shared__ Pack<ELEMENT, PACK> packs[THREADS * SIZE / PACK];
-    return packs[0].item;
+    __shared__ Vector<ELEMENT, VECTOR> vectors[THREADS * SIZE / VECTOR];
+    return vectors[0].item;
   }
   // Stores one row of the thread's tile in shared memory.
   static __device__ __forceinline__ void keep(const Box& box, int line,
                                               const COMPUTE (&sums)[COLUMNS][Access::CHANNELS], COMPUTE alpha) {
     unsigned column, row = box.tiles[2].divide(threadIdx.x, column),
                      width = box.tiles[2].divisor * COLUMNS * Access::CHANNELS;
-    write_row<PACK>(results() + (row * LINES + line) * width + column * COLUMNS * Access::CHANNELS, Access::CHANNELS,
-                    COLUMNS, sums, alpha, COMPUTE(0));
+    write_row<VECTOR>(results() + (row * LINES + line) * width + column * COLUMNS * Access::CHANNELS, Access::CHANNELS,
+                      COLUMNS, sums, alpha, COMPUTE(0));
   }
   // Writes the results of the block's `tiles` tiles, of `all` tiles, by all threads.
   static __device__ __forceinline__ void write(ELEMENT* dx, unsigned tiles, unsigned all) {
     __syncthreads();
     unsigned first = blockIdx.x * tiles, count = min(tiles, all - first) * SIZE;
-    for (unsigned i = threadIdx.x * PACK; i < count; i += THREADS * PACK)
-      *reinterpret_cast<Pack<ELEMENT, PACK>*>(dx + first * SIZE + i) =
-          *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results() + i);
+    for (unsigned i = threadIdx.x * VECTOR; i < count; i += THREADS * VECTOR)
+      *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(dx + first * SIZE + i) =
+          *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(results() + i);
   }
 };
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
   };
   const int left = box.input[2] - i2;
   // Writing partial sectors costs more than prefetching them.
-  if (Access::ROWS && Access::X_PACK == 1 && a.partial_sectors && (i2 == 0 || left <= COLUMNS)) {
+  if (Access::ROWS && Access::X_VECTOR == 1 && a.partial_sectors && (i2 == 0 || left <= COLUMNS)) {
 #pragma unroll
     for (int line = 0; line < PLANES * LINES; line++)
       if ((IMAGE || i0 + line / LINES < box.input[0]) && i1 + line % LINES < box.input[1])
@@ -107,7 +107,7 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
               if (Axis0::covers(w0, plane) && Axis1::covers(w1, line)) sums[plane][line][c][i] += spread;
         }
     }
-  if constexpr (Access::ROWS && Access::X_PACK > 1)
+  if constexpr (Access::ROWS && Access::X_VECTOR > 1)
     if (a.gathers) {
 #pragma unroll
       for (int line = 0; line < LINES; line++) Gathered<Access>::keep(box, line, sums[0][line], a.alpha);
@@ -119,8 +119,8 @@ __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& 
     for (int line = 0; line < LINES; line++) {
       if (i1 + line >= box.input[1]) break;
       if (!IMAGE && i0 + plane >= box.input[0]) break;
-      write_row<Access::X_PACK>(result(plane, line), Access::along(box.x_stride[2]), left, sums[plane][line], a.alpha,
-                                a.beta);
+      write_row<Access::X_VECTOR>(result(plane, line), Access::along(box.x_stride[2]), left, sums[plane][line], a.alpha,
+                                  a.beta);
     }
 }
 
@@ -135,7 +135,7 @@ template <class Access> __device__ __forceinline__ void backward(const AverageAr
   griddepcontrol_wait_before_access(a.dy + (tile.exists ? tile.y : 0));
   if (std::is_same_v<Access, Wide>) griddepcontrol_launch_dependents_if_many();
   if (tile.exists) backward_tile<Access>(a, tile);
-  if constexpr (Access::ROWS && Access::X_PACK > 1)
+  if constexpr (Access::ROWS && Access::X_VECTOR > 1)
     if (a.gathers) Gathered<Access>::write(a.dx, a.tiles, a.box.threads);
 }
 

@@ -56,7 +56,7 @@ def gathered_tiles(static: StaticShape, access: Access) -> int:
     columns, threads = access.tile * a2.stride, GATHERED_IMAGES.threads
     length, sector = a2.input, SECTOR_BYTES // static.scalar_bytes
     tiles = length // columns
-    if a0.stride > 1 or access.x_pack == 1 or length % sector == 0 or a1.input % a1.stride:
+    if a0.stride > 1 or access.x_vector == 1 or length % sector == 0 or a1.input % a1.stride:
         return 0
     if prod(static.extents) * prod(axis.input for axis in static.axes) * static.scalar_bytes < MIN_GATHERED_BYTES:
         return 0

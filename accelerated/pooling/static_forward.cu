@@ -29,7 +29,7 @@ __device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int
 #pragma unroll
   for (int line = 0; line < Axis1::COUNT; line++) {
     Line<Access::CHANNELS, Axis2::BEGIN, Axis2::COUNT> met;
-    met.template read<Axis2::INPUTS, Access::X_PACK>(
+    met.template read<Axis2::INPUTS, Access::X_VECTOR>(
         x + line * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
         exists && unsigned(i1 + line) < unsigned(box.input[1]), Pool::nothing());
 #pragma unroll

@@ -38,29 +38,29 @@ using Axis0 = StaticAxis<K0, S0, P0, 1>;
 
 // Describes accesses to memory: along rows (ROWS) in vectors, where a position may have a few CHANNELS, or in vectors
 // of channels. TILE2 is the number of windows per thread along axis 2.
-template <bool ROWS_, int TILE2_, int CHANNELS_, int X_PACK_> struct Access {
+template <bool ROWS_, int TILE2_, int CHANNELS_, int X_VECTOR_> struct Access {
   static constexpr bool ROWS = ROWS_;
-  static constexpr int TILE2 = TILE2_, CHANNELS = CHANNELS_, X_PACK = X_PACK_;
+  static constexpr int TILE2 = TILE2_, CHANNELS = CHANNELS_, X_VECTOR = X_VECTOR_;
   // Returns the elements from one position along axis 2 to the next.
   static __device__ __forceinline__ int along(int stride) { return ROWS ? CHANNELS : stride; }
   using Axis1 = StaticAxis<K1, S1, P1, TILE1>;
   using Axis2 = StaticAxis<K2, S2, P2, TILE2>;
 };
-constexpr int MAX_PACK = 8;  // elements per access along a row
-constexpr int MAX_TILE = 4;  // windows per thread along a row
-constexpr int row_pack(int bytes) {
-  return bytes / int(sizeof(ELEMENT)) < MAX_PACK ? bytes / int(sizeof(ELEMENT)) : MAX_PACK;
+constexpr int MAX_VECTOR = 8;  // elements per access along a row
+constexpr int MAX_TILE = 4;    // windows per thread along a row
+constexpr int row_vector(int bytes) {
+  return bytes / int(sizeof(ELEMENT)) < MAX_VECTOR ? bytes / int(sizeof(ELEMENT)) : MAX_VECTOR;
 }
 constexpr int divisor_of(int a, int b) { return b == 0 ? a : divisor_of(b, a % b); }  // greatest common divisor
 // Returns the number of windows after which a window begins at a vector again; 1 where it exceeds MAX_TILE.
 constexpr int row_tile(int bytes) {
-  int windows = row_pack(bytes) / divisor_of(row_pack(bytes), S2);
+  int windows = row_vector(bytes) / divisor_of(row_vector(bytes), S2);
   return windows <= MAX_TILE ? windows : 1;
 }
 constexpr int CHANNELS_OF_BYTES = CHANNEL_BYTES / sizeof(ELEMENT);
-using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in vectors of 16 bytes
-using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // rows in vectors of 8 bytes
-using Loose = Access<true, 1, 1, 1>;                                  // rows element by element
+using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_vector(16)>;  // rows in vectors of 16 bytes
+using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_vector(8)>;  // rows in vectors of 8 bytes
+using Loose = Access<true, 1, 1, 1>;                                    // rows element by element
 using Channels = Access<false, 1, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
 using Scattered = Access<false, 1, 1, 1>;  // channels, one by one
 // Defines a kernel for each kind of access by KERNEL(name, type).
@@ -90,8 +90,8 @@ struct Layout {
 };
 
 struct Box : Layout {
-  unsigned threads;            // threads with work
-  FastDivmod packs, tiles[3];  // numbers of channel vectors, and of tiles along each axis
+  unsigned threads;              // threads with work
+  FastDivmod vectors, tiles[3];  // numbers of channel vectors, and of tiles along each axis
 };
 
 // Locates the tile of a thread along each axis, and the offsets of its channels.
@@ -105,7 +105,7 @@ struct Tile {
     unsigned here;
     exists = rest < box.threads;
     if (!exists) return;
-    rest = box.packs.divide(rest, here);
+    rest = box.vectors.divide(rest, here);
     x = y = here * channels;
     rest = box.tiles[2].divide(rest, here), tile[2] = here;
     rest = box.tiles[1].divide(rest, here), tile[1] = here;
@@ -121,57 +121,58 @@ template <int CHANNELS, int BEGIN, int COUNT> struct Line {
 
   // Reads the positions of a row. line: address of the tile's first position. at: index of that position in a row of
   // `extent`. Positions outside of the row get `nothing`. INSIDE: positions of the tile.
-  template <int INSIDE, int PACK>
+  template <int INSIDE, int VECTOR>
   __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present,
                                        ELEMENT nothing) {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
       int c = BEGIN + k;
-      bool packed = CHANNELS == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN &&
-                    c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
-      if (packed && c % PACK != 0) continue;
+      bool packed = CHANNELS == 1 && VECTOR > 1 && c >= 0 && c / VECTOR * VECTOR >= BEGIN &&
+                    c / VECTOR * VECTOR + VECTOR <= min(INSIDE, BEGIN + COUNT);
+      if (packed && c % VECTOR != 0) continue;
       if (packed) {
-        Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
+        Vector<ELEMENT, VECTOR> vector = taken<VECTOR>(line + c, present && at + c < extent, nothing);
 #pragma unroll
-        for (int i = 0; i < PACK; i++) item[k + i][0] = pack.item[i];
+        for (int i = 0; i < VECTOR; i++) item[k + i][0] = vector.item[i];
         continue;
       }
-      Pack<ELEMENT, CHANNELS> pack =
+      Vector<ELEMENT, CHANNELS> vector =
           taken<CHANNELS>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
 #pragma unroll
-      for (int i = 0; i < CHANNELS; i++) item[k][i] = pack.item[i];
+      for (int i = 0; i < CHANNELS; i++) item[k][i] = vector.item[i];
     }
   }
 
  private:
   // Returns a vector, or `nothing` if not present. It is selected as words, so that the compiler unpacks elements once.
   template <int N>
-  static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
+  static __device__ __forceinline__ Vector<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
     constexpr int BYTES = N * sizeof(ELEMENT), WORD = sizeof(ELEMENT) >= 4 ? sizeof(ELEMENT) : BYTES < 4 ? BYTES : 4;
     using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
     using Word = typename std::conditional<sizeof(ELEMENT) >= 4, ELEMENT,
                                            typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
-    Pack<ELEMENT, N> pack;
-    Pack<Word, BYTES / WORD> words;
+    Vector<ELEMENT, N> vector;
+    Vector<Word, BYTES / WORD> words;
 #pragma unroll
-    for (int i = 0; i < N; i++) pack.item[i] = nothing;
-    memcpy(&words, &pack, BYTES);
-    if (present) words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
-    memcpy(&pack, &words, BYTES);
-    return pack;
+    for (int i = 0; i < N; i++) vector.item[i] = nothing;
+    memcpy(&words, &vector, BYTES);
+    if (present) words = *reinterpret_cast<const Vector<Word, BYTES / WORD>*>(from);
+    memcpy(&vector, &words, BYTES);
+    return vector;
   }
 };
 
 // Writes alpha * values, blended, to the first `left` of COUNT positions along axis 2. PLAIN: alpha is 1 and beta 0.
-template <bool PLAIN, int PACK, int COUNT, int CHANNELS>
-__device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
-                                            const COMPUTE (&values)[COUNT][CHANNELS], COMPUTE alpha, COMPUTE beta) {
-  constexpr int N = CHANNELS == 1 ? PACK : CHANNELS, STEP = CHANNELS == 1 ? PACK : 1;
+template <bool PLAIN, int VECTOR, int COUNT, int CHANNELS>
+__device__ __forceinline__ void write_vectors(ELEMENT* line, int stride, int left,
+                                              const COMPUTE (&values)[COUNT][CHANNELS], COMPUTE alpha, COMPUTE beta) {
+  constexpr int N = CHANNELS == 1 ? VECTOR : CHANNELS, STEP = CHANNELS == 1 ? VECTOR : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
     if (k >= left) continue;
-    Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (CHANNELS == 1 && PACK > 1 ? k : k * stride));
-    Pack<ELEMENT, N> pack;
+    Vector<ELEMENT, N>* target =
+        reinterpret_cast<Vector<ELEMENT, N>*>(line + (CHANNELS == 1 && VECTOR > 1 ? k : k * stride));
+    Vector<ELEMENT, N> vector;
     COMPUTE result[N];
 #pragma unroll
     for (int i = 0; i < N; i++) result[i] = CHANNELS == 1 ? values[k + i][0] : values[k][i];
@@ -179,22 +180,22 @@ __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
 #pragma unroll
       for (int i = 0; i < N; i++) result[i] *= alpha;
       if (beta != COMPUTE(0)) {
-        pack = *target;
+        vector = *target;
 #pragma unroll
-        for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+        for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(vector.item[i]);
       }
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
-    *target = pack;
+    for (int i = 0; i < N; i++) vector.item[i] = store<ELEMENT>(result[i]);
+    *target = vector;
   }
 }
 // Writes a row. The plain case has its own code, because the compiler would compute unused blended values for it.
-template <int PACK, int COUNT, int CHANNELS>
+template <int VECTOR, int COUNT, int CHANNELS>
 __device__ __forceinline__ void write_row(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][CHANNELS],
                                           COMPUTE alpha, COMPUTE beta) {
-  alpha == COMPUTE(1) && beta == COMPUTE(0) ? write_packs<true, PACK>(line, stride, left, values, alpha, beta)
-                                            : write_packs<false, PACK>(line, stride, left, values, alpha, beta);
+  alpha == COMPUTE(1) && beta == COMPUTE(0) ? write_vectors<true, VECTOR>(line, stride, left, values, alpha, beta)
+                                            : write_vectors<false, VECTOR>(line, stride, left, values, alpha, beta);
 }
 
 // Returns the number of positions of a window that an average counts along one axis.

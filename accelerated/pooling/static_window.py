@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..plans import type_definitions
 from ..primitives.geometry import FastDivmod, Grid
 from ..runtime.arguments import declared
-from .problem import PACK_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
+from .problem import VECTOR_BYTES, Axis, Configuration, PoolingProblem, PoolingSolver, Shape, arguments
 
 # Each entry is (window, stride, padding) of every pooled axis. Networks use these.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
@@ -20,7 +20,7 @@ LARGE_WINDOWS = {(7, 7, 0)}  # windows for images only, forward
 MAX_SPAN = 2**31 - 2**24  # elements; offsets below it, with padding around them, fit 32 bits
 MAX_OUTER = 3  # dimensions that are not pooled
 ROW_BYTES = {"wide": 16, "narrow": 8}  # bytes per access along rows, by kind of access
-MAX_PACK = 8  # elements per access along a row
+MAX_VECTOR = 8  # elements per access along a row
 NUMBERS = ("K", "window"), ("S", "stride"), ("P", "padding")  # macro prefix and field of each axis
 MAX_TILE = 4  # windows per thread along a row
 
@@ -66,13 +66,14 @@ class StaticShape:
         """Return whether axis 0 is not pooled."""
         return self.axes[0].window == 1
 
-    def divided_by(self, pack: int, channels: bool) -> tuple[bool, bool]:
-        """Return whether vectors of ``pack`` elements divide and are aligned in x, and in y, along rows or channels."""
+    def divided_by(self, vector: int, channels: bool) -> tuple[bool, bool]:
+        """Return whether vectors of ``vector`` elements divide and are aligned in x, and in y, along rows or
+        channels."""
         along = self.axes[2]
         rows = self.axes if channels else self.axes[:2]
         x = [self.channels if channels else along.input, *self.x_steps, *(a.x_stride for a in rows if a.input > 1)]
         y = [self.channels if channels else along.output, *self.y_steps, *(a.y_stride for a in rows if a.output > 1)]
-        return all(n % pack == 0 for n in x), all(n % pack == 0 for n in y)
+        return all(n % vector == 0 for n in x), all(n % vector == 0 for n in y)
 
 
 @dataclass
@@ -82,19 +83,19 @@ class Access:
     kind: str
     tile: int  # windows per thread along axis 2
     channels: int  # channels per thread
-    x_pack: int  # elements per access along a row of x
+    x_vector: int  # elements per access along a row of x
     y_packed: bool  # whether a thread's windows along a row of y are one access
-    packs: int  # total number of channel vectors
+    vectors: int  # total number of channel vectors
 
     @property
     def x_elements(self) -> int:
         """Return the elements per access to x."""
-        return self.channels if self.x_pack == 1 else self.x_pack
+        return self.channels if self.x_vector == 1 else self.x_vector
 
     @property
     def y_elements(self) -> int:
         """Return the elements per access to y."""
-        return self.tile if self.y_packed else self.channels if self.x_pack == 1 else 1
+        return self.tile if self.y_packed else self.channels if self.x_vector == 1 else 1
 
 
 def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> StaticShape | None:
@@ -118,7 +119,7 @@ def static_shape(shape: Shape, windows: set[tuple[int, int, int]] = WINDOWS) -> 
     if shape.channels_last:
         steps = [step[:-1] for step in steps]
     extents, x_steps, y_steps = steps if steps[0] else [[1], [0], [0]]
-    static = StaticShape(axes, extents, x_steps, y_steps, channels, PACK_BYTES // shape.width)
+    static = StaticShape(axes, extents, x_steps, y_steps, channels, VECTOR_BYTES // shape.width)
     return static if _span(static) < MAX_SPAN else None
 
 
@@ -147,10 +148,10 @@ def access_of(
     if along.y_stride != 1 and along.output > 1:
         return Access("scattered", 1, 1, 1, False, 1)
     for kind, nbytes in row_bytes.items() if problem.aligned else ():
-        pack = min(nbytes // static.scalar_bytes, MAX_PACK)
-        tile = pack // gcd(pack, along.stride)
-        if pack > 1 and tile <= MAX_TILE and static.divided_by(pack, False)[0]:
-            return Access(kind, tile, 1, pack, static.divided_by(tile, False)[1], 1)
+        vector = min(nbytes // static.scalar_bytes, MAX_VECTOR)
+        tile = vector // gcd(vector, along.stride)
+        if vector > 1 and tile <= MAX_TILE and static.divided_by(vector, False)[0]:
+            return Access(kind, tile, 1, vector, static.divided_by(tile, False)[1], 1)
     return Access("loose", 1, 1, 1, False, 1)
 
 
@@ -215,7 +216,7 @@ class LayoutStruct(ctypes.Structure):
 class BoxStruct(LayoutStruct):
     """Lay out the ``Box`` of static_window.cuh."""
 
-    _fields_ = [("threads", c_uint), ("packs", FastDivmod), ("tiles", FastDivmod * 3)]
+    _fields_ = [("threads", c_uint), ("vectors", FastDivmod), ("tiles", FastDivmod * 3)]
 
 
 def steps_of_blocks(steps: int, blocks: int, at_once: int, start_steps: int) -> int:
@@ -233,13 +234,13 @@ def steps_of_blocks(steps: int, blocks: int, at_once: int, start_steps: int) -> 
 
 def thread_count(static: StaticShape, access: Access, tiles: list[int]) -> int:
     """Return the number of threads, each with a tile along every axis and a vector of channels."""
-    return access.packs * prod(tiles) * prod(static.extents)
+    return access.vectors * prod(tiles) * prod(static.extents)
 
 
 def box_of(static: StaticShape, access: Access, tiles: list[int]) -> BoxStruct:
     """Return the ``Box`` in which threads share ``tiles`` of each axis."""
     threads = thread_count(static, access, tiles)
-    box = BoxStruct(static, access, threads=threads, packs=FastDivmod.of(access.packs))
+    box = BoxStruct(static, access, threads=threads, vectors=FastDivmod.of(access.vectors))
     for d, count in enumerate(tiles):
         box.tiles[d] = FastDivmod.of(count)
     return box

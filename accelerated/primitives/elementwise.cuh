@@ -20,18 +20,19 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-template <class T, int WIDTH> __device__ __forceinline__ bool packed(const Pack<T, WIDTH>*& pack, const T* pointer) {
-  pack = reinterpret_cast<const Pack<T, WIDTH>*>(pointer);
-  return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
+template <class T, int WIDTH>
+__device__ __forceinline__ bool packed(const Vector<T, WIDTH>*& vector, const T* pointer) {
+  vector = reinterpret_cast<const Vector<T, WIDTH>*>(pointer);
+  return reinterpret_cast<uintptr_t>(pointer) % alignof(Vector<T, WIDTH>) == 0;
 }
 
 // Reads `count` elements with stride `stride` into `values`.
 template <class C, int WIDTH, class T>
-__device__ __forceinline__ void read_pack(const T* pointer, long long stride, bool vectorised, unsigned count,
-                                          C (&values)[WIDTH]) {
-  const Pack<T, WIDTH>* pack;
-  if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
-    Pack<T, WIDTH> loaded = *pack;
+__device__ __forceinline__ void read_vector(const T* pointer, long long stride, bool vectorised, unsigned count,
+                                            C (&values)[WIDTH]) {
+  const Vector<T, WIDTH>* vector;
+  if (vectorised && count == WIDTH && packed<T, WIDTH>(vector, pointer)) {
+    Vector<T, WIDTH> loaded = *vector;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) values[i] = load<C>(loaded.item[i]);
   } else if (stride == 0) {
@@ -46,16 +47,16 @@ __device__ __forceinline__ void read_pack(const T* pointer, long long stride, bo
 }
 
 template <int WIDTH, class C, class T>
-__device__ __forceinline__ void write_pack(T* pointer, long long stride, bool vectorised, unsigned count,
-                                           const C (&values)[WIDTH], C beta) {
+__device__ __forceinline__ void write_vector(T* pointer, long long stride, bool vectorised, unsigned count,
+                                             const C (&values)[WIDTH], C beta) {
   C prior[WIDTH];
-  if (beta != C(0)) read_pack<C, WIDTH>(const_cast<const T*>(pointer), stride, vectorised, count, prior);
-  const Pack<T, WIDTH>* pack;
-  if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
-    Pack<T, WIDTH> stored;
+  if (beta != C(0)) read_vector<C, WIDTH>(const_cast<const T*>(pointer), stride, vectorised, count, prior);
+  const Vector<T, WIDTH>* vector;
+  if (vectorised && count == WIDTH && packed<T, WIDTH>(vector, pointer)) {
+    Vector<T, WIDTH> stored;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
-    *reinterpret_cast<Pack<T, WIDTH>*>(pointer) = stored;
+    *reinterpret_cast<Vector<T, WIDTH>*>(pointer) = stored;
   } else {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
@@ -64,7 +65,7 @@ __device__ __forceinline__ void write_pack(T* pointer, long long stride, bool ve
 }
 
 template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
+  return reinterpret_cast<uintptr_t>(pointer) % alignof(Vector<T, WIDTH>) == 0;
 }
 
 // --- the loop ---
@@ -76,7 +77,7 @@ template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // This type describes a kernel's work per element. Its function maps vectors of the inputs and of the output's prior
 // values to the stored vector. It must not use the prior values if `blends` is false.
-//   template <bool BLENDS, int N> Pack<Out, N> operator()(const Pack<In, N>* in, const Pack<Out, N>& prior) const
+//   template <bool BLENDS, int N> Vector<Out, N> operator()(const Vector<In, N>* in, const Vector<Out, N>& prior) const
 template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   const In* in[INPUTS == 0 ? 1 : INPUTS];
   Out* out;
@@ -86,7 +87,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   unsigned prefetching_blocks = 0;  // blocks that prefetch their first reads to L2, for operands that are one row
 
   // These are vectors, or elements, whose reads are in flight together.
-  static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
+  static constexpr int FLAT = INPUTS == 2 ? 2 : 4, VECTORS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
   static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
 
   // Waits for earlier kernels. The arguments are the offsets of the first elements.
@@ -97,88 +98,88 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // Handles one vector per thread of one row, as in small tensors. The path from the wait to the end is short and has
   // no far jumps.
-  template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
+  template <int WIDTH> __device__ __forceinline__ void run_vector(unsigned vector) const {
     if (INPUTS < 2 && !LONG_FUNCTION<Function>) griddepcontrol_launch_dependents_early();
-    wait_for_operands(pack * WIDTH, pack * WIDTH);
-    Pack<In, WIDTH> values[VALUES];
+    wait_for_operands(vector * WIDTH, vector * WIDTH);
+    Vector<In, WIDTH> values[VALUES];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
-      if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
+      if (n < reads) values[n] = reinterpret_cast<const Vector<In, WIDTH>*>(in[n])[vector];
     griddepcontrol_launch_dependents();
-    reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] =
-        function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
+    reinterpret_cast<Vector<Out, WIDTH>*>(out)[vector] =
+        function.template operator()<false, WIDTH>(values, Vector<Out, WIDTH>{});
   }
 
   // Handles one row, vectors before `end`.
   template <int WIDTH>
-  __device__ __forceinline__ void run_flat(unsigned first, unsigned packs_per_thread, unsigned end) const {
+  __device__ __forceinline__ void run_flat(unsigned first, unsigned vectors_per_thread, unsigned end) const {
     if (first >= end) return;
-    if (packs_per_thread == 1) return run_pack<WIDTH>(first);
+    if (vectors_per_thread == 1) return run_vector<WIDTH>(first);
     if (blockIdx.x < prefetching_blocks) {
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
-        if (u < packs_per_thread && first + u * blockDim.x < end)
+        if (u < vectors_per_thread && first + u * blockDim.x < end)
 #pragma unroll
           for (int n = 0; n < INPUTS; n++)
             if (n < reads) prefetch_l2(in[n] + (first + u * blockDim.x) * WIDTH);
     }
     wait_for_operands(first * WIDTH, first * WIDTH);
-    for (unsigned done = 0; done < packs_per_thread; done += FLAT) {
-      Pack<In, WIDTH> values[FLAT][VALUES];
+    for (unsigned done = 0; done < vectors_per_thread; done += FLAT) {
+      Vector<In, WIDTH> values[FLAT][VALUES];
       const unsigned start = first + done * blockDim.x;
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
-        if (done + u < packs_per_thread && start + u * blockDim.x < end)
+        if (done + u < vectors_per_thread && start + u * blockDim.x < end)
 #pragma unroll
           for (int n = 0; n < INPUTS; n++)
-            if (n < reads) values[u][n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
+            if (n < reads) values[u][n] = reinterpret_cast<const Vector<In, WIDTH>*>(in[n])[start + u * blockDim.x];
       if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
-        if (done + u < packs_per_thread && start + u * blockDim.x < end)
-          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] =
-              function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
+        if (done + u < vectors_per_thread && start + u * blockDim.x < end)
+          reinterpret_cast<Vector<Out, WIDTH>*>(out)[start + u * blockDim.x] =
+              function.template operator()<false, WIDTH>(values[u], Vector<Out, WIDTH>{});
     }
   }
 
   // Handles rows of full vectors, up to `end`. The vectors of each operand are aligned, or the operand is broadcast
   // along rows.
   template <int WIDTH>
-  __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
-    for (unsigned done = 0; done < geometry.packs_per_thread; done += PACKS) {
-      Pack<In, WIDTH> values[PACKS][VALUES];
-      Pack<Out, WIDTH> prior[PACKS];
-      unsigned offset[PACKS][OPERANDS];
+  __device__ __forceinline__ void run_vectors(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
+    for (unsigned done = 0; done < geometry.vectors_per_thread; done += VECTORS) {
+      Vector<In, WIDTH> values[VECTORS][VALUES];
+      Vector<Out, WIDTH> prior[VECTORS];
+      unsigned offset[VECTORS][OPERANDS];
       auto exists = [&](int u) {
-        return done + u < geometry.packs_per_thread && first + (done + u) * blockDim.x < end;
+        return done + u < geometry.vectors_per_thread && first + (done + u) * blockDim.x < end;
       };
 #pragma unroll
-      for (int u = 0; u < PACKS; u++) {
+      for (int u = 0; u < VECTORS; u++) {
         if (exists(u)) geometry.locate(first + (done + u) * blockDim.x, offset[u]);
         else if (u == 0) return;
       }
       if (done == 0) wait_for_operands(offset[0][0], offset[0][INPUTS]);
 #pragma unroll
-      for (int u = 0; u < PACKS; u++) {
+      for (int u = 0; u < VECTORS; u++) {
         if (!exists(u)) continue;
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
           if (n >= reads) continue;
           if (geometry.row_stride[n] != 0) {
-            values[u][n] = *reinterpret_cast<const Pack<In, WIDTH>*>(in[n] + offset[u][n]);
+            values[u][n] = *reinterpret_cast<const Vector<In, WIDTH>*>(in[n] + offset[u][n]);
           } else {
             const In value = in[n][offset[u][n]];
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) values[u][n].item[i] = value;
           }
         }
-        if (blends) prior[u] = *reinterpret_cast<const Pack<Out, WIDTH>*>(out + offset[u][INPUTS]);
+        if (blends) prior[u] = *reinterpret_cast<const Vector<Out, WIDTH>*>(out + offset[u][INPUTS]);
       }
       if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
-      for (int u = 0; u < PACKS; u++)
+      for (int u = 0; u < VECTORS; u++)
         if (exists(u))
-          *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) =
+          *reinterpret_cast<Vector<Out, WIDTH>*>(out + offset[u][INPUTS]) =
               function.template operator()<true, WIDTH>(values[u], prior[u]);
     }
   }
@@ -188,8 +189,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   template <int N>
   __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS],
                                            unsigned done, bool edge) const {
-    Pack<In, N> values[VALUES];
-    Pack<Out, N> prior;
+    Vector<In, N> values[VALUES];
+    Vector<Out, N> prior;
     auto at = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
 #pragma unroll
     for (int u = 0; u < N; u++)
@@ -205,7 +206,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
         prefetch_line_l2(out + at(u, INPUTS));  // A partial sector there costs more than this prefetch.
     }
     if (done == 0) griddepcontrol_launch_dependents();
-    const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
+    const Vector<Out, N> results = function.template operator()<true, N>(values, prior);
 #pragma unroll
     for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
   }
@@ -214,14 +215,14 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
     griddepcontrol_launch_dependents_early(SHORT_GRID_OF_ITEMS);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= geometry.packs) return;
+    if (index >= geometry.vectors) return;
     unsigned offset[OPERANDS], position, in_row;
     geometry.locate(index, offset, position);
     // Only the last element may lie beyond the end.
     const unsigned count =
         geometry.items - (position + (geometry.items - 1) * geometry.item_distance >= geometry.item_extent);
-    geometry.packs_per_row.divide(index, in_row);
-    const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
+    geometry.vectors_per_row.divide(index, in_row);
+    const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.vectors_per_row.divisor);
     wait_for_operands(offset[0], offset[INPUTS]);
     if (INPUTS != 0 && count == 2) return run_some<2>(geometry, offset, 0, edge);  // Small tensors use this path.
     unsigned done = 0;
@@ -233,17 +234,17 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   // neighbouring elements.
   template <int WIDTH>
   __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
-    const unsigned block = blockIdx.x * (blockDim.x * geometry.packs_per_thread),
-                   packs_per_thread = geometry.packs_per_thread * WIDTH;
-    if (block + blockDim.x * geometry.packs_per_thread <= begin) return;
+    const unsigned block = blockIdx.x * (blockDim.x * geometry.vectors_per_thread),
+                   vectors_per_thread = geometry.vectors_per_thread * WIDTH;
+    if (block + blockDim.x * geometry.vectors_per_thread <= begin) return;
     wait_for_operands(0, 0);
 #pragma unroll 2
-    for (unsigned done = 0; done < packs_per_thread; done++) {
-      Pack<In, 1> values[VALUES];
-      Pack<Out, 1> prior;
+    for (unsigned done = 0; done < vectors_per_thread; done++) {
+      Vector<In, 1> values[VALUES];
+      Vector<Out, 1> prior;
       unsigned offset[OPERANDS];
-      const unsigned element = block * WIDTH + threadIdx.x + done * blockDim.x, pack = element / WIDTH;
-      if (pack < begin || pack >= geometry.packs || geometry.locate(pack, offset) <= element % WIDTH) continue;
+      const unsigned element = block * WIDTH + threadIdx.x + done * blockDim.x, vector = element / WIDTH;
+      if (vector < begin || vector >= geometry.vectors || geometry.locate(vector, offset) <= element % WIDTH) continue;
 #pragma unroll
       for (int n = 0; n < OPERANDS; n++) offset[n] += element % WIDTH * geometry.row_stride[n];
 #pragma unroll
@@ -256,16 +257,16 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // WIDTH is the number of elements per vector.
   template <int WIDTH> __device__ __forceinline__ void run(const Geometry<OPERANDS>& geometry) const {
-    const unsigned packs_per_thread = geometry.flat ? geometry.flat : geometry.packs_per_thread;
-    const unsigned first = blockIdx.x * (blockDim.x * packs_per_thread) + threadIdx.x;
+    const unsigned vectors_per_thread = geometry.flat ? geometry.flat : geometry.vectors_per_thread;
+    const unsigned first = blockIdx.x * (blockDim.x * vectors_per_thread) + threadIdx.x;
     if (!geometry.flat && geometry.width == 1) return run_items(geometry);
-    bool packs = aligned<Out, WIDTH>(out);
+    bool vectors = aligned<Out, WIDTH>(out);
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
-      packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
-    const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
-    if (geometry.flat && !blends) run_flat<WIDTH>(first, packs_per_thread, end);
-    else run_packs<WIDTH>(geometry, first, end);
+      vectors = vectors && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
+    const unsigned end = !vectors ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.vectors;
+    if (geometry.flat && !blends) run_flat<WIDTH>(first, vectors_per_thread, end);
+    else run_vectors<WIDTH>(geometry, first, end);
     // This handles the last elements of the row, or all of them.
     if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
   }

@@ -27,20 +27,20 @@ template <int N> struct Geometry {
   };
 
   // Fields are ordered by use: those of the shortest path are loaded with the pointers.
-  unsigned row;               // elements per row
-  unsigned flat;              // vectors per thread if every operand is one row, else 0
-  unsigned packs;             // vectors of all rows
-  unsigned packs_per_thread;  // vectors per thread, with stride blockDim.x
-  unsigned width;             // elements per vector
-  unsigned vectorised;        // bit i: vectors of operand i are aligned if its address is
-  unsigned items;             // single elements per thread
-  int split;                  // outer dimension along which the items lie, or -1 for the row
-  unsigned item_distance;     // stride of items in that dimension, which has this extent here
-  unsigned item_extent;       // full extent of that dimension
-  unsigned partial_sectors;   // 1: rows of the output end within sectors of 32 bytes, and the output exceeds L2
-  int item_stride[N];         // stride of items in memory, in elements
+  unsigned row;                 // elements per row
+  unsigned flat;                // vectors per thread if every operand is one row, else 0
+  unsigned vectors;             // vectors of all rows
+  unsigned vectors_per_thread;  // vectors per thread, with stride blockDim.x
+  unsigned width;               // elements per vector
+  unsigned vectorised;          // bit i: vectors of operand i are aligned if its address is
+  unsigned items;               // single elements per thread
+  int split;                    // outer dimension along which the items lie, or -1 for the row
+  unsigned item_distance;       // stride of items in that dimension, which has this extent here
+  unsigned item_extent;         // full extent of that dimension
+  unsigned partial_sectors;     // 1: rows of the output end within sectors of 32 bytes, and the output exceeds L2
+  int item_stride[N];           // stride of items in memory, in elements
   int row_stride[N];
-  FastDivmod packs_per_row;
+  FastDivmod vectors_per_row;
   int outer_rank;
   Outer outer[MAX_DIMENSIONS - 1];  // outer dimensions, the fastest first
 
@@ -48,8 +48,8 @@ template <int N> struct Geometry {
   // Returns the number of its elements.
   template <class Offset>
   __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N], unsigned& split_coordinate) const {
-    unsigned pack, row_index = packs_per_row.divide(index, pack);
-    const unsigned first = pack * width;
+    unsigned vector, row_index = vectors_per_row.divide(index, vector);
+    const unsigned first = vector * width;
     unsigned sum[N];
 #pragma unroll
     for (int i = 0; i < N; i++) sum[i] = first * row_stride[i];

@@ -16,16 +16,16 @@ Grid = tuple[int, int, int]
 MAX_DIMENSIONS = 9
 THREADS = 256  # threads per block of the element-by-element kernels
 
-PACKS_PER_THREAD = 2  # vectors per thread, if each SM still gets BUSY_BLOCKS blocks
+VECTORS_PER_THREAD = 2  # vectors per thread, if each SM still gets BUSY_BLOCKS blocks
 # Functions of many instructions take more vectors, so that a block runs longer than its start takes.
-LONG_PACKS_PER_THREAD = 4  # vectors per thread for long functions
+LONG_VECTORS_PER_THREAD = 4  # vectors per thread for long functions
 BUSY_BLOCKS = 4  # blocks per SM that keep it busy
 
 MAX_ITEMS = 8  # single elements per thread
 ITEM_BYTES = 16  # bytes of single elements per thread, upper bound
 INDEX_COST = 5  # index arithmetic of a thread's first element, relative to each further element
 
-PACK_BYTES = 16  # bytes per vector
+VECTOR_BYTES = 16  # bytes per vector
 L2_RESIDENT_BYTES = 32 << 20  # bytes read and written by a call whose data stay in L2
 # The first blocks prefetch their first reads to L2 (dependent_launch.cuh). More blocks gain nothing.
 PREFETCH_BYTES = 64 << 20  # bytes read and written from which blocks prefetch
@@ -55,11 +55,11 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
     class Geometry(ctypes.Structure):
         _fields_ = [
-            *declared(ctypes.c_uint, "row flat packs packs_per_thread width vectorised items"),
+            *declared(ctypes.c_uint, "row flat vectors vectors_per_thread width vectorised items"),
             ("split", ctypes.c_int),
             *declared(ctypes.c_uint, "item_distance item_extent partial_sectors"),
             *declared(ctypes.c_int * operands, "item_stride row_stride"),
-            ("packs_per_row", FastDivmod),
+            ("vectors_per_row", FastDivmod),
             ("outer_rank", ctypes.c_int),
             ("outer", Outer * outer_rank),
         ]
@@ -122,10 +122,10 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
     row = extents[-1]
     outer = list(reversed(range(len(extents) - 1)))
     value: Any = _geometry_type(len(steps))()
-    packs_per_row = -(-row // width)
-    value.packs, value.row, value.width = prod(extents[:-1]) * packs_per_row, row, width
-    value.packs_per_thread = value.items = 1
-    value.packs_per_row = FastDivmod.of(packs_per_row)
+    vectors_per_row = -(-row // width)
+    value.vectors, value.row, value.width = prod(extents[:-1]) * vectors_per_row, row, width
+    value.vectors_per_thread = value.items = 1
+    value.vectors_per_row = FastDivmod.of(vectors_per_row)
     value.outer_rank = len(outer)
     for i, d in enumerate(outer):
         value.outer[i].extent = FastDivmod.of(extents[d])
@@ -139,7 +139,7 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
 
 
 def elementwise(
-    dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = PACKS_PER_THREAD
+    dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = VECTORS_PER_THREAD
 ) -> tuple[Any, Grid]:
     """Return the geometry and grid of an element-by-element kernel. It uses vectors of ``width`` elements if every
     operand moves them in one access or is broadcast along them, else single elements. Threads take up to ``most``
@@ -149,18 +149,18 @@ def elementwise(
     flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
     if value.row < width or not (flat or (packed and value.row % width == 0)):
-        value = _single(extents, steps, device, PACK_BYTES // width)
-        return value, blocks(value.packs)
-    value.packs_per_thread = packs_per_thread(value.packs, device, most)
-    value.flat = value.packs_per_thread if flat else 0
-    return value, blocks(value.packs, THREADS * value.packs_per_thread)
+        value = _single(extents, steps, device, VECTOR_BYTES // width)
+        return value, blocks(value.vectors)
+    value.vectors_per_thread = vectors_per_thread(value.vectors, device, most)
+    value.flat = value.vectors_per_thread if flat else 0
+    return value, blocks(value.vectors, THREADS * value.vectors_per_thread)
 
 
 def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
     """Return the geometry of single elements. A thread's elements lie along one dimension, not the row if others
     exist, so that accesses are coalesced. The choice of dimension and count leaves the fewest threads idle."""
     # One block keeps an SM busy: the start of a second takes as long as another element.
-    most = packs_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
+    most = vectors_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
 
     def cost(choice: tuple[int, int]) -> tuple[float, int]:
         d, item_distance = choice
@@ -180,14 +180,14 @@ def _single(extents: list[int], steps: list[list[int]], device: Any, element_byt
     return value
 
 
-def packs_per_thread(packs: int, device: Any, most: int = PACKS_PER_THREAD) -> int:
+def vectors_per_thread(vectors: int, device: Any, most: int = VECTORS_PER_THREAD) -> int:
     """Return how many vectors a thread takes, ``most`` at most."""
-    return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
+    return max(1, min(most, vectors // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
 
 
-def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
+def blocks(vectors: int, vectors_per_block: int = THREADS) -> Grid:
     """Return the grid that has a thread for every vector."""
-    return (max(1, -(-packs // packs_per_block)), 1, 1)
+    return (max(1, -(-vectors // vectors_per_block)), 1, 1)
 
 
 def prefetching_blocks(moved_bytes: int) -> int:

@@ -15,11 +15,11 @@
 #define WGMMA_INSTRUCTIONS 1
 #endif
 
-__device__ __forceinline__ const unsigned char* swizzled(const unsigned char* tile, int row, int pack) {
-  return tile + row * 128 + (pack ^ (row & 7)) * 16;
+__device__ __forceinline__ const unsigned char* swizzled(const unsigned char* tile, int row, int vector) {
+  return tile + row * 128 + (vector ^ (row & 7)) * 16;
 }
-__device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row, int pack) {
-  return tile + row * 128 + (pack ^ (row & 7)) * 16;
+__device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row, int vector) {
+  return tile + row * 128 + (vector ^ (row & 7)) * 16;
 }
 
 // Rounds a float to the nearest TF32, ties away from zero; tensor cores would truncate it. Other types are unchanged.
@@ -67,7 +67,8 @@ __device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void
 
 // Stores pairs of a warp's sums of 16 rows, converted by store<E>(), as swizzled rows of 128 bytes.
 template <class E>
-__device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+__device__ __forceinline__ void store_swizzled_rows(unsigned char* rows,
+                                                    const Vector<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
 #pragma unroll
@@ -82,7 +83,7 @@ __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const P
     for (int n = 0; n < 4; n++)
 #pragma unroll
       for (int part = 0; part < 2; part++)
-        reinterpret_cast<Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] =
+        reinterpret_cast<Vector<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] =
             pairs[n][part];
   }
 }
@@ -142,7 +143,8 @@ __device__ __forceinline__ void fence_proxy_async() {
 
 // Does the inverse of store_swizzled_rows().
 template <class E>
-__device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+__device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows,
+                                                   Vector<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
 #pragma unroll
@@ -150,7 +152,7 @@ __device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pa
       unsigned words[4];
       ldmatrix(words, swizzled(rows, lane % 16, n + lane / 16));
 #pragma unroll
-      for (int i = 0; i < 4; i++) pairs[n + i / 2][i % 2] = *reinterpret_cast<const Pack<E, 2>*>(&words[i]);
+      for (int i = 0; i < 4; i++) pairs[n + i / 2][i % 2] = *reinterpret_cast<const Vector<E, 2>*>(&words[i]);
     }
   } else {
 #pragma unroll
@@ -158,7 +160,7 @@ __device__ __forceinline__ void load_swizzled_rows(const unsigned char* rows, Pa
 #pragma unroll
       for (int part = 0; part < 2; part++)
         pairs[n][part] =
-            reinterpret_cast<const Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2];
+            reinterpret_cast<const Vector<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2];
   }
 }
 

@@ -6,7 +6,7 @@
 
 // A Packed holds N neighbouring elements unchanged, in words for 16-bit types.
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4;
-template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Pack<unsigned, N / 2>, Pack<ELEMENT, N>>;
+template <int N> using Packed = std::conditional_t<PAIRED && N % 2 == 0, Vector<unsigned, N / 2>, Vector<ELEMENT, N>>;
 
 // Reads elements, or zeros where they do not exist.
 template <int N> __device__ __forceinline__ Packed<N> fetch_packed(const ELEMENT* from, bool exists) {

@@ -42,13 +42,13 @@ struct Box {
   unsigned char* shared;
   Map map;  // This is a copy, because the arguments live only as long as the thread.
   int at[5], offset[3];
-  int packs() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // vectors of 16 bytes per row
+  int vectors() const { return map.dense ? map.box[0] * map.element_bytes / 16 : 8; }  // vectors of 16 bytes per row
   int rows() const {
     int rows = map.columns ? map.pixels : 1;
     for (int d = 1; d < map.rank && !map.columns; d++) rows *= map.box[d];
     return rows;
   }
-  int bytes() const { return 16 * packs() * rows(); }
+  int bytes() const { return 16 * vectors() * rows(); }
 };
 struct Load {
   Mbarrier* barrier;
@@ -135,9 +135,9 @@ inline Box box_of(const unsigned char* shared, const TensorMap& map, const int (
 // Visits a box in vectors of 16 bytes: visit(address in shared memory, first byte in the tensor, first and end of the
 // existing elements). The order is by rows. The pixels of im2col follow each other within the box that the corners
 // leave.
-template <class Visit> inline void for_packs(const Box& box, Visit visit) {
+template <class Visit> inline void for_vectors(const Box& box, Visit visit) {
   const Map& map = box.map;
-  const int elements = 16 / map.element_bytes, packs = box.packs(), rows = box.rows(),
+  const int elements = 16 / map.element_bytes, vectors = box.vectors(), rows = box.rows(),
             above = reinterpret_cast<uintptr_t>(box.shared) / 128 % 8;  // The swizzle depends on the address.
   int at[5];
   memcpy(at, box.at, sizeof at);
@@ -149,11 +149,11 @@ template <class Visit> inline void for_packs(const Box& box, Visit visit) {
       exists = exists && unsigned(index) < unsigned(map.extent[d]);
       offset += index * map.stride[d - 1];
     }
-    for (int pack = 0; pack < packs; pack++) {
-      const int first = at[0] + pack * elements, begin = max(0, -first),
+    for (int vector = 0; vector < vectors; vector++) {
+      const int first = at[0] + vector * elements, begin = max(0, -first),
                 end = exists ? min(elements, map.extent[0] - first) : 0;
-      unsigned char* shared = box.shared + (row * packs + pack) * 16;
-      if (!map.dense) shared = swizzled(box.shared - above * 128, above + row, pack);
+      unsigned char* shared = box.shared + (row * vectors + vector) * 16;
+      if (!map.dense) shared = swizzled(box.shared - above * 128, above + row, vector);
       visit(shared, map.base + offset + static_cast<long long>(first) * map.element_bytes, begin, end);
     }
     for (int d = 1; d < map.rank; d++) {
@@ -168,7 +168,7 @@ template <class Visit> inline void for_packs(const Box& box, Visit visit) {
 inline void complete_load(const Load& load) {
   const races::ByAgent agent(load.barrier, load.request);
   const Map& map = load.box.map;
-  for_packs(load.box, [&](unsigned char* to, const unsigned char* from, int begin, int end) {
+  for_vectors(load.box, [&](unsigned char* to, const unsigned char* from, int begin, int end) {
     const int size = map.element_bytes;
     if (end - begin < 16 / size) memset(to, 0, 16);
     if (begin < end) memcpy(to + begin * size, from + begin * size, (end - begin) * size);
@@ -182,7 +182,7 @@ inline void complete_load(const Load& load) {
 inline void finish_write(const Write& write) {
   const races::Later later(write.request);
   const int size = write.box.map.element_bytes;
-  for_packs(write.box, [=](const unsigned char* from, const unsigned char* to, int begin, int end) {
+  for_vectors(write.box, [=](const unsigned char* from, const unsigned char* to, int begin, int end) {
     if (begin < end) memcpy(const_cast<unsigned char*>(to) + begin * size, from + begin * size, (end - begin) * size);
   });
 }
@@ -211,7 +211,7 @@ inline void begin_store(const unsigned char* from, const TensorMap& map, const i
   const Box box = box_of(from, map, at, instruction);
   // A GPU writes full vectors of 16 bytes, so it also writes behind a row that ends within one.
   if (box.map.extent[0] * box.map.element_bytes % 16)
-    fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no packs of 16 bytes",
+    fail_at(instruction, nullptr, "TMA: stores to rows of %d elements, which are no vectors of 16 bytes",
             box.map.extent[0]);
   writes.add({box});
 }

@@ -73,8 +73,8 @@ template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value,
   return store<T>(result);
 }
 
-// A Pack holds N neighbouring elements that move in one access of up to 16 bytes.
-template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack {
+// A Vector holds N neighbouring elements that move in one access of up to 16 bytes.
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Vector {
   T item[N];
 };
 

@@ -15,11 +15,11 @@
 constexpr int BATCH = 4;  // loads in flight per thread, where each needs its own offset
 
 // Sets the start of a vector's row in the reduction and in A; returns the vector's position in its row.
-__device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position,
+__device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned vector, long long& position,
                                          long long& offset) {
   position = offset = 0;
-  if (reduced.outer_rank == 0) return pack;
-  unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
+  if (reduced.outer_rank == 0) return vector;
+  unsigned in_row, row = reduced.vectors_per_row.divide(vector, in_row);
   int outermost = reduced.outer_rank - 1;
 #pragma unroll 1
   for (int d = 0; d < outermost; d++) {
@@ -35,12 +35,12 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
 
 // Holds vectors that a thread reads before it uses the first.
 struct Batch {
-  Pack<ELEMENT, WIDTH> loaded[BATCH];
+  Vector<ELEMENT, WIDTH> loaded[BATCH];
   unsigned index[BATCH];  // index of each vector's first element
   unsigned full = 0;      // mask of the vectors that exist
 
   __device__ __forceinline__ void read(int u, const ELEMENT* pointer) {
-    loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
+    loaded[u] = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(pointer);
     full |= 1u << u;
   }
   template <class Reduction>
@@ -79,10 +79,10 @@ struct Window {  // It is a vector of one row of A.
   bool full;       // whether one access reads it
 };
 
-__device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* source, unsigned pack) {
+__device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* source, unsigned vector) {
   const Geometry<2>& reduced = a.reduced;
   long long position, offset;
-  unsigned in_row = walk(reduced, pack, position, offset);
+  unsigned in_row = walk(reduced, vector, position, offset);
   const ELEMENT* start = source + offset;
   int shift = a.windows ? reinterpret_cast<uintptr_t>(start) / sizeof(ELEMENT) % WIDTH : 0;
   Window window;
@@ -112,7 +112,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment,
-             last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+             last = first + a.segment < a.reduced.vectors ? first + a.segment : a.reduced.vectors;
     if (a.even && aligned(a.a)) {
       long long position, offset;
       const unsigned from = walk(a.reduced, first, position, offset) + lane, step = lanes * WIDTH;
@@ -120,20 +120,20 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
                   position + from * WIDTH * index_step, step * index_step, index_step);
       first = last;
     }
-    for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
+    for (unsigned vector = first + lane; vector < last; vector += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
 #pragma unroll
       for (int u = 0; u < BATCH; u++)
-        if (pack + u * lanes < last) {
-          Window window = locate(a, source, pack + u * lanes);
+        if (vector + u * lanes < last) {
+          Window window = locate(a, source, vector + u * lanes);
           batch.index[u] = window.index;
           if (window.full) batch.read(u, window.pointer);
           else partial |= 1u << u;
         }
       batch.reduce(reduction, state, index_step);
       for (; partial; partial &= partial - 1) {
-        Window window = locate(a, source, pack + (__ffs(partial) - 1) * lanes);
+        Window window = locate(a, source, vector + (__ffs(partial) - 1) * lanes);
         int behind = static_cast<int>(a.reduced.row) - window.first;
         reduce_partial(reduction, state, window.pointer, a.reduced.row_stride[1], -window.first, behind, window.index,
                        index_step);
@@ -162,15 +162,15 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  const unsigned own = pack_of(a, column, columns);
+  const unsigned own = vector_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
-  if (own < a.kept.packs) {  // Threads without a vector wait for the others.
+  if (own < a.kept.vectors) {  // Threads without a vector wait for the others.
     unsigned located[3], count = a.kept.locate(own, located);
     const ELEMENT* source = a.a + located[2];
     const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment,
-             last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+             last = first + a.segment < a.reduced.vectors ? first + a.segment : a.reduced.vectors;
     const bool even = a.even && aligned(a.a);
     griddepcontrol_wait_before_access(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
     if (even) {
@@ -196,7 +196,7 @@ __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reducti
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
     }
-    if (alone) conclude_pack(a, state, located[0]);
+    if (alone) conclude_vector(a, state, located[0]);
   }
   if (!alone) finish_columns(a, reduction, state, column, lane, lanes, columns);
 }

@@ -35,7 +35,7 @@ class AnyTensor(ReduceSolver):
             problem.function(SOURCE, f"reduce_tensor_any_{'rows' if division.rows else 'columns'}"),
             problem.arguments(kept, lanes, tiles),
             OPERANDS,
-            (tiles.blocks if tiles else -(-kept.packs // (BLOCK // lanes)), segments, 1),
+            (tiles.blocks if tiles else -(-kept.vectors // (BLOCK // lanes)), segments, 1),
             (BLOCK, 1, 1),
             problem.state_bytes * (WARPS if division.rows else BLOCK * problem.width),
         )
@@ -46,7 +46,7 @@ class AnyTensor(ReduceSolver):
             problem.function(SOURCE, "reduce_tensor_any_partial_results"),
             problem.arguments(kept, lanes_of_merge),
             OPERANDS,
-            (-(-kept.packs // (BLOCK // lanes_of_merge)), 1, 1),
+            (-(-kept.vectors // (BLOCK // lanes_of_merge)), 1, 1),
             (BLOCK, 1, 1),
             problem.state_bytes * WARPS,
         )

@@ -11,10 +11,10 @@ from dualdnn.api.operations.reduce_tensor import reduced_dimensions
 BLOCK = 256  # threads per block
 WARP = 32
 MAX_WAVES = 4  # waves of resident blocks
-MIN_COLUMN_PACKS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
+MIN_COLUMN_VECTORS = 8  # neighbouring vectors per block of columns, 128 contiguous bytes
 READS = 8  # loads in flight per thread of columns
 # Partial results in memory pay only for longer segments.
-MIN_SEGMENT_PACKS = 4  # loads per thread for rows beyond one wave of blocks
+MIN_SEGMENT_VECTORS = 4  # loads per thread for rows beyond one wave of blocks
 MIN_SEGMENT = 12  # loads per thread for columns
 
 
@@ -31,7 +31,7 @@ class Division(NamedTuple):
     segments: int
 
 
-def pack_width(A: TensorSpec) -> int:
+def vector_width(A: TensorSpec) -> int:
     """Return the elements of A that a thread reads in one access: 16 bytes, at most 8 elements."""
     return min(8, 16 // A.scalar_bytes)
 
@@ -47,11 +47,11 @@ def divided(A: TensorSpec, C: TensorSpec, multiprocessors: int) -> Division:
     length = prod(A.dims[i] for i in reduced)
     resident = multiprocessors * (2 if A.scalar_bytes == 1 else 4)
     if along_rows(A, C):
-        return _rows(length, C.count, pack_width(A), multiprocessors, resident)
+        return _rows(length, C.count, vector_width(A), multiprocessors, resident)
     packed = A.count == 1 + sum((extent - 1) * stride for extent, stride in zip(A.dims, A.strides, strict=True))
     innermost = _innermost(A)
-    in_line = packed and C.count % pack_width(A) == 0 and C.strides[innermost : innermost + 1] == (1,)
-    return _columns(length, -(-C.count // pack_width(A)), multiprocessors, resident, in_line)
+    in_line = packed and C.count % vector_width(A) == 0 and C.strides[innermost : innermost + 1] == (1,)
+    return _columns(length, -(-C.count // vector_width(A)), multiprocessors, resident, in_line)
 
 
 def _rows(length: int, count: int, width: int, multiprocessors: int, resident: int) -> Division:
@@ -64,29 +64,29 @@ def _rows(length: int, count: int, width: int, multiprocessors: int, resident: i
     most = min(BLOCK, _power_of_two((length + 2 * width - 2) // width))
     lanes = max(lanes, min(most, _enough_lanes(count, multiprocessors)))
     blocks = -(-count * lanes // BLOCK)
-    packs = -(-length // (BLOCK * width))  # vectors per thread
-    if lanes < BLOCK or packs <= MIN_SEGMENT_PACKS:
+    vectors = -(-length // (BLOCK * width))  # vectors per thread
+    if lanes < BLOCK or vectors <= MIN_SEGMENT_VECTORS:
         return Division(True, lanes, 1)
-    longest = max(-(-packs // MIN_SEGMENT_PACKS), min(packs, resident // blocks))
+    longest = max(-(-vectors // MIN_SEGMENT_VECTORS), min(vectors, resident // blocks))
     return Division(True, lanes, _segments(blocks, longest, resident))
 
 
-def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
+def _columns(length: int, vectors: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
     """Return the division for columns: threads walk across vectors of C.
 
     in_line: whether vectors of A are vectors of C, which one access reads or writes. Others are slower, so that more
     segments pay.
     """
     each = READS if in_line else READS // 2
-    most = min(BLOCK // min(MIN_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
+    most = min(BLOCK // min(MIN_COLUMN_VECTORS, _power_of_two(vectors)), _power_of_two(-(-length // each)))
     # The lanes are limited to a few waves of blocks, because every lane adds a merge per vector of C.
-    lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
+    lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * vectors))))
     if length >= READS or not in_line:
-        wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs, multiprocessors)))
+        wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(vectors, multiprocessors)))
         if wide > lanes and length <= 2 * READS * wide:
             return Division(False, wide, 1)
     longest = -(-length // (lanes * (MIN_SEGMENT if in_line else MIN_SEGMENT // 3)))
-    return Division(False, lanes, _segments(-(-packs * lanes // BLOCK), longest, resident))
+    return Division(False, lanes, _segments(-(-vectors * lanes // BLOCK), longest, resident))
 
 
 def _enough_lanes(count: int, multiprocessors: int) -> int:

@@ -86,8 +86,8 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
 
 // Writes a vector of neighbouring results.
 template <class T>
-__device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
-  using Results = Pack<T, WIDTH>;
+__device__ __forceinline__ void blend_vector(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
+  using Results = Vector<T, WIDTH>;
   Results* target = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
   Results prior, results;
   if (a.beta != COMPUTE(0)) prior = *target;
@@ -100,21 +100,21 @@ __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, 
   *target = results;
 }
 
-__device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&state)[WIDTH], unsigned offset) {
+__device__ __forceinline__ void conclude_vector(const Arguments& a, const Value (&state)[WIDTH], unsigned offset) {
   switch (a.c_type) {
     case FLOAT:
-      return blend_pack<float>(a, offset, state);
+      return blend_vector<float>(a, offset, state);
     case DOUBLE:
-      return blend_pack<double>(a, offset, state);
+      return blend_vector<double>(a, offset, state);
     case HALF:
-      return blend_pack<half>(a, offset, state);
+      return blend_vector<half>(a, offset, state);
     case INT8:
-      return blend_pack<int8>(a, offset, state);
+      return blend_vector<int8>(a, offset, state);
     case BFLOAT16:
-      if constexpr (OWN_TYPE == BFLOAT16) return blend_pack<bfloat16>(a, offset, state);
+      if constexpr (OWN_TYPE == BFLOAT16) return blend_vector<bfloat16>(a, offset, state);
   }
 }
-__device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}
+__device__ __forceinline__ void conclude_vector(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}
 
 __device__ __forceinline__ void conclude(const Arguments& a, Value state, long long offset, long long) {
   store_result(a, state.value, offset);
@@ -178,7 +178,7 @@ __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* t
 }
 
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
+  return reinterpret_cast<uintptr_t>(pointer) % sizeof(Vector<ELEMENT, WIDTH>) == 0;
 }
 
 // Reduces `count` vectors `step` elements apart, which serves most reductions of packed tensors. Computing all offsets
@@ -186,8 +186,8 @@ __device__ __forceinline__ bool aligned(const ELEMENT* pointer) {
 template <class Reduction>
 __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state,
                                             const ELEMENT* pointer, unsigned step, unsigned count, unsigned index,
-                                            unsigned pack_step, unsigned index_step) {
-  using Read = Pack<ELEMENT, WIDTH>;
+                                            unsigned vector_step, unsigned index_step) {
+  using Read = Vector<ELEMENT, WIDTH>;
   Read loaded[EVEN_BATCH];
   auto read = [&](unsigned done) {
     if constexpr (FEW_ELEMENTS) {
@@ -207,7 +207,7 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
       if (done + u < count) {
 #pragma unroll
         for (int i = 0; i < WIDTH; i++)
-          reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * pack_step + i * index_step);
+          reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * vector_step + i * index_step);
       }
   };
   if constexpr (FEW_ELEMENTS) {
@@ -250,11 +250,11 @@ __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction&
 // --- columns ---
 
 // Returns the vector of C of a column of this block.
-__device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
+__device__ __forceinline__ unsigned vector_of(const Arguments& a, unsigned column, unsigned columns) {
   if (!a.tiled) return blockIdx.x * columns + column;
   unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
   const unsigned across = block << a.across_log2 | (column & ((1u << a.across_log2) - 1)),
-                 per_row = a.kept.packs_per_row.divisor;
+                 per_row = a.kept.vectors_per_row.divisor;
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
@@ -268,9 +268,9 @@ __device__ __forceinline__ unsigned slot_of(const Arguments& a, unsigned column)
 // Sets the offset in C of this block's element `slot`; returns whether it exists.
 __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset,
                                               unsigned& number) {
-  const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
+  const unsigned vector = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
   unsigned located[3];
-  if (pack >= a.kept.packs || i >= a.kept.locate(pack, located)) return false;
+  if (vector >= a.kept.vectors || i >= a.kept.locate(vector, located)) return false;
   offset = located[0] + i * a.kept.row_stride[0];
   number = located[1] + i * a.kept.row_stride[1];
   return true;
@@ -281,11 +281,11 @@ __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot,
 template <class State>
 __device__ __forceinline__ void deliver_tile(const Arguments& a, const State* tile, unsigned columns) {
   const unsigned rows = columns / ACROSS, row = threadIdx.x & (rows - 1), step = BLOCK / rows;
-  const unsigned pack = pack_of(a, row * ACROSS, columns);
+  const unsigned vector = vector_of(a, row * ACROSS, columns);
   unsigned located[3], position;
-  if (pack >= a.kept.packs) return;
-  a.kept.locate(pack, located);
-  a.kept.packs_per_row.divide(pack, position);
+  if (vector >= a.kept.vectors) return;
+  a.kept.locate(vector, located);
+  a.kept.vectors_per_row.divide(vector, position);
   const unsigned end = min(a.kept.row - position * WIDTH, WIDTH * ACROSS);
   auto state = [&](unsigned element) -> const State& {
     return tile[element % WIDTH * columns + slot_of(a, row * ACROSS + element / WIDTH)];

@@ -16,11 +16,11 @@ from .. import solver
 from ..plans import factors, fields_of, pointers, structure, type_definitions
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge_dimensions
 from ..reproducible import Order, order_of_batch
-from .division import Division, along_rows, divided, pack_width
+from .division import Division, along_rows, divided, vector_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
 HALF_BYTES = 2
-PACK_BYTES = 16  # bytes, alignment of A where kernels need it
+VECTOR_BYTES = 16  # bytes, alignment of A where kernels need it
 WORKSPACE_ALIGNMENT = 8  # bytes, alignment of partial results; the workspace has room for it
 INDEX_STATE_BYTES = 4  # bytes of the position in a partial result
 ACROSS = 8  # neighbouring vectors of a row of A per block, where C is contiguous across rows
@@ -70,9 +70,9 @@ class Walk:
         starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
         if windows:
-            rows = reduced.packs // reduced.packs_per_row.divisor
-            packs_per_row = -(-(reduced.row + width - 1) // width)
-            reduced.packs, reduced.packs_per_row = rows * packs_per_row, FastDivmod.of(packs_per_row)
+            rows = reduced.vectors // reduced.vectors_per_row.divisor
+            vectors_per_row = -(-(reduced.row + width - 1) // width)
+            reduced.vectors, reduced.vectors_per_row = rows * vectors_per_row, FastDivmod.of(vectors_per_row)
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
@@ -135,8 +135,8 @@ class Tiles(NamedTuple):
         """
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None
-        per_row = kept.packs_per_row.divisor
-        blocks_across, down = -(-per_row // ACROSS), -(-(kept.packs // per_row) // (columns // ACROSS))
+        per_row = kept.vectors_per_row.divisor
+        blocks_across, down = -(-per_row // ACROSS), -(-(kept.vectors // per_row) // (columns // ACROSS))
         if 4 * per_row < 3 * blocks_across * ACROSS:
             return None
         return cls(ACROSS, blocks_across, blocks_across * down)
@@ -147,7 +147,7 @@ class ReduceProblem(solver.Problem):
 
     def __init__(self, operation: ReduceTensor, device: Any, aligned: bool = True) -> None:
         super().__init__(operation, device, aligned)
-        self.width = pack_width(operation.A)
+        self.width = vector_width(operation.A)
         self.rows = along_rows(operation.A, operation.C)
         self._made: dict[str, Any] = {}
 
@@ -193,7 +193,7 @@ class ReduceProblem(solver.Problem):
     @cached_property
     def segment(self) -> int:
         """Return the vectors per segment of a reduction."""
-        return -(-int(self.walked[0].packs) // self.division.segments)
+        return -(-int(self.walked[0].vectors) // self.division.segments)
 
     @cached_property
     def even(self) -> bool:
@@ -201,7 +201,7 @@ class ReduceProblem(solver.Problem):
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
-            one = reduced.outer_rank == 0 or reduced.packs_per_row.divisor % self.segment == 0
+            one = reduced.outer_rank == 0 or reduced.vectors_per_row.divisor % self.segment == 0
             return bool(one and row and not windows)
         steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         row = kept.row_stride[2] == 1 and kept.row % self.width == 0

@@ -19,11 +19,11 @@
 #include "primitives/cluster.cuh"
 #include "reduce_tensor/accumulators.cuh"
 
-#ifndef PACK_BYTES
-#define PACK_BYTES 16
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16
 #endif
-constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);                  // elements per access
-constexpr unsigned FEW_READS = 2, MAX_READS = PACK_BYTES <= 4 ? 16 : 8;  // per thread, as in reduce_tensor/small.py
+constexpr unsigned VECTOR = VECTOR_BYTES / sizeof(ELEMENT);                // elements per access
+constexpr unsigned FEW_READS = 2, MAX_READS = VECTOR_BYTES <= 4 ? 16 : 8;  // per thread, as in reduce_tensor/small.py
 constexpr unsigned LOG_WARP = 5, MAX_THREADS = 1024;
 #ifdef CLUSTER_BLOCKS_WANTED
 constexpr bool CLUSTERED = true;
@@ -58,7 +58,7 @@ struct Arguments {
   const ELEMENT* a;
   void* c;
   unsigned lanes_log2, items_log2;
-  unsigned packs;           // neighbouring accesses (columns) or elements (rows) of C
+  unsigned vectors;         // neighbouring accesses (columns) or elements (rows) of C
   unsigned shares;          // first accesses per reduction, one per thread
   unsigned accesses, step;  // accesses per thread, and elements from one to the next
   unsigned split, last;     // dimension along which they lie, and the position from which the last one is missing
@@ -83,7 +83,7 @@ template <bool COLUMNS> struct Share {
     unsigned kept[2], reduced[1], of_kept[3], position[4];
     a.kept.locate(which, kept, of_kept);
     a.reduced.locate(share, reduced, position);
-    exists = which < a.packs;
+    exists = which < a.vectors;
     if (exists) of_c = kept[1];
     if (!exists || share >= a.shares) return;
     first = kept[0] + reduced[0];
@@ -153,27 +153,27 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
 // Loads an access as words, so that elements of type half are not selected one by one. A missing access holds neutral
 // elements.
 struct Access {
-  using Word =
-      std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
-  using Words = Pack<Word, PACK_BYTES / sizeof(Word)>;
+  using Word = std::conditional_t<VECTOR_BYTES >= 4, unsigned,
+                                  std::conditional_t<VECTOR_BYTES == 2, unsigned short, unsigned char>>;
+  using Words = Vector<Word, VECTOR_BYTES / sizeof(Word)>;
   Words words;
 
   __device__ __forceinline__ void fill(ELEMENT element) {
-    Pack<ELEMENT, PACK> pack;
+    Vector<ELEMENT, VECTOR> vector;
 #pragma unroll
-    for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
-    memcpy(&words, &pack, PACK_BYTES);
+    for (unsigned i = 0; i < VECTOR; i++) vector.item[i] = element;
+    memcpy(&words, &vector, VECTOR_BYTES);
   }
   __device__ __forceinline__ void read(const ELEMENT* from) { words = *reinterpret_cast<const Words*>(from); }
-  __device__ __forceinline__ Pack<ELEMENT, PACK> pack() const {
-    Pack<ELEMENT, PACK> pack;
-    memcpy(&pack, &words, PACK_BYTES);
-    return pack;
+  __device__ __forceinline__ Vector<ELEMENT, VECTOR> vector() const {
+    Vector<ELEMENT, VECTOR> vector;
+    memcpy(&vector, &words, VECTOR_BYTES);
+    return vector;
   }
 };
 
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
-  constexpr unsigned STATES = COLUMNS ? PACK : 1;
+  constexpr unsigned STATES = COLUMNS ? VECTOR : 1;
   const unsigned rank = CLUSTERED ? cluster_rank() : 0, states = STATES << a.items_log2;
   // In a cluster, the first block's shared memory collects the states of all blocks, behind its own lanes' states.
   Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
@@ -198,14 +198,14 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
       if (u < share.count) access[u].read(a.a + at[u]);
-    Value state[PACK], own[STATES];
+    Value state[VECTOR], own[STATES];
 #pragma unroll
-    for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
+    for (unsigned i = 0; i < VECTOR; i++) state[i] = reduction.start();
 #pragma unroll
     for (unsigned u = 0; u < READS; u++) {
-      const Pack<ELEMENT, PACK> pack = access[u].pack();
+      const Vector<ELEMENT, VECTOR> vector = access[u].vector();
 #pragma unroll
-      for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
+      for (unsigned i = 0; i < VECTOR; i++) reduction.add(state[i], load<COMPUTE>(vector.item[i]), 0);
     }
     if constexpr (COLUMNS) memcpy(own, state, sizeof own);
     else own[0] = merged(reduction, state);

@@ -15,7 +15,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from ..plans import ELEMENTS, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
-from .division import along_rows, pack_width
+from .division import along_rows, vector_width
 from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
 # The kernel has the same limits.
@@ -68,7 +68,7 @@ class Reading(NamedTuple):
     """Hold the accesses of a thread: ``accesses`` loads of ``width`` elements, ``step`` elements apart.
 
     split: the dimension along which they lie, fastest is 0. last: the position from which the last one is missing.
-    packs: neighbouring accesses, or elements of C. shares: threads per vector.
+    vectors: neighbouring accesses, or elements of C. shares: threads per vector.
     """
 
     width: int
@@ -77,7 +77,7 @@ class Reading(NamedTuple):
     split: int
     last: int
     shares: int
-    packs: int
+    vectors: int
     c_step: int
     reduced: Any
     kept: Any
@@ -161,13 +161,13 @@ def choices(operation: ReduceTensor, device: Any) -> list[tuple[Sharing, Reading
 
 def readings(operation: ReduceTensor) -> Iterator[Reading]:
     """Yield the readings for every access width that divides A, split along each dimension."""
-    rows, width = along_rows(operation.A, operation.C), pack_width(operation.A)
+    rows, width = along_rows(operation.A, operation.C), vector_width(operation.A)
     reduced, kept = Walk(operation).axes()
     while width:
         if _consists(reduced, kept, width) if rows else _consists(kept, reduced, width):
             yield from _split(
-                _packs(reduced, width) if rows else reduced,
-                kept if rows else _packs(kept, width),
+                _vectors(reduced, width) if rows else reduced,
+                kept if rows else _vectors(kept, width),
                 width,
                 kept[1][1][-1],
                 MAX_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MAX_READS,
@@ -182,7 +182,7 @@ def _consists(inner: Axes, outer: Axes, width: int) -> bool:
     return width == 1 or (steps[-1] == 1 and not any(number % width for number in (extents[-1], *apart)))
 
 
-def _packs(axes: Axes, width: int) -> Axes:
+def _vectors(axes: Axes, width: int) -> Axes:
     extents, strides = axes
     return [*extents[:-1], extents[-1] // width], [[*steps[:-1], steps[-1] * width] for steps in strides]
 
@@ -212,7 +212,7 @@ def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
         items = 1
         while lanes * items <= MAX_THREADS:
             merges = lanes >= (1 if rows else reading.width) or (lanes == 1 and not blocks)
-            if merges and lanes * items >= MIN_THREADS and -(-reading.packs // items) * max(1, blocks) <= MAX_BLOCKS:
+            if merges and lanes * items >= MIN_THREADS and -(-reading.vectors // items) * max(1, blocks) <= MAX_BLOCKS:
                 yield Sharing(blocks, lanes, items)
             items *= 2
 
@@ -237,7 +237,7 @@ def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> f
     The model is fitted to the best of up to 26 runs of each of 62 reductions in a stream (H200).
     """
     states, (of_warp, parts) = 1 if rows else reading.width, _merging(sharing, rows)
-    grid = -(-reading.packs // sharing.items) * max(1, sharing.blocks)
+    grid = -(-reading.vectors // sharing.items) * max(1, sharing.blocks)
     warps = -(-grid // COST_MULTIPROCESSORS) * sharing.threads / WARP  # warps per SM
     shuffles = (of_warp - 1).bit_length()
     instructions = 52.3 + reading.accesses * (3.04 + 1.91 * reading.width) + (40 + 12 * states if parts else 0)
@@ -270,7 +270,7 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: S
         SCALAR_BYTES[operation.compute_type],
     )
     states, (_, parts) = sharing.items * (1 if rows else reading.width), _merging(sharing, rows)
-    definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
+    definitions = {"VECTOR_BYTES": str(reading.width * operation.A.scalar_bytes)}
     if sharing.blocks:
         definitions["CLUSTER_BLOCKS"] = str(sharing.blocks)
     if _knows_result(sharing, reading, rows):
@@ -283,7 +283,9 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: S
     arguments = structure(
         *pointers(2),
         *fields_of(c_uint, lanes_log2=sharing.lanes.bit_length() - 1, items_log2=sharing.items.bit_length() - 1),
-        *fields_of(c_uint, packs=reading.packs, shares=reading.shares, accesses=reading.accesses, step=reading.step),
+        *fields_of(
+            c_uint, vectors=reading.vectors, shares=reading.shares, accesses=reading.accesses, step=reading.step
+        ),
         *fields_of(c_uint, split=reading.split, last=reading.last),
         ("reduced", reading.reduced),
         ("kept", reading.kept),
@@ -291,6 +293,6 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, sharing: S
         *fields_of(c_int, op=reduction.op, propagate=reduction.nan, c_type=operation.C.scalar_type),
         *fields_of(c_uint, c_step=reading.c_step, gathered_at=parts * states),
     )
-    grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
+    grid = (-(-reading.vectors // sharing.items), max(1, sharing.blocks), 1)
     shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)
     return Launch(function, arguments, ("A", "C"), grid, (sharing.threads, 1, 1), shared_bytes)

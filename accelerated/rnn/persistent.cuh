@@ -192,7 +192,7 @@ template <class Start> struct RowPieces {
 // Reads pieces of a matrix whose columns are the rows of the block; its rows have `stride` elements, and the first
 // `count` columns exist. Each warp transposes one pair of K at a time in the shared memory of the later sums.
 struct ColumnPieces {
-  static constexpr int PACKS = ROWS / PIECE;
+  static constexpr int ACCESSES = ROWS / PIECE;
   const ELEMENT* from;
   const int stride, count, depth;
 
@@ -208,20 +208,20 @@ struct ColumnPieces {
     const bool aligned = (reinterpret_cast<uintptr_t>(from) | stride * sizeof(ELEMENT)) % 16 == 0;
     __syncwarp();
 #pragma unroll 4
-    for (int i = threadIdx.x % 32; i < PAIR * PACKS; i += 32) {
-      const int k = first_element(index) + i / PACKS, column = i % PACKS * PIECE;
+    for (int i = threadIdx.x % 32; i < PAIR * ACCESSES; i += 32) {
+      const int k = first_element(index) + i / ACCESSES, column = i % ACCESSES * PIECE;
       PieceElements found;
       if (k < depth) {
-        const ELEMENT* pack = from + static_cast<long long>(k) * stride + column;
+        const ELEMENT* access = from + static_cast<long long>(k) * stride + column;
         if (aligned && column + PIECE <= count) {
-          found.piece = *reinterpret_cast<const Piece*>(pack);
+          found.piece = *reinterpret_cast<const Piece*>(access);
         } else {
 #pragma unroll
           for (int j = 0; j < PIECE; j++)
-            if (column + j < count) found.element[j] = pack[j];
+            if (column + j < count) found.element[j] = access[j];
         }
       }
-      *reinterpret_cast<Piece*>(staged(i / PACKS) + column) = found.piece;
+      *reinterpret_cast<Piece*>(staged(i / ACCESSES) + column) = found.piece;
     }
     __syncwarp();
   }

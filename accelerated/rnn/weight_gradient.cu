@@ -59,36 +59,36 @@ extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS) rnn_weight_gradien
 
 // Bias gradients: each block sums COLUMNS columns of the gate gradients over all vectors. Each thread takes a vector of
 // columns, 16 bytes where the rows are aligned.
-constexpr int COLUMNS = 32, PACK = 16 / sizeof(ELEMENT), PACKS = COLUMNS / PACK, THREADS = 1024;
-constexpr int ROWS = THREADS / PACKS, WARPS = THREADS / 32;
+constexpr int COLUMNS = 32, ACCESS = 16 / sizeof(ELEMENT), ACCESSES = COLUMNS / ACCESS, THREADS = 1024;
+constexpr int ROWS = THREADS / ACCESSES, WARPS = THREADS / 32;
 
 __device__ __forceinline__ void sum_biases(const Arguments& a, const Layer& layer, const Regions& regions,
                                            int direction, int block) {
   __shared__ COMPUTE sums[WARPS][COLUMNS];
   const Shape& s = a.shape;
-  const int first = block * COLUMNS + threadIdx.x % PACKS * PACK, width = KEPT * s.hidden;
+  const int first = block * COLUMNS + threadIdx.x % ACCESSES * ACCESS, width = KEPT * s.hidden;
   const ELEMENT* gradients = elements_at(a.reserve, regions.gradients + direction * regions.kept_step) + first;
   const long long vectors = static_cast<long long>(s.steps) * s.batch;
   const bool aligned = (reinterpret_cast<uintptr_t>(gradients) | width * sizeof(ELEMENT)) % 16 == 0;
-  COMPUTE sum[PACK] = {};
+  COMPUTE sum[ACCESS] = {};
   if (first < width && aligned) {
 #pragma unroll 8
-    for (long long vector = threadIdx.x / PACKS; vector < vectors; vector += ROWS) {
-      const auto pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(gradients + vector * width);
+    for (long long vector = threadIdx.x / ACCESSES; vector < vectors; vector += ROWS) {
+      const auto access = *reinterpret_cast<const Vector<ELEMENT, ACCESS>*>(gradients + vector * width);
 #pragma unroll
-      for (int i = 0; i < PACK; i++) sum[i] += load<COMPUTE>(pack.item[i]);
+      for (int i = 0; i < ACCESS; i++) sum[i] += load<COMPUTE>(access.item[i]);
     }
   } else {
-    for (long long vector = threadIdx.x / PACKS; vector < vectors; vector += ROWS)
+    for (long long vector = threadIdx.x / ACCESSES; vector < vectors; vector += ROWS)
 #pragma unroll
-      for (int i = 0; i < PACK; i++)
+      for (int i = 0; i < ACCESS; i++)
         if (first + i < width) sum[i] += load<COMPUTE>(gradients[vector * width + i]);
   }
 #pragma unroll
-  for (int i = 0; i < PACK; i++) {
+  for (int i = 0; i < ACCESS; i++) {
 #pragma unroll
-    for (int lanes = PACKS; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lanes);
-    if (threadIdx.x % 32 < PACKS) sums[threadIdx.x / 32][threadIdx.x % 32 * PACK + i] = sum[i];
+    for (int lanes = ACCESSES; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lanes);
+    if (threadIdx.x % 32 < ACCESSES) sums[threadIdx.x / 32][threadIdx.x % 32 * ACCESS + i] = sum[i];
   }
   __syncthreads();
   const int column = block * COLUMNS + threadIdx.x;

@@ -95,7 +95,7 @@ def members(source: str, name: str) -> list[tuple[str, str, bool]]:
 
 
 def paths(source: str, name: str, depth: int = 0) -> list[str]:
-    """Return the fields of a structure, nested ones included, as C++ designators such as ``geometry.packs``.
+    """Return the fields of a structure, nested ones included, as C++ designators such as ``geometry.vectors``.
 
     An array of structures gives its own name and the fields of its first element.
     """

@@ -12,19 +12,19 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
 // These constants match softmax/problem.py and softmax/staged.py. Vectors of 8-bit integers hold one element, because
 // no integer pads them without changing a maximum.
-#ifndef PACK_BYTES
-#define PACK_BYTES 16  // bytes per vector; fewer where rows in registers are not aligned to 16 bytes
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16  // bytes per vector; fewer where rows in registers are not aligned to 16 bytes
 #endif
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // elements per vector
-template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // vectors per input and group
-constexpr int DEPTH = 4;                                                        // groups in flight per thread
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : VECTOR_BYTES / sizeof(ELEMENT);  // elements per vector
+template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                       // vectors per input and group
+constexpr int DEPTH = 4;                                                          // groups in flight per thread
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
   ELEMENT item[WIDE];
 };
 
-template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* pack, COMPUTE* values) {
-  read_packed<WIDE>(pack->item, true, values);
+template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* vector, COMPUTE* values) {
+  read_packed<WIDE>(vector->item, true, values);
 }
 template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)[WIDE], Elements<WIDE>* target) {
   put_packed<WIDE>(target->item, values);

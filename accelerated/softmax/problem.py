@@ -24,7 +24,7 @@ from ..primitives.geometry import geometry
 from ..primitives.tma import has_tma
 from ..reproducible import level_of
 
-PACK_BYTES = 16  # bytes per vector
+VECTOR_BYTES = 16  # bytes per vector
 WARP = 32  # threads per warp
 SHORT_ROW = 4  # elements per row up to which one thread has the full row
 BUSY_THREADS = 4 * 128  # threads per SM above which rows get no more threads
@@ -53,13 +53,13 @@ class RowShape:
     many: int
     length: int
     vector: bool
-    pack_bytes: int
+    vector_bytes: int
     inputs: int
 
     @property
     def row_bytes(self) -> int:
         """Return the bytes that are read for a row, or for a vector of strided rows."""
-        return self.length * self.pack_bytes * self.inputs
+        return self.length * self.vector_bytes * self.inputs
 
 
 @dataclass(frozen=True)
@@ -89,27 +89,27 @@ class SoftmaxProblem(solver.Problem):
         self.specs: list[TensorSpec] = [operation.tensor(name) for name in operation.operands]
         self.inputs, self.output = len(self.specs) - 1, self.specs[-1]
         self.scalar_bytes = self.output.scalar_bytes
-        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements per vector
+        self.width = 1 if self.scalar_bytes == 1 else VECTOR_BYTES // self.scalar_bytes  # elements per vector
         self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # bytes per online-softmax state (maximum and sum)
         layout = layout_of(operation, self.specs, self.width)
         canonical = self.canonical
-        in_packs = layout.aligned if canonical is self else canonical.layout.vector
-        if level_of(device) != RUN and not in_packs:
+        in_vectors = layout.aligned if canonical is self else canonical.layout.vector
+        if level_of(device) != RUN and not in_vectors:
             layout = layout_of(operation, self.specs, 1)  # Vectors would divide rows by where these begin.
         self.layout = layout
-        self.rows, self.length = layout.rows.packs, layout.along.row
+        self.rows, self.length = layout.rows.vectors, layout.along.row
         anywhere = layout.vector and not (layout.aligned and aligned)
-        packs = layout.along.packs + anywhere  # An unaligned row touches one more vector.
-        pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
-        self.shape = RowShape(self.rows, self.canonical.rows, packs, layout.vector, pack_bytes, self.inputs)
+        vectors = layout.along.vectors + anywhere  # An unaligned row touches one more vector.
+        vector_bytes = VECTOR_BYTES if layout.vector else self.scalar_bytes
+        self.shape = RowShape(self.rows, self.canonical.rows, vectors, layout.vector, vector_bytes, self.inputs)
 
     @property
     def moved_bytes(self) -> int:
         """Return the bytes that are read and written, without gaps."""
-        return self.rows * self.layout.along.packs * self.shape.pack_bytes * (self.inputs + 1)
+        return self.rows * self.layout.along.vectors * self.shape.vector_bytes * (self.inputs + 1)
 
     @cached_property
-    def half_pack_layout(self) -> RowLayout:
+    def half_vector_layout(self) -> RowLayout:
         """Return the layout of the rows with vectors of 8 bytes."""
         return layout_of(self.operation, self.specs, self.width // 2)
 
@@ -210,7 +210,7 @@ class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
 
     def packed(self, problem: SoftmaxProblem) -> dict[str, int]:
         """Return the alignment, by operand, of a kernel that needs aligned vectors of 16 bytes in all operands."""
-        return dict.fromkeys(problem.operation.operands, PACK_BYTES)
+        return dict.fromkeys(problem.operation.operands, VECTOR_BYTES)
 
 
 def cluster_definition(blocks: int) -> dict[str, int]:
@@ -241,17 +241,17 @@ def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLay
     simple = position.outer_rank == 0
     if innermost not in along:
         # A vector of neighbouring rows needs positions at multiples of 16 bytes, and rows that fill half of a vector.
-        packs = walked(others, width)
-        every = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
-        vector = width > 1 and simple and every and 2 * packs.row >= width
-        return RowLayout(packs if vector else row, position, True, vector, vector, False)
+        vectors = walked(others, width)
+        every = vectors.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
+        vector = width > 1 and simple and every and 2 * vectors.row >= width
+        return RowLayout(vectors if vector else row, position, True, vector, vector, False)
     # Vectors along a row need the same misalignment in every operand; a misaligned row must be long.
     starts = [[spec.strides[d] % width for d in others if output.dims[d] > 1] for spec in specs]
     simple = simple and all(step == 1 for step in position.row_stride)
     aligned = not any(any(start) for start in starts)
     equal = all(start == starts[0] for start in starts)
     vector = width > 1 and simple and equal and (aligned or position.row >= 4 * width)
-    follow = row.packs == 1 or all(step == position.row for step in row.row_stride)
+    follow = row.vectors == 1 or all(step == position.row for step in row.row_stride)
     dense = simple and row.outer_rank == 0 and follow
     return RowLayout(row, walked(along, width) if vector else position, False, vector, vector and aligned, dense)
 

@@ -1,6 +1,6 @@
 // These kernels compute softmax, forward (3.2.96) and backward (4.1.19), with rows in the registers of a warp or block.
 //
-// A team of threads takes a row ("rows"), or a vector of neighbouring strided rows ("strided"); each thread has PACKS
+// A team of threads takes a row ("rows"), or a vector of neighbouring strided rows ("strided"); each thread has VECTORS
 // vectors of every input. All loads precede the first use, and every exponential is computed once. For rows, a thread
 // subtracts the maximum of its own values, and scales the exponentials when the team has merged the row's state. For
 // strided rows, the team merges the maxima first, as vectors, and then the sums. Vectors of one element serve unaligned
@@ -10,18 +10,18 @@
 // compute and store together, so nothing separates the loads, and fp16x2 pairs are compared without unpacking. On an
 // H200, 64x256x56x56 float over channels takes 98.6 us in NHWC (99 % of a copy's throughput) and 99.5 us in NCHW.
 // See docs/performance/softmax.md.
-#include "softmax/packs.cuh"
+#include "softmax/vectors.cuh"
 
-using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
+using Held = std::conditional_t<VECTOR_BYTES >= 4, Vector<unsigned, (VECTOR_BYTES + 3) / 4>, Elements<WIDTH>>;
 union HeldElements {
   Held words;
   Elements<WIDTH> elements;
   __device__ __forceinline__ HeldElements() {}
 };
 __device__ __forceinline__ Held held_of(const Elements<WIDTH>& elements) {
-  HeldElements pack;
-  pack.elements = elements;
-  return pack.words;
+  HeldElements vector;
+  vector.elements = elements;
+  return vector.words;
 }
 __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
   unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values);
@@ -42,10 +42,10 @@ __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
     maximum = greater.words;
   }
 }
-template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&held)[PACKS][1]) {
+template <int VECTORS> __device__ __forceinline__ Held maximum_of(const Held (&held)[VECTORS][1]) {
   Held maximum = held[0][0];
 #pragma unroll
-  for (int k = 1; k < PACKS; k++) raise(maximum, held[k][0]);
+  for (int k = 1; k < VECTORS; k++) raise(maximum, held[k][0]);
   return maximum;
 }
 
@@ -72,18 +72,18 @@ constexpr bool STEPS = WIDTH == 1;
 template <int INPUTS> constexpr bool ONE_WAY = WIDTH == 1 && INPUTS == 1 && sizeof(ELEMENT) >= 4;
 
 // Holds a thread's vectors of a row. KEEP: it also holds their values, which exponentials replace.
-template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
+template <class Rule, int VECTORS, bool KEEP> struct HeldVectors {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
-  Held held[PACKS][INPUTS];
+  Held held[VECTORS][INPUTS];
   unsigned count;  // number of existing vectors, for types without a neutral element
-  COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
+  COMPUTE values[1][KEEP ? VECTORS * WIDTH : 1];
 
   // Loads all vectors from index `rank` on, `size` apart; missing elements are neutral. It returns whether all vectors
   // are full; that path has no instructions between the loads.
-  template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
-    const bool full = ONE_WAY<INPUTS> || row.full_packs == row.packs;
-    if constexpr (!NEUTRAL_ELEMENT) count = rank < row.packs ? (row.packs - rank + size - 1) / size : 0;
+  template <class Vectors> __device__ __forceinline__ bool read(const Vectors& row, unsigned rank, unsigned size) {
+    const bool full = ONE_WAY<INPUTS> || row.full_vectors == row.vectors;
+    if constexpr (!NEUTRAL_ELEMENT) count = rank < row.vectors ? (row.vectors - rank + size - 1) / size : 0;
     const ELEMENT* next[INPUTS];
     size_t step[INPUTS];
 #pragma unroll
@@ -93,18 +93,18 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll
-      for (int k = 0; k < PACKS; k++)
+      for (int k = 0; k < VECTORS; k++)
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
-          const unsigned pack = rank + k * size;
+          const unsigned vector = rank + k * size;
           held[k][n] = nothing.words;
-          if (pack < row.packs)
-            held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
+          if (vector < row.vectors)
+            held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(vector, n));
           next[n] += step[n];
         }
     } else {
 #pragma unroll
-      for (int k = 0; k < PACKS; k++)
+      for (int k = 0; k < VECTORS; k++)
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(row.read(rank + k * size, n));
     }
@@ -114,7 +114,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   template <int ROWS> __device__ __forceinline__ void add(const Rule& rule, OnlineState (&state)[ROWS]) {
     if constexpr (KEEP) {
 #pragma unroll
-      for (int k = 0; k < PACKS; k++) {
+      for (int k = 0; k < VECTORS; k++) {
         unpack(held[k][0], &values[0][k * WIDTH]);
         static_assert(NEUTRAL_ELEMENT || WIDTH == 1);
         if constexpr (!NEUTRAL_ELEMENT)
@@ -123,10 +123,10 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
       rule.template add_covered<true>(state, values);
     } else {
 #pragma unroll
-      for (int k = 0; k < PACKS; k++) {
-        COMPUTE of_pack[INPUTS][WIDTH];
-        take(k, of_pack);
-        rule.add_covered(state, of_pack);
+      for (int k = 0; k < VECTORS; k++) {
+        COMPUTE of_vector[INPUTS][WIDTH];
+        take(k, of_vector);
+        rule.add_covered(state, of_vector);
       }
     }
   }
@@ -134,10 +134,10 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   template <int ROWS>
   __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k,
                                           COMPUTE (&result)[WIDTH]) const {
-    COMPUTE of_pack[INPUTS][WIDTH];
-    if constexpr (KEEP) take_kept(k, of_pack[0]);
-    else take(k, of_pack);
-    rule.template results<KEEP>(state, of_pack, result);
+    COMPUTE of_vector[INPUTS][WIDTH];
+    if constexpr (KEEP) take_kept(k, of_vector[0]);
+    else take(k, of_vector);
+    rule.template results<KEEP>(state, of_vector, result);
   }
   __device__ __forceinline__ void take_kept(int k, COMPUTE (&kept)[WIDTH]) const {
 #pragma unroll
@@ -145,10 +145,10 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
   // Replaces the kept values by all results, with one test for logarithms.
   __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
-    COMPUTE result[PACKS * WIDTH];
+    COMPUTE result[VECTORS * WIDTH];
     rule.template results<true>(state, values, result);
 #pragma unroll
-    for (int i = 0; i < PACKS * WIDTH; i++) values[0][i] = result[i];
+    for (int i = 0; i < VECTORS * WIDTH; i++) values[0][i] = result[i];
   }
   __device__ __forceinline__ void take(int k, COMPUTE (&values)[INPUTS][WIDTH]) const {
 #pragma unroll
@@ -164,20 +164,20 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_block
   griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }
 
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int VECTORS> __device__ __forceinline__ void softmax_of_rows(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
   const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
-  VectorPacks<Rule, false, PACKS> row(a, min(index, a.rows.packs - 1));
+  RowVectors<Rule, false, VECTORS> row(a, min(index, a.rows.vectors - 1));
   if (row.lead != 0) row.begin_with_row();
-  if (index >= a.rows.packs) row.end_for_good();
+  if (index >= a.rows.vectors) row.end_for_good();
   griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
   // Two inputs, and many pairs, stay packed, which takes fewer registers.
-  constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
-  HeldPacks<Rule, PACKS, KEEP> packs;
-  const bool full = packs.read(row, rank, size);
+  constexpr bool KEEP = INPUTS == 1 && VECTORS * WIDTH <= 32;
+  HeldVectors<Rule, VECTORS, KEEP> vectors;
+  const bool full = vectors.read(row, rank, size);
   if constexpr (SLOW_BEHIND<Rule>) griddepcontrol_launch_dependents_medium_grid();
   else griddepcontrol_launch_dependents_from_last_blocks();
 
@@ -185,49 +185,49 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   if constexpr (INPUTS == 1) {
     if (rule.has_maximum()) {
       COMPUTE maximum[1][WIDTH];
-      unpack(maximum_of(packs.held), maximum[0]);
+      unpack(maximum_of(vectors.held), maximum[0]);
       rule.template cover<true>(state, maximum);
     }
   }
-  packs.add(rule, state);
+  vectors.add(rule, state);
   [[maybe_unused]] const COMPUTE maximum = state[0].maximum;
   merge_rows<false>(rule, state, a.team, reinterpret_cast<OnlineState*>(shared_memory));
   if constexpr (KEEP) {
     rule.scale(state[0], maximum);
-    packs.become_results(rule, state);
+    vectors.become_results(rule, state);
   }
 
 #pragma unroll
-  for (int k = 0; k < PACKS; k++) {
-    const unsigned pack = rank + k * size;
+  for (int k = 0; k < VECTORS; k++) {
+    const unsigned vector = rank + k * size;
     COMPUTE result[WIDTH];
-    if constexpr (KEEP) packs.take_kept(k, result);
-    else packs.results(rule, state, k, result);
-    if (pack < row.packs) row.write_results(pack, full, result);
+    if constexpr (KEEP) vectors.take_kept(k, result);
+    else vectors.results(rule, state, k, result);
+    if (vector < row.vectors) row.write_results(vector, full, result);
   }
 }
 
 // Computes strided rows. The team merges the maxima first, as vectors, so that every exponential is computed once with
 // the row's maximum, and sums are only added.
-template <class Rule, int PACKS>
+template <class Rule, int VECTORS>
 __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
   constexpr int INPUTS = Rule::INPUTS, ROWS = WIDTH;
   const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
   const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
   const unsigned index = (blockIdx.x << log_team) + inner;
-  VectorPacks<Rule, true, PACKS> row(a, min(index, a.rows.packs - 1));
-  if (index >= a.rows.packs) row.end_for_good();
+  RowVectors<Rule, true, VECTORS> row(a, min(index, a.rows.vectors - 1));
+  if (index >= a.rows.vectors) row.end_for_good();
   if (!STEPS && blockIdx.x < a.kept) {  // Prefetching saves 1 to 4 % for large tensors.
 #pragma unroll
-    for (int k = 0; k < PACKS; k++)
+    for (int k = 0; k < VECTORS; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (rank + k * size < row.packs) prefetch_l2(row.input[n] + row.offset(rank + k * size, n));
+        if (rank + k * size < row.vectors) prefetch_l2(row.input[n] + row.offset(rank + k * size, n));
   }
   griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
-  HeldPacks<Rule, PACKS, INPUTS == 1> packs;
-  const bool full = packs.read(row, rank, size);
+  HeldVectors<Rule, VECTORS, INPUTS == 1> vectors;
+  const bool full = vectors.read(row, rank, size);
   if constexpr (STEPS) griddepcontrol_launch_dependents_medium_grid();  // The other call takes 2 % longer here.
   else griddepcontrol_launch_dependents_from_last_blocks();
 
@@ -243,7 +243,7 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
   for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
   if constexpr (INPUTS == 1) {
     if (rule.has_maximum()) {
-      Held maximum = maximum_of(packs.held);
+      Held maximum = maximum_of(vectors.held);
       for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(maximum, shuffled(maximum, lanes));
       if (groups > 1) {
         if (hands_over) maxima[group * across] = maximum;
@@ -256,7 +256,7 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
       for (int r = 0; r < ROWS; r++) state[r].maximum = max(state[r].maximum, of_rows[r]);
     }
   }
-  packs.add(rule, state);
+  vectors.add(rule, state);
   merge_sums(state, across, 32);
   if (groups > 1) {
     const unsigned rows = across * ROWS;
@@ -289,23 +289,23 @@ __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPU
     ELEMENT* next = row.output + row.offset(rank, INPUTS);
     const size_t step = row.offset(size, INPUTS);
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      const unsigned pack = rank + k * size;
+    for (int k = 0; k < VECTORS; k++) {
+      const unsigned vector = rank + k * size;
       COMPUTE result[WIDTH];
-      packs.results(rule, state, k, result);
-      HeldElements of_pack;
-      pack_elements(result, of_pack.elements);
-      if (pack < row.packs)
-        *reinterpret_cast<Held*>(STEPS ? next : row.output + row.offset(pack, INPUTS)) = of_pack.words;
+      vectors.results(rule, state, k, result);
+      HeldElements of_vector;
+      pack_elements(result, of_vector.elements);
+      if (vector < row.vectors)
+        *reinterpret_cast<Held*>(STEPS ? next : row.output + row.offset(vector, INPUTS)) = of_vector.words;
       next += step;
     }
   } else {
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      const unsigned pack = rank + k * size;
+    for (int k = 0; k < VECTORS; k++) {
+      const unsigned vector = rank + k * size;
       COMPUTE result[WIDTH];
-      packs.results(rule, state, k, result);
-      if (pack < row.packs) row.write_results(pack, full, result);
+      vectors.results(rule, state, k, result);
+      if (vector < row.vectors) row.write_results(vector, full, result);
     }
   }
 }
@@ -315,7 +315,7 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= a.rows.packs) return;
+  if (index >= a.rows.vectors) return;
   unsigned offset[INPUTS + 1];
   a.rows.locate(index, offset);
   auto exists = [&](int k) { return LENGTH > 2 || k == 0 || a.along.row == LENGTH; };
@@ -347,35 +347,36 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
 }
 
 // The algorithm is a compile-time choice between logarithms, whose values are kept, and exponentials.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_strided(const Arguments<Rule::INPUTS>& a) {
-  if constexpr (WIDTH == 1 && PACKS <= 4) softmax_of_short<Rule, PACKS>(a);
-  else if (a.algorithm == LOG) softmax_of_strided_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
-  else softmax_of_strided_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
+template <class Rule, int VECTORS>
+__device__ __forceinline__ void softmax_of_strided(const Arguments<Rule::INPUTS>& a) {
+  if constexpr (WIDTH == 1 && VECTORS <= 4) softmax_of_short<Rule, VECTORS>(a);
+  else if (a.algorithm == LOG) softmax_of_strided_by<Rule, VECTORS>(a, Rule{LOG, a.alpha});
+  else softmax_of_strided_by<Rule, VECTORS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
 }
 
 // The registers must suffice for so many blocks per SM.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 enum class Kind { rows, strided };
-constexpr int max_blocks(Kind kind, int packs) {
-  if (DOUBLE || packs * WIDTH > 32) return 2;
-  if (WIDTH == 1 && packs <= 4) return 8;
-  return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || packs > 2 ? 4 : 6;
+constexpr int max_blocks(Kind kind, int vectors) {
+  if (DOUBLE || vectors * WIDTH > 32) return 2;
+  if (WIDTH == 1 && vectors <= 4) return 8;
+  return vectors > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || vectors > 2 ? 4 : 6;
 }
 
-#define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, packs)                                   \
-  extern "C" __global__ void __launch_bounds__(256, max_blocks(Kind::kind, packs))                \
-      softmax_register_resident_##direction##_##kind##_##packs(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                               \
-    softmax_of_##kind<rule, packs>(a);                                                            \
+#define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, vectors)                                   \
+  extern "C" __global__ void __launch_bounds__(256, max_blocks(Kind::kind, vectors))                \
+      softmax_register_resident_##direction##_##kind##_##vectors(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                                                 \
+    softmax_of_##kind<rule, vectors>(a);                                                            \
   }
-#define SOFTMAX_ROWS(packs)                                \
-  SOFTMAX_REGISTER_RESIDENT(forward, Forward, rows, packs) \
-  SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, packs)
-#define SOFTMAX_STRIDED(packs)                                \
-  SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, packs) \
-  SOFTMAX_REGISTER_RESIDENT(backward, Backward, strided, packs)
+#define SOFTMAX_ROWS(vectors)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, rows, vectors) \
+  SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, vectors)
+#define SOFTMAX_STRIDED(vectors)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, vectors) \
+  SOFTMAX_REGISTER_RESIDENT(backward, Backward, strided, vectors)
 
-#if PACK_BYTES >= 8
+#if VECTOR_BYTES >= 8
 SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, 1)
 SOFTMAX_ROWS(2)
 SOFTMAX_ROWS(4)

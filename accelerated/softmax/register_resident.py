@@ -10,9 +10,9 @@ from ..primitives.geometry import prefetching_blocks
 from ..reproducible import Order
 from .problem import (
     BUSY_THREADS,
-    PACK_BYTES,
     SEGMENT_BYTES,
     SHORT_ROW,
+    VECTOR_BYTES,
     WARP,
     RowLayout,
     SoftmaxProblem,
@@ -22,10 +22,10 @@ from .problem import (
 )
 
 # softmax/register_resident.cu is compiled for these numbers.
-REGISTER_PACKS = 4  # vectors per thread
-MAX_ROW_PACKS = (4, 2)  # vectors per lane where a warp has a row, for one and two inputs
-STRIDED_PACKS = 8  # vectors per thread for many strided rows
-MIN_PACKS = 2  # minimum vectors per thread that has a full strided row
+REGISTER_VECTORS = 4  # vectors per thread
+MAX_ROW_VECTORS = (4, 2)  # vectors per lane where a warp has a row, for one and two inputs
+STRIDED_VECTORS = 8  # vectors per thread for many strided rows
+MIN_VECTORS = 2  # minimum vectors per thread that has a full strided row
 ELEMENTS = (16, 12, 10, 8)  # elements per thread if vectors are single elements of longer rows
 LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements per strided row, by whether elements are below 4 bytes
 BLOCK_THREADS = 128  # threads per block
@@ -43,19 +43,19 @@ LARGEST_ELEMENT = 4  # bytes per single element
 class Division:
     """Hold the division of rows among threads.
 
-    strided: whether the rows are strided. team: threads that share a row, or vectors of strided rows per block. packs:
-    vectors per thread.
+    strided: whether the rows are strided. team: threads that share a row, or vectors of strided rows per block.
+    vectors: vectors per thread.
     """
 
     strided: bool
     team: int
-    packs: int
+    vectors: int
     threads: int
     grid: int
     states: int  # online-softmax states in shared memory
 
 
-def packs_in_registers(
+def vectors_in_registers(
     layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True, many: int = 0
 ) -> Division | None:
     """Return the division for rows that a warp holds, or for strided rows that are short or few.
@@ -65,37 +65,37 @@ def packs_in_registers(
     """
     if not layout.aligned:
         return None
-    rows, length = layout.rows.packs, layout.along.packs
+    rows, length = layout.rows.vectors, layout.along.vectors
     many = many or rows
-    filled = many * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)
+    filled = many * length / REGISTER_VECTORS / (device.multiprocessors * RESIDENT_THREADS)
     if layout.strided:
         if layout.along.row <= SHORT_ROW:
             threads = BLOCK_THREADS if scalar_bytes >= 4 else MAX_BLOCK_THREADS
-            return Division(True, threads, max(layout.along.row, MIN_PACKS), threads, ceiling(rows, threads), 0)
+            return Division(True, threads, max(layout.along.row, MIN_VECTORS), threads, ceiling(rows, threads), 0)
         few = filled <= FEW_STRIDED
         if inputs == 2 and not few:
             if preferred:
                 return None
             few = True
-        packs = REGISTER_PACKS if few else STRIDED_PACKS
-        shares = power_of_two(ceiling(length, packs))
-        if shares * SEGMENT_BYTES // PACK_BYTES > MAX_BLOCK_THREADS:
+        vectors = REGISTER_VECTORS if few else STRIDED_VECTORS
+        shares = power_of_two(ceiling(length, vectors))
+        if shares * SEGMENT_BYTES // VECTOR_BYTES > MAX_BLOCK_THREADS:
             return None
-        pack_bytes = layout.rows.width * scalar_bytes
-        threads = max(WARP, 2 * shares) if few else max(BLOCK_THREADS, shares * SEGMENT_BYTES // pack_bytes)
+        vector_bytes = layout.rows.width * scalar_bytes
+        threads = max(WARP, 2 * shares) if few else max(BLOCK_THREADS, shares * SEGMENT_BYTES // vector_bytes)
         threads = min(threads, MAX_BLOCK_THREADS)
         team = threads // shares
         states = threads // max(team, WARP) * team * layout.rows.width
-        return Division(True, team, packs, threads, ceiling(rows, team), states)
-    if length > WARP * MAX_ROW_PACKS[inputs - 1] or layout.along.row % layout.along.width:
+        return Division(True, team, vectors, threads, ceiling(rows, team), states)
+    if length > WARP * MAX_ROW_VECTORS[inputs - 1] or layout.along.row % layout.along.width:
         return None
     # If blocks run in several waves, more of them should be resident; if all are resident, fewer are better.
-    packs = REGISTER_PACKS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
-    packs = max(packs, power_of_two(ceiling(length, WARP)))
-    team = power_of_two(ceiling(length, packs))
+    vectors = REGISTER_VECTORS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
+    vectors = max(vectors, power_of_two(ceiling(length, WARP)))
+    team = power_of_two(ceiling(length, vectors))
     at_once = filled <= FEW_ROWS and many * team >= LARGE_BLOCKS * BLOCK_THREADS * device.multiprocessors
-    threads = MAX_BLOCK_THREADS if packs == 1 or at_once else BLOCK_THREADS
-    return Division(False, team, packs, threads, ceiling(rows * team, threads), 0)
+    threads = MAX_BLOCK_THREADS if vectors == 1 or at_once else BLOCK_THREADS
+    return Division(False, team, vectors, threads, ceiling(rows * team, threads), 0)
 
 
 def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, many: int = 0) -> Division | None:
@@ -103,24 +103,24 @@ def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, man
 
     many: as many rows as decide about divisions, by default all.
     """
-    length, rows = layout.along.row, layout.rows.packs
+    length, rows = layout.along.row, layout.rows.vectors
     many = many or rows
     if not layout.strided or layout.vector or layout.along.outer_rank:
         return None
     if length <= SHORT_ROW:
-        return Division(True, BLOCK_THREADS, max(length, MIN_PACKS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
+        return Division(True, BLOCK_THREADS, max(length, MIN_VECTORS), BLOCK_THREADS, ceiling(rows, BLOCK_THREADS), 0)
     if scalar_bytes > LARGEST_ELEMENT or length > LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
         return None
 
-    def shares(packs: int) -> int:
-        return power_of_two(ceiling(length, packs))
+    def shares(vectors: int) -> int:
+        return power_of_two(ceiling(length, vectors))
 
-    packs, threads = min(ELEMENTS, key=lambda packs: packs * shares(packs)), MAX_BLOCK_THREADS
-    if many * shares(packs) < device.multiprocessors * BUSY_THREADS:
-        packs, threads = ELEMENTS[-1], BLOCK_THREADS
-    team = threads // shares(packs)
+    vectors, threads = min(ELEMENTS, key=lambda vectors: vectors * shares(vectors)), MAX_BLOCK_THREADS
+    if many * shares(vectors) < device.multiprocessors * BUSY_THREADS:
+        vectors, threads = ELEMENTS[-1], BLOCK_THREADS
+    team = threads // shares(vectors)
     states = threads // max(team, WARP) * team
-    return Division(True, team, packs, threads, ceiling(rows, team), states)
+    return Division(True, team, vectors, threads, ceiling(rows, team), states)
 
 
 class RegisterResident(SoftmaxSolver):
@@ -141,39 +141,39 @@ class RegisterResident(SoftmaxSolver):
             return None
         layout, division = found
         shares = division.threads // division.team if division.strided else division.team
-        return Order("fma", (self.name, division.strided, shares, division.packs, layout.along.width))
+        return Order("fma", (self.name, division.strided, shares, division.vectors, layout.along.width))
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         found = self._found(problem, preferred=True) or self._found(problem, preferred=False)
         assert found is not None
         layout, division = found
-        pack_bytes = layout.rows.width * problem.scalar_bytes if division.strided else PACK_BYTES
+        vector_bytes = layout.rows.width * problem.scalar_bytes if division.strided else VECTOR_BYTES
         lines = "strided" if division.strided else "rows"
         return [
             problem.launch(
                 "softmax/register_resident.cu",
-                f"softmax_register_resident_{problem.direction}_{lines}_{division.packs}",
+                f"softmax_register_resident_{problem.direction}_{lines}_{division.vectors}",
                 threads=division.threads,
                 grid=division.grid,
                 team=division.team,
                 kept=prefetching_blocks(problem.moved_bytes) if division.strided else 0,
                 shared_bytes=division.states * problem.state_bytes,
                 layout=layout,
-                definitions={"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {},
+                definitions={"VECTOR_BYTES": vector_bytes} if vector_bytes < VECTOR_BYTES else {},
             )
         ]
 
     def _found(self, problem: SoftmaxProblem, preferred: bool) -> tuple[RowLayout, Division] | None:
         """Return a division and its layout, or None."""
 
-        def packs(layout: RowLayout, many: int) -> Division | None:
-            return packs_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred, many)
+        def vectors(layout: RowLayout, many: int) -> Division | None:
+            return vectors_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred, many)
 
         layout, canonical = problem.layout, problem.canonical
-        tried = [(layout, packs(layout, canonical.layout.rows.packs))]
+        tried = [(layout, vectors(layout, canonical.layout.rows.vectors))]
         if layout.strided and problem.scalar_bytes == 2:
             # Vectors of four 16-bit elements serve where vectors of eight do not exist or would exceed the registers.
-            four = packs(problem.half_pack_layout, canonical.half_pack_layout.rows.packs)
-            tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
+            four = vectors(problem.half_vector_layout, canonical.half_vector_layout.rows.vectors)
+            tried.insert(0 if four and four.vectors == STRIDED_VECTORS else 1, (problem.half_vector_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device, canonical.rows)))
         return next(((layout, division) for layout, division in tried if division), None)

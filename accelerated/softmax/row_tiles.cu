@@ -66,10 +66,11 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
       for (int k = 0; k < LENGTH; k++) {
-        COMPUTE of_pack[WIDE];
-        unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_pack);
+        COMPUTE of_vector[WIDE];
+        unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_vector);
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] = of_pack[i];
+        for (int i = 0; i < WIDE; i++)
+          values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] = of_vector[i];
       }
     OnlineState state[WIDE];
 #pragma unroll
@@ -81,15 +82,15 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
     rule.template results<true>(state, values, result);
 #pragma unroll
     for (int k = 0; k < LENGTH; k++) {
-      COMPUTE of_pack[WIDE];
+      COMPUTE of_vector[WIDE];
 #pragma unroll
       for (int i = 0; i < WIDE; i++) {
         const int element = k * WIDE + i;
-        of_pack[i] = result[element % LENGTH * WIDE + element / LENGTH];
+        of_vector[i] = result[element % LENGTH * WIDE + element / LENGTH];
         if (a.beta != COMPUTE(0) && first + element / LENGTH < rows)
-          of_pack[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
+          of_vector[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
       }
-      pack(of_pack, reinterpret_cast<Held*>(tile + first * LENGTH) + k);
+      pack(of_vector, reinterpret_cast<Held*>(tile + first * LENGTH) + k);
     }
   }
 }
@@ -200,11 +201,11 @@ enum class Tile { ANY, SHORT, PAIRS };
 
 template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  constexpr unsigned PACK = 16 / sizeof(ELEMENT);
-  using Raw = Pack<unsigned, 4>;
+  constexpr unsigned VECTOR = 16 / sizeof(ELEMENT);
+  using Raw = Vector<unsigned, 4>;
   const unsigned thread = threadIdx.x, threads = blockDim.x, length = a.along.row;
-  const unsigned rows = min(a.kept, a.rows.packs - blockIdx.x * a.kept), elements = rows * length;
-  const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
+  const unsigned rows = min(a.kept, a.rows.vectors - blockIdx.x * a.kept), elements = rows * length;
+  const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + VECTOR - 1) / VECTOR * VECTOR;
   ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
 
   griddepcontrol_wait_before_access(a.input[0] + start, a.output + start);
@@ -212,10 +213,10 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   for (int n = 0; n < INPUTS; n++) {
     const ELEMENT* source = a.input[n] + start;
     ELEMENT* target = tile + n * pitch;
-    const unsigned full = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
+    const unsigned full = aligned<ELEMENT, VECTOR>(source) ? elements / VECTOR : 0;
     for (unsigned i = thread; i < full; i += threads)
       copy(reinterpret_cast<Raw*>(target) + i, reinterpret_cast<const Raw*>(source) + i);
-    for (unsigned i = full * PACK + thread; i < elements; i += threads) target[i] = source[i];
+    for (unsigned i = full * VECTOR + thread; i < elements; i += threads) target[i] = source[i];
   }
   cp_async_commit();
   const unsigned first_row = KIND == Tile::ANY ? first_row_of_tile(exponent_of(a.team), length) : 0;  // while they come
@@ -252,10 +253,10 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   }
   __syncthreads();
 
-  const unsigned full = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
+  const unsigned full = aligned<ELEMENT, VECTOR>(target) ? elements / VECTOR : 0;
   for (unsigned i = thread; i < full; i += threads)
     reinterpret_cast<Raw*>(target)[i] = reinterpret_cast<const Raw*>(tile)[i];
-  for (unsigned i = full * PACK + thread; i < elements; i += threads) target[i] = tile[i];
+  for (unsigned i = full * VECTOR + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
 // The registers must suffice for so many blocks per SM.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..plans import Launch
 from ..reproducible import Order
-from .problem import PACK_BYTES, SHORT_ROW, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
+from .problem import SHORT_ROW, VECTOR_BYTES, WARP, SoftmaxProblem, SoftmaxSolver, ceiling, power_of_two
 
 # softmax/row_tiles.cu is compiled for these numbers.
 MAX_EACH = 8  # elements per lane
@@ -46,7 +46,7 @@ def pair_tile(length: int, inputs: int) -> tuple[int, int]:
 
 def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
     """Return the rows per tile of very short rows; a thread takes as many at a time as fill vectors."""
-    at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
+    at_once = TILE_THREADS * VECTOR_BYTES // scalar_bytes
     rounds = min(
         SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),
         ceiling(rows, at_once) // (4 * device.multiprocessors),
@@ -79,7 +79,7 @@ class RowTiles(SoftmaxSolver):
             threads = of_tile * lanes
         else:
             kind, (lanes, of_tile) = "", tile_of(rows, length, inputs, scalar_bytes, problem.device)
-        tile_bytes = ceiling(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
+        tile_bytes = ceiling(of_tile * length * scalar_bytes, VECTOR_BYTES) * VECTOR_BYTES
         return [
             problem.launch(
                 "softmax/row_tiles.cu",

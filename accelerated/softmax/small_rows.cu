@@ -57,7 +57,7 @@ template <int INPUTS> struct SmallArguments {
 };
 
 // Holds N vectors per input of a thread, of which the first `count` exist, and their values.
-template <class Rule, int N> struct LocatedPacks {
+template <class Rule, int N> struct LocatedVectors {
   static constexpr int INPUTS = Rule::INPUTS;
   using Held = Elements<WIDTH>;
   const SmallArguments<INPUTS>& a;
@@ -68,7 +68,7 @@ template <class Rule, int N> struct LocatedPacks {
   COMPUTE values[INPUTS][N * WIDTH];
 
   // Locates the vectors of thread `number` along a row.
-  __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
+  __device__ __forceinline__ LocatedVectors(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
       : a(arguments) {
     unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];
     a.rows.locate(row, row_offset);
@@ -124,10 +124,10 @@ template <class Rule, int N> struct LocatedPacks {
       }
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      COMPUTE of_pack[WIDTH];
+      COMPUTE of_vector[WIDTH];
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
-      if (k < count) pack(of_pack, target[k]);
+      for (int i = 0; i < WIDTH; i++) of_vector[i] = result[k * WIDTH + i];
+      if (k < count) pack(of_vector, target[k]);
     }
   }
 };
@@ -203,17 +203,18 @@ struct Sending {
 };
 
 template <bool BLENDS, class Rule, int N>
-__device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rule, N>& packs, const Sending& sending) {
+__device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedVectors<Rule, N>& vectors,
+                                               const Sending& sending) {
   const unsigned lane = threadIdx.x % WARP;
-  packs.wait();
-  packs.start_loads();
+  vectors.wait();
+  vectors.start_loads();
   sending.exchange->wait_for_peers();  // The loads are in flight meanwhile.
-  packs.take();
+  vectors.take();
 
   OnlineState state[1] = {rule.empty()};
-  rule.template cover<true>(state, packs.values);
+  rule.template cover<true>(state, vectors.values);
   const COMPUTE own_maximum = state[0].maximum = row_maximum_of_warp(rule, state[0].maximum);
-  rule.template add_covered<true>(state, packs.values);
+  rule.template add_covered<true>(state, vectors.values);
   griddepcontrol_launch_dependents_with(state[0].sum);
   merge_sums(state, 1, WARP);
   sending.exchange->send(lane < CLUSTER_SIZE, sending.destination, state[0].maximum, state[0].sum);
@@ -227,7 +228,7 @@ __device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rul
   merge_sums(state, 1, WARP);
   rule.template finish<true>(state[0]);
   rule.scale(state[0], own_maximum);
-  packs.template write<BLENDS>(rule, state);
+  vectors.template write<BLENDS>(rule, state);
 }
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_row(const SmallArguments<Rule::INPUTS>& a) {
@@ -239,27 +240,27 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_row(cons
   for (unsigned i = parts_of_row + threadIdx.x; i < WARP * PARTS; i += blockDim.x)
     parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
   exchange->expect(parts_of_row * sizeof(OnlineState));
-  LocatedPacks<Rule, N> packs(a, blockIdx.x / CLUSTER_SIZE, number);
+  LocatedVectors<Rule, N> vectors(a, blockIdx.x / CLUSTER_SIZE, number);
   const Sending sending{exchange, parts,
                         exchange->remote_address(&parts[number / WARP].maximum, threadIdx.x % WARP % CLUSTER_SIZE)};
   without_jumps<Rule>(
-      a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, packs, sending); });
+      a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, vectors, sending); });
 }
 
-#define SOFTMAX_SMALL_ROWS(packs)                                          \
+#define SOFTMAX_SMALL_ROWS(vectors)                                        \
   extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MAX_THREADS) \
-      softmax_small_rows_forward_##packs(const SmallArguments<1> a) {      \
+      softmax_small_rows_forward_##vectors(const SmallArguments<1> a) {    \
     griddepcontrol_wait_deferred();                                        \
-    softmax_of_row<Forward, packs>(a);                                     \
+    softmax_of_row<Forward, vectors>(a);                                   \
   }                                                                        \
   extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MAX_THREADS) \
-      softmax_small_rows_backward_##packs(const SmallArguments<2> a) {     \
+      softmax_small_rows_backward_##vectors(const SmallArguments<2> a) {   \
     griddepcontrol_wait_deferred();                                        \
-    softmax_of_row<Backward, packs>(a);                                    \
+    softmax_of_row<Backward, vectors>(a);                                  \
   }
 SOFTMAX_SMALL_ROWS(1)
 SOFTMAX_SMALL_ROWS(2)
 SOFTMAX_SMALL_ROWS(4)
-#if PACK_BYTES < 16  // single elements
+#if VECTOR_BYTES < 16  // single elements
 SOFTMAX_SMALL_ROWS(8)
 #endif

@@ -12,7 +12,7 @@ from ..plans import Launch
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod, merge_dimensions
 from ..runtime.arguments import declared
-from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
+from .problem import VECTOR_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 
 MAX_THREADS = 512  # threads per block
 RANK = 4  # dimensions along rows, and across them, upper bound
@@ -80,14 +80,14 @@ class Division(NamedTuple):
         return ceiling(self.blocks * MAX_THREADS // WARP, WARP) * WARP
 
 
-def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
+def divisions(extents: Extents, rows: int, device: Any, vectors: Sequence[int], values: int) -> Iterator[Division]:
     """Yield the divisions that hold a row, fastest first.
 
-    extents: vectors along a row, with every operand's strides in elements. packs: candidates for vectors per thread.
+    extents: vectors along a row, with every operand's strides in elements. vectors: candidates for vectors per thread.
     values: values per vector, of all inputs.
     """
     for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
-        for each in packs:
+        for each in vectors:
             along = min(_splits(extents, each), key=lambda along: along.count)
             threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
             beside = 2 if each * values <= FEW_VALUES else 1  # blocks per SM
@@ -111,7 +111,7 @@ class SmallRows(SoftmaxSolver):
 
     def applies(self, problem: SoftmaxProblem) -> bool:
         width = self._width(problem)
-        if problem.layout.along.packs * width < MIN_ROW or (width == 1 and problem.layout.vector):
+        if problem.layout.along.vectors * width < MIN_ROW or (width == 1 and problem.layout.vector):
             return False
         return self._chosen(problem, at_once=True) is not None
 
@@ -145,9 +145,9 @@ class SmallRows(SoftmaxSolver):
                 rows=rows,
                 along=division.along,
                 shared_bytes=division.states * problem.state_bytes + EXCHANGE_BYTES,
-                definitions={"PACK_BYTES": width * problem.scalar_bytes} | cluster_definition(division.blocks),
+                definitions={"VECTOR_BYTES": width * problem.scalar_bytes} | cluster_definition(division.blocks),
             )
-            assert width * problem.scalar_bytes <= PACK_BYTES
+            assert width * problem.scalar_bytes <= VECTOR_BYTES
             if can_launch(launch, division.blocks):
                 return launch
         return None

@@ -9,7 +9,7 @@
 // Roofline: bytes. Forward moves 2 elements and backward 3, with about 12 and 10 flops per element. At 4.2 TB/s a float
 // costs 1.9 ps forward, and the arithmetic 0.4 ps on 132 SMs. On an H200, 31x67x37x41 float forward takes 10.6 us,
 // which is 56 % of a copy's throughput. See docs/performance/softmax.md.
-#include "softmax/packs.cuh"
+#include "softmax/vectors.cuh"
 
 // Float gradients of many single elements take 1.2 times as long beside blocks of the next kernel (H200). Other calls
 // gain from such blocks.
@@ -18,9 +18,9 @@ constexpr unsigned MANY_BESIDE = 1024;  // blocks above which such kernels launc
 
 template <class Rule, template <class, bool> class Row, bool STRIDED, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
-  using Vector = typename Row<Rule, STRIDED>::Vector;
+  using Access = typename Row<Rule, STRIDED>::Access;
   constexpr int INPUTS = Rule::INPUTS, HELD = Row<Rule, STRIDED>::HELD, ROWS = Row<Rule, STRIDED>::ROWS;
-  constexpr int VALUES = HELD * sizeof(Vector) / sizeof(ELEMENT);
+  constexpr int VALUES = HELD * sizeof(Access) / sizeof(ELEMENT);
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, threads = blockDim.x;
   if (CLUSTERED) cluster_arrive_relaxed();
@@ -32,18 +32,18 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
   else index = CLUSTERED ? block : (block * threads + thread) >> log_team, rank = thread & (a.team - 1), size = a.team;
   if (CLUSTERED) rank += cluster_rank() * size, size *= CLUSTER_SIZE;
-  const Row<Rule, STRIDED> row(a, min(index, a.rows.packs - 1));
-  const unsigned packs = index < a.rows.packs ? row.packs : 0;
+  const Row<Rule, STRIDED> row(a, min(index, a.rows.vectors - 1));
+  const unsigned vectors = index < a.rows.vectors ? row.vectors : 0;
   // Prefetching gradients, or more than one group, gains nothing.
-  if constexpr (CLUSTERED && !STRIDED && INPUTS == 1 && sizeof(Vector) > sizeof(ELEMENT)) row.prefetch(rank, size);
+  if constexpr (CLUSTERED && !STRIDED && INPUTS == 1 && sizeof(Access) > sizeof(ELEMENT)) row.prefetch(rank, size);
   if constexpr (STRIDED)
     griddepcontrol_wait_before_access(a.input[0]);  // Exact addresses would cost registers, and a block of occupancy.
   else griddepcontrol_wait_before_access(row.input[0], row.output);
 
   // Shared memory keeps all groups of this thread, or the first ones and a ring of DEPTH others.
-  const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
+  const unsigned round = size * HELD, groups = vectors == 0 ? 0 : ((vectors - 1) >> exponent_of(round)) + 1;
   const unsigned fixed = groups <= a.kept ? groups : a.kept - DEPTH, pitch = threads;
-  Vector* buffer = reinterpret_cast<Vector*>(shared_memory) + thread;
+  Access* buffer = reinterpret_cast<Access*>(shared_memory) + thread;
   auto address = [=](unsigned group) {
     return buffer + (group < fixed ? group : fixed + (group - fixed) % DEPTH) * (HELD * INPUTS * pitch);
   };
@@ -65,11 +65,11 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   }
   // Kernels of single elements do so only in grids of medium size; gradients would take five more registers and 13 %
   // longer.
-  if (STRIDED || sizeof(Vector) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
+  if (STRIDED || sizeof(Access) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
   else if (!SLOW_BESIDE<Rule> || grid_blocks() <= MANY_BESIDE) griddepcontrol_launch_dependents_medium_grid();
 
   OnlineState* parts =
-      reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Vector));
+      reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Access));
   if constexpr (STRIDED) merge_strided_rows<CLUSTERED>(rule, state, a.team, parts);
   else merge_rows<CLUSTERED>(rule, state, a.team, parts);
 

@@ -28,7 +28,7 @@ from .problem import (
 )
 
 # softmax/staged.cu is compiled for these numbers.
-GROUP_PACKS = {
+GROUP_VECTORS = {
     True: 2,
     False: 8,
 }  # vectors per group that a thread loads at once, by whether they are wide
@@ -37,8 +37,8 @@ BLOCK_THREADS = (128, 512)  # threads per block that shares a row, alone or in a
 CLUSTER_THREADS = 256  # threads per block of a cluster where all blocks are resident, upper bound
 STRIDED_THREADS = 256  # threads per block of strided rows
 FEW_SHARES = 8  # threads per row up to which a block has half of STRIDED_THREADS
-LANE_PACKS = 8  # vectors per lane for short rows
-THREAD_PACKS = {True: 4, False: 8}  # vectors per thread for longer rows, by whether they are wide
+LANE_VECTORS = 8  # vectors per lane for short rows
+THREAD_VECTORS = {True: 4, False: 8}  # vectors per thread for longer rows, by whether they are wide
 IN_FLIGHT = 4  # groups in flight per thread, lower bound
 
 
@@ -67,14 +67,14 @@ def lanes_of(shape: RowShape, device: Any, per_lane: int) -> int:
 
 
 def _by_lanes(shape: RowShape, device: Any) -> Division:
-    lanes = lanes_of(shape, device, LANE_PACKS)
+    lanes = lanes_of(shape, device, LANE_VECTORS)
     grid = ceiling(shape.rows * lanes, LANES_THREADS)
-    return Division("rows", LANES_THREADS, grid, lanes, ceiling(shape.length, lanes * GROUP_PACKS[shape.vector]), 0)
+    return Division("rows", LANES_THREADS, grid, lanes, ceiling(shape.length, lanes * GROUP_VECTORS[shape.vector]), 0)
 
 
 def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
     """Return the division of single rows: some lanes, a block, or a cluster of ``blocks`` blocks per row."""
-    length, each = shape.length, THREAD_PACKS[shape.vector]
+    length, each = shape.length, THREAD_VECTORS[shape.vector]
     if length <= WARP * each:
         return _by_lanes(shape, device)
     idle = shape.many < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
@@ -85,13 +85,15 @@ def of_rows(shape: RowShape, device: Any, blocks: int) -> Division:
         blocks = min(blocks, 2)
     short = shape.row_bytes <= blocks * device.shared_bytes_per_block  # whether a cluster's shared memory holds a row
     at_once = clustered and short and shape.many * blocks <= 2 * device.multiprocessors
-    instructions = not shape.vector and shape.inputs == 2 and shape.pack_bytes >= 4  # whether the kernel is issue-bound
+    instructions = (
+        not shape.vector and shape.inputs == 2 and shape.vector_bytes >= 4
+    )  # whether the kernel is issue-bound
     most = CLUSTER_THREADS if at_once and not instructions else BLOCK_THREADS[1]
-    ring = IN_FLIGHT * GROUP_PACKS[shape.vector] * shape.inputs * shape.pack_bytes  # least bytes per thread
+    ring = IN_FLIGHT * GROUP_VECTORS[shape.vector] * shape.inputs * shape.vector_bytes  # least bytes per thread
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
     threads = max(min(power_of_two(ceiling(length, blocks * each)), most), BLOCK_THREADS[0])
-    groups = ceiling(length, threads * blocks * GROUP_PACKS[shape.vector])
+    groups = ceiling(length, threads * blocks * GROUP_VECTORS[shape.vector])
     states = threads // WARP + (blocks if clustered else 0)
     kind = "rows_cluster" if clustered else "rows"
     return Division(kind, threads, shape.rows * blocks, threads, groups, states, blocks)
@@ -104,19 +106,19 @@ def of_strided_rows(shape: RowShape, device: Any, width: int, blocks: int) -> Di
     """
     clustered = shape.length >= LONG_STRIDED_ROW
     blocks = blocks if clustered else 1
-    length, each = ceiling(shape.length, blocks), 2 * THREAD_PACKS[shape.vector]
+    length, each = ceiling(shape.length, blocks), 2 * THREAD_VECTORS[shape.vector]
     shares = power_of_two(ceiling(length, each))
     most = STRIDED_THREADS // 2 if shape.vector and 1 < shares <= FEW_SHARES else STRIDED_THREADS
-    across = max(SEGMENT_BYTES // shape.pack_bytes, most // shares)
+    across = max(SEGMENT_BYTES // shape.vector_bytes, most // shares)
     across = min(across, most // 4 if length > each else most, power_of_two(shape.many))
     busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
-    while across * shape.pack_bytes > MIN_SEGMENT_BYTES and ceiling(shape.many, across) * blocks < busy:
+    while across * shape.vector_bytes > MIN_SEGMENT_BYTES and ceiling(shape.many, across) * blocks < busy:
         across //= 2
     if ceiling(shape.many, across) * blocks < busy:
-        each = GROUP_PACKS[shape.vector]
+        each = GROUP_VECTORS[shape.vector]
     shares = max(min(power_of_two(ceiling(length, each)), most // across), ceiling(WARP, across))
     threads = across * shares
-    groups = ceiling(shape.length, shares * blocks * GROUP_PACKS[shape.vector])
+    groups = ceiling(shape.length, shares * blocks * GROUP_VECTORS[shape.vector])
     rows = across * (width if shape.vector else 1)
     states = (threads // max(across, WARP) + (blocks if clustered else 0)) * rows
     kind = "strided_cluster" if clustered else "strided"
@@ -167,7 +169,7 @@ class Staged(SoftmaxSolver):
 
     def _launch(self, problem: SoftmaxProblem, division: Division) -> Launch:
         shape = problem.shape
-        group_bytes = GROUP_PACKS[shape.vector] * shape.inputs * division.threads * shape.pack_bytes
+        group_bytes = GROUP_VECTORS[shape.vector] * shape.inputs * division.threads * shape.vector_bytes
         states_bytes = division.states * problem.state_bytes
         kept = min(division.groups, (problem.device.shared_bytes_per_block - states_bytes) // group_bytes)
         kind = f"{'vector' if shape.vector else 'scalar'}_{division.kind}"

@@ -11,7 +11,7 @@
 #include "primitives/types.cuh"
 
 constexpr int MATRIX = 6, COORDINATES = 2, THREADS = 256, READS = 4;
-using Coordinates = Pack<ELEMENT, COORDINATES>;
+using Coordinates = Vector<ELEMENT, COORDINATES>;
 
 struct Arguments {
   const ELEMENT* in;  // theta forward, dgrid backward
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) spatial_transformer_grid_f
     matrices[i / MATRIX][i % MATRIX] = load<COMPUTE>(theta[i]);
   if (IMAGES > 1) __syncthreads();
   if (first >= a.pixels) return;
-  using All = Pack<ELEMENT, PIXELS * COORDINATES>;
+  using All = Vector<ELEMENT, PIXELS * COORDINATES>;
   ELEMENT* grid = a.out + COORDINATES * (image * a.pixels + first);
 #pragma unroll
   for (unsigned n = 0; n < IMAGES; n++, grid += COORDINATES * a.pixels) {

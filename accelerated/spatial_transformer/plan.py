@@ -18,7 +18,7 @@ from dualdnn.api.operations.specs import TensorSpec
 
 from ..plans import SCRATCH, Launch, factors, fields_of, pointers, structure, type_definitions
 from ..primitives.cluster import has_clusters
-from ..primitives.geometry import BUSY_BLOCKS, PACK_BYTES, THREADS, FastDivmod, blocks
+from ..primitives.geometry import BUSY_BLOCKS, THREADS, VECTOR_BYTES, FastDivmod, blocks
 from ..solver import Problem, Solver, serve
 
 GRIDS = "spatial_transformer/grid_generator.cu"
@@ -103,10 +103,10 @@ class GridSolver(Solver[TransformerProblem]):
     def launches(self, problem: TransformerProblem) -> list[Launch]:
         forward = isinstance(problem.operation, SpatialTfGridGeneratorForward)
         pixels = problem.pixels
-        many = max(1, PACK_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes)) if forward else 1
+        many = max(1, VECTOR_BYTES // (COORDINATES * problem.operation.grid.scalar_bytes)) if forward else 1
         busy = THREADS * BUSY_BLOCKS * problem.device.multiprocessors
-        packs = pixels % many == 0 and problem.width >= many and pixels * problem.images >= many * busy
-        of_thread = many if packs else 1
+        vectors = pixels % many == 0 and problem.width >= many and pixels * problem.images >= many * busy
+        of_thread = many if vectors else 1
         threads = pixels // of_thread
         of_image = blocks(threads)[0]
         fields = [
@@ -244,14 +244,14 @@ class SamplerSolver(Solver[TransformerProblem]):
         tensors = (o.dx, o.dy)
         if problem.channels < FEWEST_LANES or any(t.strides[1] != 1 for t in tensors):
             return 0
-        width = PACK_BYTES // o.dx.scalar_bytes if problem.aligned else 1
+        width = VECTOR_BYTES // o.dx.scalar_bytes if problem.aligned else 1
         strides = [t.strides[d] for t in tensors for d in (0, 2, 3) if t.dims[d] > 1]
         return gcd(width, problem.channels, *strides)
 
     def alignment(self, problem: TransformerProblem) -> Mapping[str, int]:
         if not isinstance(problem.operation, SpatialTfSamplerBackward) or self._lane_width(problem) <= 1:
             return {}
-        return dict.fromkeys(("dx", "dy"), PACK_BYTES)
+        return dict.fromkeys(("dx", "dy"), VECTOR_BYTES)
 
 
 class SortedSamplerSolver(SamplerSolver):

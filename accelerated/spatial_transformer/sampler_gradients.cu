@@ -44,7 +44,7 @@ __device__ __forceinline__ void add_gradient_of_cell(COMPUTE gradient, const COM
 __device__ __forceinline__ void write_gradient_of_grid(ELEMENT* result, COMPUTE along_row, COMPUTE along_column,
                                                        bool sound, const Shape& shape, COMPUTE alpha, COMPUTE beta) {
   along_row *= COMPUTE(shape.width - 1) / COMPUTE(2), along_column *= COMPUTE(shape.height - 1) / COMPUTE(2);
-  using Coordinates = Pack<ELEMENT, 2>;
+  using Coordinates = Vector<ELEMENT, 2>;
   const Coordinates both = {{blend(alpha, sound ? along_row : COMPUTE(NAN), beta, result),
                              blend(alpha, sound ? along_column : COMPUTE(NAN), beta, result + 1)}};
   // The alignment is the same in all threads.
@@ -389,7 +389,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   // Adds up the samples and writes the result where channels are contiguous. Neighbouring threads own vectors of
   // channels. Each thread reads the vectors of one pixel's samples one after the other.
   auto add_rows = [&] {
-    using Packed = Pack<ELEMENT, LANES>;
+    using Packed = Vector<ELEMENT, LANES>;
     __syncthreads();
     const unsigned lanes = (end_channel - first_channel) / LANES;
     const ELEMENT* dy = a.dy + (image * a.out.image + first_channel);

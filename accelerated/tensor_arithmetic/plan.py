@@ -13,7 +13,7 @@ from ..reproducible import NO_SUMS
 from ..solver import Problem, Solver, serve
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 
 
 class ArithmeticProblem(Problem):
@@ -47,7 +47,7 @@ class ArithmeticProblem(Problem):
 
     def _describe(self, kernel: str, operands: tuple[str, ...], element: TensorSpec, widest_bytes: int) -> None:
         self.kernel, self.operands = f"tensor_arithmetic_{kernel}", operands
-        self.element_type, self.width = element.scalar_type, PACK_BYTES // widest_bytes
+        self.element_type, self.width = element.scalar_type, VECTOR_BYTES // widest_bytes
         *inputs, (self.dims, strides) = (self.operation.tensor(name).scalar_layout() for name in operands)
         self.strides = [broadcast_strides(dims, steps, self.dims) for dims, steps in inputs] + [list(strides)]
 

@@ -16,14 +16,15 @@ enum DataType { TO_FLOAT = 0, TO_DOUBLE = 1, TO_HALF = 2, TO_INT8 = 3, TO_BFLOAT
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // blocks of 256 threads per SM, limited by registers
-constexpr int SEVERAL_PACKS_BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 5;  // blocks per SM where threads read several vectors
+constexpr int SEVERAL_VECTORS_BLOCKS =
+    sizeof(ELEMENT) == 1 ? 3 : 5;  // blocks per SM where threads read several vectors
 
 // --- cudnnAddTensor ---
 
 template <int N>
-__device__ __forceinline__ Pack<ELEMENT, N> sum(COMPUTE alpha, const Pack<ELEMENT, N>& a, COMPUTE beta,
-                                                const Pack<ELEMENT, N>& prior) {
-  Pack<ELEMENT, N> result;
+__device__ __forceinline__ Vector<ELEMENT, N> sum(COMPUTE alpha, const Vector<ELEMENT, N>& a, COMPUTE beta,
+                                                  const Vector<ELEMENT, N>& prior) {
+  Vector<ELEMENT, N> result;
 #pragma unroll
   for (int i = 0; i < N; i++) {
     COMPUTE value = alpha * load<COMPUTE>(a.item[i]);
@@ -43,8 +44,8 @@ struct AddArguments {
 struct Add {
   COMPUTE alpha, beta;
   template <bool BLENDS, int N>
-  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in,
-                                                         const Pack<ELEMENT, N>& prior) const {
+  __device__ __forceinline__ Vector<ELEMENT, N> operator()(const Vector<ELEMENT, N>* in,
+                                                           const Vector<ELEMENT, N>& prior) const {
     return sum<N>(alpha, in[0], BLENDS ? beta : COMPUTE(0), prior);
   }
 };
@@ -63,11 +64,11 @@ struct Formula {
 
 // Computes op(alpha1 * a, alpha2 * b) + beta * prior, with one switch per vector.
 template <class Out, int N>
-__device__ __forceinline__ Pack<Out, N> combine(const Formula& formula, const Pack<ELEMENT, N>& a,
-                                                const Pack<ELEMENT, N>& b, const Pack<Out, N>& prior) {
+__device__ __forceinline__ Vector<Out, N> combine(const Formula& formula, const Vector<ELEMENT, N>& a,
+                                                  const Vector<ELEMENT, N>& b, const Vector<Out, N>& prior) {
   COMPUTE beta = formula.beta;
   bool propagate = formula.propagate;
-  Pack<Out, N> result;
+  Vector<Out, N> result;
 #define EACH(expression)                                                  \
   _Pragma("unroll") for (int i = 0; i < N; i++) {                         \
     COMPUTE x = formula.alpha1 * load<COMPUTE>(a.item[i]);                \
@@ -104,12 +105,13 @@ struct OpArguments {
 };
 
 // A vector has 16 bytes of the wider type, so that accesses are contiguous on both sides.
-template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
+template <class Out> constexpr int VECTOR = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
 
 template <class Out> struct Combine {
   Formula formula;
   template <bool BLENDS, int N>
-  __device__ __forceinline__ Pack<Out, N> operator()(const Pack<ELEMENT, N>* in, const Pack<Out, N>& prior) const {
+  __device__ __forceinline__ Vector<Out, N> operator()(const Vector<ELEMENT, N>* in,
+                                                       const Vector<Out, N>& prior) const {
     return combine<Out, N>(formula, in[0], in[1], prior);
   }
 };
@@ -120,7 +122,7 @@ template <class Out> __device__ __forceinline__ void run(const OpArguments& x) {
                                                        x.formula.beta != COMPUTE(0),
                                                        {x.formula},
                                                        x.formula.operation < SQRT ? 2 : 1};
-  job.template run<PACK<Out>>(x.layout);
+  job.template run<VECTOR<Out>>(x.layout);
 }
 
 // Selects one of Table 7's destination types for ELEMENT. FLOAT allows itself and three narrower types; these allow
@@ -145,7 +147,7 @@ __device__ __forceinline__ void run_to_output(const OpArguments& x) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, SEVERAL_PACKS_BLOCKS) tensor_arithmetic_op(const OpArguments x) {
+extern "C" __global__ void __launch_bounds__(256, SEVERAL_VECTORS_BLOCKS) tensor_arithmetic_op(const OpArguments x) {
   griddepcontrol_wait_deferred();
   run_to_output(x);
 }
@@ -161,8 +163,8 @@ struct SetArguments {
 struct Set {
   ELEMENT value;
   template <bool BLENDS, int N>
-  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>*, const Pack<ELEMENT, N>&) const {
-    Pack<ELEMENT, N> values;
+  __device__ __forceinline__ Vector<ELEMENT, N> operator()(const Vector<ELEMENT, N>*, const Vector<ELEMENT, N>&) const {
+    Vector<ELEMENT, N> values;
 #pragma unroll
     for (int i = 0; i < N; i++) values.item[i] = value;
     return values;

@@ -80,19 +80,19 @@ __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checke
 // Loads the elements of `mask` out of WIDTH with stride `step`, and zeros for the others. It uses one access if
 // possible.
 template <class T, int WIDTH>
-__device__ __forceinline__ Pack<T, WIDTH> gather(const T* tensor, unsigned first, unsigned step, unsigned mask) {
-  Pack<T, WIDTH> pack;
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof pack == 0)
-    return *reinterpret_cast<const Pack<T, WIDTH>*>(tensor + first);
+__device__ __forceinline__ Vector<T, WIDTH> gather(const T* tensor, unsigned first, unsigned step, unsigned mask) {
+  Vector<T, WIDTH> vector;
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof vector == 0)
+    return *reinterpret_cast<const Vector<T, WIDTH>*>(tensor + first);
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? tensor[first + i * step] : T();
-  return pack;
+  for (int i = 0; i < WIDTH; i++) vector.item[i] = mask >> i & 1 ? tensor[first + i * step] : T();
+  return vector;
 }
 
 // Packs the bits of the first `count` elements of 4 or 2 bytes into registers.
 template <int WORDS, class T>
-__device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, unsigned count) {
-  Pack<unsigned, WORDS> words = {};
+__device__ __forceinline__ Vector<unsigned, WORDS> gather_words(const T* pointer, unsigned count) {
+  Vector<unsigned, WORDS> words = {};
 #pragma unroll
   for (unsigned i = 0; i < sizeof words / sizeof(T); i++) {
     if (i >= count) continue;
@@ -104,14 +104,14 @@ __device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, 
 
 template <class T, int WIDTH>
 __device__ __forceinline__ void scatter(T* tensor, unsigned first, unsigned step, unsigned mask,
-                                        const Pack<T, WIDTH>& pack) {
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof pack == 0) {
-    *reinterpret_cast<Pack<T, WIDTH>*>(tensor + first) = pack;
+                                        const Vector<T, WIDTH>& vector) {
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(tensor + first) % sizeof vector == 0) {
+    *reinterpret_cast<Vector<T, WIDTH>*>(tensor + first) = vector;
     return;
   }
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
-    if (mask >> i & 1) tensor[first + i * step] = pack.item[i];
+    if (mask >> i & 1) tensor[first + i * step] = vector.item[i];
 }
 
 // Stores vectors unchanged (MOVE), or as alpha * value + beta * prior.
@@ -119,11 +119,11 @@ template <bool MOVE, class C, class S, class D> struct Writer {
   C alpha, beta;
   template <int WIDTH>
   __device__ __forceinline__ void operator()(D* tensor, unsigned first, unsigned step, unsigned mask,
-                                             const Pack<S, WIDTH>& values) const {
+                                             const Vector<S, WIDTH>& values) const {
     if constexpr (MOVE) {
       scatter(tensor, first, step, mask, values);
     } else {
-      Pack<D, WIDTH> prior, blended;
+      Vector<D, WIDTH> prior, blended;
       if (beta != C(0)) prior = gather<D, WIDTH>(tensor, first, step, mask);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) {

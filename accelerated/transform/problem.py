@@ -17,7 +17,7 @@ from ..reproducible import NO_SUMS
 from ..runtime.arguments import declared
 from ..solver import Problem, Solver
 
-PACK_BYTES = 16
+VECTOR_BYTES = 16
 # These sizes of the kernels' Walk suffice to unfold six dimensions. A test compares the fields with the kernels'.
 DIMENSIONS = 10  # virtual dimensions per walk
 SOURCE_CHECKS = 7  # checked source coordinates per walk

@@ -17,18 +17,18 @@ constexpr int THREADS = 256;
 // Vectors lie along dimension 0 and are read and written in the same order. Their positions have stride 2^log_spread.
 // It is 1 if they move in one access, else up to a warp, so that accesses are coalesced.
 struct Rows {
-  FastDivmod packs_per_row;
-  unsigned packs, log_spread;
+  FastDivmod vectors_per_row;
+  unsigned vectors, log_spread;
 };
 
 template <int WIDTH, class S, class D, class Write>
 __device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, const S* source, D* destination,
                                           Write write) {
   const unsigned spread = 1u << rows.log_spread;
-  for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < rows.packs; index += gridDim.x * blockDim.x) {
-    unsigned position[DIMENSIONS], pack;
-    walk.split<1>(rows.packs_per_row.divide(index, pack), position);
-    position[0] = (pack & -spread) * WIDTH + (pack & (spread - 1));
+  for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < rows.vectors; index += gridDim.x * blockDim.x) {
+    unsigned position[DIMENSIONS], vector;
+    walk.split<1>(rows.vectors_per_row.divide(index, vector), position);
+    position[0] = (vector & -spread) * WIDTH + (vector & (spread - 1));
     const unsigned row = walk.dimension[0].extent.divisor;
     if (position[0] >= row) continue;
     unsigned left = ((row - position[0] - 1) >> rows.log_spread) + 1, count = left < WIDTH ? left : WIDTH;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, co
         passing<WIDTH>(walk.destination_check, walk.destination_checks, walk.rank, position, count, spread);
     unsigned from, to;
     walk.offsets<0>(position, from, to);
-    Pack<S, WIDTH> values = gather<S, WIDTH>(source, from, walk.dimension[0].source * spread, read);
+    Vector<S, WIDTH> values = gather<S, WIDTH>(source, from, walk.dimension[0].source * spread, read);
     write(destination, to, walk.dimension[0].destination * spread, written, values);
   }
 }

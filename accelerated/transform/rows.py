@@ -8,14 +8,14 @@ from math import prod
 
 from ..plans import Launch
 from ..primitives.geometry import FastDivmod, blocks
-from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
+from .problem import VECTOR_BYTES, TransformProblem, Walk, WalkSolver
 
 KERNEL = ("transform/rows.cu", "transform_rows")
 LOG_WARP = 5
 
 
 class RowsArgument(ctypes.Structure):
-    _fields_ = [("packs_per_row", FastDivmod), ("packs", c_uint), ("log_spread", c_uint)]
+    _fields_ = [("vectors_per_row", FastDivmod), ("vectors", c_uint), ("log_spread", c_uint)]
 
 
 class RowsSolver(WalkSolver):
@@ -28,14 +28,14 @@ class RowsSolver(WalkSolver):
         return True
 
     def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
-        rows = _rows(walk, PACK_BYTES // max(problem.element_bytes))
+        rows = _rows(walk, VECTOR_BYTES // max(problem.element_bytes))
         fields = [
             ("walk", walk.argument(walk.steps)),
             *problem.scalars(),
             ("rows", rows),
             ("move", c_int(problem.moves)),
         ]
-        return problem.launch(KERNEL, fields, blocks(rows.packs))
+        return problem.launch(KERNEL, fields, blocks(rows.vectors))
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:
@@ -44,6 +44,6 @@ def _rows(walk: Walk, width: int) -> RowsArgument:
     row = walk.steps[0].extent
     packed = walk.aligned("source", walk.steps[0], width) and walk.aligned("destination", walk.steps[0], width)
     log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)
-    packs_per_row = -(-row // (width << log_spread)) << log_spread
-    packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
-    return RowsArgument(FastDivmod.of(packs_per_row), packs, log_spread)
+    vectors_per_row = -(-row // (width << log_spread)) << log_spread
+    vectors = vectors_per_row * prod(step.extent for step in walk.steps[1:])
+    return RowsArgument(FastDivmod.of(vectors_per_row), vectors, log_spread)

@@ -14,7 +14,7 @@
 // float in 102.0 us (95 % of the copy), and in 128.2 us with gaps.
 #include "transform/problem.cuh"
 
-constexpr int SHARED_PACKS_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
+constexpr int SHARED_VECTORS_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
 constexpr int TRANSPOSED_DIMENSIONS = 8;  // dimensions that are not transposed
 constexpr unsigned THREADS = 256;
 
@@ -49,8 +49,8 @@ struct Transpose {
 
 // Transposes a square of elements of 2 or 4 bytes in words.
 template <int SIDE, int WORDS>
-__device__ __forceinline__ void transpose_square(const Pack<unsigned, WORDS> (&rows)[SIDE],
-                                                 Pack<unsigned, WORDS> (&columns)[SIDE]) {
+__device__ __forceinline__ void transpose_square(const Vector<unsigned, WORDS> (&rows)[SIDE],
+                                                 Vector<unsigned, WORDS> (&columns)[SIDE]) {
 #pragma unroll
   for (int c = 0; c < SIDE; c++)
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ __forceinline__ void transpose_square(const Pack<unsigned, WORDS> (&r
 template <int WORDS, class T, class Write>
 __device__ __forceinline__ void transpose_squares(const Transpose& transpose, const T* source, T* destination,
                                                   Write write) {
-  using Bits = Pack<unsigned, WORDS>;
+  using Bits = Vector<unsigned, WORDS>;
   constexpr unsigned SIDE = sizeof(Bits) / sizeof(T);
   unsigned tile_x, tile_y;
   int from, to;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
   transpose_square(rows, columns);
 #pragma unroll
   for (unsigned i = 0; i < SIDE; i++) {
-    Pack<T, SIDE> values;
+    Vector<T, SIDE> values;
     *reinterpret_cast<Bits*>(&values) = columns[i];
     if (i < across)
       write(destination + to + static_cast<int>(i) * transpose.destination_across, 0, 1, (1u << along) - 1, values);
@@ -107,8 +107,8 @@ __device__ __forceinline__ void transpose_squares(const Transpose& transpose, co
 
 // Vectors have 16 bytes, or 8 (WORDS is 2) for 16-bit types.
 template <int WORDS = 4, class S, class D, class Write>
-__device__ __forceinline__ void transpose_packs(const Transpose& transpose, const S* source, D* destination,
-                                                Write write) {
+__device__ __forceinline__ void transpose_vectors(const Transpose& transpose, const S* source, D* destination,
+                                                  Write write) {
   if constexpr (same_type<S, D> && (sizeof(S) == 2 || (sizeof(S) == 4 && WORDS == 4)))
     transpose_squares<WORDS>(transpose, source, destination, write);
 }
@@ -135,11 +135,11 @@ template <class S, class D> struct Tile {
 
 // Loads a tile in vectors. A vector may cross the end of a row of the tile where the next row follows it in memory.
 template <class S, class D>
-__device__ __forceinline__ void load_packs(const Transpose& transpose, const Tile<S, D>& at, S* tile) {
+__device__ __forceinline__ void load_vectors(const Transpose& transpose, const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 2;  // reads of a thread that are in flight together
   const unsigned ends_in = at.along * transpose.tile_across;
   for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * THREADS * IN) {
-    Pack<S, IN> loaded[BATCH];
+    Vector<S, IN> loaded[BATCH];
     unsigned index[BATCH], left[BATCH];  // left: elements to the end of the row
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void load_packs(const Transpose& transpose, const Til
       index[k] = exists ? b * at.pitch + a : ~0u;
       left[k] = transpose.tile_across - a;
       if (exists)
-        loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(
+        loaded[k] = *reinterpret_cast<const Vector<S, IN>*>(
             at.source + (static_cast<int>(a) + static_cast<int>(b) * transpose.source_along));
     }
 #pragma unroll
@@ -166,8 +166,8 @@ __device__ __forceinline__ void load_packs(const Transpose& transpose, const Til
 
 // Stores a tile in vectors.
 template <class S, class D, class Write>
-__device__ __forceinline__ void store_packs(const Transpose& transpose, const Tile<S, D>& at, const S* tile,
-                                            Write write) {
+__device__ __forceinline__ void store_vectors(const Transpose& transpose, const Tile<S, D>& at, const S* tile,
+                                              Write write) {
   constexpr unsigned OUT = 16 / sizeof(D);
   const unsigned ends_out = at.across * transpose.tile_along;
   for (unsigned element = threadIdx.x * OUT; element < ends_out; element += THREADS * OUT) {
@@ -175,7 +175,7 @@ __device__ __forceinline__ void store_packs(const Transpose& transpose, const Ti
     if (b >= at.along) continue;
     D* target = at.destination + (static_cast<int>(b) + static_cast<int>(a) * transpose.destination_across);
     unsigned index = b * at.pitch + a;
-    Pack<S, OUT> values;
+    Vector<S, OUT> values;
 #pragma unroll
     for (unsigned i = 0; i < OUT; i++) {
       values.item[i] = tile[index];
@@ -199,13 +199,13 @@ template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(
   if (in_head) at_head = start[head];
   if (in_tail) at_tail = start[tail];
   for (unsigned first = threadIdx.x + (shift != 0); first < full; first += BATCH * THREADS) {
-    Pack<S, IN> loaded[BATCH];
+    Vector<S, IN> loaded[BATCH];
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++)
-      if (first + k * THREADS < full) loaded[k] = reinterpret_cast<const Pack<S, IN>*>(start)[first + k * THREADS];
+      if (first + k * THREADS < full) loaded[k] = reinterpret_cast<const Vector<S, IN>*>(start)[first + k * THREADS];
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++)
-      if (first + k * THREADS < full) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * THREADS] = loaded[k];
+      if (first + k * THREADS < full) reinterpret_cast<Vector<S, IN>*>(tile)[first + k * THREADS] = loaded[k];
   }
   if (in_head && shift) tile[head] = at_head;  // Else a vector holds it.
   if (in_tail) tile[tail] = at_tail;
@@ -243,7 +243,7 @@ __device__ __forceinline__ void store_contiguous(const Transpose& transpose, con
               step_a = transpose.in_along.divide(THREADS, step_b);
 #pragma unroll 4
   for (unsigned element = threadIdx.x; element < length; element += THREADS) {
-    write(at.destination, element, 1, 1, Pack<S, 1>{tile[b * at.pitch + a]});
+    write(at.destination, element, 1, 1, Vector<S, 1>{tile[b * at.pitch + a]});
     a += step_a, b += step_b;
     if (b >= height) b -= height, a++;
   }
@@ -260,22 +260,22 @@ __device__ __forceinline__ void store_rows(const Transpose& transpose, const Til
     D* target = at.destination + (static_cast<int>(b) + static_cast<int>(group) * transpose.destination_across);
     const S* index = tile + b * at.pitch;
 #pragma unroll 4
-    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 0, 1, 1, Pack<S, 1>{index[a]});
+    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 0, 1, 1, Vector<S, 1>{index[a]});
   }
 }
 
 // Moves tiles that are runs of vectors on both sides. Elements move one by one where the source is not 16-byte aligned.
 template <class S, class D, class Write>
-__device__ __forceinline__ void transpose_shared_packs(const Transpose& transpose, const S* source, D* destination,
-                                                       Write write) {
+__device__ __forceinline__ void transpose_shared_vectors(const Transpose& transpose, const S* source, D* destination,
+                                                         Write write) {
   const Tile<S, D> at(transpose, source, destination);
   S* tile = reinterpret_cast<S*>(shared_memory);
   griddepcontrol_wait_before_access(at.source, at.destination);
   if (reinterpret_cast<uintptr_t>(source) % 16 == 0) {
-    load_packs(transpose, at, tile);
+    load_vectors(transpose, at, tile);
     griddepcontrol_launch_dependents();
     __syncthreads();
-    store_packs(transpose, at, tile, write);
+    store_vectors(transpose, at, tile, write);
   } else {
     load_rows(transpose, at, tile);
     __syncthreads();
@@ -320,34 +320,34 @@ struct TransposeArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, SQUARE_BLOCKS)
-    transform_transpose_packs(const TransposeArguments a) {
+    transform_transpose_vectors(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
-  if constexpr (same_type<SOURCE, ELEMENT>) transpose_packs(a.transpose, a.source, a.destination, Move{});
+  if constexpr (same_type<SOURCE, ELEMENT>) transpose_vectors(a.transpose, a.source, a.destination, Move{});
 }
 
 // Blending needs more registers than a move.
-extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_packs_blend(const TransposeArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_vectors_blend(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
-  transpose_packs(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
+  transpose_vectors(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 // This kernel moves 16-bit types in vectors of 8 bytes.
-extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_short_packs(const TransposeArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_short_vectors(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
-  if constexpr (same_type<SOURCE, ELEMENT>) transpose_packs<2>(a.transpose, a.source, a.destination, Move{});
+  if constexpr (same_type<SOURCE, ELEMENT>) transpose_vectors<2>(a.transpose, a.source, a.destination, Move{});
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
-    transform_transpose_short_packs_blend(const TransposeArguments a) {
+    transform_transpose_short_vectors_blend(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
-  transpose_packs<2>(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
+  transpose_vectors<2>(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, SHARED_PACKS_BLOCKS)
-    transform_transpose_shared_packs(const TransposeArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, SHARED_VECTORS_BLOCKS)
+    transform_transpose_shared_vectors(const TransposeArguments a) {
   griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>)
-    if (a.move) return transpose_shared_packs(a.transpose, a.source, a.destination, Move{});
-  transpose_shared_packs(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
+    if (a.move) return transpose_shared_vectors(a.transpose, a.source, a.destination, Move{});
+  transpose_shared_vectors(a.transpose, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) transform_transpose_contiguous(const TransposeArguments a) {

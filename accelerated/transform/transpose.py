@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from ..plans import Launch
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod
 from ..runtime.arguments import declared
-from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
+from .problem import VECTOR_BYTES, TransformProblem, Walk, WalkSolver
 
 SOURCE, KERNELS = "transform/transpose.cu", "transform_transpose"
 
 DIMENSIONS = 8  # dimensions that are not transposed
-SHORT_PACK_BYTES = 8  # bytes per short vector
+SHORT_VECTOR_BYTES = 8  # bytes per short vector
 # A shape of vector squares gives log2 of a warp's threads across and along, and log2 of a block's threads. The first
 # shape that yields enough blocks is used.
 Shapes = tuple[tuple[tuple[int, int], int], ...]
@@ -111,14 +111,14 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
     others = [step for step in walk.steps if step is not across and step is not along]
     if across.source != 1 or along.destination != 1:
         return None
-    widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
+    widths = VECTOR_BYTES // source_bytes, VECTOR_BYTES // destination_bytes
     in_registers = same_type and source_bytes in (2, 4)
     in_registers = in_registers and walk.aligned("source", across, widths[0])
     in_registers = in_registers and walk.aligned("destination", along, widths[1])
     outer = prod(step.extent for step in others)
     extents = across.extent, along.extent
     resident = prod(extents) * outer * 2 * source_bytes <= L2_RESIDENT_BYTES
-    width = SHORT_PACK_BYTES // source_bytes
+    width = SHORT_VECTOR_BYTES // source_bytes
     shorter = same_type and source_bytes == 2 and not in_registers and min(extents) >= MIN_SHORT
     shorter = shorter and walk.aligned("source", across, width) and walk.aligned("destination", along, width)
     if shorter:
@@ -146,7 +146,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
             sides = _narrow_sides(*extents, narrow, TILE_BYTES // source_bytes, widths)
             if prod(-(-extent // side) for extent, side in zip(extents, sides, strict=True)) * outer >= multiprocessors:
                 break
-        packed = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
+        packed = _vectors(walk, "source", across, along, sides, widths[0]) and _vectors(
             walk, "destination", along, across, sides[::-1], widths[1]
         )
         if not packed:
@@ -165,19 +165,19 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
         argument.pitch = (
             sides[0] if argument.contiguous_in else sides[0] | 1 if packed else _pitch(sides[0], source_bytes)
         )
-        threads, shared_bytes = 1 << LOG_BLOCK, argument.pitch * sides[1] * source_bytes + 2 * PACK_BYTES
+        threads, shared_bytes = 1 << LOG_BLOCK, argument.pitch * sides[1] * source_bytes + 2 * VECTOR_BYTES
     argument.tile_across, argument.tile_along = sides
     argument.log_across, argument.log_along = log_warp_threads
     argument.tiles_across, argument.tiles_along = map(FastDivmod.of, tiles)
     if in_registers:
-        kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
+        kernel = f"{'short_' if shorter else ''}vectors{'' if moves else '_blend'}"
     else:
         contiguous_tiles = argument.contiguous_in or argument.contiguous_out
-        kernel = "shared_packs" if packed else "contiguous" if contiguous_tiles else "elements"
+        kernel = "shared_vectors" if packed else "contiguous" if contiguous_tiles else "elements"
     return Transpose(f"{KERNELS}_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
-def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
+def _vectors(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
     """Return whether tiles consist of vectors of ``width`` elements on a side. They may lie row by row, or across rows
     that are contiguous in memory and in the tile.
 

@@ -22,12 +22,12 @@ extern "C" __global__ void hold(const Hold a) {
 #endif
 }
 
-struct alignas(16) Pack {
+struct alignas(16) Vector {
   unsigned word[4];
 };
 struct Copy {
-  const Pack* source;
-  Pack* destination;
+  const Vector* source;
+  Vector* destination;
   unsigned count;
 };
 
@@ -37,10 +37,10 @@ extern "C" __global__ void copy(const Copy a) {
   griddepcontrol_wait_deferred();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.count) return;
-  const Pack* from = a.source + i;
-  Pack* to = a.destination + i;
+  const Vector* from = a.source + i;
+  Vector* to = a.destination + i;
   griddepcontrol_wait_before_access(from, to);
-  const Pack pack = *from;
+  const Vector vector = *from;
   griddepcontrol_launch_dependents();
-  *to = pack;
+  *to = vector;
 }

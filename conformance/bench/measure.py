@@ -56,7 +56,7 @@ STREAM_CALLS = 50  # calls that a program makes one by one
 ALONE_ROUNDS = 31
 SMALL_ROW_BYTES = 2e6  # bytes; a row that moves less takes little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # bytes of the small shape in float
-PACK_BYTES, COPY_THREADS = 16, 256  # A thread copies one pack, and a block of the small copy has this many threads.
+VECTOR_BYTES, COPY_THREADS = 16, 256  # A thread copies one vector, and a block of the small copy has this many threads.
 COPY_MULTIPLE = 4096  # bytes; the driver copies 35 % fewer in a second where a size is no multiple (H200)
 SCRATCH_BYTES = 1 << 20  # bytes at least: a library is never handed NULL for a workspace
 
@@ -250,11 +250,11 @@ class Bench:
     @contextlib.contextmanager
     def _copies(self, nbytes: int) -> Iterator[tuple[Work, Work]]:
         """Yield copies of so many bytes, by the driver and by a kernel."""
-        function, stream, packs = self.device.function(LAUNCHES, "copy"), self.clock.stream, nbytes // PACK_BYTES
+        function, stream, vectors = self.device.function(LAUNCHES, "copy"), self.clock.stream, nbytes // VECTOR_BYTES
         with self.handle.allocate(nbytes) as source, self.handle.allocate(nbytes) as target:
             self.device.fill(source.address, nbytes, 7)
-            arguments = struct.pack("<QQQ", source.address, target.address, packs)
-            grid = (-(-packs // COPY_THREADS), 1, 1)
+            arguments = struct.pack("<QQQ", source.address, target.address, vectors)
+            grid = (-(-vectors // COPY_THREADS), 1, 1)
             yield (
                 lambda: self.device.copy(target.address, source.address, nbytes, stream),
                 lambda: function.launch(arguments, grid, (COPY_THREADS, 1, 1), 0, stream),

@@ -87,7 +87,7 @@ ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 
 SMALL_VOLUME = (2, 64, 16, 28, 28)
 PYRAMID, SPATIAL_PYRAMID = (4, 2048, 60, 60), (16, 512, 13, 13)  # PSPNet and YOLOv3 pool features of these shapes.
 ALEXNET = (128, 96, 55, 55)  # AlexNet's first LRN has this shape.
-# DEEP is a last layer of a network; no pack divides the sizes of AWKWARD.
+# DEEP is a last layer of a network; no vector divides the sizes of AWKWARD.
 DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)
 BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)

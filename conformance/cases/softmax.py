@@ -131,7 +131,7 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
-    # The same sizes occur in other accesses: single elements along a row, packs across rows.
+    # The same sizes occur in other accesses: single elements along a row, vectors across rows.
     spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
     trial(forward(ACCURATE, mode, spec))
     trial(backward(ACCURATE, mode, spec))
@@ -139,7 +139,7 @@ def test_more_than_threads_can_keep(trial, mode):
 
 @pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
 def test_rows_at_any_address(caller, dims):
-    """Operands need only the alignment of an element, also for the kernels that access packs."""
+    """Operands need only the alignment of an element, also for the kernels that access vectors."""
     spec = TensorSpec.packed(HALF, dims)
     for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
         before = prepare(operation, "normal", 0)

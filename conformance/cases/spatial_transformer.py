@@ -139,7 +139,7 @@ def test_rotated_images(trial, data_type, layout, of_y):
     ids=str,
 )
 def test_many_channels_side_by_side(trial, data_type, channels, layout):
-    """Channels fill whole packs, smaller ones and single places, in two tiles; some pixels have many samples, others
+    """Channels fill whole vectors, smaller ones and single places, in two tiles; some pixels have many samples, others
     few."""
     source, dims = (2, channels, 17, 3), (2, channels, 11, 13)
     x, dy = laid_out(data_type, source, layout), laid_out(data_type, dims, layout)

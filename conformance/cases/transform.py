@@ -109,7 +109,7 @@ def test_vectorised_layout(caller, vectors, plain, plain_format):
     "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
 )
 def test_addresses(caller, offsets, formats, dims, data_type):
-    """Tensors may begin at any element of an allocation: rows of packs, of a narrow dimension, and of packs of half
+    """Tensors may begin at any element of an allocation: rows of vectors, of a narrow dimension, and of vectors of half
     the size."""
     dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)

@@ -38,7 +38,7 @@ from ..implicit_gemm.pack_nhwc import MIN_CHANNELS
 from ..implicit_gemm.product import Product, TapWalk
 from ..implicit_gemm.simt import SIMT
 from ..implicit_gemm.tma import JOINED, TMA, TmaKernel
-from ..problem import FARTHEST, PACK_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
+from ..problem import FARTHEST, VECTOR_BYTES, Rates, channels_last, in_channels, rounded_up, spatial
 
 FILTER_ALIGNMENT = 256  # bytes, for the filter of each residue class and for copies in the workspace
 MIN_PRODUCTS = 128  # products per value of dy from which copying saves time (pack_nhwc.py)
@@ -130,8 +130,8 @@ class DataGradientProblem(Problem):
         """
         o, c = self.operation, self.operation.convolution
         filters, products = o.w.dims[0] // c.group_count, prod(o.w.dims[1:])
-        in_packs, last = filters * o.dy.scalar_bytes % PACK_BYTES == 0, channels_last(o.dy)
-        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_packs == last or products < MIN_PRODUCTS:
+        in_vectors, last = filters * o.dy.scalar_bytes % VECTOR_BYTES == 0, channels_last(o.dy)
+        if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or in_vectors == last or products < MIN_PRODUCTS:
             return o
         if min(o.dy.dims[1], o.dx.dims[1]) == 1 or not may_use_tensor_cores(c, o.dy.data_type, self.device):
             return o
@@ -177,7 +177,7 @@ class DataGradientProblem(Problem):
             algo = ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM  # This algorithm may combine groups.
         of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
         forward = ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx)
-        return self._in_packs(ResidueClass(
+        return self._in_vectors(ResidueClass(
             forward,
             TensorSpec(
                 data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)
@@ -203,10 +203,10 @@ class DataGradientProblem(Problem):
         deep, down, right = (step * far for step, far in zip(steps, apart, strict=True))
         return TapWalk(prod(taps), first, deep, down, right)
 
-    def _in_packs(self, found: ResidueClass) -> ResidueClass:
+    def _in_vectors(self, found: ResidueClass) -> ResidueClass:
         """Return the class with padded channels or filter gaps, where dy's channels fill no vectors."""
         o, forward = self.operation, found.forward
-        channels, unit = forward.w.dims[1], PACK_BYTES // o.dy.scalar_bytes
+        channels, unit = forward.w.dims[1], VECTOR_BYTES // o.dy.scalar_bytes
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < MIN_CHANNELS:
             return found
         if not may_use_tensor_cores(o.convolution, o.dy.data_type, self.device):

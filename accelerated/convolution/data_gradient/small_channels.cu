@@ -12,7 +12,7 @@
 #include "primitives/mma.cuh"
 
 constexpr int TILE = 16, WARP_ROWS = TILE / (THREADS / 32), COLUMNS = 8;
-constexpr int ROW_BYTES = 128, PACK = 16 / sizeof(ELEMENT), TILE_K = ROW_BYTES / sizeof(ELEMENT);
+constexpr int ROW_BYTES = 128, VECTOR = 16 / sizeof(ELEMENT), TILE_K = ROW_BYTES / sizeof(ELEMENT);
 constexpr int STEPS = 4;      // steps of 32 bytes per K-block
 constexpr int IN_FLIGHT = 8;  // vectors that a thread copies at once
 
@@ -35,21 +35,21 @@ struct Arguments {
 template <class Find>
 __device__ __forceinline__ void copy_rows(unsigned char* to, int rows, int k, int filters, Find find) {
   for (int start = threadIdx.x; start < rows * 8; start += IN_FLIGHT * THREADS) {
-    Pack<ELEMENT, PACK> packs[IN_FLIGHT];
+    Vector<ELEMENT, VECTOR> vectors[IN_FLIGHT];
 #pragma unroll
     for (int i = 0; i < IN_FLIGHT; i++) {
-      const int item = start + i * THREADS, at = k + item % 8 * PACK;
+      const int item = start + i * THREADS, at = k + item % 8 * VECTOR;
       const ELEMENT* from = item < rows * 8 && at < filters ? find(item / 8) : nullptr;
-      packs[i] = {};
-      if (from) packs[i] = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from + at);
+      vectors[i] = {};
+      if (from) vectors[i] = *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(from + at);
     }
 #pragma unroll
     for (int i = 0; i < IN_FLIGHT; i++) {
       const int item = start + i * THREADS;
       if (item >= rows * 8) break;
 #pragma unroll
-      for (int j = 0; j < PACK; j++) packs[i].item[j] = round_to_tf32(packs[i].item[j]);
-      *reinterpret_cast<Pack<ELEMENT, PACK>*>(swizzled(to, item / 8, item % 8)) = packs[i];
+      for (int j = 0; j < VECTOR; j++) vectors[i].item[j] = round_to_tf32(vectors[i].item[j]);
+      *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(swizzled(to, item / 8, item % 8)) = vectors[i];
     }
   }
 }

@@ -18,7 +18,7 @@ from ...reproducible import Order
 from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import PACK_BYTES, Rates, channels_last, rounded_up
+from ..problem import VECTOR_BYTES, Rates, channels_last, rounded_up
 from .residue_classes import DataGradient, DataGradientProblem
 
 SOURCE = "convolution/data_gradient/small_channels.cu"
@@ -65,7 +65,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         small = o.dx.dims[1] <= COLUMNS and prod(c.stride) <= MAX_CLASSES and prod(o.w.dims[2:]) <= MAX_WINDOW
         if not small or not may_use_tensor_cores(c, o.dy.data_type, problem.device) or not problem.in_one_launch:
             return False
-        if o.dy.dims[1] * o.dy.scalar_bytes % PACK_BYTES or not (problem.aligned or "dy" in self._copies(problem)):
+        if o.dy.dims[1] * o.dy.scalar_bytes % VECTOR_BYTES or not (problem.aligned or "dy" in self._copies(problem)):
             return False
         return prod(window.size for window in self._windows(o)) <= MAX_WINDOW
 
@@ -87,7 +87,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         """Return dy with channels innermost, unless it already has this layout."""
         dy = problem.operation.dy
         apart = (step for step, extent in zip(dy.strides, dy.dims, strict=True) if extent > 1 and step > 1)
-        if channels_last(dy) and all(step * dy.scalar_bytes % PACK_BYTES == 0 for step in apart):
+        if channels_last(dy) and all(step * dy.scalar_bytes % VECTOR_BYTES == 0 for step in apart):
             return {}
         return {"dy": TensorSpec.packed(dy.data_type, dy.dims, NHWC)}
 
@@ -111,7 +111,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         return max(used, DataGradient().workspace_bytes(DataGradientProblem(problem.operation, problem.device, False)))
 
     def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:
-        return {} if "dy" in self._copies(problem) else {"dy": PACK_BYTES}
+        return {} if "dy" in self._copies(problem) else {"dy": VECTOR_BYTES}
 
     def summation_order(self, problem: DataGradientProblem) -> Order:
         return Order("wgmma", (problem.operation.dx.scalar_type, "pixels of the window, 128 bytes of channels"))

@@ -12,9 +12,9 @@
 
 // Describes the ring of tma.cuh.
 struct Ring {
-  FastDivmod packs;  // vectors of CHANNELS per block
-  int stages;        // stages of the ring
-  int boxes;         // boxes per stage
+  FastDivmod vectors;  // vectors of CHANNELS per block
+  int stages;          // stages of the ring
+  int boxes;           // boxes per stage
   int box_bytes, row_bytes;
   int columns;  // columns of y per block
 };
@@ -25,7 +25,7 @@ struct Arguments : Operands<ELEMENT> {
   Ring ring;
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod packs, columns, row_tiles,
+  FastDivmod vectors, columns, row_tiles,
       blocks;           // blocks of channels of neighbouring threads; thread tiles: columns, rows; the other channels
   COMPUTE alpha, beta;  // factors of the epilogue
   int plain;            // The sums are the results.
@@ -43,9 +43,9 @@ template <int WIDTH>
 __device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, int count, bool packed,
                                               COMPUTE (&values)[WIDTH]) {
   if (packed) {
-    const Pack<ELEMENT, WIDTH> pack = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x);
+    const Vector<ELEMENT, WIDTH> vector = *reinterpret_cast<const Vector<ELEMENT, WIDTH>*>(x);
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(pack.item[i]);
+    for (int i = 0; i < WIDTH; i++) values[i] = load<COMPUTE>(vector.item[i]);
   } else {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) values[i] = i < count ? load<COMPUTE>(x[i * step]) : COMPUTE(0);
@@ -59,7 +59,7 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
   const ELEMENT* x = a.x + work.image * c.x_pixel[0] + work.channel * c.x_group;
   const int depth = c.filter[0].divisor, rows = c.filter[1].divisor, columns = c.filter[2].divisor,
             taps = depth * rows * columns;
-  const bool packed = a.packed && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
+  const bool packed = a.packed && reinterpret_cast<uintptr_t>(x) % sizeof(Vector<ELEMENT, WIDTH>) == 0;
   COMPUTE sums[WIDTH] = {};
   for (int t = 0, tap = 0; t < depth; t++)
     for (int r = 0; r < rows; r++)
@@ -87,8 +87,8 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
 }
 
 // The host defines WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in groups of STEP rows), THREADS and
-// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left, X_PACK and Y_PACK. The
-// last two are the elements of x and y that are moved at once. For TMA it defines RING_THREADS and RING_BLOCKS.
+// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left, X_VECTOR and Y_VECTOR.
+// The last two are the elements of x and y that are moved at once. For TMA it defines RING_THREADS and RING_BLOCKS.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x belongs to
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile
@@ -104,7 +104,7 @@ template <int WIDTH> struct Neighbours {
   static constexpr bool PAIRS = sizeof(ELEMENT) == 2;
   using Word = std::conditional_t<PAIRS, unsigned, ELEMENT>;
   static constexpr int WORDS = PAIRS ? (WIDTH + 1) / 2 : WIDTH;
-  Pack<Word, WORDS> words;
+  Vector<Word, WORDS> words;
 
   // Reads zeros outside of the first `limit` columns.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
@@ -114,7 +114,7 @@ template <int WIDTH> struct Neighbours {
   }
   __device__ __forceinline__ void take(const unsigned char* from) {
     if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
-    else words = *reinterpret_cast<const Pack<Word, WORDS>*>(from);
+    else words = *reinterpret_cast<const Vector<Word, WORDS>*>(from);
   }
   __device__ __forceinline__ COMPUTE at(int i) const {
     if constexpr (PAIRS) {
@@ -132,75 +132,75 @@ constexpr int X_ALIGNED = CHANNELS;
 
 // Holds a row of x under a thread tile: a vector of channels for each column.
 struct Row {
-  Neighbours<CHANNELS> packs[FIELD];
+  Neighbours<CHANNELS> vectors[FIELD];
 
   // `from` points to column `column`, the first of the window; `step` is the stride between columns, in elements.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
 #pragma unroll
-    for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
+    for (int j = 0; j < FIELD; j++, from += step) vectors[j].read(from, column + j, limit);
   }
   __device__ __forceinline__ void take(const unsigned char* from, int step) {
 #pragma unroll
-    for (int j = 0; j < FIELD; j++) packs[j].take(from + j * step);
+    for (int j = 0; j < FIELD; j++) vectors[j].take(from + j * step);
   }
-  __device__ __forceinline__ COMPUTE at(int column, int channel) const { return packs[column].at(channel); }
+  __device__ __forceinline__ COMPUTE at(int column, int channel) const { return vectors[column].at(channel); }
 };
 
-constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // vectors and elements per row of y
-__device__ __forceinline__ int pack_column(int pack) { return pack; }
-__device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
+constexpr int Y_VECTORS = COLUMNS, Y_VECTOR = CHANNELS;  // vectors and elements per row of y
+__device__ __forceinline__ int vector_column(int vector) { return vector; }
+__device__ __forceinline__ int vector_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
 #else
-static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0,
-              "packs begin at multiples of their size");
+static_assert(CHANNELS == 1 && COLUMNS % Y_VECTOR == 0 && COLUMNS * STEP % X_VECTOR == 0,
+              "vectors begin at multiples of their size");
 static_assert(PADDING < WINDOW_COLUMNS, "a thread tile has some of the columns under it");
-constexpr int X_ALIGNED = X_PACK;
+constexpr int X_ALIGNED = X_VECTOR;
 constexpr int OWN = COLUMNS * STEP;  // columns of x that no other thread tile begins with
 constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
 
 // Returns the elements per vector of the halo beside the own columns: as few as cover `count`.
-constexpr int halo_pack(int count) {
+constexpr int halo_vector(int count) {
   int width = 1;
-  while (width < count && width < X_PACK) width *= 2;
+  while (width < count && width < X_VECTOR) width *= 2;
   return width;
 }
 
 // Holds a row of x under a thread tile: its own columns, and the window's halo on the left and on the right.
 struct Row {
-  static constexpr int LEFT_PACK = halo_pack(PADDING), LEFT_PACKS = (PADDING + LEFT_PACK - 1) / LEFT_PACK;
-  static constexpr int RIGHT_PACK = halo_pack(RIGHT), RIGHT_PACKS = (RIGHT + RIGHT_PACK - 1) / RIGHT_PACK;
-  Neighbours<LEFT_PACK> left[LEFT_PACKS + 1];
-  Neighbours<X_PACK> own[OWN / X_PACK];
-  Neighbours<RIGHT_PACK> right[RIGHT_PACKS + 1];
+  static constexpr int LEFT_VECTOR = halo_vector(PADDING), LEFT_VECTORS = (PADDING + LEFT_VECTOR - 1) / LEFT_VECTOR;
+  static constexpr int RIGHT_VECTOR = halo_vector(RIGHT), RIGHT_VECTORS = (RIGHT + RIGHT_VECTOR - 1) / RIGHT_VECTOR;
+  Neighbours<LEFT_VECTOR> left[LEFT_VECTORS + 1];
+  Neighbours<X_VECTOR> own[OWN / X_VECTOR];
+  Neighbours<RIGHT_VECTOR> right[RIGHT_VECTORS + 1];
 
   template <int COUNT, int WIDTH>
-  static __device__ __forceinline__ void read(Neighbours<WIDTH> (&packs)[COUNT], int count, const ELEMENT* from,
+  static __device__ __forceinline__ void read(Neighbours<WIDTH> (&vectors)[COUNT], int count, const ELEMENT* from,
                                               int column, int first, int limit) {
 #pragma unroll
-    for (int i = 0; i < count; i++) packs[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
+    for (int i = 0; i < count; i++) vectors[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
   }
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int) {
-    read(own, OWN / X_PACK, from, column, PADDING, limit);
-    read(left, LEFT_PACKS, from, column, PADDING - LEFT_PACKS * LEFT_PACK, limit);
-    read(right, RIGHT_PACKS, from, column, PADDING + OWN, limit);
+    read(own, OWN / X_VECTOR, from, column, PADDING, limit);
+    read(left, LEFT_VECTORS, from, column, PADDING - LEFT_VECTORS * LEFT_VECTOR, limit);
+    read(right, RIGHT_VECTORS, from, column, PADDING + OWN, limit);
   }
   __device__ __forceinline__ COMPUTE at(int column, int) const {
-    const int q = column - PADDING, l = q + LEFT_PACKS * LEFT_PACK, r = q - OWN;
-    if (q < 0) return left[l / LEFT_PACK].at(l % LEFT_PACK);
-    return q < OWN ? own[q / X_PACK].at(q % X_PACK) : right[r / RIGHT_PACK].at(r % RIGHT_PACK);
+    const int q = column - PADDING, l = q + LEFT_VECTORS * LEFT_VECTOR, r = q - OWN;
+    if (q < 0) return left[l / LEFT_VECTOR].at(l % LEFT_VECTOR);
+    return q < OWN ? own[q / X_VECTOR].at(q % X_VECTOR) : right[r / RIGHT_VECTOR].at(r % RIGHT_VECTOR);
   }
 };
 
-constexpr int Y_PACKS = COLUMNS / Y_PACK;  // vectors per row of y
-__device__ __forceinline__ int pack_column(int pack) { return pack * Y_PACK; }
-__device__ __forceinline__ int pack_step(const Convolution&) { return Y_PACK; }
+constexpr int Y_VECTORS = COLUMNS / Y_VECTOR;  // vectors per row of y
+__device__ __forceinline__ int vector_column(int vector) { return vector * Y_VECTOR; }
+__device__ __forceinline__ int vector_step(const Convolution&) { return Y_VECTOR; }
 #endif
 
 // Finishes the sums of a row of y, `offset` elements from its first. It does the same as finish(), but checks the
 // conditions once per row.
 __device__ __forceinline__ void finish_row(const Arguments& a, long long offset, const Work& work,
                                            COMPUTE (&sums)[COLUMNS][CHANNELS]) {
-  using Packed = Pack<ELEMENT, Y_PACK>;
-  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  using Packed = Vector<ELEMENT, Y_VECTOR>;
+  const int step = vector_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
   if (!a.plain) {
     const ELEMENT* prior = a.prior + offset;
 #pragma unroll
@@ -209,12 +209,12 @@ __device__ __forceinline__ void finish_row(const Arguments& a, long long offset,
       for (int i = 0; i < CHANNELS; i++) sums[q][i] *= a.alpha;
     if (a.beta != COMPUTE(0)) {
 #pragma unroll
-      for (int p = 0; p < Y_PACKS; p++, prior += step)
-        if (pack_column(p) < width) {
-          const Packed pack = *reinterpret_cast<const Packed*>(prior);
+      for (int p = 0; p < Y_VECTORS; p++, prior += step)
+        if (vector_column(p) < width) {
+          const Packed vector = *reinterpret_cast<const Packed*>(prior);
 #pragma unroll
-          for (int i = 0; i < Y_PACK; i++)
-            sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS] += a.beta * load<COMPUTE>(pack.item[i]);
+          for (int i = 0; i < Y_VECTOR; i++)
+            sums[(p * Y_VECTOR + i) / CHANNELS][i % CHANNELS] += a.beta * load<COMPUTE>(vector.item[i]);
         }
     }
     if (a.epilogue.biased) {
@@ -234,34 +234,34 @@ __device__ __forceinline__ void finish_row(const Arguments& a, long long offset,
   }
 }
 
-__device__ __forceinline__ Pack<ELEMENT, Y_PACK> pack_of(const COMPUTE (&sums)[COLUMNS][CHANNELS], int p) {
-  Pack<ELEMENT, Y_PACK> pack;
+__device__ __forceinline__ Vector<ELEMENT, Y_VECTOR> vector_of(const COMPUTE (&sums)[COLUMNS][CHANNELS], int p) {
+  Vector<ELEMENT, Y_VECTOR> vector;
 #pragma unroll
-  for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
-  return pack;
+  for (int i = 0; i < Y_VECTOR; i++) vector.item[i] = store<ELEMENT>(sums[(p * Y_VECTOR + i) / CHANNELS][i % CHANNELS]);
+  return vector;
 }
 
 __device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const Work& work,
                                           COMPUTE (&sums)[COLUMNS][CHANNELS]) {
-  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  const int step = vector_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
   finish_row(a, y - a.y, work, sums);
 #pragma unroll
-  for (int p = 0; p < Y_PACKS; p++, y += step)
-    if (pack_column(p) < width) *reinterpret_cast<Pack<ELEMENT, Y_PACK>*>(y) = pack_of(sums, p);
+  for (int p = 0; p < Y_VECTORS; p++, y += step)
+    if (vector_column(p) < width) *reinterpret_cast<Vector<ELEMENT, Y_VECTOR>*>(y) = vector_of(sums, p);
 }
 
 template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T* address) {
-  return reinterpret_cast<uintptr_t>(address) % sizeof(Pack<T, WIDTH>) == 0;
+  return reinterpret_cast<uintptr_t>(address) % sizeof(Vector<T, WIDTH>) == 0;
 }
 
 // Reads the taps of CHANNELS filters, which are contiguous, as vectors.
 __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& taps) {
 #pragma unroll
   for (int i = 0; i < TAPS; i++) {
-    const Pack<ELEMENT, CHANNELS> pack = reinterpret_cast<const Pack<ELEMENT, CHANNELS>*>(w)[i];
+    const Vector<ELEMENT, CHANNELS> vector = reinterpret_cast<const Vector<ELEMENT, CHANNELS>*>(w)[i];
 #pragma unroll
     for (int j = 0; j < CHANNELS; j++)
-      taps[(i * CHANNELS + j) % TAPS][(i * CHANNELS + j) / TAPS] = load<COMPUTE>(pack.item[j]);
+      taps[(i * CHANNELS + j) % TAPS][(i * CHANNELS + j) / TAPS] = load<COMPUTE>(vector.item[j]);
   }
   if (flipped) {
 #pragma unroll
@@ -314,20 +314,20 @@ extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_static(const Arguments a) {
   griddepcontrol_wait();
   const Convolution& c = a.convolution;
-  unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block, row_tile;
+  unsigned index = blockIdx.x * blockDim.x + threadIdx.x, vector, block, row_tile;
   Work work{};
-  index = a.packs.divide(index, pack);
+  index = a.vectors.divide(index, vector);
   index = a.columns.divide(index, work.column);
   index = a.row_tiles.divide(index, row_tile);
   work.image = a.blocks.divide(index, block);
-  work.channel = (block * a.packs.divisor + pack) * CHANNELS;
+  work.channel = (block * a.vectors.divisor + vector) * CHANNELS;
   work.column *= COLUMNS;
   work.row = row_tile * a.rows;
   if (work.image >= a.images || work.channel >= a.channels) return;
   const int below = c.output[1].divisor - work.row, rows = below < a.rows ? below : a.rows;
 
-  if (!lies_well<X_ALIGNED>(a.x) || !lies_well<CHANNELS>(a.w) || !lies_well<Y_PACK>(a.y) ||
-      !lies_well<Y_PACK>(a.prior)) {
+  if (!lies_well<X_ALIGNED>(a.x) || !lies_well<CHANNELS>(a.w) || !lies_well<Y_VECTOR>(a.y) ||
+      !lies_well<Y_VECTOR>(a.prior)) {
     const unsigned row = work.row, column = work.column;
     for (work.row = row; work.row < row + rows; work.row++)
       for (work.column = column; work.column < column + COLUMNS && work.column < c.output[2].divisor; work.column++)

@@ -15,8 +15,8 @@ from ...primitives.tma import MAP_BYTES, TmaLaunch, mapped_structure
 from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
-    PACK_BYTES,
     PLAIN,
+    VECTOR_BYTES,
     Convolution,
     ConvolutionStruct,
     Rates,
@@ -122,9 +122,9 @@ def _launch(
     """
     o, value = problem.operation, operation_product(problem.operation)
     last, height = channels_last(o.x) and channels_last(o.y), value.output[1].divisor
-    packs = -(-o.x.dims[1] // per_thread)
-    neighbours = -(-packs // -(-packs // NEIGHBOURS)) if last else 1
-    channel_blocks = -(-packs // neighbours)
+    vectors = -(-o.x.dims[1] // per_thread)
+    neighbours = -(-vectors // -(-vectors // NEIGHBOURS)) if last else 1
+    channel_blocks = -(-vectors // neighbours)
     threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
     rows = rows_of(height, threads) if rows_of else 1
     row_tiles = -(-height // rows)
@@ -142,7 +142,7 @@ def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
     """Return ``Arguments`` of depthwise.cu."""
-    names, last = ("packs", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
+    names, last = ("vectors", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
         ("reserved", (c_longlong * 3)()),
@@ -153,7 +153,7 @@ def _arguments(
         *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
         *_factors(o),
         *fields_of(c_int, plain=bytes(epilogue(o)) == bytes(PLAIN), channels=o.x.dims[1], images=o.x.dims[0]),
-        *fields_of(c_int, rows=rows, packed=last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS),
+        *fields_of(c_int, rows=rows, packed=last and _vector(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS),
     ]
     return mapped_structure(*fields)
 
@@ -168,7 +168,7 @@ def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
     return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
 
 
-def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
+def _vector(most: int, extent: int, steps: tuple[int, ...]) -> int:
     """Return the largest vector, a power of two up to ``most``, that divides an extent and every stride."""
     return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
 
@@ -194,22 +194,22 @@ def _definitions_of_channels(o: Convolution) -> dict[str, int]:
     """Return the definitions where channels are innermost."""
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
-    channels = _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
+    channels = _vector(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
     return _definitions_of_window(o) | {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
 
 
 def _definitions_of_rows(o: Convolution) -> dict[str, int]:
     """Return the definitions where rows are innermost."""
-    step, width, most = o.convolution.stride[1], o.y.dims[3], PACK_BYTES // o.x.scalar_bytes
-    x_pack = _pack(most, o.x.dims[3], _steps(o.x, 3))
-    y_pack = _pack(most // step, width, _steps(o.y, 3))
-    taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_pack, max(1, x_pack // step))
+    step, width, most = o.convolution.stride[1], o.y.dims[3], VECTOR_BYTES // o.x.scalar_bytes
+    x_vector = _vector(most, o.x.dims[3], _steps(o.x, 3))
+    y_vector = _vector(most // step, width, _steps(o.y, 3))
+    taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_vector, max(1, x_vector // step))
     columns = min(
         range(unit, max(unit, most // step) + 1, unit),
         key=lambda count: -(-width // count) * (count * taps + TILE_COST),
     )
-    packs = {"PADDING": o.convolution.padding[1], "X_PACK": x_pack, "Y_PACK": y_pack}
-    return _definitions_of_window(o) | {"CHANNELS": 1, "COLUMNS": columns} | packs
+    vectors = {"PADDING": o.convolution.padding[1], "X_VECTOR": x_vector, "Y_VECTOR": y_vector}
+    return _definitions_of_window(o) | {"CHANNELS": 1, "COLUMNS": columns} | vectors
 
 
 def _tile_rows(height: int, threads: int) -> int:

@@ -11,7 +11,8 @@
 
 constexpr int MAX_STAGES = 8;
 constexpr int BOX_CHANNEL_BYTES = 128;  // bytes per column of a box
-constexpr int PACK_BYTES = CHANNELS * static_cast<int>(sizeof(ELEMENT)), BOX_PACKS = BOX_CHANNEL_BYTES / PACK_BYTES;
+constexpr int VECTOR_BYTES = CHANNELS * static_cast<int>(sizeof(ELEMENT)),
+              BOX_VECTORS = BOX_CHANNEL_BYTES / VECTOR_BYTES;
 
 // Describes an index of the ring: a stage, and the parity of its phase.
 struct Stage {
@@ -31,7 +32,7 @@ struct Part {
     unsigned block, column_tile, row_tile;
     const unsigned index = a.columns.divide(a.blocks.divide(blockIdx.x, block), column_tile);
     image = a.row_tiles.divide(index, row_tile);
-    channel = block * a.ring.packs.divisor * CHANNELS, column = column_tile * a.ring.columns, row = row_tile * a.rows;
+    channel = block * a.ring.vectors.divisor * CHANNELS, column = column_tile * a.ring.columns, row = row_tile * a.rows;
     const int below = a.convolution.output[1].divisor - row;
     rows = below < a.rows ? below : a.rows;
     groups = rows + OPEN - 1;
@@ -51,7 +52,7 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const Part& part, 
     mbarrier_arrive_expect_tx(&full[stage.index], stage_bytes);
     for (int box = 0; box < a.ring.boxes; box++)
       tma_load_4d(stages + stage.index * stage_bytes + box * a.ring.box_bytes, a.image, &full[stage.index],
-                  part.channel + box * BOX_PACKS * CHANNELS, column, row + group * STEP, part.image);
+                  part.channel + box * BOX_VECTORS * CHANNELS, column, row + group * STEP, part.image);
   }
 }
 
@@ -73,16 +74,16 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
     return;
   }
 
-  unsigned pack;
-  const unsigned column_tile = ring.packs.divide(threadIdx.x, pack);
+  unsigned vector;
+  const unsigned column_tile = ring.vectors.divide(threadIdx.x, vector);
   const Convolution& c = a.convolution;
-  Work work{part.image, part.channel + pack * CHANNELS, 0, part.row, part.column + column_tile * COLUMNS};
+  Work work{part.image, part.channel + vector * CHANNELS, 0, part.row, part.column + column_tile * COLUMNS};
   // Threads beyond the block's columns or the tensor's channels compute as the others do, on other numbers, but write
   // nothing.
   const bool exists = column_tile * COLUMNS < ring.columns && work.channel < a.channels;
   const unsigned char* own =
-      stages + (exists ? pack / BOX_PACKS * ring.box_bytes + (column_tile * COLUMNS * STEP) * BOX_CHANNEL_BYTES +
-                             pack % BOX_PACKS * PACK_BYTES
+      stages + (exists ? vector / BOX_VECTORS * ring.box_bytes + (column_tile * COLUMNS * STEP) * BOX_CHANNEL_BYTES +
+                             vector % BOX_VECTORS * VECTOR_BYTES
                        : 0);
   if (!exists) work.channel = 0, work.column = c.output[2].divisor;
   const int width = c.output[2].divisor - work.column;
@@ -119,11 +120,11 @@ __device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
       if (width >= COLUMNS) {
 #pragma unroll
         for (int q = 0; q < COLUMNS; q++, column += step)
-          *reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
+          *reinterpret_cast<Vector<ELEMENT, CHANNELS>*>(y + column) = vector_of(sum, q);
       } else {
 #pragma unroll
         for (int q = 0; q < COLUMNS; q++, column += step)
-          if (q < width) *reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(y + column) = pack_of(sum, q);
+          if (q < width) *reinterpret_cast<Vector<ELEMENT, CHANNELS>*>(y + column) = vector_of(sum, q);
       }
       at += row_step;
     }

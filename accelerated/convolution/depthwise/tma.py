@@ -59,7 +59,7 @@ class RingStruct(ctypes.Structure):
     """Mirror ``Ring`` of depthwise.cu."""
 
     _fields_ = [
-        ("packs", FastDivmod),
+        ("vectors", FastDivmod),
         *declared(c_int, "stages boxes box_bytes row_bytes columns"),
     ]
 
@@ -67,11 +67,11 @@ class RingStruct(ctypes.Structure):
 class Shape(NamedTuple):
     """Describe the work of a block.
 
-    ``packs``: vectors of channels, side by side. ``boxes``: per stage, each of ``box`` elements (channels, columns,
+    ``vectors``: vectors of channels, side by side. ``boxes``: per stage, each of ``box`` elements (channels, columns,
     rows, images). ``column_tiles``: tiles of threads. ``columns``, ``rows``: of y.
     """
 
-    packs: int
+    vectors: int
     boxes: int
     box: tuple[int, int, int, int]
     box_bytes: int
@@ -82,7 +82,7 @@ class Shape(NamedTuple):
 
     @property
     def threads(self) -> int:
-        return rounded_up(self.packs * self.column_tiles, WARP) + WARP
+        return rounded_up(self.vectors * self.column_tiles, WARP) + WARP
 
     @property
     def stages(self) -> int:
@@ -127,7 +127,7 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
     shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))
     row_bytes = prod(shape.box[:2]) * o.x.scalar_bytes
     arguments = RingStruct(
-        FastDivmod.of(shape.packs), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
+        FastDivmod.of(shape.vectors), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
     )
     return Ring(tiled_map(o.x, shape.box), arguments, shape)
 
@@ -149,16 +149,16 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
     window, (taps, step) = WINDOWS[o.w.dims[2:]], (o.w.dims[3], o.convolution.stride[1])
     channels, columns = definitions["CHANNELS"], window.columns
     box_channels = BOX_CHANNEL_BYTES // o.x.scalar_bytes
-    packs, total, height = box_channels // channels, -(-o.y.dims[3] // columns), o.y.dims[2]
+    vectors, total, height = box_channels // channels, -(-o.y.dims[3] // columns), o.y.dims[2]
     for boxes in range(1, -(-o.x.dims[1] // box_channels) + 1):
-        most = min((window.threads - WARP) // (boxes * packs), ((MAX_BOX - taps) // step + 1) // columns)
+        most = min((window.threads - WARP) // (boxes * vectors), ((MAX_BOX - taps) // step + 1) // columns)
         if not most:
             break
         column_tiles = -(-total // -(-total // most))
         box = (box_channels, (column_tiles * columns - 1) * step + taps, step, 1)
         for rows in dict.fromkeys(-(-height // count) for count in range(1, height + 1)):
             yield Shape(
-                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes,
+                boxes * vectors, boxes, box, prod(box) * o.x.scalar_bytes,
                 column_tiles, column_tiles * columns, rows, window
             )  # fmt: skip
 

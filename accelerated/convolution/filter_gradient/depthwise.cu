@@ -30,7 +30,7 @@ struct Arguments {
   int input[2], output[2];
   int padding, chunk_rows;  // padding of the rows; rows of dy per item
   int channels, items, flipped;
-  int log_packs;             // binary logarithm of the vectors of channels per block
+  int log_vectors;           // binary logarithm of the vectors of channels per block
   FastDivmod tiles, chunks;  // tiles of columns, chunks of rows
   FastDivmod channel_blocks;
 };
@@ -43,34 +43,34 @@ template <int COUNT, int BEFORE, int WIDTH>
 __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
                                          int extent, bool exists) {
   if constexpr (CHANNELS_LAST) {
-    using Packed = Pack<ELEMENT, WIDTH>;
+    using Packed = Vector<ELEMENT, WIDTH>;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int at = column + i - BEFORE;
       const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
 #pragma unroll
       for (int c = 0; c < CHANNELS; c += WIDTH) {
-        Packed pack = {};
-        if (inside) pack = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
+        Packed vector = {};
+        if (inside) vector = *reinterpret_cast<const Packed*>(row + static_cast<long long>(at) * step + c);
 #pragma unroll
-        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(pack.item[j]);
+        for (int j = 0; j < WIDTH; j++) values[i][c + j] = load<COMPUTE>(vector.item[j]);
       }
     }
   } else {
     // Reads vectors from `column` on, which is a multiple of their width, and single elements before and after them.
-    using Packed = Pack<ELEMENT, WIDTH>;
-    constexpr int PACKS = (COUNT - BEFORE) / WIDTH;
+    using Packed = Vector<ELEMENT, WIDTH>;
+    constexpr int VECTORS = (COUNT - BEFORE) / WIDTH;
 #pragma unroll
-    for (int i = 0; i < PACKS; i++) {
-      Packed pack = {};
+    for (int i = 0; i < VECTORS; i++) {
+      Packed vector = {};
       const int at = column + i * WIDTH;
-      if (exists && at < extent) pack = *reinterpret_cast<const Packed*>(row + at);
+      if (exists && at < extent) vector = *reinterpret_cast<const Packed*>(row + at);
 #pragma unroll
-      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(pack.item[j]);
+      for (int j = 0; j < WIDTH; j++) values[BEFORE + i * WIDTH + j][0] = load<COMPUTE>(vector.item[j]);
     }
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      if (i >= BEFORE && i < BEFORE + PACKS * WIDTH) continue;
+      if (i >= BEFORE && i < BEFORE + VECTORS * WIDTH) continue;
       const int at = column + i - BEFORE;
       const bool inside = exists && static_cast<unsigned>(at) < static_cast<unsigned>(extent);
       values[i][0] = inside ? load<COMPUTE>(row[at]) : COMPUTE(0);
@@ -140,15 +140,15 @@ struct Item {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_filter_gradient(const Arguments a) {
   griddepcontrol_wait();
   __shared__ COMPUTE shared[SLOTS][32][PITCH];
-  const int packs = 1 << a.log_packs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int vectors = 1 << a.log_vectors, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   unsigned channel_block;
   const unsigned part = a.channel_blocks.divide(blockIdx.x, channel_block);
   const unsigned parts = gridDim.x / a.channel_blocks.divisor;
-  const int first_channel = channel_block * packs * CHANNELS, channel = first_channel + lane % packs * CHANNELS;
+  const int first_channel = channel_block * vectors * CHANNELS, channel = first_channel + lane % vectors * CHANNELS;
   Sums sums = {};
   if (channel < a.channels)
-    for (unsigned i = part * (THREADS >> a.log_packs) + (threadIdx.x >> a.log_packs);
-         i < static_cast<unsigned>(a.items); i += parts * (THREADS >> a.log_packs)) {
+    for (unsigned i = part * (THREADS >> a.log_vectors) + (threadIdx.x >> a.log_vectors);
+         i < static_cast<unsigned>(a.items); i += parts * (THREADS >> a.log_vectors)) {
       unsigned tile, chunk;
       const unsigned image = a.chunks.divide(a.tiles.divide(i, tile), chunk);
       Item item;
@@ -163,11 +163,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
   for (int t = 0; t < TAPS; t++)
 #pragma unroll
     for (int c = 0; c < CHANNELS; c++)
-      for (int distance = 16; distance >= packs; distance /= 2)
+      for (int distance = 16; distance >= vectors; distance /= 2)
         sums.of[t][c] += __shfl_xor_sync(~0u, sums.of[t][c], distance);
 #pragma unroll
   for (int first = 0; first < WARPS; first += SLOTS) {
-    if (lane < packs && warp >= first && warp < first + SLOTS) {
+    if (lane < vectors && warp >= first && warp < first + SLOTS) {
 #pragma unroll
       for (int t = 0; t < TAPS; t++)
 #pragma unroll
@@ -179,13 +179,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
     __syncthreads();
   }
   COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
-  for (int i = threadIdx.x; i < packs * CHANNELS * TAPS; i += THREADS) {
-    const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
-    const int of = first_channel + pack * CHANNELS + element / TAPS;
+  for (int i = threadIdx.x; i < vectors * CHANNELS * TAPS; i += THREADS) {
+    const int vector = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
+    const int of = first_channel + vector * CHANNELS + element / TAPS;
     if (of >= a.channels) continue;
-    COMPUTE sum = shared[0][pack][element];
+    COMPUTE sum = shared[0][vector][element];
 #pragma unroll
-    for (int w = 1; w < SLOTS; w++) sum += shared[w][pack][element];
+    for (int w = 1; w < SLOTS; w++) sum += shared[w][vector][element];
     to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
   }
 }
@@ -234,7 +234,7 @@ struct Ring {
 template <bool ALL>
 __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& chunk, Ring& ring, int warp, int count,
                                             Sums& sums) {
-  using Packed = Pack<ELEMENT, CHANNELS>;
+  using Packed = Vector<ELEMENT, CHANNELS>;
   const int lane = threadIdx.x % 32;
   Row window[DEPTH] = {};
   for (int row = chunk.first; row < chunk.end + DEPTH - 1; row += DEPTH)
@@ -246,9 +246,9 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
       const unsigned char* dy = from + a.x_bytes + warp * COLUMNS * COLUMN_BYTES;
 #pragma unroll
       for (int q = 0; q < COLUMNS; q++) {
-        const Packed pack = *reinterpret_cast<const Packed*>(dy + q * COLUMN_BYTES);
+        const Packed vector = *reinterpret_cast<const Packed*>(dy + q * COLUMN_BYTES);
 #pragma unroll
-        for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(pack.item[c]);
+        for (int c = 0; c < CHANNELS; c++) window[k][q][c] = load<COMPUTE>(vector.item[c]);
       }
       const int x_row_bytes = a.x_bytes / ROW_STEP;
 #pragma unroll
@@ -257,9 +257,9 @@ __device__ __forceinline__ void slide_chunk(const TmaArguments& a, const Chunk& 
         COMPUTE values[X_COLUMNS][CHANNELS];
 #pragma unroll
         for (int i = 0; i < X_COLUMNS; i++) {
-          const Packed pack = *reinterpret_cast<const Packed*>(x + i * COLUMN_BYTES);
+          const Packed vector = *reinterpret_cast<const Packed*>(x + i * COLUMN_BYTES);
 #pragma unroll
-          for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(pack.item[c]);
+          for (int c = 0; c < CHANNELS; c++) values[i][c] = load<COMPUTE>(vector.item[c]);
         }
         if (j == ROW_STEP - 1) {
           __syncwarp();
@@ -322,11 +322,11 @@ extern "C" __global__ void __launch_bounds__((MAX_WARPS + 1) * 32, TMA_BLOCKS)
   __syncthreads();
   COMPUTE* to = a.partial + static_cast<long long>(part) * a.channels * TAPS;
   for (int i = threadIdx.x; i < 32 * CHANNELS * TAPS; i += blockDim.x) {
-    const int pack = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
-    const int of = first_channel + pack * CHANNELS + element / TAPS;
+    const int vector = i / (CHANNELS * TAPS), element = i % (CHANNELS * TAPS), tap = element % TAPS;
+    const int of = first_channel + vector * CHANNELS + element / TAPS;
     if (of >= a.channels) continue;
-    COMPUTE sum = shared[pack * PITCH + element];
-    for (int w = 1; w < warps; w++) sum += shared[(w * 32 + pack) * PITCH + element];
+    COMPUTE sum = shared[vector * PITCH + element];
+    for (int w = 1; w < warps; w++) sum += shared[(w * 32 + vector) * PITCH + element];
     to[of * TAPS + (a.flipped ? TAPS - 1 - tap : tap)] = sum;
   }
 #endif

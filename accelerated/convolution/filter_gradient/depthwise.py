@@ -19,7 +19,7 @@ from ...primitives.tma import MAP_BYTES, ROW_BYTES, TmaLaunch, has_tma, mapped_s
 from ...solver import BYTES_PER_SECOND, LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedPlan, within
 from ..depthwise.tma import tiled_map
-from ..problem import PACK_BYTES, channels_last
+from ..problem import VECTOR_BYTES, channels_last
 from .forward_convolution import FilterGradientProblem
 from .sum import sum_launch
 
@@ -104,13 +104,13 @@ class _Division:
         width = o.dy.dims[3]
         wasteful = -(-width // wide) * wide > -(-width // narrow) * narrow
         self.columns = narrow if not few or wasteful or o.x.scalar_bytes > 2 else wide
-        most = min(self.columns, PACK_BYTES // o.x.scalar_bytes) if problem.aligned else 1
+        most = min(self.columns, VECTOR_BYTES // o.x.scalar_bytes) if problem.aligned else 1
         self.x_width, self.dy_width = self._width(most, o.x), self._width(most, o.dy)
         if self.last:
             self.x_width = self.dy_width = self.channels if problem.aligned else 1
-        self.packs = min(WARP, 1 << (-(-o.x.dims[1] // self.channels) - 1).bit_length()) if self.last else 1
-        self.channel_blocks = -(-o.x.dims[1] // (self.packs * self.channels))
-        self.lanes = THREADS // self.packs  # threads that share items
+        self.vectors = min(WARP, 1 << (-(-o.x.dims[1] // self.channels) - 1).bit_length()) if self.last else 1
+        self.channel_blocks = -(-o.x.dims[1] // (self.vectors * self.channels))
+        self.lanes = THREADS // self.vectors  # threads that share items
         self.tiles = -(-width // self.columns)
         self.depth = -(-o.dw.dims[2] // c.stride[0])
 
@@ -162,7 +162,7 @@ class _Division:
             *arrays_of(pair, input=o.x.dims[2:], output=o.dy.dims[2:]),
             *fields_of(c_int, padding=o.convolution.padding[0], chunk_rows=chunks.rows, channels=o.x.dims[1]),
             *fields_of(c_int, items=self.problem.images * self.tiles * chunks.chunks, flipped=o.convolution.is_flipped),
-            ("log_packs", c_int(self.packs.bit_length() - 1)),
+            ("log_vectors", c_int(self.vectors.bit_length() - 1)),
             *fields_of(FastDivmod.of, tiles=self.tiles, chunks=chunks.chunks, channel_blocks=self.channel_blocks),
         )
         function = self.problem.device.function(SOURCE, "convolution_depthwise_filter_gradient", self.definitions)
@@ -207,7 +207,7 @@ class _TmaDivision(_Division):
     def __init__(self, problem: FilterGradientProblem) -> None:
         super().__init__(problem)
         o, (row_step, column_step) = self.operation, self.operation.convolution.stride
-        self.packs, self.channel_blocks = WARP, -(-o.x.dims[1] // (WARP * CHANNELS))
+        self.vectors, self.channel_blocks = WARP, -(-o.x.dims[1] // (WARP * CHANNELS))
         groups = -(-o.dy.dims[3] // self.columns)
         self.tiles = -(-groups // MAX_WARPS)
         self.warps = -(-groups // self.tiles)

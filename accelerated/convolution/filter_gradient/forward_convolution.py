@@ -34,7 +34,7 @@ from ..composed import BY_COORDINATES, At, ComposedLaunch, ComposedPlan, Inner, 
 from ..forward import ConvolutionProblem
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import kernel_of
-from ..problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
+from ..problem import FARTHEST, VECTOR_BYTES, Rates, mark_vectors, operation_product, rounded_up
 from .sum import sum_launch
 
 ALIGNMENT = 256  # bytes, for the regions of the workspace
@@ -157,9 +157,9 @@ class _Division:
     def __init__(self, problem: FilterGradientProblem) -> None:
         self.problem, self.operation = problem, problem.operation
         o = self.operation
-        pack = PACK_BYTES // o.x.scalar_bytes
-        self.transposed = problem.images % pack == 0
-        self.parts = self._parts(pack if self.transposed else 1)
+        vector = VECTOR_BYTES // o.x.scalar_bytes
+        self.transposed = problem.images % vector == 0
+        self.parts = self._parts(vector if self.transposed else 1)
         # Groups of channels are no groups of a convolution over images. Code below adds a group's offset to the
         # address of x.
         self.source, self.filter = problem.incoming(self.parts, self.transposed)
@@ -173,7 +173,7 @@ class _Division:
         self.forward = ConvolutionForward(spec, IMPLICIT_GEMM, 0, *blended, self.x, self.filter, result)
         self.inner = Inner(self.forward, problem.device) if problem.groups == 1 else None
 
-    def _parts(self, pack: int) -> int:
+    def _parts(self, vector: int) -> int:
         """Return the number of parts of the images, enough for a few blocks on each multiprocessor."""
         o = self.operation
         filters, *others = o.dw.dims
@@ -182,7 +182,7 @@ class _Division:
         blocks = -(-filters // TILE) * -(-prod(others) // TILE)
         wanted = BLOCKS * self.problem.device.multiprocessors // blocks
         images = self.problem.images
-        possible = (parts for parts in range(1, images + 1) if images % parts == 0 and images // parts % pack == 0)
+        possible = (parts for parts in range(1, images + 1) if images % parts == 0 and images // parts % vector == 0)
         return max((parts for parts in possible if parts <= wanted), default=1)
 
     @cached_property
@@ -224,7 +224,7 @@ def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward)
     """Return the implicit GEMM of a forward convolution whose groups are groups of its images."""
     value = operation_product(forward)
     value.x_group = forward.x.dims[0] * forward.x.strides[0]
-    mark_packs(value, problem.groups, forward.x.scalar_bytes)
+    mark_vectors(value, problem.groups, forward.x.scalar_bytes)
     return ConvolutionProblem(forward, problem.device, aligned=False).product(value)
 
 

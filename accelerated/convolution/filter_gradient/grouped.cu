@@ -26,19 +26,19 @@ struct Arguments {
   COMPUTE alpha, beta;
   Convolution convolution;
   FastDivmod lane_blocks, tap_blocks, lanes;           // blocks of lanes, of taps; lanes of a block
-  FastDivmod filter_blocks, packs;                     // per group: blocks of filters, vectors of channels
+  FastDivmod filter_blocks, vectors;                   // per group: blocks of filters, vectors of channels
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int taps, w_tap, w_channel, elements;  // taps per filter; strides of dw between taps and channels; elements of dw
   int of_part, one_part;                 // pixels per part; whether one part has all
-  int channels_last, dy_packs;           // neighbouring threads have neighbouring lanes; vectors of dy are aligned
+  int channels_last, dy_vectors;         // neighbouring threads have neighbouring lanes; vectors of dy are aligned
 };
 
 template <int N>
 __device__ __forceinline__ void read_values(const ELEMENT* from, long long step, bool packed, bool exists, int count,
                                             COMPUTE (&values)[N]) {
   if (packed) {
-    Pack<ELEMENT, N> found{};
-    if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
+    Vector<ELEMENT, N> found{};
+    if (exists) found = *reinterpret_cast<const Vector<ELEMENT, N>*>(from);
 #pragma unroll
     for (int i = 0; i < N; i++) values[i] = load<COMPUTE>(found.item[i]);
   } else {
@@ -52,9 +52,9 @@ struct Lane {
   int group, filter, channel;
 
   __device__ __forceinline__ Lane(const Arguments& a, unsigned index) {
-    unsigned pack, block;
-    group = static_cast<int>(a.filter_blocks.divide(a.packs.divide(index, pack), block)) * GROUPS;
-    filter = static_cast<int>(block) * FILTERS, channel = static_cast<int>(pack) * CHANNELS;
+    unsigned vector, block;
+    group = static_cast<int>(a.filter_blocks.divide(a.vectors.divide(index, vector), block)) * GROUPS;
+    filter = static_cast<int>(block) * FILTERS, channel = static_cast<int>(vector) * CHANNELS;
   }
 };
 
@@ -75,8 +75,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
   const ELEMENT* dy = a.dy + static_cast<long long>(first_filter) * c.y_channel;
   const int channels_left = GROUPS > 1 ? a.all_channels - first_channel : a.channels - own.channel,
             filters_left = GROUPS > 1 ? a.all_filters - first_filter : c.n - own.filter;
-  const bool x_packed = c.x_packs && reinterpret_cast<uintptr_t>(a.x) % sizeof(Pack<ELEMENT, VALUES>) == 0;
-  const bool dy_packed = a.dy_packs && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Pack<ELEMENT, GRADIENTS>) == 0;
+  const bool x_packed = c.x_vectors && reinterpret_cast<uintptr_t>(a.x) % sizeof(Vector<ELEMENT, VALUES>) == 0;
+  const bool dy_packed = a.dy_vectors && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Vector<ELEMENT, GRADIENTS>) == 0;
 
   KOffset terms[TAPS];
 #pragma unroll

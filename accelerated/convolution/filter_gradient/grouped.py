@@ -39,8 +39,11 @@ class _Division:
         self.filters, self.channels, self.taps = o.dw.dims[0] // problem.groups, o.dw.dims[1], prod(o.dw.dims[2:])
         most = MAX_OF_ONE_TAP if self.taps == 1 and o.x.scalar_bytes < 8 else MAX_PER_LANE
         self.lane = Lane.of(problem.groups, self.filters, self.channels, most)
-        self.filter_blocks, self.packs = -(-self.filters // self.lane.filters), -(-self.channels // self.lane.channels)
-        self.all_lanes = -(-problem.groups // self.lane.groups) * self.filter_blocks * self.packs
+        self.filter_blocks, self.vectors = (
+            -(-self.filters // self.lane.filters),
+            -(-self.channels // self.lane.channels),
+        )
+        self.all_lanes = -(-problem.groups // self.lane.groups) * self.filter_blocks * self.vectors
         self.lanes = MAX_LANES
         while self.lanes > self.all_lanes:
             self.lanes //= 2
@@ -71,27 +74,27 @@ class _Division:
     def launch(self) -> Launch:
         o, lane = self.operation, self.lane
         value = with_result(describe(o.convolution, o.x, o.dw, o.dy.dims), o.dy)
-        value.x_packs = (
+        value.x_vectors = (
             value.x_channel == 1
             and not o.x.dims[1] % lane.values
             and not self.channels % lane.channels
             and all_multiples(value, self.problem.groups if lane.groups == 1 else 1, lane.values)
         )
         steps = [s for s, extent in zip(o.dy.strides, o.dy.dims, strict=True) if extent > 1 and s != 1]
-        dy_packs = o.dy.strides[1] == 1 and not self.filters % lane.filters
-        dy_packs = dy_packs and not any(n % lane.results for n in (o.dy.dims[1], *steps))
+        dy_vectors = o.dy.strides[1] == 1 and not self.filters % lane.filters
+        dy_vectors = dy_vectors and not any(n % lane.results for n in (o.dy.dims[1], *steps))
         innermost = value.inner_channels.divisor == self.channels  # channels of dw
         arguments = structure(
             *pointers(4),
             *factors(o, alpha=o.alpha, beta=o.beta),
             ("convolution", value),
             *fields_of(FastDivmod.of, lane_blocks=self.lane_blocks, tap_blocks=self.tap_blocks, lanes=self.lanes),
-            *fields_of(FastDivmod.of, filter_blocks=self.filter_blocks, packs=self.packs),
+            *fields_of(FastDivmod.of, filter_blocks=self.filter_blocks, vectors=self.vectors),
             *fields_of(c_int, channels=self.channels, all_channels=o.x.dims[1], all_filters=o.dy.dims[1]),
             *fields_of(c_int, all_lanes=self.all_lanes, taps=self.taps, w_tap=self.channels if innermost else 1),
             *fields_of(c_int, w_channel=1 if innermost else self.taps, elements=o.dw.tensor.count),
             *fields_of(c_int, of_part=self.of_part, one_part=self.parts == 1),
-            *fields_of(c_int, channels_last=channels_last(o.x) and channels_last(o.dy), dy_packs=dy_packs),
+            *fields_of(c_int, channels_last=channels_last(o.x) and channels_last(o.dy), dy_vectors=dy_vectors),
         )
         definitions = type_definitions(o.x.data_type, o, TAPS=str(self.of_block), **lane.definitions)
         function = self.problem.device.function(SOURCE, "convolution_filter_gradient_grouped", definitions)

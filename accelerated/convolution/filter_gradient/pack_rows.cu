@@ -30,8 +30,9 @@ extern "C" __global__ void __launch_bounds__(256) convolution_pack_rows(const Ar
   const bool inside =
       static_cast<unsigned>(at) < static_cast<unsigned>(a.width) && row < static_cast<unsigned>(a.height);
   const ELEMENT* from = a.x + image * a.x_step[0] + plane * a.x_step[2] + row * a.x_step[3] + at * a.x_step[4];
-  Pack<ELEMENT, CHANNELS> pack;
+  Vector<ELEMENT, CHANNELS> vector;
 #pragma unroll
-  for (int c = 0; c < CHANNELS; c++) pack.item[c] = inside && c < a.kept ? from[c * a.x_step[1]] : store<ELEMENT>(0.0f);
-  reinterpret_cast<Pack<ELEMENT, CHANNELS>*>(a.packed)[index] = pack;
+  for (int c = 0; c < CHANNELS; c++)
+    vector.item[c] = inside && c < a.kept ? from[c * a.x_step[1]] : store<ELEMENT>(0.0f);
+  reinterpret_cast<Vector<ELEMENT, CHANNELS>*>(a.packed)[index] = vector;
 }

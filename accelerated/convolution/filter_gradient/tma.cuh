@@ -42,7 +42,7 @@ struct Results {
   int together, early, tap_rows;            // rows per tap, and the rows before dw where the first begins; rows of dw
   int kept;                                 // channels of a row that dw has
   int filter_step, channel_step, tap_step;  // strides of dw
-  int packs;                                // 1: channels are contiguous in dw, in aligned vectors of 16 bytes
+  int vectors;                              // 1: channels are contiguous in dw, in aligned vectors of 16 bytes
 
   __device__ __forceinline__ Target target_of_row(unsigned group, unsigned box, unsigned at) const {
     return target(rows_are_filters, row_boxes, row_channels, group, box, at);
@@ -188,11 +188,11 @@ __device__ __forceinline__ void blend_quad(const Results& r, ELEMENT* dw, const 
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     const long long (&at)[2] = offsets[i];
-    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Pack<ELEMENT, 2>) == 0) {
-      Pack<ELEMENT, 2> pair;
+    if (at[0] >= 0 && at[1] == at[0] + 1 && reinterpret_cast<uintptr_t>(dw + at[0]) % sizeof(Vector<ELEMENT, 2>) == 0) {
+      Vector<ELEMENT, 2> pair;
 #pragma unroll
       for (int j = 0; j < 2; j++) pair.item[j] = blend<float>(r.alpha, values[i][j], r.beta, dw + at[j]);
-      *reinterpret_cast<Pack<ELEMENT, 2>*>(dw + at[0]) = pair;
+      *reinterpret_cast<Vector<ELEMENT, 2>*>(dw + at[0]) = pair;
     } else {
 #pragma unroll
       for (int j = 0; j < 2; j++)
@@ -240,18 +240,18 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
     if (SPLIT_K) add_sums(sums, exchanged);
     const Results& r = a.results;
     const unsigned thread = threadIdx.x % WARPGROUP, first = SPLIT_K ? 0 : warpgroup * BLOCKS;
-    const bool packs = r.packs && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
+    const bool vectors = r.vectors && reinterpret_cast<uintptr_t>(a.dw) % 16 == 0;
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++) {
       const Target of_rows[2] = {rows[row_of(ORDER, first + b, thread, 0)], rows[row_of(ORDER, first + b, thread, 1)]};
       if constexpr (sizeof(ELEMENT) == 2) {
-        if (packs && r.rows_are_filters && r.beta == 0) {
-          store_packs(sums[b], of_rows, columns);
+        if (vectors && r.rows_are_filters && r.beta == 0) {
+          store_vectors(sums[b], of_rows, columns);
           continue;
         }
       } else if constexpr (ORDER != Order::STAGES) {
-        if (packs && !r.rows_are_filters) {
-          blend_packs(sums[b], rows, columns, first + b);
+        if (vectors && !r.rows_are_filters) {
+          blend_vectors(sums[b], rows, columns, first + b);
           continue;
         }
       }
@@ -270,8 +270,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   // Exchanges the sums of four columns between four lanes with consecutive rows. Each lane then has the sums of one
   // column.
   template <int COUNT>
-  __device__ __forceinline__ void blend_packs(const float (&sums)[COUNT], const Target* rows, const Target* columns,
-                                              int block) const {
+  __device__ __forceinline__ void blend_vectors(const float (&sums)[COUNT], const Target* rows, const Target* columns,
+                                                int block) const {
     const Results& r = a.results;
     const int thread = threadIdx.x % WARPGROUP, quad = thread % 16 / 4;
 #pragma unroll
@@ -285,10 +285,10 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
         exchange<4>(found, quad);
         const long long at = r.locate(rows[row_of(ORDER, block, thread - quad * 4, i)], column);
         if (at < 0) continue;
-        Pack<ELEMENT, 4> pack;
+        Vector<ELEMENT, 4> vector;
 #pragma unroll
-        for (int k = 0; k < 4; k++) pack.item[k] = blend<float>(r.alpha, found[k], r.beta, a.dw + at + k);
-        *reinterpret_cast<Pack<ELEMENT, 4>*>(a.dw + at) = pack;
+        for (int k = 0; k < 4; k++) vector.item[k] = blend<float>(r.alpha, found[k], r.beta, a.dw + at + k);
+        *reinterpret_cast<Vector<ELEMENT, 4>*>(a.dw + at) = vector;
       }
     }
   }
@@ -309,8 +309,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
   // Exchanges sums between four lanes that have pairs of the same eight columns. Each lane then has eight consecutive
   // sums.
   template <int COUNT>
-  __device__ __forceinline__ void store_packs(const float (&sums)[COUNT], const Target (&of_rows)[2],
-                                              const Target* columns) const {
+  __device__ __forceinline__ void store_vectors(const float (&sums)[COUNT], const Target (&of_rows)[2],
+                                                const Target* columns) const {
     const Results& r = a.results;
     const int lane = threadIdx.x % 4;
 #pragma unroll

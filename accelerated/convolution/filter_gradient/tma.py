@@ -31,7 +31,7 @@ from ...scalars import fill
 from ...solver import LAUNCH_SECONDS, Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, copied, within
 from ..forward import may_use_tensor_cores
-from ..problem import AXES, PACK_BYTES, Rates, in_channels, rounded_up, spatial
+from ..problem import AXES, VECTOR_BYTES, Rates, in_channels, rounded_up, spatial
 from .forward_convolution import FilterGradientProblem
 from .pack_rows import PackedRows, pack_launch
 from .tma_sum import SUM_LANES, sum_launch
@@ -71,7 +71,7 @@ class ResultsStruct(ctypes.Structure):
         *declared(c_float, "alpha beta"),
         *declared(FastDivmod, "row_boxes column_boxes inner of_row filters"),
         *declared(c_int, "all_filters row_channels column_channels taps inner_taps rows_are_filters flipped together"),
-        *declared(c_int, "early tap_rows kept filter_step channel_step tap_step packs"),
+        *declared(c_int, "early tap_rows kept filter_step channel_step tap_step vectors"),
     )
 
 
@@ -362,11 +362,11 @@ class Product:
 
     def _follow(self, rows_are_filters: bool) -> bool:
         """Return whether channels are contiguous in dw, in vectors that the kernel stores."""
-        o, pack = self.operation, PACK_BYTES // self.operation.x.scalar_bytes
+        o, vector = self.operation, VECTOR_BYTES // self.operation.x.scalar_bytes
         filter_step, channel_step, *_, tap_step = o.dw.tensor.strides
         stored = not rows_are_filters if self.kernel.order != OF_STAGES else o.x.scalar_bytes == 2 and rows_are_filters
         plain = stored and channel_step == 1 and not self.rows and self.channels == o.dw.dims[1]
-        return plain and not any(step % pack for step in (self.channels, filter_step, tap_step))
+        return plain and not any(step % vector for step in (self.channels, filter_step, tap_step))
 
     def _shared_seconds(self, shares: Shares, rows_are_filters: bool) -> float:
         """Return the approximate seconds of blocks that share tiles in this way, with the sum of their parts."""
@@ -500,7 +500,8 @@ class Product:
             row_channels=rows.struct.channels, column_channels=columns.struct.channels,
             taps=taps, inner_taps=inner_taps, rows_are_filters=rows_are_filters, flipped=o.convolution.is_flipped,
             together=together, early=early, tap_rows=prod(self.taps) // inner_taps, kept=o.dw.dims[1],
-            filter_step=filter_step, channel_step=channel_step, tap_step=tap_step, packs=self._follow(rows_are_filters),
+            filter_step=filter_step, channel_step=channel_step, tap_step=tap_step,
+            vectors=self._follow(rows_are_filters),
         )  # fmt: skip
 
 

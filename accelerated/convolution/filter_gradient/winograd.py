@@ -16,7 +16,7 @@ from ...solver import Solver
 from ..composed import At, ComposedLaunch, ComposedPlan, within
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import product_launch
-from ..problem import EpilogueStruct, Matrices, Rates, mark_packs, matrix_product, operation_product, slice_bytes
+from ..problem import EpilogueStruct, Matrices, Rates, mark_vectors, matrix_product, operation_product, slice_bytes
 from ..transforms.winograd import COMPUTE_BYTES, COMPUTE_DEFINITIONS, SLICE_BYTES, TILE, aligned
 from .forward_convolution import FilterGradientProblem
 
@@ -116,7 +116,7 @@ class _Tiles:
         """
         batch, channels, filters = VALUES * self.groups, self.channels, self.filters
         x, y = Matrices(tiles, 1, channels * tiles), Matrices(1, channels, channels * filters)
-        value = mark_packs(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)
+        value = mark_vectors(matrix_product(channels, filters, tiles, x, y), batch, COMPUTE_BYTES)
         return Product(
             self.problem.device, COMPUTE_DEFINITIONS, value, batch,
             ("workSpace", "workSpace", "workSpace", "products", "workSpace"),

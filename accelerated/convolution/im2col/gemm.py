@@ -13,13 +13,13 @@ from ..implicit_gemm.products import kernel_of, product_launch
 from ..implicit_gemm.simt import im2col_launch
 from ..problem import (
     AXES,
-    PACK_BYTES,
+    VECTOR_BYTES,
     Convolution,
     ConvolutionStruct,
     Matrices,
     Rates,
     describe,
-    mark_packs,
+    mark_vectors,
     matrix_product,
     rounded_up,
     slice_bytes,
@@ -53,7 +53,7 @@ class Im2ColGemm(ConvolutionSolver):
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, groups = problem.operation, problem.groups
-        row, pixels, width = _row(o), _slice_pixels(problem), PACK_BYTES // o.x.scalar_bytes
+        row, pixels, width = _row(o), _slice_pixels(problem), VECTOR_BYTES // o.x.scalar_bytes
         launches = []
         total = problem.value.m
         for first in range(0, total, pixels):
@@ -67,7 +67,7 @@ class Im2ColGemm(ConvolutionSolver):
 
 def _row(operation: Convolution) -> int:
     """Return the elements per row of the im2col buffer: its K, padded to 16 bytes."""
-    return rounded_up(operation.terms, PACK_BYTES // operation.x.scalar_bytes)
+    return rounded_up(operation.terms, VECTOR_BYTES // operation.x.scalar_bytes)
 
 
 def _slice_pixels(problem: ConvolutionProblem) -> int:
@@ -90,6 +90,6 @@ def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> Convo
         value.x_pixel[d + 1] = step
         step *= source.output[d].divisor
     value.x_pixel[0] = step
-    mark_packs(value, groups, o.x.scalar_bytes)
-    value.x_packs = True  # The rows of the buffer are padded with zeros to full vectors.
+    mark_vectors(value, groups, o.x.scalar_bytes)
+    value.x_vectors = True  # The rows of the buffer are padded with zeros to full vectors.
     return value

@@ -47,11 +47,11 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
     unsigned p = group / columns, q = group - p * columns;
     while (p < rows) {
       const ELEMENT* from = patch + (p * a.step[0] * a.patch[1].divisor + q * a.step[1]);
-      Pack<ELEMENT, W> values;
+      Vector<ELEMENT, W> values;
 #pragma unroll
       for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
-      *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[1] + q) * a.row + unit * W) =
-          values;
+      *reinterpret_cast<Vector<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[1] + q) * a.row +
+                                             unit * W) = values;
       p += down, q += across;
       if (q >= columns) q -= columns, p++;
     }

@@ -16,7 +16,7 @@ from ...primitives.geometry import THREADS, FastDivmod
 from ...reproducible import NO_SUMS
 from ...solver import Problem, Solver
 from ..implicit_gemm.simt import im2col_launch
-from ..problem import PACK_BYTES, describe
+from ..problem import VECTOR_BYTES, describe
 
 SOURCE = "convolution/im2col/im2col.cu"
 MIN_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
@@ -54,8 +54,8 @@ class Im2ColProblem(Problem):
         self.element_bytes = source.scalar_bytes
         self.output, self.taps = spec.output_dims(source.dims, window)[2:], window[2:]
         self.channels, self.per_channel = source.dims[1], prod(self.taps)
-        self.pack = PACK_BYTES // self.element_bytes
-        self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full vectors
+        self.vector = VECTOR_BYTES // self.element_bytes
+        self.unit = self.vector // gcd(self.vector, self.per_channel)  # channels whose K are full vectors
 
     def patch(self, tile: Tile) -> list[int]:
         """Return the extents of the input under a tile: rows, columns."""
@@ -72,7 +72,7 @@ class Im2ColProblem(Problem):
 
     def shared_bytes(self, tile: Tile) -> int:
         tables = tile.channels * (self.patch(tile)[0] * LINE_BYTES + self.per_channel * TERM_BYTES)
-        return tables + PACK_BYTES + tile.channels * self.pitch(tile) * self.element_bytes
+        return tables + VECTOR_BYTES + tile.channels * self.pitch(tile) * self.element_bytes
 
     def counts(self, tile: Tile) -> list[int]:
         """Return the blocks along channels, columns, rows, images."""
@@ -115,7 +115,7 @@ class Im2ColBlocks(Solver[Im2ColProblem]):
         assert tile is not None
         spec, (image, channel, *axes) = o.convolution, o.srcData.strides
         counts, extents, row = p.counts(tile), p.patch(tile), p.channels * p.per_channel
-        packed = row % p.pack == 0 and (tile.channels % p.unit == 0 or tile.channels == p.channels)
+        packed = row % p.vector == 0 and (tile.channels % p.unit == 0 or tile.channels == p.channels)
         arguments = structure(
             *pointers(2),
             ("image", c_int(image)), ("channel", c_int(channel)), ("axis", Integers(*axes)),
@@ -146,4 +146,4 @@ class Im2ColElements(Solver[Im2ColProblem]):
         value.inner_channels = FastDivmod.of(1)  # The columns are (channel, row, column of the filter).
         value.x_channel_block = value.x_channel
         definitions, operands = type_definitions(o.srcData.data_type, o), ("srcData", "colBuffer")
-        return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.pack, operands)]
+        return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.vector, operands)]

@@ -17,7 +17,7 @@ struct Arguments : Operands<float> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // Blocks run over filter tiles first, then pixel tiles, then groups.
-  int m_packs;                  // 16-byte vectors of x are neighbouring pixels of one term.
+  int m_vectors;                // 16-byte vectors of x are neighbouring pixels of one term.
 };
 
 constexpr int TABLE_TILES = 8;  // tiles whose terms are located together
@@ -142,9 +142,9 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
 };
 
 // Computes TILE_N x TILE_M sums per block, TILE_K terms at a time. A thread owns ROWS x COLUMNS sums in groups of 4 x
-// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_PACKS
+// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_VECTORS
 // means that w is [group][term][filter], in 16-byte vectors; otherwise it is [group][filter][term].
-template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_PACKS>
+template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_VECTORS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int ROWS = 8, COLUMNS = 8;
   using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
@@ -164,8 +164,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
                    static_cast<long long>(group) * c.n * c.w_row +
-                   static_cast<long long>(first_n) * (FILTER_PACKS ? 1 : c.w_row);
-  const bool x_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+                   static_cast<long long>(first_n) * (FILTER_VECTORS ? 1 : c.w_row);
+  const bool x_vectors = a.m_vectors && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
   // This thread loads one term of each of W_ROWS filters and X_ROWS pixels.
   const int row = thread / TERMS, term = thread % TERMS;
@@ -174,9 +174,9 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   Field field[X_ROWS];
 #pragma unroll
   for (int i = 0; i < X_ROWS; i++)
-    field[i] = find_field(c, first_m + (!IN_PLANES ? row + i * AT_ONCE
-                                        : x_packs  ? thread % ACROSS * 4
-                                                   : thread % TILE_M));
+    field[i] = find_field(c, first_m + (!IN_PLANES  ? row + i * AT_ONCE
+                                        : x_vectors ? thread % ACROSS * 4
+                                                    : thread % TILE_M));
 
   auto find_taps = [&](int chunk) {
 #pragma unroll
@@ -186,7 +186,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     typename Tile::Stage& stage = shared.stage[at];
     const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * TILE_K;
     const int left = c.k - tile * TILE_K;
-    if constexpr (FILTER_PACKS) {
+    if constexpr (FILTER_VECTORS) {
       constexpr int ACROSS = TILE_N / 4;
       const int column = thread % ACROSS * 4;
 #pragma unroll
@@ -215,7 +215,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
           cp_async<4>(stage.right.value[k + term] + row + i * AT_ONCE, x + wrapping_sum(field[i].offset, tap.offset),
                       field[i].has(tap));
       }
-    } else if (x_packs) {
+    } else if (x_vectors) {
 #pragma unroll
       for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
@@ -288,14 +288,14 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   }
 }
 
-#define PRODUCT(NAME, TILE_N, TILE_M, IN_PLANES, FILTER_PACKS)                                                    \
+#define PRODUCT(NAME, TILE_N, TILE_M, IN_PLANES, FILTER_VECTORS)                                                  \
   extern "C" __global__ void __launch_bounds__(128, 4) convolution_implicit_gemm_fp32_##NAME(const Arguments a) { \
     griddepcontrol_wait();                                                                                        \
-    multiply<TILE_N, TILE_M, IN_PLANES, FILTER_PACKS>(a);                                                         \
+    multiply<TILE_N, TILE_M, IN_PLANES, FILTER_VECTORS>(a);                                                       \
   }
 PRODUCT(rows_128x64, 128, 64, false, false)
 PRODUCT(rows_64x128, 64, 128, false, false)
 PRODUCT(planes_128x64, 128, 64, true, false)
 PRODUCT(planes_64x128, 64, 128, true, false)
-PRODUCT(planes_packs_128x64, 128, 64, true, true)
-PRODUCT(planes_packs_64x128, 64, 128, true, true)
+PRODUCT(planes_vectors_128x64, 128, 64, true, true)
+PRODUCT(planes_vectors_64x128, 64, 128, true, true)

@@ -7,7 +7,7 @@ from ctypes import c_int
 from ...plans import Launch, pointers, structure
 from ...reproducible import Order
 from ...runtime.device import reaches
-from ..problem import m_in_packs, product_fields
+from ..problem import m_in_vectors, product_fields
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/fp32.cu"
@@ -15,7 +15,7 @@ DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 MIN_ARCHITECTURE = 80  # compute capability; its copies do not pass through registers
 MAX_TAPS = 31  # taps of all axes together, as bits of a mask
 FEW_FILTERS = 16  # filters for which these tiles are too large
-PACK = 4  # floats per 16-byte vector
+VECTOR = 4  # floats per 16-byte vector
 FLOAT_BYTES = 4
 STAGES = 3  # K-blocks in flight
 TILE_K = 16  # terms per K-block
@@ -49,7 +49,7 @@ class Fp32Kernel(ProductKernel):
         return sum(taps.divisor for taps in product.value.filter) <= MAX_TAPS
 
     def is_preferred(self, product: Product) -> bool:
-        if (product.tensor_cores and product.value.x_packs) or not suits(product):
+        if (product.tensor_cores and product.value.x_vectors) or not suits(product):
             return False
         return self is min(FP32, key=lambda kernel: kernel._duration(product))
 
@@ -69,9 +69,9 @@ class Fp32Kernel(ProductKernel):
         arguments = structure(
             *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
-            ("m_packs", c_int(m_in_packs(value, groups, PACK))),
+            ("m_vectors", c_int(m_in_vectors(value, groups, VECTOR))),
         )
-        kind = "planes_packs" if product.filters_last else _kind(product)
+        kind = "planes_vectors" if product.filters_last else _kind(product)
         function = product.device.function(
             SOURCE, f"convolution_implicit_gemm_fp32_{kind}_{self.n}x{self.m}", DEFINITIONS
         )

@@ -12,9 +12,9 @@
 #include "primitives/mma.cuh"
 
 constexpr int THREADS = 256, TILE_M = 128, ROW_BYTES = 128;
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT),
-              PACKS = 8;                       // terms per K-block and per vector; vectors per K-block
-constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy together
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), VECTOR = 16 / sizeof(ELEMENT),
+              VECTORS = 8;                       // terms per K-block and per vector; vectors per K-block
+constexpr int ROWS_AT_ONCE = THREADS / VECTORS;  // rows that the threads copy together
 
 struct Arguments : Operands<ELEMENT> {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
@@ -31,30 +31,30 @@ __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long
 enum Reading { ELEMENTS, THROUGH_REGISTERS, ASYNCHRONOUS };
 
 // Copies a vector of which `count` elements exist; the rest becomes zeros.
-__device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count,
-                                          Reading reading) {
+__device__ __forceinline__ void copy_vector(unsigned char* to, const ELEMENT* base, long long offset, int count,
+                                            Reading reading) {
   if (reading == ASYNCHRONOUS) return cp_async<16>(to, count > 0 ? base + offset : base, count > 0);
-  Pack<ELEMENT, PACK> pack{};
+  Vector<ELEMENT, VECTOR> vector{};
   if (reading == THROUGH_REGISTERS) {
-    if (count > 0) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(base + offset);
+    if (count > 0) vector = *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(base + offset);
   } else {
 #pragma unroll
-    for (int i = 0; i < PACK; i++)
-      if (i < count) pack.item[i] = base[offset + i];
+    for (int i = 0; i < VECTOR; i++)
+      if (i < count) vector.item[i] = base[offset + i];
   }
 #pragma unroll
-  for (int i = 0; i < PACK; i++) pack.item[i] = round_to_tf32(pack.item[i]);
-  *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
+  for (int i = 0; i < VECTOR; i++) vector.item[i] = round_to_tf32(vector.item[i]);
+  *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to) = vector;
 }
 
-// Fills the stages. WITH_PACKS means that the terms of a vector are contiguous in x, and eight threads copy the row of
-// a pixel. Otherwise neighbouring threads take neighbouring pixels, which are contiguous, and the values pass through
-// registers. STAGES is the length of the ring. OVERLAPPED lets the product of a K-block run into the next.
-template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multiplication {
+// Fills the stages. WITH_VECTORS means that the terms of a vector are contiguous in x, and eight threads copy the row
+// of a pixel. Otherwise neighbouring threads take neighbouring pixels, which are contiguous, and the values pass
+// through registers. STAGES is the length of the ring. OVERLAPPED lets the product of a K-block run into the next.
+template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_VECTORS> struct Multiplication {
   static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
   static constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);  // K-blocks that copies run ahead
   static constexpr int X_ROWS = TILE_M / ROWS_AT_ONCE, W_ROWS = TILE_N / ROWS_AT_ONCE;
-  static constexpr int VALUES = WITH_PACKS ? 1 : TILE_K * TILE_M / THREADS;
+  static constexpr int VALUES = WITH_VECTORS ? 1 : TILE_K * TILE_M / THREADS;
 
   const Arguments& a;
   const Convolution& c;
@@ -64,7 +64,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   int first_n, first_m;
   Reading x_reading, w_reading;
   unsigned filters_exist;  // bit i: this thread's row i of a tile exists
-  Pixel field[WITH_PACKS ? X_ROWS : 1];
+  Pixel field[WITH_VECTORS ? X_ROWS : 1];
   KOffset term;  // term of this thread's vector in the next K-block
   unsigned lane, positions_exist;
   ELEMENT values[VALUES];
@@ -77,17 +77,17 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
 
   // The rounds copy rows in order.
   __device__ __forceinline__ void copy_filters(int k_block) {
-    const int pack = threadIdx.x % PACKS, first_row = threadIdx.x / PACKS;
-    unsigned char* to = swizzled(w_stage(k_block), first_row, pack);
-    const int term = k_block * TILE_K + pack * PACK, left = c.k - term;
+    const int vector = threadIdx.x % VECTORS, first_row = threadIdx.x / VECTORS;
+    unsigned char* to = swizzled(w_stage(k_block), first_row, vector);
+    const int term = k_block * TILE_K + vector * VECTOR, left = c.k - term;
 #pragma unroll
     for (int i = 0; i < W_ROWS; i++)
-      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w,
-                static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
-                filters_exist >> i & 1 ? left : 0, w_reading);
+      copy_vector(to + i * (ROWS_AT_ONCE * ROW_BYTES), w,
+                  static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
+                  filters_exist >> i & 1 ? left : 0, w_reading);
   }
 
-  __device__ __forceinline__ void find_pack(unsigned index) {
+  __device__ __forceinline__ void find_vector(unsigned index) {
     term = find_k(c, index);
     c.inner_channels.divide(index, lane);
     positions_exist = 0;
@@ -95,16 +95,16 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     for (int i = 0; i < X_ROWS; i++) positions_exist |= static_cast<unsigned>(inside(c, field[i], term)) << i;
   }
   __device__ __forceinline__ void copy_image(int k_block) {
-    const int pack = threadIdx.x % PACKS;
-    unsigned char* to = swizzled(x_stage(k_block), threadIdx.x / PACKS, pack);
+    const int vector = threadIdx.x % VECTORS;
+    unsigned char* to = swizzled(x_stage(k_block), threadIdx.x / VECTORS, vector);
 #pragma unroll
     for (int i = 0; i < X_ROWS; i++)
-      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
-                positions_exist >> i & 1 ? PACK : 0, x_reading);
+      copy_vector(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
+                  positions_exist >> i & 1 ? VECTOR : 0, x_reading);
     // The next K-block usually has the same tap, some channels further.
     lane += TILE_K;
     if (lane < c.inner_channels.divisor) term.offset += TILE_K;
-    else find_pack((k_block + 1) * TILE_K + pack * PACK);
+    else find_vector((k_block + 1) * TILE_K + vector * VECTOR);
   }
 
   // A thread takes every second vector of its row, as single values of one pixel.
@@ -115,19 +115,19 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     const KOffset* current = terms + k_block % 2 * TILE_K;
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
-      const KOffset term = current[(i / PACK * 2 + threadIdx.x / TILE_M) * PACK + i % PACK];
+      const KOffset term = current[(i / VECTOR * 2 + threadIdx.x / TILE_M) * VECTOR + i % VECTOR];
       values[i] = inside(c, field[0], term) ? round_to_tf32(x[wrapping_sum(field[0].offset, term.offset)])
                                             : store<ELEMENT>(0.0f);
     }
   }
   __device__ __forceinline__ void write_image(int k_block) {
 #pragma unroll
-    for (int i = 0; i < VALUES / PACK; i++) {
-      Pack<ELEMENT, PACK> pack;
+    for (int i = 0; i < VALUES / VECTOR; i++) {
+      Vector<ELEMENT, VECTOR> vector;
 #pragma unroll
-      for (int j = 0; j < PACK; j++) pack.item[j] = values[i * PACK + j];
-      *reinterpret_cast<Pack<ELEMENT, PACK>*>(
-          swizzled(x_stage(k_block), threadIdx.x % TILE_M, i * 2 + threadIdx.x / TILE_M)) = pack;
+      for (int j = 0; j < VECTOR; j++) vector.item[j] = values[i * VECTOR + j];
+      *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(
+          swizzled(x_stage(k_block), threadIdx.x % TILE_M, i * 2 + threadIdx.x / TILE_M)) = vector;
     }
   }
 
@@ -138,11 +138,11 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     filters_exist = 0;
 #pragma unroll
     for (int i = 0; i < W_ROWS; i++)
-      filters_exist |= static_cast<unsigned>(first_n + threadIdx.x / PACKS + i * ROWS_AT_ONCE < c.n) << i;
-    if constexpr (WITH_PACKS) {
+      filters_exist |= static_cast<unsigned>(first_n + threadIdx.x / VECTORS + i * ROWS_AT_ONCE < c.n) << i;
+    if constexpr (WITH_VECTORS) {
 #pragma unroll
-      for (int i = 0; i < X_ROWS; i++) field[i] = find_pixel(c, first_m + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
-      find_pack(threadIdx.x % PACKS * PACK);
+      for (int i = 0; i < X_ROWS; i++) field[i] = find_pixel(c, first_m + threadIdx.x / VECTORS + i * ROWS_AT_ONCE);
+      find_vector(threadIdx.x % VECTORS * VECTOR);
     } else {
       field[0] = find_pixel(c, first_m + threadIdx.x % TILE_M);
       prepare_offsets(0);
@@ -150,7 +150,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     }
 #pragma unroll
     for (int k_block = 0; k_block < AHEAD; k_block++) {
-      if constexpr (WITH_PACKS) {
+      if constexpr (WITH_VECTORS) {
         if (k_block < k_blocks) copy_image(k_block);
       } else {
         if (k_block < k_blocks) read_image(k_block), write_image(k_block);
@@ -160,7 +160,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
       if (k_block < k_blocks) copy_filters(k_block);
       cp_async_commit();
     }
-    if constexpr (!WITH_PACKS)
+    if constexpr (!WITH_VECTORS)
       if (AHEAD < k_blocks) read_image(AHEAD);
     for (int k_block = 0; k_block < k_blocks; k_block++) {
       if constexpr (!OVERLAPPED) wgmma_wait<0>();
@@ -171,12 +171,12 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
       wgmma_commit();
       const int next = k_block + AHEAD;
       if (next < k_blocks) {
-        if constexpr (WITH_PACKS) copy_image(next);
+        if constexpr (WITH_VECTORS) copy_image(next);
         else write_image(next);
         copy_filters(next);
       }
       cp_async_commit();
-      if constexpr (!WITH_PACKS) {
+      if constexpr (!WITH_VECTORS) {
         prepare_offsets(next + 1);
         __syncthreads();
         if (next + 1 < k_blocks) read_image(next + 1);
@@ -207,7 +207,7 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
   __syncthreads();
   RESULT* y = reinterpret_cast<RESULT*>(const_cast<ELEMENT*>(at_offset(a.y, a.y_offset)));
   const RESULT* prior = reinterpret_cast<const RESULT*>(a.prior);
-  constexpr int WIDTH = PACK;
+  constexpr int WIDTH = VECTOR;
   for (int index = threadIdx.x; index < TILE_M * TILE_N / WIDTH; index += THREADS) {
     float values[WIDTH];
     if (across_filters) {
@@ -241,7 +241,7 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
   }
 }
 
-template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS>
+template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_VECTORS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   __shared__ KOffset terms[2 * TILE_K];
   const Convolution& c = a.convolution;
@@ -251,21 +251,21 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const ELEMENT* x = at_offset(a.x, a.x_offset) + group * c.x_group;
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
-  Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_n, first_m};
+  Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_VECTORS> m{a, c, stages, terms, x, w, first_n, first_m};
   // Tensor cores drop the lower 13 bits of a float. Rounding to nearest makes the error half as large, and costs a
   // detour through registers.
-  const Reading packs = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
-  m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? packs : ELEMENTS;
-  m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? packs : ELEMENTS;
+  const Reading vectors = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
+  m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? vectors : ELEMENTS;
+  m.w_reading = c.w_vectors && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? vectors : ELEMENTS;
   m.run();
   finish_tile<TILE_N>(a, reinterpret_cast<float*>(stages), m.sums, group, first_n, first_m);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_64(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_vectors_64(const Arguments a) {
   griddepcontrol_wait();
   multiply<64, 4, false, true>(a);
 }
-extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_128(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_vectors_128(const Arguments a) {
   griddepcontrol_wait();
   multiply<128, 3, false, true>(a);
 }

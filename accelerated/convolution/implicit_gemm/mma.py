@@ -12,7 +12,7 @@ from .product import Product, ProductKernel, tiles
 SOURCE = "convolution/implicit_gemm/mma.cu"
 M = 128  # pixels per block
 ROW_BYTES = 128  # bytes per operand row in one K-block
-STAGES = {("packs", 64): 4, ("packs", 128): 3, ("values", 64): 4, ("values", 128): 4}
+STAGES = {("vectors", 64): 4, ("vectors", 128): 3, ("values", 64): 4, ("values", 128): 4}
 SWIZZLE_BYTES = 1024  # alignment of the stages
 # Hopper has an instruction for a full warpgroup. Every tensor core has the instruction of a warp, which is slower on
 # Hopper.
@@ -34,7 +34,7 @@ class MmaKernel(ProductKernel):
         return product.tensor_cores and _shared_bytes(product, self.n) <= product.device.shared_bytes_per_block
 
     def is_preferred(self, product: Product) -> bool:
-        gathered = product.element == "float" and not product.value.x_packs and fp32.suits(product)
+        gathered = product.element == "float" and not product.value.x_vectors and fp32.suits(product)
         return product.tensor_cores and not gathered and self.n == _preferred_n(product)
 
     def summation_order(self, product: Product) -> Order:
@@ -58,7 +58,7 @@ class MmaKernel(ProductKernel):
 
     def gathering_seconds(self, product: Product) -> float:
         value = product.value
-        if value.x_packs:
+        if value.x_vectors:
             return 0.0
         values = value.m * rounded_up(value.k, ROW_BYTES // product.element_bytes) * product.groups
         return values * -(-value.n // SHARING) / GATHERED
@@ -73,7 +73,7 @@ def preferred_mma(product: Product) -> MmaKernel:
 
 
 def _kind(product: Product) -> str:
-    return "packs" if product.value.x_packs else "values"
+    return "vectors" if product.value.x_vectors else "values"
 
 
 def _shared_bytes(product: Product, n: int) -> int:
@@ -86,7 +86,7 @@ def _preferred_n(product: Product) -> int:
     small, large = (tiles(value, product.groups, M, n) for n in (64, 128))
     if value.n <= 64 or _shared_bytes(product, 128) > product.device.shared_bytes_per_block:
         return 64
-    if value.x_packs:
+    if value.x_vectors:
         return 64 if large < multiprocessors else 128
     # A multiprocessor runs one tile of gathered values at a time.
     return 64 if -(-small // multiprocessors) == -(-large // multiprocessors) else 128

@@ -22,13 +22,13 @@ from ...transform.plan import launch, padded
 from ..forward import IMPLICIT, IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     FARTHEST,
-    PACK_BYTES,
+    VECTOR_BYTES,
     Convolution,
     ConvolutionStruct,
     Rates,
     blend,
     describe,
-    mark_packs,
+    mark_vectors,
     rounded_up,
     with_result,
 )
@@ -57,7 +57,7 @@ class _Copies:
     @cached_property
     def padded_channels(self) -> int:
         """Return the channels of a group, with padding."""
-        return rounded_up(self.channels, PACK_BYTES // self.operation.x.scalar_bytes)
+        return rounded_up(self.channels, VECTOR_BYTES // self.operation.x.scalar_bytes)
 
     @cached_property
     def taps(self) -> int:
@@ -91,11 +91,11 @@ class _Copies:
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
         value = with_result(describe(o.convolution, x, self.w, o.y.dims), self.y)
-        return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
+        return mark_vectors(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
     def image_lies_well(self) -> bool:
-        return self.padded_channels == self.channels and bool(self._with(self.operation.x).x_packs)
+        return self.padded_channels == self.channels and bool(self._with(self.operation.x).x_vectors)
 
     @cached_property
     def product(self) -> ConvolutionStruct:
@@ -140,7 +140,7 @@ class PackNhwc(ConvolutionSolver):
         return problem.tensor_cores and prod(_Copies(problem.operation).x.dims) <= FARTHEST
 
     def applies(self, problem: ConvolutionProblem) -> bool:
-        if not self.serves(problem) or problem.value.x_packs:
+        if not self.serves(problem) or problem.value.x_vectors:
             return False
         return _Copies(problem.operation).repay
 

@@ -5,7 +5,7 @@
 
 #include "primitives/types.cuh"
 
-using Elements = Pack<ELEMENT, 2>;
+using Elements = Vector<ELEMENT, 2>;
 
 __device__ __forceinline__ Elements rounded_pair(float first, float second) {
   if constexpr (sizeof(ELEMENT) == 2) {

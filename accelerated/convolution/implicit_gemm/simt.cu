@@ -73,7 +73,7 @@ struct Arguments {
   int words;                    // elements are Words
   int float_result;             // The result of 8-bit data is float.
   int reordered_filters;        // all filters / 32 where the filter is reordered, else 0
-  int m_packs;                  // 16-byte vectors of x are neighbouring pixels of one term.
+  int m_vectors;                // 16-byte vectors of x are neighbouring pixels of one term.
 };
 
 // Holds an element at any byte address, or a vector.
@@ -88,7 +88,7 @@ template <> __device__ __forceinline__ Word read_element<Word>(const Word* point
 }
 
 // Shifts the rows of the upper terms, so that the vectors that a warp writes together use different banks.
-template <int PACK> __device__ __forceinline__ constexpr int shift(int k) { return k & 8 ? 2 * PACK : 0; }
+template <int VECTOR> __device__ __forceinline__ constexpr int shift(int k) { return k & 8 ? 2 * VECTOR : 0; }
 
 constexpr int TABLE_TILES = 8;  // tiles whose terms are located together, because the block waits for them
 
@@ -106,17 +106,18 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   using Operand = typename Math::Operand;
   using Sum = typename Math::Sum;
   static_assert(TILE_N / ROWS * (TILE_M / COLUMNS) == THREADS);
-  constexpr int PACK = (sizeof(E) == 1 ? 4 : 16) / sizeof(E), PACK_BYTES = PACK * sizeof(E), CHUNKS = TILE_K / PACK,
+  constexpr int VECTOR = (sizeof(E) == 1 ? 4 : 16) / sizeof(E), VECTOR_BYTES = VECTOR * sizeof(E),
+                CHUNKS = TILE_K / VECTOR,
                 PASS = THREADS / CHUNKS;  // rows that the block loads together as vectors
-  constexpr int X_PACKS = (TILE_M + PASS - 1) / PASS, W_PACKS = (TILE_N + PASS - 1) / PASS;
+  constexpr int X_VECTORS = (TILE_M + PASS - 1) / PASS, W_VECTORS = (TILE_N + PASS - 1) / PASS;
   constexpr int X_LANES = TILE_M < THREADS ? TILE_M : THREADS;
   // rows and values of single loads, where pixels are contiguous
   constexpr int X_ROWS = THREADS / X_LANES, X_VALUES = TILE_K / X_ROWS;
   // vectors of pixels, and terms that are loaded together
-  constexpr int ACROSS = TILE_M / PACK, DOWN = THREADS / ACROSS;
+  constexpr int ACROSS = TILE_M / VECTOR, DOWN = THREADS / ACROSS;
   constexpr int W_ROWS = THREADS / TILE_K, W_VALUES = (TILE_N + W_ROWS - 1) / W_ROWS;
-  constexpr int X_HELD = X_PACKS * PACK > X_VALUES ? X_PACKS * PACK : X_VALUES;
-  constexpr int W_HELD = W_PACKS * PACK > W_VALUES ? W_PACKS * PACK : W_VALUES;
+  constexpr int X_HELD = X_VECTORS * VECTOR > X_VALUES ? X_VECTORS * VECTOR : X_VALUES;
+  constexpr int W_HELD = W_VECTORS * VECTOR > W_VALUES ? W_VECTORS * VECTOR : W_VALUES;
 
   const Convolution& c = a.convolution;
   const int thread = threadIdx.x;
@@ -127,18 +128,18 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   const F* w = reinterpret_cast<const F*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset);
   const long long group_filter = static_cast<long long>(group) * c.n;
 
-  const bool x_packs = c.x_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
-  const bool m_packs = a.m_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
-  const bool w_packs = c.w_packs && reinterpret_cast<uintptr_t>(w) % PACK_BYTES == 0 && !a.reordered_filters;
-  Pixel pixel[X_PACKS];
+  const bool x_vectors = c.x_vectors && reinterpret_cast<uintptr_t>(x) % VECTOR_BYTES == 0;
+  const bool m_vectors = a.m_vectors && reinterpret_cast<uintptr_t>(x) % VECTOR_BYTES == 0;
+  const bool w_vectors = c.w_vectors && reinterpret_cast<uintptr_t>(w) % VECTOR_BYTES == 0 && !a.reordered_filters;
+  Pixel pixel[X_VECTORS];
 #pragma unroll
-  for (int i = 0; i < X_PACKS; i++) {
-    int row = x_packs ? thread / CHUNKS + i * PASS : m_packs ? thread % ACROSS * PACK : thread % X_LANES;
+  for (int i = 0; i < X_VECTORS; i++) {
+    int row = x_vectors ? thread / CHUNKS + i * PASS : m_vectors ? thread % ACROSS * VECTOR : thread % X_LANES;
     pixel[i] = find_pixel(c, row < TILE_M ? first_m + row : c.m);
   }
   // These are the first row of the filter's tile that this thread reads, and the filters from there on.
-  const int w_row = w_packs ? thread / CHUNKS : thread / TILE_K,
-            w_column = w_packs ? thread % CHUNKS * PACK : thread % TILE_K;
+  const int w_row = w_vectors ? thread / CHUNKS : thread / TILE_K,
+            w_column = w_vectors ? thread % CHUNKS * VECTOR : thread % TILE_K;
   const F* w_first = w + (group_filter + first_n + w_row) * c.w_row + w_column;
   const int w_rows = c.n - first_n - w_row < TILE_N - w_row ? c.n - first_n - w_row : TILE_N - w_row;
 
@@ -151,25 +152,25 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   };
   auto fetch = [&](int tile) {
     const KOffset* current = shared.terms[tile / TABLE_TILES & 1] + tile % TABLE_TILES * TILE_K;
-    if (x_packs) {
-      const KOffset term = current[thread % CHUNKS * PACK];
+    if (x_vectors) {
+      const KOffset term = current[thread % CHUNKS * VECTOR];
 #pragma unroll
-      for (int i = 0; i < X_PACKS; i++) {
-        Elements<E, PACK> pack{};
+      for (int i = 0; i < X_VECTORS; i++) {
+        Elements<E, VECTOR> vector{};
         if (inside(c, pixel[i], term))
-          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[i].offset, term.offset));
+          vector = *reinterpret_cast<const Elements<E, VECTOR>*>(x + wrapping_sum(pixel[i].offset, term.offset));
 #pragma unroll
-        for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
+        for (int j = 0; j < VECTOR; j++) x_held[i * VECTOR + j] = Math::operand(vector.item[j]);
       }
-    } else if (m_packs) {
+    } else if (m_vectors) {
 #pragma unroll
-      for (int i = 0; i < X_PACKS; i++) {
+      for (int i = 0; i < X_VECTORS; i++) {
         const int k = thread / ACROSS + i * DOWN;
-        Elements<E, PACK> pack{};
+        Elements<E, VECTOR> vector{};
         if (k < TILE_K && inside(c, pixel[0], current[k]))
-          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + wrapping_sum(pixel[0].offset, current[k].offset));
+          vector = *reinterpret_cast<const Elements<E, VECTOR>*>(x + wrapping_sum(pixel[0].offset, current[k].offset));
 #pragma unroll
-        for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
+        for (int j = 0; j < VECTOR; j++) x_held[i * VECTOR + j] = Math::operand(vector.item[j]);
       }
     } else {
 #pragma unroll
@@ -181,15 +182,15 @@ __device__ __forceinline__ void multiply(const Arguments& a,
       }
     }
     const bool w_exists = tile * TILE_K + w_column < c.k;
-    if (w_packs) {
+    if (w_vectors) {
 #pragma unroll
-      for (int i = 0; i < W_PACKS; i++) {
-        Elements<F, PACK> pack{};
+      for (int i = 0; i < W_VECTORS; i++) {
+        Elements<F, VECTOR> vector{};
         if (w_exists && i * PASS < w_rows)
-          pack = *reinterpret_cast<const Elements<F, PACK>*>(
+          vector = *reinterpret_cast<const Elements<F, VECTOR>*>(
               w_first + (i * PASS * static_cast<long long>(c.w_row) + tile * TILE_K));
 #pragma unroll
-        for (int j = 0; j < PACK; j++) w_held[i * PACK + j] = Arithmetic<F>::operand(pack.item[j]);
+        for (int j = 0; j < VECTOR; j++) w_held[i * VECTOR + j] = Arithmetic<F>::operand(vector.item[j]);
       }
     } else {
 #pragma unroll
@@ -207,48 +208,48 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     }
   };
   auto keep = [&](int buffer) {
-    if (x_packs) {
+    if (x_vectors) {
 #pragma unroll
-      for (int i = 0; i < X_PACKS; i++) {
+      for (int i = 0; i < X_VECTORS; i++) {
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_M)
 #pragma unroll
-          for (int j = 0; j < PACK; j++)
-            shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
-                x_held[i * PACK + j];
+          for (int j = 0; j < VECTOR; j++)
+            shared.x[buffer][thread % CHUNKS * VECTOR + j][row + shift<VECTOR>(thread % CHUNKS * VECTOR)] =
+                x_held[i * VECTOR + j];
       }
-    } else if (m_packs) {
-      constexpr int GROUP = PACK < 4 ? PACK : 4;
+    } else if (m_vectors) {
+      constexpr int GROUP = VECTOR < 4 ? VECTOR : 4;
 #pragma unroll
-      for (int i = 0; i < X_PACKS; i++) {
+      for (int i = 0; i < X_VECTORS; i++) {
         const int k = thread / ACROSS + i * DOWN;
         if (k < TILE_K)
 #pragma unroll
-          for (int j = 0; j < PACK; j += GROUP)
-            *reinterpret_cast<Pack<Operand, GROUP>*>(
-                &shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) =
-                *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
+          for (int j = 0; j < VECTOR; j += GROUP)
+            *reinterpret_cast<Vector<Operand, GROUP>*>(
+                &shared.x[buffer][k][thread % ACROSS * VECTOR + j + shift<VECTOR>(k)]) =
+                *reinterpret_cast<const Vector<Operand, GROUP>*>(x_held + i * VECTOR + j);
       }
     } else {
 #pragma unroll
       for (int i = 0; i < X_VALUES; i++)
-        shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
+        shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<VECTOR>(i * X_ROWS)] = x_held[i];
     }
-    if (w_packs) {
+    if (w_vectors) {
 #pragma unroll
-      for (int i = 0; i < W_PACKS; i++) {
+      for (int i = 0; i < W_VECTORS; i++) {
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_N)
 #pragma unroll
-          for (int j = 0; j < PACK; j++)
-            shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
-                w_held[i * PACK + j];
+          for (int j = 0; j < VECTOR; j++)
+            shared.w[buffer][thread % CHUNKS * VECTOR + j][row + shift<VECTOR>(thread % CHUNKS * VECTOR)] =
+                w_held[i * VECTOR + j];
       }
     } else {
 #pragma unroll
       for (int i = 0; i < W_VALUES; i++) {
         const int row = thread / TILE_K + i * W_ROWS;
-        if (row < TILE_N) shared.w[buffer][thread % TILE_K][row + shift<PACK>(thread % TILE_K)] = w_held[i];
+        if (row < TILE_N) shared.w[buffer][thread % TILE_K][row + shift<VECTOR>(thread % TILE_K)] = w_held[i];
       }
     }
   };
@@ -274,12 +275,12 @@ __device__ __forceinline__ void multiply(const Arguments& a,
       Operand left[ROWS], right[COLUMNS];
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++)
-        *reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
-            &shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<PACK>(k)]);
+        *reinterpret_cast<Vector<Operand, 4>*>(left + 4 * g) = *reinterpret_cast<const Vector<Operand, 4>*>(
+            &shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<VECTOR>(k)]);
 #pragma unroll
       for (int g = 0; g < COLUMN_GROUPS; g++)
-        *reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
-            &shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<PACK>(k)]);
+        *reinterpret_cast<Vector<Operand, 4>*>(right + 4 * g) = *reinterpret_cast<const Vector<Operand, 4>*>(
+            &shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<VECTOR>(k)]);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
@@ -389,33 +390,34 @@ struct MatrixArguments {
   const ELEMENT* x;
   ELEMENT* matrix;  // [pixel][group][row]: the terms of a pixel, padded with zeros
   Convolution convolution;
-  FastDivmod packs, groups;  // vectors per row
-  int row, packed;           // elements per row; whether all rows are aligned to 16 bytes
+  FastDivmod vectors, groups;  // vectors per row
+  int row, packed;             // elements per row; whether all rows are aligned to 16 bytes
 };
 
 // Writes the im2col buffer, 16 bytes per thread. Roofline bound: its bytes, which are those of x times the taps of a
 // filter.
 extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixArguments a) {
   griddepcontrol_wait();
-  constexpr int PACK = 16 / sizeof(ELEMENT);
+  constexpr int VECTOR = 16 / sizeof(ELEMENT);
   const Convolution& c = a.convolution;
-  unsigned pack, group;
-  const unsigned position_index = a.groups.divide(a.packs.divide(blockIdx.x * blockDim.x + threadIdx.x, pack), group);
+  unsigned vector, group;
+  const unsigned position_index =
+      a.groups.divide(a.vectors.divide(blockIdx.x * blockDim.x + threadIdx.x, vector), group);
   if (position_index >= c.m) return;
   const Pixel pixel = find_pixel(c, position_index);
   const ELEMENT* x = a.x + group * c.x_group;
   ELEMENT* row = a.matrix + (static_cast<long long>(position_index) * a.groups.divisor + group) * a.row;
-  Pack<ELEMENT, PACK> values;
+  Vector<ELEMENT, VECTOR> values;
 #pragma unroll
-  for (int i = 0; i < PACK; i++) {
-    const KOffset term = find_k(c, pack * PACK + i);
+  for (int i = 0; i < VECTOR; i++) {
+    const KOffset term = find_k(c, vector * VECTOR + i);
     values.item[i] = inside(c, pixel, term) ? x[wrapping_sum(pixel.offset, term.offset)] : store<ELEMENT>(COMPUTE(0));
   }
   if (a.packed && reinterpret_cast<uintptr_t>(row) % 16 == 0) {
-    reinterpret_cast<Pack<ELEMENT, PACK>*>(row)[pack] = values;
+    reinterpret_cast<Vector<ELEMENT, VECTOR>*>(row)[vector] = values;
   } else {
 #pragma unroll
-    for (int i = 0; i < PACK; i++)
-      if (pack * PACK + i < a.row) row[pack * PACK + i] = values.item[i];
+    for (int i = 0; i < VECTOR; i++)
+      if (vector * VECTOR + i < a.row) row[vector * VECTOR + i] = values.item[i];
   }
 }

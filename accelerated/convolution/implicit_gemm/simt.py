@@ -9,11 +9,11 @@ from ctypes import c_int
 from ...plans import Launch, fields_of, pointers, structure
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ...reproducible import Order
-from ..problem import ConvolutionStruct, m_in_packs, product_fields
+from ..problem import ConvolutionStruct, m_in_vectors, product_fields
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm/simt.cu"
-M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements per 16 bytes
+M_VECTORS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements per 16 bytes
 FEW_FILTERS = 16
 ALONE = 0.25  # slowdown of a block that shares its multiprocessor with no other
 
@@ -54,12 +54,12 @@ class SimtKernel(ProductKernel):
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups
         n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // self.m)
-        packs = m_in_packs(value, groups, M_PACKS.get(product.element, 0))
+        vectors = m_in_vectors(value, groups, M_VECTORS.get(product.element, 0))
         arguments = structure(
             *pointers(5),
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
             *fields_of(c_int, words=product.words, float_result=product.float_result),
-            *fields_of(c_int, reordered_filters=product.reordered_filters, m_packs=packs),
+            *fields_of(c_int, reordered_filters=product.reordered_filters, m_vectors=vectors),
         )
         function = product.device.function(SOURCE, f"convolution_implicit_gemm_{self.n}x{self.m}", product.definitions)
         grid = (n_tiles * m_tiles * groups, 1, 1)
@@ -78,13 +78,13 @@ def im2col_launch(
     operands: tuple[str, str],
 ) -> Launch:  # fmt: skip
     """Return the launch that writes an im2col buffer with rows of ``row`` elements, ``width`` elements at a time."""
-    packs = -(-row // width)
+    vectors = -(-row // width)
     arguments = structure(
         *pointers(2),
         ("convolution", value),
-        *fields_of(FastDivmod.of, packs=packs, groups=groups),
+        *fields_of(FastDivmod.of, vectors=vectors, groups=groups),
         *fields_of(c_int, row=row, packed=row % width == 0),
     )
     entry = "convolution_implicit_gemm_im2col_buffer"
     function = device.function(SOURCE, entry, definitions)  # type: ignore[attr-defined]
-    return Launch(function, arguments, operands, blocks(value.m * groups * packs))
+    return Launch(function, arguments, operands, blocks(value.m * groups * vectors))

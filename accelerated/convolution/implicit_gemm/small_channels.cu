@@ -14,7 +14,7 @@
 
 constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
 constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // groups of 16 pixels, and pixels, per warp at a time
-constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
+constexpr int VECTOR = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // The filters' tiles have rows of ROW_BYTES with four steps of eight words.
 
 struct Arguments : Operands<ELEMENT> {
@@ -38,7 +38,7 @@ struct Arguments : Operands<ELEMENT> {
   // elements per row of x (channels and columns), bytes per copy, rows without gaps
   int row_elements, row_bytes, contiguous;
   int filters, row;                                   // filters per group; stride between filters in elements
-  int y_packs;                                        // Neighbouring results fill aligned 16-byte vectors.
+  int y_vectors;                                      // Neighbouring results fill aligned 16-byte vectors.
   int table_at, buffer_at, buffer_bytes, staging_at;  // offsets in shared memory
 };
 
@@ -70,8 +70,8 @@ __device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
 // Reads eight or four elements at any address. It may read all of each aligned 16 bytes that they touch.
 __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
   const unsigned shift = reinterpret_cast<uintptr_t>(from) % 16;
-  const uint4* packs = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);
-  const uint4 low = packs[0], high = shift ? packs[1] : low;
+  const uint4* vectors = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);
+  const uint4 low = vectors[0], high = shift ? vectors[1] : low;
   const bool two = shift & 8, one = shift & 4;
   const unsigned a = two ? low.z : low.x, b = two ? low.w : low.y, c = two ? high.x : low.z, d = two ? high.y : low.w,
                  e = two ? high.z : high.x, f = two ? high.w : high.y;
@@ -82,15 +82,15 @@ __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
 }
 
 // Names how a row is read: a number of aligned bytes at a time, or vectors at any address.
-enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, FULL_PACKS = 16, ANYWHERE = 0 };
+enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_VECTORS = 8, FULL_VECTORS = 16, ANYWHERE = 0 };
 __device__ __forceinline__ Reading reading_of(const Arguments& a, const ELEMENT* x) {
   const unsigned address = reinterpret_cast<uintptr_t>(x);
-  if (a.row_bytes == 16 && address % 16 == 0) return FULL_PACKS;
-  if (a.row_bytes >= 8 && address % 8 == 0) return HALF_PACKS;
+  if (a.row_bytes == 16 && address % 16 == 0) return FULL_VECTORS;
+  if (a.row_bytes >= 8 && address % 8 == 0) return HALF_VECTORS;
   return a.contiguous ? ANYWHERE : ELEMENTS;
 }
 template <Reading READING> constexpr int elements_at_once() {
-  return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT);
+  return READING == ANYWHERE ? VECTOR : READING / sizeof(ELEMENT);
 }
 
 // Each warp loads every fourth row.
@@ -113,16 +113,16 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
       const int element = first + i;
       const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
       if constexpr (READING == ANYWHERE) {
-        if (exists && element >= PACK && element + 2 * PACK <= a.row_elements) {
+        if (exists && element >= VECTOR && element + 2 * VECTOR <= a.row_elements) {
           *reinterpret_cast<uint4*>(to + i) = read_anywhere(x + at + element);
         } else {
-          Pack<ELEMENT, PACK> pack;
+          Vector<ELEMENT, VECTOR> vector;
 #pragma unroll
-          for (int j = 0; j < PACK; j++)
-            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
-                               ? x[at + element + j]
-                               : store<ELEMENT>(0.0f);
-          *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
+          for (int j = 0; j < VECTOR; j++)
+            vector.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
+                                 ? x[at + element + j]
+                                 : store<ELEMENT>(0.0f);
+          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(to + i) = vector;
         }
       } else {
         int offset = inside ? at + element : 0;
@@ -141,8 +141,8 @@ __device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, 
 __device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index,
                                            unsigned char* buffer) {
   const Tile tile = find_tile(a, index);
-  if (reading == FULL_PACKS) load_rows<FULL_PACKS>(a, x, tile, buffer);
-  else if (reading == HALF_PACKS) load_rows<HALF_PACKS>(a, x, tile, buffer);
+  if (reading == FULL_VECTORS) load_rows<FULL_VECTORS>(a, x, tile, buffer);
+  else if (reading == HALF_VECTORS) load_rows<HALF_VECTORS>(a, x, tile, buffer);
   else if (reading == ANYWHERE) load_rows<ANYWHERE>(a, x, tile, buffer);
   else load_rows<ELEMENTS>(a, x, tile, buffer);
   cp_async_commit();
@@ -153,18 +153,19 @@ template <Reading READING> __device__ __forceinline__ void round_rows(const Argu
   constexpr int COUNT = elements_at_once<READING>();
   for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
     for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
-      auto& pack = *reinterpret_cast<Pack<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
-      Pack<ELEMENT, COUNT> rounded = pack;
+      auto& vector =
+          *reinterpret_cast<Vector<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
+      Vector<ELEMENT, COUNT> rounded = vector;
 #pragma unroll
       for (int j = 0; j < COUNT; j++) rounded.item[j] = round_to_tf32(rounded.item[j]);
-      pack = rounded;
+      vector = rounded;
     }
 }
 __device__ __forceinline__ void round_image(const Arguments& a, Reading reading, unsigned char* buffer) {
   if constexpr (WORD == 1) {
-    if (reading == HALF_PACKS) round_rows<HALF_PACKS>(a, buffer);
+    if (reading == HALF_VECTORS) round_rows<HALF_VECTORS>(a, buffer);
     else if (reading == ELEMENTS) round_rows<ELEMENTS>(a, buffer);
-    else round_rows<FULL_PACKS>(a, buffer);
+    else round_rows<FULL_VECTORS>(a, buffer);
   }
 }
 
@@ -213,7 +214,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
   __syncthreads();
   constexpr int BATCH = 4;  // reads in flight per thread
   for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
-    Pack<ELEMENT, WORD> values[BATCH];
+    Vector<ELEMENT, WORD> values[BATCH];
     unsigned filter[BATCH], word[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
@@ -231,7 +232,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
       unsigned char* to =
           swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) +
           word[i] % 4 * 4;
-      *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = values[i];
+      *reinterpret_cast<Vector<ELEMENT, WORD>*>(to) = values[i];
     }
   }
 }
@@ -303,15 +304,15 @@ template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
   static constexpr int MAX_COUNT = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
                        COUNT = FILTERS < MAX_COUNT ? FILTERS : MAX_COUNT;  // filters at a time
   static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS,
-                       PITCH = COLUMNS + PACK;
+                       PITCH = COLUMNS + VECTOR;
 };
 
 template <bool ACROSS_FILTERS, int FILTERS>
 __device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters,
-                                              unsigned first_channel, const ELEMENT* prior, ELEMENT* y, bool y_packs,
+                                              unsigned first_channel, const ELEMENT* prior, ELEMENT* y, bool y_vectors,
                                               ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
   using Stage = Staging<ACROSS_FILTERS, FILTERS>;
-  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
+  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, VECTORS = Stage::COLUMNS / VECTOR;
   const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
   struct Spot {
     bool exists;
@@ -344,8 +345,8 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
                                    filter + 1 < filters ? 2 : 1, first_channel + filter, 1, pair, values);
           }
           if constexpr (ACROSS_FILTERS) {
-            const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
-            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + pixel * PITCH + column) = packed;
+            const Vector<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
+            *reinterpret_cast<Vector<ELEMENT, 2>*>(staging + pixel * PITCH + column) = packed;
           } else {
 #pragma unroll
             for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + pixel] = store<ELEMENT>(values[i]);
@@ -360,30 +361,30 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     else stage(from, std::false_type{});
     __syncwarp();
     // Each lane writes one vector of a row, every STRIDE rows.
-    constexpr int STRIDE = 32 / PACKS;
-    const int lane_row = lane / PACKS, column = lane % PACKS * PACK;
+    constexpr int STRIDE = 32 / VECTORS;
+    const int lane_row = lane / VECTORS, column = lane % VECTORS * VECTOR;
     const ELEMENT* results = staging + lane_row * PITCH + column;
-    if (y_packs && ACROSS_FILTERS) {
+    if (y_vectors && ACROSS_FILTERS) {
       unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
       const bool filter_exists = from + column < filters;
 #pragma unroll
       for (int row = 0; row < ROWS; row += STRIDE) {
         if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
-          *reinterpret_cast<Pack<ELEMENT, PACK>*>(
+          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(
               y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
-              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+              *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(results + row * PITCH);
         y_column += STRIDE;
         const bool next = y_column >= a.columns.divisor;
         y_column -= next ? a.columns.divisor : 0;
         y_row += next;
       }
-    } else if (y_packs) {
+    } else if (y_vectors) {
       const Spot spot = find_spot(column);
 #pragma unroll
       for (int row = 0; row < ROWS; row += STRIDE)
         if (spot.exists && from + lane_row + row < filters)
-          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
-              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+          *reinterpret_cast<Vector<ELEMENT, VECTOR>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
+              *reinterpret_cast<const Vector<ELEMENT, VECTOR>*>(results + row * PITCH);
     } else {
       for (int index = lane; index < ROWS * Stage::COLUMNS; index += 32) {
         const int row = index / Stage::COLUMNS, i = index % Stage::COLUMNS;
@@ -406,7 +407,7 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
   const unsigned first_channel = group * a.filters + first_n;
   const ELEMENT* x = a.x + group * a.x_group;
   const Reading reading = reading_of(a, x);
-  const bool y_packs = a.y_packs && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
+  const bool y_vectors = a.y_vectors && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
   const ELEMENT* w = a.w + first_channel * a.row;
 
   unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
@@ -447,8 +448,8 @@ __device__ __forceinline__ void convolve(const Arguments& a) {
       float sums[SIXTEENS][FILTERS / 2];
       multiply<ONE_READ, FILTERS>(a, pixel, table, fragments, sums);
       write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base,
-                                             y_packs, reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING,
-                                             sums);
+                                             y_vectors,
+                                             reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
     }
   }
 }

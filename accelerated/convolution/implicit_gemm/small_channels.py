@@ -20,7 +20,7 @@ from ...reproducible import Order
 from ..forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from ..problem import (
     AXES,
-    PACK_BYTES,
+    VECTOR_BYTES,
     Convolution,
     Rates,
     channels_last,
@@ -132,16 +132,16 @@ class Geometry:
         return spatial(self.operation.convolution.padding, 0)
 
     @cached_property
-    def pack(self) -> int:
+    def vector(self) -> int:
         """Return the elements per 16 bytes."""
-        return PACK_BYTES // self.operation.x.scalar_bytes
+        return VECTOR_BYTES // self.operation.x.scalar_bytes
 
     @cached_property
     def skew(self) -> int:
         """Return the elements of a row before the first that a tile needs. Rows begin with 16-byte-aligned vectors of
         x.
         """
-        return -self.padding[2] * self.lanes % self.pack
+        return -self.padding[2] * self.lanes % self.vector
 
     @cached_property
     def contiguous(self) -> bool:
@@ -164,7 +164,7 @@ class Geometry:
             steps = [s for s in steps if s > 1] + [self.lanes]
         else:
             return o.x.scalar_bytes
-        return gcd(self.pack, *steps) * o.x.scalar_bytes
+        return gcd(self.vector, *steps) * o.x.scalar_bytes
 
     @cached_property
     def terms(self) -> Terms:
@@ -203,13 +203,13 @@ class Geometry:
         in_rows = y.strides[-1] == 1 and (self.outputs[1] == 1 or y.strides[-2] == self.outputs[2])
         return self.across_filters or in_rows
 
-    def y_packs(self, tile: Tile) -> bool:
+    def y_vectors(self, tile: Tile) -> bool:
         """Return whether contiguous results of a tile, filters or pixels, fill aligned 16-byte vectors."""
         y = self.operation.y
         image, channel, *axes = scalar_strides(y)
         steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
         wide = tile.columns >= WIDTHS[0] or not self.across_filters
-        return wide and all(step % self.pack == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
+        return wide and all(step % self.vector == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
 
     # The properties below are sizes of a block's shared memory in bytes.
 
@@ -221,16 +221,16 @@ class Geometry:
     def constant_bytes(self) -> int:
         """Return the bytes of filters, barriers and the table, with one more step that is read and not used."""
         table_bytes = (self.steps(self.terms) + 1) * STEP_WORDS * ENTRY_BYTES
-        return self.filter_bytes + table_bytes + rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
+        return self.filter_bytes + table_bytes + rounded_up(TEAMS * BARRIER_BYTES, VECTOR_BYTES)
 
     @cached_property
     def staging_bytes(self) -> int:
         """Return the bytes for results that are transposed, and first for the filters' terms."""
-        most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
+        most = STAGED_FILTERS * (2 if self.across_filters and self.vector == 8 else 1)
         rows, columns = PIXELS, min(self.filters, most)
         if not self.across_filters:
             rows, columns = columns, rows
-        results = WARPS * rows * (columns + self.pack) * self.operation.x.scalar_bytes
+        results = WARPS * rows * (columns + self.vector) * self.operation.x.scalar_bytes
         return max(results, self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES)
 
     def slot_rows(self, tile: Tile) -> int:
@@ -243,7 +243,7 @@ class Geometry:
     def pitch(self, tile: Tile) -> int:
         """Return the elements of a row."""
         columns = (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
-        return rounded_up(self.skew + columns * self.lanes, self.pack)
+        return rounded_up(self.skew + columns * self.lanes, self.vector)
 
     def buffer_bytes(self, tile: Tile) -> int:
         return self.slots(tile) * self.pitch(tile) * self.operation.x.scalar_bytes
@@ -368,7 +368,7 @@ def small_channels_launch(found: Geometry, device: Any) -> Launch:
         *fields_of(c_int, slots=found.slots(tile), pitch=found.pitch(tile)),
         ("first_element", c_int(-found.padding[2] * found.lanes - found.skew)),
         *fields_of(c_int, row_elements=input_[2] * found.lanes, row_bytes=found.row_bytes, contiguous=found.contiguous),
-        *fields_of(c_int, filters=found.group_filters, row=o.terms, y_packs=found.y_packs(tile)),
+        *fields_of(c_int, filters=found.group_filters, row=o.terms, y_vectors=found.y_vectors(tile)),
         *fields_of(c_int, table_at=found.filter_bytes, buffer_at=buffer_at, buffer_bytes=buffer_bytes),
         ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
     )

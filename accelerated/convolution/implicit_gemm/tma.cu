@@ -36,7 +36,7 @@
 #define FILTERS_MN_MAJOR 0
 #endif
 
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), VECTOR = 16 / sizeof(ELEMENT);
 constexpr int SWATH = 32,
               PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats per row there
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // boxes of results that TMA writes for a warp at a time
@@ -123,7 +123,7 @@ struct FilterFactors {
 // across. It adds a box when the next one is stored, so that it does not wait for the reads.
 template <int ROW_BOXES> struct Statistics {
   static constexpr int WIDTH = 4 / sizeof(ELEMENT);
-  using Word = Pack<ELEMENT, WIDTH>;
+  using Word = Vector<ELEMENT, WIDTH>;
   float sums[2][ROW_BOXES][WIDTH];
   Word words[16];
 
@@ -501,13 +501,13 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
-          const int pack = upper * 4 + b * 2 + part, element = lane / 4 % 4;
+          const int vector = upper * 4 + b * 2 + part, element = lane / 4 % 4;
           ELEMENT prior = ::store<ELEMENT>(0.0f);
           if constexpr (FINISH == BLENDED)
-            prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
+            prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, vector))[element];
           float value = finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, factors);
           if (FINISH == BLENDED && a.epilogue.rectified) value = fmaxf(value, 0.0f);
-          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] = ::store<ELEMENT>(value);
+          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, vector))[element] = ::store<ELEMENT>(value);
         }
       }
       if (FINISH == BLENDED) close_blended(box);
@@ -600,11 +600,12 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     const int lane = threadIdx.x % 32;
     if (first >= c.m) return;
     const bool across_filters = c.y_channel == 1;
-    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // vectors of a pixel in a swath; vectors per lane
+    constexpr int PER_ROW = SWATH / VECTOR,
+                  ITEMS = 16 * PER_ROW / 32;  // vectors of a pixel in a swath; vectors per lane
     long long offset[ITEMS];
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-      const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
+      const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / VECTOR) * VECTOR);
       offset[i] = pixel < c.m ? y_offset(c, pixel) : -1;
     }
     const int left = c.m - first;
@@ -626,28 +627,28 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
       for (int i = 0; i < ITEMS; i++) {
         const int item = lane + 32 * i;
-        float values[PACK];
+        float values[VECTOR];
         if (across_filters) {
-          const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * PACK;
-          const int filter = first_n + item % PER_ROW * PACK, count = min(c.n - filter, PACK);
+          const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * VECTOR;
+          const int filter = first_n + item % PER_ROW * VECTOR, count = min(c.n - filter, VECTOR);
 #pragma unroll
-          for (int j = 0; j < PACK; j += 4)
+          for (int j = 0; j < VECTOR; j += 4)
             *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
           const unsigned channel = tile.group * c.y_n + filter;
           if (offset[i] >= 0 && count > 0)
-            finish<PACK, float>(a.epilogue, a.bias, prior, y, offset[i] + channel, 1, count, channel, 1, values);
+            finish<VECTOR, float>(a.epilogue, a.bias, prior, y, offset[i] + channel, 1, count, channel, 1, values);
         } else {
-          const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
+          const int pixel = item % (16 / VECTOR) * VECTOR, column = item / (16 / VECTOR), filter = first_n + column;
 #pragma unroll
-          for (int j = 0; j < PACK; j++) values[j] = scratch[(pixel + j) * PITCH + column];
+          for (int j = 0; j < VECTOR; j++) values[j] = scratch[(pixel + j) * PITCH + column];
           if (filter < c.n) {
             const unsigned channel = tile.group * c.y_n + filter;
             const long long start = y_channel_offset(c, channel);
             if (run) {
-              finish<PACK, float>(a.epilogue, a.bias, prior, y, start + offset[i], 1, PACK, channel, 0, values);
+              finish<VECTOR, float>(a.epilogue, a.bias, prior, y, start + offset[i], 1, VECTOR, channel, 0, values);
             } else {
 #pragma unroll
-              for (int j = 0; j < PACK; j++) {
+              for (int j = 0; j < VECTOR; j++) {
                 const float one[1] = {values[j]};
                 if (pixel + j < left)
                   finish<1, float>(a.epilogue, a.bias, prior, y, start + y_offset(c, first + pixel + j), 1, 1, channel,

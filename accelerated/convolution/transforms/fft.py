@@ -21,7 +21,7 @@ from ..problem import (
     Matrices,
     Rates,
     epilogue,
-    mark_packs,
+    mark_vectors,
     matrix_product,
     operand_names,
     operation_product,
@@ -228,7 +228,8 @@ class _Kernels:
         kind = "double" if s.compute_bytes == 8 else "float"
         multiply = product_launch(
             Product(
-                self.device, (("COMPUTE", kind), ("ELEMENT", kind)), mark_packs(product, batch, s.compute_bytes), batch,
+                self.device, (("COMPUTE", kind), ("ELEMENT", kind)), mark_vectors(product, batch, s.compute_bytes),
+                batch,
                 ("workSpace",) * 5, (s.images_at, 0, s.results_at),
             )
         )  # fmt: skip

@@ -259,10 +259,10 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
       COMPUTE left[8], right[8];
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        *reinterpret_cast<Pack<COMPUTE, 4>*>(left + 4 * h) =
-            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
-        *reinterpret_cast<Pack<COMPUTE, 4>*>(right + 4 * h) =
-            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
+        *reinterpret_cast<Vector<COMPUTE, 4>*>(left + 4 * h) =
+            *reinterpret_cast<const Vector<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
+        *reinterpret_cast<Vector<COMPUTE, 4>*>(right + 4 * h) =
+            *reinterpret_cast<const Vector<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
       }
 #pragma unroll
       for (int i = 0; i < 8; i++)

@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from ...plans import Launch, fields_of, pointers, structure, type_definitions
 from ...primitives.geometry import THREADS, FastDivmod, blocks
 from ..forward import ConvolutionProblem, ConvolutionSolver
-from ..implicit_gemm.fp32 import PACK, suits
+from ..implicit_gemm.fp32 import VECTOR, suits
 from ..implicit_gemm.product import Product
 from ..implicit_gemm.products import product_launch
 from ..problem import (
@@ -21,7 +21,7 @@ from ..problem import (
     Rates,
     channels_last,
     epilogue,
-    mark_packs,
+    mark_vectors,
     matrix_product,
     operand_names,
     operation_product,
@@ -192,7 +192,7 @@ def _product(
     if filters_last is None:
         filters_last = _filters_last(operation, device)
     return Product(
-        device, COMPUTE_DEFINITIONS, mark_packs(value, batch, COMPUTE_BYTES), batch, ("workSpace",) * 5,
+        device, COMPUTE_DEFINITIONS, mark_vectors(value, batch, COMPUTE_BYTES), batch, ("workSpace",) * 5,
         (workspace.images_at, 0, workspace.products_at), filters_last=filters_last,
     )  # fmt: skip
 
@@ -200,7 +200,7 @@ def _product(
 def _filters_last(operation: Convolution, device: Any) -> bool:
     """Return whether the product takes transformed filters with filters innermost."""
     filters = operation.w.dims[0] // operation.convolution.group_count
-    if filters % PACK or channels_last(operation.x):
+    if filters % VECTOR or channels_last(operation.x):
         return False
     return suits(_product(operation, device, 1, Workspace(1, 0, 0, 0), filters_last=True))
 

@@ -25,7 +25,7 @@ __device__ __forceinline__ void store_partials(const Columns& c, const Total (&m
     if (NUMBERS > 2) threads[NUMBERS - 1][thread_of_block() * WIDTH + i] = mine[i].low;
   }
   __syncthreads();
-  const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.packs * WIDTH - c.first_column());
+  const unsigned columns = c.repeats > 1 ? c.groups : min(c.columns(), c.vectors * WIDTH - c.first_column());
   // Counts the rows from `from` on in all columns of a group.
   auto rows_of = [&](unsigned column, unsigned from, unsigned rows) {
     unsigned sum = 0;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void moments_of_thread(const Columns& c, const ELEMEN
     Elements read[ROWS_IN_FLIGHT];
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
-      if (i + u < rows) read[u] = read_pack(x + c.offset(i + u));
+      if (i + u < rows) read[u] = read_vector(x + c.offset(i + u));
     if (i == 0) {
 #pragma unroll
       for (int k = 0; k < WIDTH; k++)
@@ -125,8 +125,8 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
       if (u < left) {
-        x[u] = read_pack(call.x + c.offset(left - 1 - u));
-        if (call.adds()) z[u] = read_pack(call.z + c.offset(left - 1 - u));
+        x[u] = read_vector(call.x + c.offset(left - 1 - u));
+        if (call.adds()) z[u] = read_vector(call.z + c.offset(left - 1 - u));
       }
     if (left == rows) {
 #pragma unroll
@@ -134,7 +134,7 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
     }
 #pragma unroll
     for (int u = 0; u < ROWS_IN_FLIGHT; u++)
-      if (u < left) call.store_pack(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
+      if (u < left) call.store_vector(c.offset(left - 1 - u), x[u], z[u], [&](int k) { return of[k]; });
   }
 }
 
@@ -161,9 +161,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     normalization_batch_columns_inference(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
-  if (c.pack() >= c.packs) return;
+  if (c.vector() >= c.vectors) return;
   apply(a.call, c, [&](int k) {
-    const unsigned group = c.group_of(c.pack() * WIDTH + k);
+    const unsigned group = c.group_of(c.vector() * WIDTH + k);
     return a.call.given(group, group);
   });
 }
@@ -195,8 +195,8 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
   for (int u = 0; u < ROWS_IN_FLIGHT; u++)
     if (u < count) {
       const unsigned offset = c.offset(row(u));
-      x[u] = read_pack(call.x + offset);
-      dy[u] = read_pack(call.dy + offset);
+      x[u] = read_vector(call.x + offset);
+      dy[u] = read_vector(call.dy + offset);
       if (call.has_mask()) passes[u] = call.mask[offset / WIDTH];
     }
 #pragma unroll
@@ -245,6 +245,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     visit_gradients(
         a.call, c, known, left, [&](int u) { return left - 1 - u; },
         [&](unsigned offset, const Elements& x, const Elements& dy) {
-          a.call.store_pack(offset, x, dy, [&](int k) { return of[k]; });
+          a.call.store_vector(offset, x, dy, [&](int k) { return of[k]; });
         });
 }

@@ -4,11 +4,11 @@
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
-constexpr int WIDTH = PACK_WIDTH;  // elements per vector
-using Elements = Pack<ELEMENT, WIDTH>;
+constexpr int WIDTH = VECTOR_WIDTH;  // elements per vector
+using Elements = Vector<ELEMENT, WIDTH>;
 
 struct Columns {
-  unsigned packs, rows;      // packs: vectors per row; rows: number of rows
+  unsigned vectors, rows;    // vectors: vectors per row; rows: number of rows
   unsigned tail;             // vectors in the last row
   unsigned segment, part;    // segment: rows per block; part: rows per partial result
   unsigned parts;            // partial results per group
@@ -16,7 +16,7 @@ struct Columns {
   FastDivmod group;          // divides by the number of groups
   COMPUTE count;
 
-  __device__ __forceinline__ unsigned pack() const { return blockIdx.x * blockDim.x + threadIdx.x; }
+  __device__ __forceinline__ unsigned vector() const { return blockIdx.x * blockDim.x + threadIdx.x; }
   __device__ __forceinline__ unsigned columns() const { return blockDim.x * WIDTH; }  // columns per tile
   __device__ __forceinline__ unsigned first_column() const { return blockIdx.x * columns(); }
   __device__ __forceinline__ unsigned group_of(unsigned column) const {
@@ -31,12 +31,12 @@ struct Columns {
   }
   __device__ __forceinline__ unsigned first_row() const { return blockIdx.y * segment; }
   __device__ __forceinline__ unsigned my_rows() const {
-    const unsigned of_block = pack() < packs ? rows_of(pack() * WIDTH, first_row(), segment) : 0;
+    const unsigned of_block = vector() < vectors ? rows_of(vector() * WIDTH, first_row(), segment) : 0;
     return of_block <= threadIdx.y ? 0 : (of_block - threadIdx.y - 1) / blockDim.y + 1;
   }
   // Returns the offset of a thread's i-th row, which is the same in all tensors.
   __device__ __forceinline__ unsigned offset(unsigned i) const {
-    return ((first_row() + threadIdx.y + i * blockDim.y) * packs + pack()) * WIDTH;
+    return ((first_row() + threadIdx.y + i * blockDim.y) * vectors + vector()) * WIDTH;
   }
 };
 
@@ -45,22 +45,24 @@ struct Partial {
   COMPUTE* pair;
   COMPUTE* low;  // null for sums
   __device__ __forceinline__ void store(const Total& total) const {
-    *reinterpret_cast<Pack<COMPUTE, 2>*>(pair) = Pack<COMPUTE, 2>{{total.first, total.second}};
+    *reinterpret_cast<Vector<COMPUTE, 2>*>(pair) = Vector<COMPUTE, 2>{{total.first, total.second}};
     if (low) *low = total.low;
   }
   __device__ __forceinline__ Total load() const {
-    const auto found = *reinterpret_cast<const Pack<COMPUTE, 2>*>(pair);
+    const auto found = *reinterpret_cast<const Vector<COMPUTE, 2>*>(pair);
     return {found.item[0], found.item[1], low ? *low : COMPUTE(0)};
   }
 };
 template <class Rule>
 __device__ __forceinline__ Partial partial(const Columns& c, COMPUTE* partials, unsigned part, unsigned group) {
-  const unsigned across = c.repeats > 1 ? c.groups : c.packs * WIDTH, index = part * across + group;
+  const unsigned across = c.repeats > 1 ? c.groups : c.vectors * WIDTH, index = part * across + group;
   return {partials + 2 * index, same_type<Rule, MergeMoments> ? partials + (2 * c.parts * across + index) : nullptr};
 }
 
 __device__ __forceinline__ unsigned thread_of_block() { return threadIdx.y * blockDim.x + threadIdx.x; }
-__device__ __forceinline__ Elements read_pack(const ELEMENT* from) { return *reinterpret_cast<const Elements*>(from); }
+__device__ __forceinline__ Elements read_vector(const ELEMENT* from) {
+  return *reinterpret_cast<const Elements*>(from);
+}
 template <int N> __device__ __forceinline__ void read_values(const COMPUTE* from, COMPUTE (&values)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) values[i] = from[i];
@@ -120,7 +122,7 @@ __device__ __forceinline__ void merge_parts(unsigned columns, unsigned parts, co
 template <class Rule, class Result>
 __device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partials, const Result& result) {
   merge_parts<Rule>(
-      min(c.columns(), c.packs * WIDTH - c.first_column()), c.parts,
+      min(c.columns(), c.vectors * WIDTH - c.first_column()), c.parts,
       [&](unsigned column, unsigned index, unsigned& count) {
         const unsigned group = c.repeats > 1 ? c.group_of(c.first_column() + column) : c.first_column() + column;
         count = 0;
@@ -134,7 +136,7 @@ __device__ __forceinline__ void load_partials(const Columns& c, COMPUTE* partial
 }
 // Begins to copy a parameter of each column to shared memory; load_partials() waits for it.
 __device__ __forceinline__ void copy_parameters(const Columns& c, const COMPUTE* from, COMPUTE* to) {
-  const unsigned columns = min(c.columns(), c.packs * WIDTH - c.first_column());
+  const unsigned columns = min(c.columns(), c.vectors * WIDTH - c.first_column());
   for (unsigned column = thread_of_block(); column < columns; column += blockDim.x * blockDim.y)
     cp_async<sizeof(COMPUTE)>(to + column, from + c.group_of(c.first_column() + column), true);
   cp_async_commit();
@@ -155,7 +157,7 @@ struct Known {
       bias[column] = call.has_bias() ? call.bias[group] : COMPUTE(0);
     };
     if (call.saved_mean) {
-      const unsigned columns = min(c.columns(), c.packs * WIDTH - c.first_column());
+      const unsigned columns = min(c.columns(), c.vectors * WIDTH - c.first_column());
       for (unsigned column = thread_of_block(); column < columns; column += blockDim.x * blockDim.y) {
         const unsigned group = c.group_of(c.first_column() + column);
         keep(column, group, call.saved_mean[group], call.saved_inverse[group]);

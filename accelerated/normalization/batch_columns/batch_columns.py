@@ -11,13 +11,13 @@ from typing import Any
 from ...plans import Launch, fields_of, structure
 from ...primitives.cluster import has_clusters
 from ...primitives.geometry import FastDivmod
-from ..batch import CLUSTER, BatchPacksSolver, BatchProblem
+from ..batch import CLUSTER, BatchProblem, BatchVectorsSolver
 
 SOURCE = "normalization/batch_columns/batch_columns.cu"
 THREADS = 256  # threads per block, upper bound
 LANES = 8  # threads along a row, where they divide its vectors
 MORE_LANES = 16  # threads along a row of many vectors
-MANY_PACKS = 64  # vectors per row from which MORE_LANES is used
+MANY_VECTORS = 64  # vectors per row from which MORE_LANES is used
 MAX_LANES = 64  # vectors per row that repeats its groups
 WIDTH = 4  # elements per vector
 WIDE = 8  # elements per vector of large tensors, which take twice the registers
@@ -36,10 +36,10 @@ MIN_ROW = 8  # vectors per row that repeats its groups
 
 @dataclass(frozen=True)
 class Division:
-    """Hold the tiles of a call. packs: vectors per row of the matrix. lanes, lines: threads per block along and across
-    rows. segment: rows per block. segments: number of segments. cluster: blocks that share a partial result."""
+    """Hold the tiles of a call. vectors: vectors per row of the matrix. lanes, lines: threads per block along and
+    across rows. segment: rows per block. segments: number of segments. cluster: blocks that share a partial result."""
 
-    packs: int
+    vectors: int
     rows: int
     tail: int
     groups: int
@@ -58,7 +58,7 @@ class Division:
     @property
     def tiles(self) -> int:
         """Return the number of column tiles."""
-        return -(-self.packs // self.lanes)
+        return -(-self.vectors // self.lanes)
 
 
 def round_up(columns: int) -> int:
@@ -82,14 +82,14 @@ def division_of(problem: BatchProblem) -> Division | None:
         return None
     while columns < MIN_ROW * width and 2 * columns <= elements:
         columns *= 2
-    repeats, packs = columns // groups, columns // width
-    if repeats > 1 and packs > MAX_LANES:
+    repeats, vectors = columns // groups, columns // width
+    if repeats > 1 and vectors > MAX_LANES:
         return None
-    wanted_lanes = (MORE_LANES, LANES, 4) if packs >= MANY_PACKS else (LANES, 4)
-    lanes = packs if repeats > 1 or packs <= LANES else next((n for n in wanted_lanes if packs % n == 0), 32)
+    wanted_lanes = (MORE_LANES, LANES, 4) if vectors >= MANY_VECTORS else (LANES, 4)
+    lanes = vectors if repeats > 1 or vectors <= LANES else next((n for n in wanted_lanes if vectors % n == 0), 32)
     lines = THREADS // lanes
     rows = -(-elements // columns)
-    tiles = -(-packs // lanes)
+    tiles = -(-vectors // lanes)
     per_multiprocessor = BLOCKS
     if problem.is_inference:  # Inference merges nothing.
         per_multiprocessor = INFERENCE_BLOCKS
@@ -109,21 +109,21 @@ def division_of(problem: BatchProblem) -> Division | None:
     segment = -(-rows // segments)
     filled = -(-rows // segment)
     segments = -(-filled // cluster) * cluster
-    tail = elements // width - (rows - 1) * packs
-    return Division(packs, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
+    tail = elements // width - (rows - 1) * vectors
+    return Division(vectors, rows, tail, groups, repeats, lanes, lines, segment, segments, cluster)
 
 
 def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
     """Return the ``Columns`` of the kernels."""
     return structure(
-        *fields_of(c_uint, packs=d.packs, rows=d.rows, tail=d.tail, segment=d.segment, part=d.segment * d.cluster),
+        *fields_of(c_uint, vectors=d.vectors, rows=d.rows, tail=d.tail, segment=d.segment, part=d.segment * d.cluster),
         *fields_of(c_uint, parts=d.parts, groups=d.groups, repeats=d.repeats),
         ("group", FastDivmod.of(d.groups)),
         ("count", problem.number(problem.count)),
     )
 
 
-class BatchColumnsSolver(BatchPacksSolver):
+class BatchColumnsSolver(BatchVectorsSolver):
     """Normalize with statistics of groups that are neighbours in memory."""
 
     name = "normalization.batch_columns"
@@ -137,7 +137,7 @@ class BatchColumnsSolver(BatchPacksSolver):
         columns = columns_of(problem, d)
         # `numbers` counts partial results. Scratch memory holds three numbers per partial moment, then two per partial
         # sum; 4 * numbers is an even offset.
-        numbers = d.parts * (d.groups if d.repeats > 1 else d.packs * width_of(problem))
+        numbers = d.parts * (d.groups if d.repeats > 1 else d.vectors * width_of(problem))
         others: list[tuple[str, Any]] = [("columns", columns)]
         if problem.is_gradient:
             others.append(("sums", ctypes.c_uint(4 * numbers)))
@@ -150,7 +150,7 @@ class BatchColumnsSolver(BatchPacksSolver):
                 SOURCE, f"normalization_batch_columns_{kernel}", others,
                 (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
-                THREADS=THREADS, PACK_WIDTH=width_of(problem), MAX_COLUMNS=round_up(d.lanes * width_of(problem)),
+                THREADS=THREADS, VECTOR_WIDTH=width_of(problem), MAX_COLUMNS=round_up(d.lanes * width_of(problem)),
                 MAX_PARTIALS=round_up(min(d.groups, d.lanes * width_of(problem))), ROWS_IN_FLIGHT=ROWS_IN_FLIGHT,
                 CLUSTER_BLOCKS=1 if problem.is_inference else d.cluster,
             )

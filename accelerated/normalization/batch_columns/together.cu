@@ -111,9 +111,9 @@ template <int TENSORS> struct Kept {
   __device__ __forceinline__ unsigned bits(unsigned row, unsigned offset) const {
     return mask ? words[row % COPIES * THREADS] >> offset / WIDTH % 4 * 8 : 0;
   }
-  __device__ __forceinline__ void get(unsigned index, Elements (&packs)[TENSORS]) const {
+  __device__ __forceinline__ void get(unsigned index, Elements (&vectors)[TENSORS]) const {
 #pragma unroll
-    for (int t = 0; t < TENSORS; t++) packs[t] = *slot(index, t);
+    for (int t = 0; t < TENSORS; t++) vectors[t] = *slot(index, t);
   }
   // Begins to copy the row at an offset if it exists. `again` says that the row will be read once more.
   __device__ __forceinline__ void copy(unsigned index, unsigned row, unsigned offset, bool exists,
@@ -121,9 +121,9 @@ template <int TENSORS> struct Kept {
     if (exists) {
 #pragma unroll
       for (int t = 0; t < TENSORS; t++) {
-        const Elements* const pack = reinterpret_cast<const Elements*>(from[t] + offset);
-        if (again) cp_async<sizeof(Elements)>(slot(index, t), pack, true);
-        else copy_once(slot(index, t), pack);
+        const Elements* const vector = reinterpret_cast<const Elements*>(from[t] + offset);
+        if (again) cp_async<sizeof(Elements)>(slot(index, t), vector, true);
+        else copy_once(slot(index, t), vector);
       }
       if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
@@ -137,15 +137,15 @@ template <int TENSORS> struct Kept {
     if (added && left < rows)
       copy_once(added_slot(left), reinterpret_cast<const Elements*>(added + (last() - left * step)));
   }
-  // Runs the first pass: calls use(offset, packs, bits) for every row. Unless calls are plain, it may change the last
+  // Runs the first pass: calls use(offset, vectors, bits) for every row. Unless calls are plain, it may change the last
   // vector.
   template <class Use> __device__ __forceinline__ void visit_first(const Use& use) {
-    Elements packs[TENSORS];
+    Elements vectors[TENSORS];
     unsigned i = 0, offset = first;
     auto read = [&](unsigned index) {
       cp_async_wait<COPIES - 1>();
-      get(index, packs);
-      use(offset, packs, bits(i, offset));
+      get(index, vectors);
+      use(offset, vectors, bits(i, offset));
     };
     auto copy_row = [&](unsigned index, unsigned row, unsigned at, bool again) {
       copy(index, row, at, row < rows, again);
@@ -157,7 +157,7 @@ template <int TENSORS> struct Kept {
     for (unsigned k = 0; k < COPIES; k++) copy_row(k, k, offset + k * step, false);
     for (; i < cached; i++, offset += step) {
       read(i);
-      if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = packs[TENSORS - 1];
+      if (!PLAIN && TENSORS > 1) *slot(i, TENSORS - 1) = vectors[TENSORS - 1];
       copy_next(i + COPIES, false);
     }
 #pragma unroll
@@ -165,7 +165,7 @@ template <int TENSORS> struct Kept {
       if (i >= rows) break;
       read(cached + u % COPIES);
 #pragma unroll
-      for (int t = 0; t < TENSORS; t++) held[t][u] = packs[t];
+      for (int t = 0; t < TENSORS; t++) held[t][u] = vectors[t];
       copy_next(cached + u % COPIES, true);
     }
     while (i < rows) {
@@ -191,10 +191,10 @@ template <int TENSORS> struct Kept {
       cp_async_commit();
     }
   }
-  // Calls use(offset, packs, added operand, mask bits, again). The mask bits are valid only for rows that are copied
+  // Calls use(offset, vectors, added operand, mask bits, again). The mask bits are valid only for rows that are copied
   // again.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
-    Elements packs[TENSORS], other;
+    Elements vectors[TENSORS], other;
     unsigned left = 0, offset = last();  // `left` counts the rows behind this one.
     const unsigned all = read_again();
     auto visit = [&](unsigned passes, bool again) {
@@ -202,7 +202,7 @@ template <int TENSORS> struct Kept {
         if (!again) cp_async_wait<AHEAD - 1>();
         other = *added_slot(left);
       }
-      use(offset, packs, other, passes, again);
+      use(offset, vectors, other, passes, again);
       if (again) copy(cached + left % AHEAD, left, offset - AHEAD * step, left + AHEAD < all);
       copy_added(left + AHEAD);
       if (added || again) cp_async_commit();
@@ -212,7 +212,7 @@ template <int TENSORS> struct Kept {
       for (unsigned u = 0; u < AHEAD; u++, left++, offset -= step) {
         if (left == all) break;
         cp_async_wait<AHEAD - 1>();
-        get(cached + u, packs);
+        get(cached + u, vectors);
         visit(bits(u, offset), true);
       }
     }
@@ -220,13 +220,13 @@ template <int TENSORS> struct Kept {
     for (int u = HELD - 1; u >= 0; u--) {
       if (cached + u >= rows) continue;
 #pragma unroll
-      for (int t = 0; t < TENSORS; t++) packs[t] = held[t][u];
+      for (int t = 0; t < TENSORS; t++) vectors[t] = held[t][u];
       visit(0, false);
       left++, offset -= step;
     }
 #pragma unroll 2
     for (unsigned i = cached; i > 0; i--, left++, offset -= step) {
-      get(i - 1, packs);
+      get(i - 1, vectors);
       visit(0, false);
     }
   }
@@ -253,13 +253,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   COMPUTE mean[WIDTH];
   read_values(known.mean + threadIdx.x * WIDTH, mean);
   Total sums[WIDTH] = {};
-  kept.visit_first([&](unsigned, Elements(&packs)[2], unsigned passes) {
-    known.undo_activation(call, packs[0], packs[1], passes);
+  kept.visit_first([&](unsigned, Elements(&vectors)[2], unsigned passes) {
+    known.undo_activation(call, vectors[0], vectors[1], passes);
 #pragma unroll
     for (int k = 0; k < WIDTH; k++) {
-      const COMPUTE gradient = load<COMPUTE>(packs[1].item[k]);
+      const COMPUTE gradient = load<COMPUTE>(vectors[1].item[k]);
       sums[k].first += gradient;
-      sums[k].second += gradient * (load<COMPUTE>(packs[0].item[k]) - mean[k]);
+      sums[k].second += gradient * (load<COMPUTE>(vectors[0].item[k]) - mean[k]);
     }
   });
 #pragma unroll
@@ -269,9 +269,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   wait_for_tile();
   GradientOf of[WIDTH];
   known.gradients(call, c, call.partials, of);
-  kept.visit_again([&](unsigned offset, Elements(&packs)[2], const Elements&, unsigned passes, bool again) {
-    if (again) known.undo_activation(call, packs[0], packs[1], passes);
-    call.store_pack(offset, packs[0], packs[1], [&](int k) { return of[k]; });
+  kept.visit_again([&](unsigned offset, Elements(&vectors)[2], const Elements&, unsigned passes, bool again) {
+    if (again) known.undo_activation(call, vectors[0], vectors[1], passes);
+    call.store_vector(offset, vectors[0], vectors[1], [&](int k) { return of[k]; });
   });
 }
 #else
@@ -318,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     of[k] = {mean[column], scale[column] * call.inverse(squares[column], c.count), bias[column]};
   }
   kept.visit_again([&](unsigned offset, const Elements(&x)[1], const Elements& z, unsigned, bool) {
-    call.store_pack(offset, x[0], z, [&](int k) { return of[k]; });
+    call.store_vector(offset, x[0], z, [&](int k) { return of[k]; });
   });
   for (unsigned column = thread_of_block(); column < c.columns(); column += THREADS)
     if (writes_results(c, column))

@@ -7,8 +7,8 @@ from ctypes import c_uint
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ...plans import Launch
-from ...primitives.geometry import PACK_BYTES
-from ..batch import WARP, BatchPacksSolver, BatchProblem
+from ...primitives.geometry import VECTOR_BYTES
+from ..batch import WARP, BatchProblem, BatchVectorsSolver
 from .batch_columns import Division, columns_of
 
 SOURCE = "normalization/batch_columns/together.cu"
@@ -35,11 +35,11 @@ def together_of(problem: BatchProblem) -> Division | None:
     width, groups = problem.width, problem.statistics_count
     if groups % width or groups < LANES[-1] * width:
         return None
-    packs, rows = groups // width, problem.x.count // groups
+    vectors, rows = groups // width, problem.x.count // groups
     alone = problem.device.kind != "gpu"  # The emulated device runs one block at a time.
     blocks = problem.device.multiprocessors
     for lanes in LANES:
-        tiles = -(-packs // lanes)
+        tiles = -(-vectors // lanes)
         segments = 1 if alone else min(blocks // tiles, rows)
         if segments == 0 or tiles > MAX_TILES:
             return None
@@ -50,7 +50,7 @@ def together_of(problem: BatchProblem) -> Division | None:
     # Waiting blocks own the words of their barriers, so two launches must not fit the device together.
     if segments > 1 and 2 * tiles * segments <= blocks:
         return None
-    return Division(packs, rows, packs, groups, 1, lanes, THREADS // lanes, segment, segments, 1)
+    return Division(vectors, rows, vectors, groups, 1, lanes, THREADS // lanes, segment, segments, 1)
 
 
 def static_bytes(d: Division, width: int) -> int:
@@ -59,7 +59,7 @@ def static_bytes(d: Division, width: int) -> int:
     return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
 
-class BatchColumnsTogetherSolver(BatchPacksSolver):
+class BatchColumnsTogetherSolver(BatchVectorsSolver):
     """Normalize with statistics of neighbours in memory, in one cooperative launch."""
 
     name = "normalization.batch_columns_together"
@@ -75,7 +75,7 @@ class BatchColumnsTogetherSolver(BatchPacksSolver):
         d = together_of(problem)
         assert d is not None
         width, tensors = problem.width, 2 if problem.is_gradient else 1
-        of_row, copies = tensors * PACK_BYTES * THREADS, COPIES // tensors
+        of_row, copies = tensors * VECTOR_BYTES * THREADS, COPIES // tensors
         of_thread = -(-d.segment // d.lines)
         words = 4 * THREADS * copies if problem.is_gradient and problem.has_mask else 0
         room = (problem.device.shared_bytes_per_block - static_bytes(d, width) - words) // of_row - copies
@@ -85,8 +85,8 @@ class BatchColumnsTogetherSolver(BatchPacksSolver):
             SOURCE, f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
             [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
             (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
-            scratch_bytes=3 * d.parts * d.packs * width * problem.compute_bytes, THREADS=THREADS,
-            PACK_WIDTH=width, MAX_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
+            scratch_bytes=3 * d.parts * d.vectors * width * problem.compute_bytes, THREADS=THREADS,
+            VECTOR_WIDTH=width, MAX_COLUMNS=d.lanes * width, COPIED_ROWS=copies, BACKWARD=int(problem.is_gradient),
             CLUSTER_BLOCKS=1, HELD=held, AGAIN=int(of_thread > room + held), CALLS=problem.fused,
             MAX_TILES=MAX_TILES,
             STREAMS=int(not problem.has_mask and tensors * problem.x.count * problem.x.scalar_bytes >= STREAM_BYTES),

@@ -86,8 +86,8 @@ constexpr int MAX_WALKED = 6;  // dimensions: n, c, the rest of a vector, three 
 // Walks over every position of one tensor (y forward, dx backward) in vectors of channels, in the order of its memory.
 // `other` holds the strides of the input tensor (x or dy) along the dimensions that are not pooled.
 struct Walk {
-  unsigned packs, width;
-  FastDivmod packs_per_position;
+  unsigned vectors, width;
+  FastDivmod vectors_per_position;
   int rank;
   FastDivmod extent[MAX_WALKED];  // extents, fastest first
   int axis[MAX_WALKED];           // pooled axis of each dimension, or -1
@@ -95,8 +95,8 @@ struct Walk {
 
   __device__ __forceinline__ void locate(unsigned index, int (&position)[3], long long& walked_offset,
                                          long long& other_offset) const {
-    unsigned pack, rest = packs_per_position.divide(index, pack);
-    walked_offset = other_offset = pack * width;
+    unsigned vector, rest = vectors_per_position.divide(index, vector);
+    walked_offset = other_offset = vector * width;
     position[0] = position[1] = position[2] = 0;
     for (int d = 0; d < rank; d++) {
       unsigned here;
@@ -111,15 +111,15 @@ struct Walk {
 
 // Loads P contiguous channels in one access (PACKED), or the same position of P planes, `item` elements apart.
 template <int P, bool PACKED>
-__device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
-  Pack<ELEMENT, P> pack;
+__device__ __forceinline__ Vector<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
+  Vector<ELEMENT, P> vector;
   if constexpr (PACKED) {
-    pack = *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
+    vector = *reinterpret_cast<const Vector<ELEMENT, P>*>(from);
   } else {
 #pragma unroll
-    for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+    for (int i = 0; i < P; i++) vector.item[i] = from[i * item];
   }
-  return pack;
+  return vector;
 }
 
 constexpr int ITEMS = sizeof(ELEMENT) == 2 ? 8 : 4;  // planes or channels per group, as in generic_tile.py

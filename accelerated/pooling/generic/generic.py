@@ -16,7 +16,7 @@ from ...plans import type_definitions
 from ...primitives.geometry import FastDivmod, blocks
 from ...runtime.arguments import declared
 from ...scalars import fill
-from ..problem import INDICES, PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
+from ..problem import INDICES, VECTOR_BYTES, Configuration, PoolingProblem, Shape, arguments
 
 MAX_WALKED = 6  # dimensions of a ``Walk``
 INDEX_BYTES = 4  # bytes per index of an input in its plane
@@ -48,8 +48,8 @@ class WalkStruct(ctypes.Structure):
     """Lay out the ``Walk`` of the kernels."""
 
     _fields_ = [
-        *declared(c_uint, "packs width"),
-        ("packs_per_position", FastDivmod),
+        *declared(c_uint, "vectors width"),
+        ("vectors_per_position", FastDivmod),
         ("rank", c_int),
         ("extent", FastDivmod * MAX_WALKED),
         ("axis", c_int * MAX_WALKED),
@@ -79,11 +79,11 @@ def pooling_of(problem: PoolingProblem, shape: Shape) -> Any:
     return fill(value, alpha=operation.alpha, beta=operation.beta, divisor=problem.divisor)
 
 
-def pack_width(problem: PoolingProblem) -> int:
+def vector_width(problem: PoolingProblem) -> int:
     """Return the channels per vector: 16 bytes, or the 4 of INT8x4, or 1 where vectors do not fit."""
     shape = problem.shape
-    widths = (shape.width, *([VECTOR] if shape.width == PACK_BYTES else []))
-    return next((width for width in widths if problem.aligned and shape.packs(width)), 1)
+    widths = (shape.width, *([VECTOR] if shape.width == VECTOR_BYTES else []))
+    return next((width for width in widths if problem.aligned and shape.vectors(width)), 1)
 
 
 def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:
@@ -99,9 +99,9 @@ def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:
     for d, axis in enumerate(shape.axes):
         dims.append((axis.y_stride, axis.output, 0, d) if forward else (axis.x_stride, axis.input, 0, d))
     dims = sorted(dim for dim in dims if dim[1] > 1)
-    packs = channels // width
-    value = WalkStruct(width=width, packs_per_position=FastDivmod.of(packs), rank=len(dims))
-    value.packs = packs * prod(dim[1] for dim in dims)
+    vectors = channels // width
+    value = WalkStruct(width=width, vectors_per_position=FastDivmod.of(vectors), rank=len(dims))
+    value.vectors = vectors * prod(dim[1] for dim in dims)
     for i, (step, extent, beyond, axis_number) in enumerate(dims):
         value.extent[i], value.axis[i] = FastDivmod.of(extent), axis_number
         value.walked[i], value.other[i] = step, beyond
@@ -143,4 +143,4 @@ def configured(
 
 def thread_blocks(walk: WalkStruct) -> int:
     """Return the number of blocks that give every vector a thread."""
-    return blocks(walk.packs)[0]
+    return blocks(walk.vectors)[0]

@@ -20,7 +20,7 @@ template <int P> __device__ __forceinline__ void backward(const AverageArguments
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= a.walk.packs) return;
+  if (index >= a.walk.vectors) return;
   int i[3], first[3], last[3], o[3];
   long long dx_offset, dy_offset;
   a.walk.locate(index, i, dx_offset, dy_offset);
@@ -39,7 +39,7 @@ template <int P> __device__ __forceinline__ void backward(const AverageArguments
                                       first[2] * pooling.y_stride[2]);
 #pragma unroll 4
         for (int k2 = 0; k2 < count; k2++, from += pooling.y_stride[2]) {
-          const Pack<ELEMENT, P> dy = load_items<P, true>(from, 0);
+          const Vector<ELEMENT, P> dy = load_items<P, true>(from, 0);
           o[2] = first[2] + k2;
           const COMPUTE share = share_of();
 #pragma unroll
@@ -51,7 +51,7 @@ template <int P> __device__ __forceinline__ void backward(const AverageArguments
   else gather([&] { return COMPUTE(1) / Window(pooling, o).divisor(pooling); });
 #pragma unroll
   for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-  write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
+  write_vector<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_gather(const AverageArguments a) {
@@ -69,31 +69,31 @@ struct AverageTileArguments {
 // Stores in shared memory what every window adds to an input. Windows that do not exist add 0.
 template <int P, bool CHANNELS>
 __device__ __forceinline__ void read_shares(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
-                                            const int (&low)[3], Pack<COMPUTE, P>* shares) {
+                                            const int (&low)[3], Vector<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const bool constant = pooling.divisor != COMPUTE(0);
   const COMPUTE common = constant ? COMPUTE(1) / pooling.divisor : COMPUTE(0);
   tile.keep(shares, [&](unsigned group, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
-    Pack<COMPUTE, P> pack;
+    Vector<COMPUTE, P> vector;
     if (tile.inside(o, pooling.axis, &Axis::output)) {
-      const Pack<ELEMENT, P> dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
+      const Vector<ELEMENT, P> dy = load_items<P, BlockTile<P, CHANNELS>::PACKED>(
           a.dy + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item);
       const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
 #pragma unroll
-      for (int k = 0; k < P; k++) pack.item[k] = load<COMPUTE>(dy.item[k]) * share;
+      for (int k = 0; k < P; k++) vector.item[k] = load<COMPUTE>(dy.item[k]) * share;
     } else {
 #pragma unroll
-      for (int k = 0; k < P; k++) pack.item[k] = 0;
+      for (int k = 0; k < P; k++) vector.item[k] = 0;
     }
-    return pack;
+    return vector;
   });
 }
 
 // Sums the gradients for each input. COLUMNS: number of windows over an input along axis 2, 0 where it is not static.
 template <int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void gather(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile,
-                                       const int (&low)[3], const Pack<COMPUTE, P>* shares) {
+                                       const int (&low)[3], const Vector<COMPUTE, P>* shares) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
@@ -113,20 +113,20 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
     visit_window<COLUMNS>(group * a.tile.source_pitch + position, count, sources, [&](int p) {
-      const Pack<COMPUTE, P> pack = shares[p];
+      const Vector<COMPUTE, P> vector = shares[p];
 #pragma unroll
-      for (int k = 0; k < P; k++) sum[k] += pack.item[k];
+      for (int k = 0; k < P; k++) sum[k] += vector.item[k];
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), a.tile.x_item, tile.PACKED, P,
-                  sum, pooling.beta);
+    write_vector<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), a.tile.x_item, tile.PACKED, P,
+                    sum, pooling.beta);
   });
 }
 
 template <int P, bool CHANNELS>
 __device__ __forceinline__ void backward(const AverageTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
-  Pack<COMPUTE, P>* const shares = reinterpret_cast<Pack<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
+  Vector<COMPUTE, P>* const shares = reinterpret_cast<Vector<COMPUTE, P>*>(shared_memory + OFFSET_BYTES);
   int low[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);

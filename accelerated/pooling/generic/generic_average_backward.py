@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...primitives.geometry import THREADS
 from ..problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver
-from .generic import configured, pack_width, thread_blocks, walk_of
+from .generic import configured, thread_blocks, vector_width, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_average_backward.cu"
@@ -23,6 +23,6 @@ class GenericAverageBackward(PoolingSolver):
         tile = tiled(problem, SOURCE)
         if tile is not None:
             return tile
-        width = pack_width(problem)
+        width = vector_width(problem)
         walk = walk_of(problem.shape, width, forward=False)
         return configured(problem, SOURCE, "gather", width, thread_blocks(walk), THREADS, ("walk", walk))

@@ -28,7 +28,7 @@ __device__ __forceinline__ COMPUTE finished(const Pooling& pooling, COMPUTE pool
 template <class Pool, int P> __device__ __forceinline__ void pool_window(const ForwardArguments& a) {
   const Pooling& pooling = a.pooling;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= a.walk.packs) return;
+  if (index >= a.walk.vectors) return;
   int o[3];
   long long x_offset, y_offset;
   a.walk.locate(index, o, y_offset, x_offset);
@@ -39,16 +39,16 @@ template <class Pool, int P> __device__ __forceinline__ void pool_window(const F
   for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
   window.visit_part(0, 1, 0, 1, [&](int p0, int p1, int p2) {
     const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
-    const Pack<ELEMENT, P> pack = load_items<P, true>(x + offset, 0);
+    const Vector<ELEMENT, P> vector = load_items<P, true>(x + offset, 0);
 #pragma unroll
-    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
+    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(vector.item[i]));
   });
   const bool empty = window.empty();
   const COMPUTE divisor = Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1);
   COMPUTE result[P];
 #pragma unroll
   for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
-  write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
+  write_vector<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_generic_forward_thread(const ForwardArguments a) {
@@ -66,8 +66,8 @@ struct BandArguments {
   unsigned bands, width;  // bands per block, and elements per vector
   unsigned lane_bits;     // log2 of the threads per window
   long long step;         // elements from one position to the next (NHWC), or from one vector of a row to the next
-  FastDivmod packs, neighbours, slices;  // vectors per row, vectors per position, parts of a band's rows
-  FastDivmod outputs, channels;          // outputs along axis 2, channels per band
+  FastDivmod vectors, neighbours, slices;  // vectors per row, vectors per position, parts of a band's rows
+  FastDivmod outputs, channels;            // outputs along axis 2, channels per band
 };
 struct BandPosition {
   long long y_offset;
@@ -79,27 +79,28 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
   const Pooling& pooling = a.pooling;
   BandPosition* const positions = reinterpret_cast<BandPosition*>(shared_memory);
   COMPUTE* const columns = reinterpret_cast<COMPUTE*>(positions + a.bands);
-  const unsigned first = blockIdx.x * a.bands, bands = min(a.bands, a.walk.packs - first), row = a.packs.divisor * P;
+  const unsigned first = blockIdx.x * a.bands, bands = min(a.bands, a.walk.vectors - first),
+                 row = a.vectors.divisor * P;
   const int slices = a.slices.divisor;
-  for (unsigned item = threadIdx.x; item < bands * slices * a.packs.divisor; item += blockDim.x) {
-    unsigned pack, slice, neighbour;
-    const unsigned band = a.slices.divide(a.packs.divide(item, pack), slice);
-    const unsigned position = a.neighbours.divide(pack, neighbour);
+  for (unsigned item = threadIdx.x; item < bands * slices * a.vectors.divisor; item += blockDim.x) {
+    unsigned vector, slice, neighbour;
+    const unsigned band = a.slices.divide(a.vectors.divide(item, vector), slice);
+    const unsigned position = a.neighbours.divide(vector, neighbour);
     int o[3];
     long long x_offset, y_offset;
     a.walk.locate(first + band, o, y_offset, x_offset);
-    if (pack == 0 && slice == 0) positions[band] = {y_offset, {o[0], o[1]}};
+    if (vector == 0 && slice == 0) positions[band] = {y_offset, {o[0], o[1]}};
     const Span rows(pooling.axis[0], o[0]), lines(pooling.axis[1], o[1]);
     const ELEMENT* line = a.x + (x_offset + position * a.step + neighbour * P +
                                  (rows.first + int(slice)) * pooling.x_stride[0] + lines.first * pooling.x_stride[1]);
-    constexpr int FLIGHT = IN_FLIGHT / ((sizeof(Pack<ELEMENT, P>) + 3) / 4);
+    constexpr int FLIGHT = IN_FLIGHT / ((sizeof(Vector<ELEMENT, P>) + 3) / 4);
     const int count = a.slices.divide(max(rows.count() + slices - 1 - int(slice), 0));
     const long long hop = slices * pooling.x_stride[0];
     COMPUTE pooled[P];
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
     auto take = [&](const ELEMENT*& from, int some) {
-      Pack<ELEMENT, P> taken[FLIGHT];
+      Vector<ELEMENT, P> taken[FLIGHT];
 #pragma unroll
       for (int u = 0; u < FLIGHT; u++, from += hop)
         if (u < some) taken[u] = load_items<P, true>(from, 0);
@@ -139,7 +140,7 @@ template <class Pool, int P> __device__ __forceinline__ void pool_bands(const Ba
     const Window window(pooling, {origin.at[0], origin.at[1], int(output)});
     const COMPUTE result[] = {
         finished<Pool>(pooling, pooled, Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1), window.empty())};
-    write_pack<1>(a.y + (origin.y_offset + output * pooling.y_stride[2] + channel), 1, true, 1, result, pooling.beta);
+    write_vector<1>(a.y + (origin.y_offset + output * pooling.y_stride[2] + channel), 1, true, 1, result, pooling.beta);
   }
 }
 
@@ -161,7 +162,7 @@ struct ForwardTileArguments {
 
 template <class Pool, int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockTile<P, CHANNELS>& tile,
-                                     const Pack<ELEMENT, P>* inputs) {
+                                     const Vector<ELEMENT, P>* inputs) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const FastDivmod(&sources)[3] = a.tile.sources;
@@ -176,9 +177,9 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
     visit_window<COLUMNS>(group * a.tile.source_pitch + position, window, sources, [&](int p) {
-      const Pack<ELEMENT, P> pack = inputs[p];
+      const Vector<ELEMENT, P> vector = inputs[p];
 #pragma unroll
-      for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
+      for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(vector.item[i]));
     });
     COMPUTE divisor = pooling.divisor;
     bool empty = false;
@@ -189,14 +190,14 @@ __device__ __forceinline__ void pool(const ForwardTileArguments& a, const BlockT
     COMPUTE result[P];
 #pragma unroll
     for (int i = 0; i < P; i++) result[i] = finished<Pool>(pooling, pooled[i], divisor, empty);
-    write_pack<P>(a.y + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item, tile.PACKED, P,
-                  result, pooling.beta);
+    write_vector<P>(a.y + tile.offsets[group].y + tile.offset_of(o, pooling.y_stride), a.tile.y_item, tile.PACKED, P,
+                    result, pooling.beta);
   });
 }
 
 template <class Pool, int P, bool CHANNELS>
 __device__ __forceinline__ void forward(const ForwardTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
-  Pack<ELEMENT, P>* const inputs = reinterpret_cast<Pack<ELEMENT, P>*>(shared_memory + OFFSET_BYTES);
+  Vector<ELEMENT, P>* const inputs = reinterpret_cast<Vector<ELEMENT, P>*>(shared_memory + OFFSET_BYTES);
   int origin[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) origin[d] = tile.begin[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;

@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from ...primitives.geometry import THREADS, FastDivmod
 from ...reproducible import Order
 from ..problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
-from .generic import configured, pack_width, thread_blocks, walk_of
+from .generic import configured, thread_blocks, vector_width, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_forward.cu"
@@ -50,7 +50,7 @@ class GenericForward(PoolingSolver):
         tile = None if apart else tiled(problem, SOURCE)
         if tile is not None:
             return tile
-        width = pack_width(problem)
+        width = vector_width(problem)
         walk = walk_of(shape, width, forward=True)
         return configured(problem, SOURCE, "thread", width, thread_blocks(walk), THREADS, ("walk", walk))
 
@@ -69,28 +69,34 @@ def _bands(problem: PoolingProblem) -> Configuration | None:
     steps = [row.input, high.x_stride, deep.x_stride, *shape.x_steps]
 
     def divides(width: int) -> bool:
-        return shape.packs(width) if shape.channels_last else all(step % width == 0 for step in steps)
+        return shape.vectors(width) if shape.channels_last else all(step % width == 0 for step in steps)
 
     width = next(filter(divides, (shape.width, shape.width // 2)), 1) if problem.aligned else 1
-    packs, neighbours, channels, step = row.input // width, 1, 1, width
+    vectors, neighbours, channels, step = row.input // width, 1, 1, width
     if shape.channels_last:
         neighbours = gcd(shape.extents[-1] // width, power_of_two(max(1, THREADS // row.input)))
-        packs, channels, step = row.input * neighbours, neighbours * width, row.x_stride
+        vectors, channels, step = row.input * neighbours, neighbours * width, row.x_stride
     walk = walk_of(replace(shape, axes=[high, deep, replace(row, output=1)]), channels, forward=True)
     parts = -(-rows // MAX_ROWS)
-    slices = max(1, min(parts if walk.packs * packs * parts >= MANY_THREADS else rows, THREADS // packs))
-    bands = max(1, min(THREADS // (packs * slices), walk.packs // problem.device.multiprocessors))
-    threads = min(THREADS, -(-bands * slices * packs // WARP) * WARP)
+    slices = max(1, min(parts if walk.vectors * vectors * parts >= MANY_THREADS else rows, THREADS // vectors))
+    bands = max(1, min(THREADS // (vectors * slices), walk.vectors // problem.device.multiprocessors))
+    threads = min(THREADS, -(-bands * slices * vectors // WARP) * WARP)
     columns = min(row.window, row.input) * slices
     lanes = power_of_two(max(1, min(WARP, columns // SUMMANDS, threads // (bands * row.output * channels))))
-    pack_bytes = width * SCALAR_BYTES[problem.operation.compute_type]
-    nbytes = bands * (POSITION_BYTES + slices * packs * pack_bytes)
+    vector_bytes = width * SCALAR_BYTES[problem.operation.compute_type]
+    nbytes = bands * (POSITION_BYTES + slices * vectors * vector_bytes)
     if nbytes > MAX_SHARED_BYTES:
         return None
-    divisors = {"packs": packs, "neighbours": neighbours, "slices": slices, "outputs": row.output, "channels": channels}
+    divisors = {
+        "vectors": vectors,
+        "neighbours": neighbours,
+        "slices": slices,
+        "outputs": row.output,
+        "channels": channels,
+    }
     fields = (
         *(("walk", walk), ("bands", c_uint(bands)), ("width", c_uint(width))),
         *(("lane_bits", c_uint(lanes.bit_length() - 1)), ("step", c_longlong(step))),
         *((name, FastDivmod.of(divisor)) for name, divisor in divisors.items()),
     )
-    return configured(problem, SOURCE, "bands", width, -(-walk.packs // bands), threads, *fields, shared_bytes=nbytes)
+    return configured(problem, SOURCE, "bands", width, -(-walk.vectors // bands), threads, *fields, shared_bytes=nbytes)

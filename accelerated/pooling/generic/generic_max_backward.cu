@@ -29,10 +29,10 @@ template <int P> struct Maximum {
     for (int i = 0; i < P; i++) value[i] = COMPUTE(-INFINITY), index[i] = -1;
   }
   // Compares with an input; inputs come in row-major order.
-  __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at, bool propagate) {
+  __device__ __forceinline__ void take(const Vector<ELEMENT, P>& vector, int at, bool propagate) {
 #pragma unroll
     for (int i = 0; i < P; i++) {
-      const COMPUTE met = load<COMPUTE>(pack.item[i]);
+      const COMPUTE met = load<COMPUTE>(vector.item[i]);
       const bool nan = met != met;
       const bool better = met > value[i] || (nan ? propagate && value[i] == value[i] : index[i] < 0);
       value[i] = better ? met : value[i];
@@ -61,7 +61,7 @@ template <int P> __device__ __forceinline__ void find(const IndexArguments& a) {
   const int team = 1 << a.team_bits, member = threadIdx.x & (team - 1), columns = 1 << a.column_bits;
   int o[3];
   long long x_offset, index_offset;
-  a.walk.locate(min(number, a.walk.packs - 1), o, index_offset, x_offset);
+  a.walk.locate(min(number, a.walk.vectors - 1), o, index_offset, x_offset);
   Maximum<P> maximum;
   Window(pooling, o)
       .visit_part(
@@ -71,7 +71,7 @@ template <int P> __device__ __forceinline__ void find(const IndexArguments& a) {
                          pooling.propagate);
           });
   for (int distance = team / 2; distance > 0; distance /= 2) maximum.exchange(distance);
-  if (member > 0 || number >= a.walk.packs) return;
+  if (member > 0 || number >= a.walk.vectors) return;
 #pragma unroll
   for (int i = 0; i < P; i++) a.indices[index_offset + i] = maximum.index[i];
 }
@@ -93,7 +93,7 @@ struct GatherArguments {
 template <int P> __device__ __forceinline__ void gather(const GatherArguments& a) {
   const Pooling& pooling = a.pooling;
   const unsigned number = blockIdx.x * blockDim.x + threadIdx.x;
-  if (number >= a.walk.packs) return;
+  if (number >= a.walk.vectors) return;
   int i[3], first[3], last[3];
   long long dx_offset, dy_offset, index_offset;
   a.walk.locate(number, i, dx_offset, dy_offset);
@@ -111,7 +111,7 @@ template <int P> __device__ __forceinline__ void gather(const GatherArguments& a
       for (int o2 = first[2]; o2 < last[2]; o2++) {
         const int* index =
             a.indices + (index_offset + o0 * a.index_stride[0] + o1 * a.index_stride[1] + o2 * a.index_stride[2]);
-        const Pack<ELEMENT, P> dy = load_items<P, true>(
+        const Vector<ELEMENT, P> dy = load_items<P, true>(
             a.dy + (dy_offset + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2]), 0);
 #pragma unroll
         for (int k = 0; k < P; k++)
@@ -119,7 +119,7 @@ template <int P> __device__ __forceinline__ void gather(const GatherArguments& a
       }
 #pragma unroll
   for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-  write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
+  write_vector<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_gather(const GatherArguments a) {
@@ -149,10 +149,10 @@ template <class Pool, int P> struct TileMaximum {
 #pragma unroll
     for (int i = 0; i < P; i++) value[i] = COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN), index[i] = NONE;
   }
-  __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at) {
+  __device__ __forceinline__ void take(const Vector<ELEMENT, P>& vector, int at) {
 #pragma unroll
     for (int i = 0; i < P; i++) {
-      const COMPUTE met = load<COMPUTE>(pack.item[i]);
+      const COMPUTE met = load<COMPUTE>(vector.item[i]);
       if (Pool::PROPAGATES) {
         const bool better = !(met <= value[i]) && value[i] == value[i];
         value[i] = better ? met : value[i];
@@ -173,8 +173,8 @@ template <class Pool, int P> struct TileMaximum {
 
 template <class Pool, int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile, const int (&low)[3],
-                                     const int (&origin)[3], const Pack<ELEMENT, P>* inputs, Pack<Index, P>* indices,
-                                     Pack<ELEMENT, P>* values) {
+                                     const int (&origin)[3], const Vector<ELEMENT, P>* inputs,
+                                     Vector<Index, P>* indices, Vector<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
   const TileLayout& layout = a.tile;
   const Axis* axis = pooling.axis;
@@ -185,8 +185,8 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
   };
   tile.visit(layout.windows, layout.window_pitch, [&](unsigned group, unsigned slot, const unsigned (&at)[3]) {
     const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
-    Pack<Index, P> index;
-    Pack<ELEMENT, P> dy;
+    Vector<Index, P> index;
+    Vector<ELEMENT, P> dy;
 #pragma unroll
     for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
     if (tile.inside(o, pooling.axis, &Axis::output)) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile<
 }
 
 // Returns whether the index of plane k equals an index, given twice in `twice`. Comparing words avoids unpacking.
-template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& index, int k, unsigned twice) {
+template <int P> __device__ __forceinline__ bool same(const Vector<Index, P>& index, int k, unsigned twice) {
   if constexpr (P == 1) return index.item[0] == Index(twice);
   const unsigned difference = reinterpret_cast<const unsigned*>(&index)[k / 2] ^ twice;
   return (difference & (k % 2 ? 0xffff0000 : 0xffff)) == 0;
@@ -223,8 +223,8 @@ template <int P> __device__ __forceinline__ bool same(const Pack<Index, P>& inde
 // Sums the gradients for each input. COLUMNS: number of windows that may cover an input along axis 2.
 template <int COLUMNS, int P, bool CHANNELS>
 __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile,
-                                       const int (&low)[3], const int (&origin)[3], const Pack<Index, P>* indices,
-                                       const Pack<ELEMENT, P>* values) {
+                                       const int (&low)[3], const int (&origin)[3], const Vector<Index, P>* indices,
+                                       const Vector<ELEMENT, P>* values) {
   const Pooling& pooling = a.pooling;
   const TileLayout& layout = a.tile;
   const FastDivmod(&sources)[3] = layout.sources;
@@ -245,24 +245,24 @@ __device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTil
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] = 0;
     visit_window<COLUMNS>(group * layout.window_pitch + window, layout.covering, windows, [&](int w) {
-      const Pack<Index, P> index = indices[w];
-      const Pack<ELEMENT, P> dy = values[w];
+      const Vector<Index, P> index = indices[w];
+      const Vector<ELEMENT, P> dy = values[w];
 #pragma unroll
       for (int k = 0; k < P; k++)
         if (same(index, k, twice)) sum[k] += load<COMPUTE>(dy.item[k]);
     });
 #pragma unroll
     for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-    write_pack<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), layout.x_item, tile.PACKED, P,
-                  sum, pooling.beta);
+    write_vector<P>(a.dx + tile.offsets[group].x + tile.offset_of(i, pooling.x_stride), layout.x_item, tile.PACKED, P,
+                    sum, pooling.beta);
   });
 }
 
 template <class Pool, int P, bool CHANNELS>
 __device__ __forceinline__ void backward(const MaxTileArguments& a, const BlockTile<P, CHANNELS>& tile) {
-  using Values = Pack<ELEMENT, P>;
+  using Values = Vector<ELEMENT, P>;
   Values* const inputs = reinterpret_cast<Values*>(shared_memory + OFFSET_BYTES);
-  Pack<Index, P>* const indices = reinterpret_cast<Pack<Index, P>*>(shared_memory + a.tile.indices);
+  Vector<Index, P>* const indices = reinterpret_cast<Vector<Index, P>*>(shared_memory + a.tile.indices);
   Values* const values = reinterpret_cast<Values*>(shared_memory + a.tile.values);
   int low[3], origin[3];
 #pragma unroll

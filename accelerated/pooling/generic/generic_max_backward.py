@@ -6,7 +6,7 @@ from ctypes import c_int, c_longlong
 
 from ...primitives.geometry import THREADS, blocks
 from ..problem import INDICES, MAX_BACKWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
-from .generic import configured, index_shape, pack_width, thread_blocks, walk_of
+from .generic import configured, index_shape, thread_blocks, vector_width, walk_of
 from .generic_tile import tiled
 
 SOURCE = "pooling/generic/generic_max_backward.cu"
@@ -32,13 +32,13 @@ class GenericMaxBackward(PoolingSolver):
 
 def _of_large_windows(problem: PoolingProblem) -> Configuration:
     """Return the launch that gathers by indices; its ``before`` is the launch that finds them."""
-    shape, width = problem.shape, pack_width(problem)
+    shape, width = problem.shape, vector_width(problem)
     indices = index_shape(shape)
     team = 1 if shape.covered < SMALL_WINDOW else min(WARP, power_of_two(shape.covered // LOADS))
     columns = min(team, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
     found = walk_of(indices, width, forward=True)
     bits = (("team_bits", c_int(team.bit_length() - 1)), ("column_bits", c_int(columns.bit_length() - 1)))
-    grid = blocks(found.packs * team)[0]
+    grid = blocks(found.vectors * team)[0]
     find = configured(
         problem, SOURCE, "index", width, grid, THREADS, ("walk", found), *bits, shape=indices, operands=("x", INDICES)
     )

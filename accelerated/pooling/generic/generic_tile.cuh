@@ -99,7 +99,7 @@ template <int P, bool CHANNELS> struct BlockTile {
   template <class T, class Read> __device__ __forceinline__ void keep(T* kept, Read read) const {
     const unsigned all = positions(layout.sources);
     for (unsigned n = threadIdx.x; n < all; n += READS * blockDim.x) {
-      T packs[READS];
+      T vectors[READS];
       unsigned slot[READS];
       bool exists[READS];
 #pragma unroll
@@ -107,26 +107,26 @@ template <int P, bool CHANNELS> struct BlockTile {
         unsigned at[3];
         const unsigned group = locate(n + k * blockDim.x, layout.sources, layout.source_pitch, slot[k], at);
         exists[k] = group < groups;
-        if (exists[k]) packs[k] = read(group, at);
+        if (exists[k]) vectors[k] = read(group, at);
       }
 #pragma unroll
       for (int k = 0; k < READS; k++)
-        if (exists[k]) kept[slot[k]] = packs[k];
+        if (exists[k]) kept[slot[k]] = vectors[k];
     }
   }
   // Reads the inputs from `origin` on; positions outside of the tensor get `nothing`.
-  __device__ __forceinline__ void read_inputs(Pack<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
+  __device__ __forceinline__ void read_inputs(Vector<ELEMENT, P>* kept, const ELEMENT* x, const Pooling& pooling,
                                               const int (&origin)[3], ELEMENT nothing) const {
     keep(kept, [&](unsigned group, const unsigned (&at)[3]) {
       const int i[3] = {origin[0] + int(at[0]), origin[1] + int(at[1]), origin[2] + int(at[2])};
-      Pack<ELEMENT, P> pack;
+      Vector<ELEMENT, P> vector;
       if (inside(i, pooling.axis, &Axis::input)) {
-        pack = load_items<P, PACKED>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
+        vector = load_items<P, PACKED>(x + offsets[group].x + offset_of(i, pooling.x_stride), layout.x_item);
       } else {
 #pragma unroll
-        for (int k = 0; k < P; k++) pack.item[k] = nothing;
+        for (int k = 0; k < P; k++) vector.item[k] = nothing;
       }
-      return pack;
+      return vector;
     });
   }
   // Returns the first window that may cover an input; it may be out of range.

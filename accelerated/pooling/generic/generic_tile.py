@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ...primitives.geometry import FastDivmod
 from ...runtime.arguments import declared
-from ..problem import FORWARD, MAX_BACKWARD, PACK_BYTES, Axis, Configuration, PoolingProblem, power_of_two
+from ..problem import FORWARD, MAX_BACKWARD, VECTOR_BYTES, Axis, Configuration, PoolingProblem, power_of_two
 from .generic import configured
 
 MAX_OUTER = 3  # dimensions that are not pooled
@@ -100,7 +100,7 @@ class Tile:
 
     def pitch(self, positions: int) -> int:
         """Return the distance of groups in shared memory, in vectors, at which neighbouring threads use other banks."""
-        lanes = BANK_BYTES // min(PACK_BYTES, self.items * self.scalar_bytes)
+        lanes = BANK_BYTES // min(VECTOR_BYTES, self.items * self.scalar_bytes)
         return positions if self.neighbours == 1 else positions + (lanes // self.neighbours - positions) % lanes
 
     @property
@@ -118,8 +118,8 @@ class Tile:
         areas = [OFFSET_BYTES + groups * self.source_pitch * self.items * self.scalar_bytes]
         windows = groups * self.window_pitch * self.items if self.problem.kind == MAX_BACKWARD else 0
         for nbytes in (INDEX_BYTES, self.scalar_bytes):
-            areas.append(-(-areas[-1] // PACK_BYTES) * PACK_BYTES + windows * nbytes)
-        indices, values = (-(-area // PACK_BYTES) * PACK_BYTES for area in areas[:2])
+            areas.append(-(-areas[-1] // VECTOR_BYTES) * VECTOR_BYTES + windows * nbytes)
+        indices, values = (-(-area // VECTOR_BYTES) * VECTOR_BYTES for area in areas[:2])
         return [indices, values, areas[2]]
 
     def fits(self, groups: int) -> bool:
@@ -203,7 +203,7 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     scalar_bytes = problem.operation.x.scalar_bytes
     items = HALF_ITEMS if scalar_bytes == 2 else ITEMS
-    packed = problem.aligned and shape.packs(items)
+    packed = problem.aligned and shape.vectors(items)
     channels = shape.channels_last or (x_steps[-1] == 1 and shape.axes[2].x_stride != 1)
     items = items if packed or (not channels and extents[-1] % items == 0) else 1
     x_item, y_item = x_steps[-1], y_steps[-1]

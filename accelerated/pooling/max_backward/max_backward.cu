@@ -19,27 +19,27 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
   using Group = typename S::Group;
   using Cells = typename S::Cells;
   constexpr int TILE2 = Access::TILE2, CHANNELS = Access::CHANNELS, LINES = S::LINES, COLUMNS = S::COLUMNS;
-  constexpr bool SINGLE = Access::ROWS && Access::X_PACK == 1;  // Single elements launch no dependents early.
+  constexpr bool SINGLE = Access::ROWS && Access::X_VECTOR == 1;  // Single elements launch no dependents early.
   const Sliding& sliding = a.sliding;
 
   // These are the indices of the block, and of the thread's tile in it.
-  unsigned segment, row_part, tile_part, group, pack_of_group, tile, row, rest;
+  unsigned segment, row_part, tile_part, group, vector_of_group, tile, row, rest;
   rest = sliding.groups.divide(blockIdx.x, group);
   rest = sliding.tile_parts.divide(rest, tile_part);
   rest = sliding.row_parts.divide(rest, row_part);
   unsigned plane_of_block = sliding.segments.divide(rest, segment) * sliding.block_planes;
-  rest = sliding.group_packs.divide(threadIdx.x, pack_of_group);
+  rest = sliding.group_vectors.divide(threadIdx.x, vector_of_group);
   rest = sliding.tiles.divide(rest, tile);
   unsigned plane = sliding.rows.divide(rest, row);
-  unsigned pack = group * sliding.group_packs.divisor + pack_of_group;
-  bool exists = threadIdx.x < sliding.items && pack < sliding.packs && plane_of_block + plane < sliding.planes;
+  unsigned vector = group * sliding.group_vectors.divisor + vector_of_group;
+  bool exists = threadIdx.x < sliding.items && vector < sliding.vectors && plane_of_block + plane < sliding.planes;
   int own_row = int(row) - sliding.rows_before, own_tile = int(tile) - sliding.tiles_before;
   bool writes =
       exists && unsigned(own_row) < unsigned(sliding.block_rows) && unsigned(own_tile) < unsigned(sliding.block_tiles);
   int tile1 = int(row_part) * sliding.block_rows + own_row, tile2 = int(tile_part) * sliding.block_tiles + own_tile;
 
   // Published cells are double buffered, and surrounded by cells of windows that do not exist.
-  unsigned pitch = sliding.group_packs.divisor, line_pitch = pitch * (sliding.tiles.divisor + S::TILES - 1);
+  unsigned pitch = sliding.group_vectors.divisor, line_pitch = pitch * (sliding.tiles.divisor + S::TILES - 1);
   unsigned count = sliding.block_planes * (sliding.rows.divisor + S::ROWS - 1) * line_pitch;
   Cells *const first_published = reinterpret_cast<Cells*>(shared_memory), *published = first_published;
   for (unsigned k = threadIdx.x; k < 2 * count; k += blockDim.x)
@@ -47,11 +47,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
     for (int g = 0; g < S::GROUPS; g++) published[k].of[g] = {Group::broadcast(Group::NONE), 0};
   unsigned corner =
       exists || threadIdx.x < sliding.items
-          ? (plane * (sliding.rows.divisor + S::ROWS - 1) + row) * line_pitch + tile * pitch + pack_of_group
+          ? (plane * (sliding.rows.divisor + S::ROWS - 1) + row) * line_pitch + tile * pitch + vector_of_group
           : 0;
   unsigned mine = corner + S::ROWS_BEFORE * line_pitch + S::TILES_BEFORE * pitch;
 
-  int x_offset = int(min(pack, sliding.packs - 1)) * CHANNELS, y_offset = x_offset;
+  int x_offset = int(min(vector, sliding.vectors - 1)) * CHANNELS, y_offset = x_offset;
   sliding.add_plane(min(plane_of_block + plane, sliding.planes - 1), x_offset, y_offset);
   const View<Access> view(sliding, sliding.x_stride[1], Access::along(sliding.x_stride[2]), tile1, tile2);
   const int x_plane = x_offset;
@@ -177,9 +177,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
           ELEMENT* dx = a.dx + (x_offset + (i0 + k) * sliding.x_stride[0] + line * sliding.x_stride[1]);
           int left = written ? sliding.input[2] - i2 : 0;
           if constexpr (Access::ROWS)
-            write_row<Access::X_PACK>(dx, 1, left * CHANNELS,
-                                      reinterpret_cast<COMPUTE(&)[COLUMNS * CHANNELS][1]>(sums[k][line]), a.alpha,
-                                      a.beta);
+            write_row<Access::X_VECTOR>(dx, 1, left * CHANNELS,
+                                        reinterpret_cast<COMPUTE(&)[COLUMNS * CHANNELS][1]>(sums[k][line]), a.alpha,
+                                        a.beta);
           else write_row<1>(dx, sliding.x_stride[2], left, sums[k][line], a.alpha, a.beta);
         }
     }

@@ -110,10 +110,10 @@ struct Two {
 };
 
 struct Sliding : Layout {
-  unsigned items;                       // threads with work per block
-  FastDivmod group_packs, tiles, rows;  // per block: vectors of channels, tiles along axis 2, windows along axis 1
+  unsigned items;                         // threads with work per block
+  FastDivmod group_vectors, tiles, rows;  // per block: vectors of channels, tiles along axis 2, windows along axis 1
   FastDivmod groups, tile_parts, row_parts, segments;  // blocks along channels, axis 2, axis 1, axis 0
-  unsigned packs;                                      // total number of channel vectors
+  unsigned vectors;                                    // total number of channel vectors
   unsigned planes, block_planes;
   int steps, block_steps;         // steps along axis 0: total, and per block
   int block_rows, block_tiles;    // rows and tiles that a block writes
@@ -180,7 +180,7 @@ template <class Access> struct Maxima {
 // inside, with that neighbour's index, which changes no maximum.
 template <class Access> struct View {
   using Axis2 = typename Access::Axis2;
-  static constexpr int CHANNELS = Access::CHANNELS, PACK = Access::X_PACK, ITEMS = Axis2::COUNT * CHANNELS;
+  static constexpr int CHANNELS = Access::CHANNELS, VECTOR = Access::X_VECTOR, ITEMS = Axis2::COUNT * CHANNELS;
   int line[K1], item[ITEMS];  // element offsets; a vector uses only the first
   int before1, before2;       // rows and columns of the first window in front of x
 
@@ -191,18 +191,18 @@ template <class Access> struct View {
 #pragma unroll
     for (int n = 0; n < ITEMS; n++)
       if (packed(n))  // Vectors are used where tiles exist completely or not at all.
-        item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - PACK);
+        item[n] = min(max(i2 * CHANNELS + n, 0), sliding.input[2] * CHANNELS - VECTOR);
       else item[n] = min(max(i2 + n / CHANNELS, 0), sliding.input[2] - 1) * stride2 + n % CHANNELS;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
   // Return the first item of an item's vector, and whether the vector is one access.
   static constexpr __host__ __device__ int first(int n) {
-    return floor_divided(n + Axis2::BEGIN * CHANNELS, PACK) * PACK - Axis2::BEGIN * CHANNELS;
+    return floor_divided(n + Axis2::BEGIN * CHANNELS, VECTOR) * VECTOR - Axis2::BEGIN * CHANNELS;
   }
   static constexpr __host__ __device__ bool packed(int n) {
     int begin = first(n) + Axis2::BEGIN * CHANNELS;
-    return PACK > 1 && first(n) >= 0 && first(n) + PACK <= ITEMS && begin >= 0 &&
-           begin + PACK <= Axis2::INPUTS * CHANNELS;
+    return VECTOR > 1 && first(n) >= 0 && first(n) + VECTOR <= ITEMS && begin >= 0 &&
+           begin + VECTOR <= Axis2::INPUTS * CHANNELS;
   }
   // Return the index of an input in its row, for window `w` of the tile, and the index of a row in its plane.
   __device__ __forceinline__ int index(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
@@ -226,7 +226,7 @@ template <class Access> struct Lines {
         const ELEMENT* from = reinterpret_cast<const ELEMENT*>(x + (plane + view.line[k1] + view.item[n]));
         ELEMENT* to = &item[k1][n / Access::CHANNELS][n % Access::CHANNELS];
         constexpr int N = Access::ROWS ? 1 : Access::CHANNELS;
-        if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
+        if (Where::packed(n) && n == Where::first(n)) copy<Where::VECTOR>(from, to);
         if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
       }
   }
@@ -274,7 +274,7 @@ template <class Access> struct Lines {
     constexpr int BYTES = N * sizeof(ELEMENT), WORD = BYTES < 4 ? BYTES : 4;
     using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
     using Word = typename std::conditional<WORD == 4, unsigned, Small>::type;
-    Pack<Word, BYTES / WORD> words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
+    Vector<Word, BYTES / WORD> words = *reinterpret_cast<const Vector<Word, BYTES / WORD>*>(from);
     memcpy(to, &words, BYTES);
   }
 };

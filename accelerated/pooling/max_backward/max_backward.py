@@ -98,11 +98,11 @@ def _row_access(static: StaticShape) -> Access | None:
     along, channels = static.axes[2], static.channels
     if not 1 < channels <= MAX_ROW_CHANNELS or (along.x_stride, along.y_stride) != (channels, channels):
         return None
-    pack = ROW_BYTES[ROW_CHANNELS_ACCESS] // static.scalar_bytes
-    tile = pack // gcd(pack, along.stride)
+    vector = ROW_BYTES[ROW_CHANNELS_ACCESS] // static.scalar_bytes
+    tile = vector // gcd(vector, along.stride)
     strides = (*static.x_steps, *(axis.x_stride for axis in static.axes[:2] if axis.input > 1))
-    fits = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
-    return Access(ROW_CHANNELS_ACCESS, tile, channels, pack, False, 1) if pack > 1 and fits else None
+    fits = along.input % (tile * along.stride) == 0 and all(step % vector == 0 for step in strides)
+    return Access(ROW_CHANNELS_ACCESS, tile, channels, vector, False, 1) if vector > 1 and fits else None
 
 
 class SlidingStruct(LayoutStruct):
@@ -110,8 +110,8 @@ class SlidingStruct(LayoutStruct):
 
     _fields_: ClassVar = [
         ("items", c_uint),
-        *declared(FastDivmod, "group_packs tiles rows groups tile_parts row_parts segments"),
-        *declared(c_uint, "packs planes block_planes"),
+        *declared(FastDivmod, "group_vectors tiles rows groups tile_parts row_parts segments"),
+        *declared(c_uint, "vectors planes block_planes"),
         *declared(c_int, "steps block_steps block_rows block_tiles rows_before tiles_before prefetches"),
     ]
 
@@ -184,13 +184,13 @@ def _sliding(
 ) -> tuple[SlidingStruct, int, int]:
     """Return how blocks share the work, the number of blocks, and the dynamic shared memory per block in bytes."""
     a0, planes = static.axes[0], prod(static.extents)
-    groups = -(-access.packs // (settings.group_bytes // (access.channels * static.scalar_bytes)))
-    group_packs = -(-access.packs // groups)  # vectors of channels per block, about equal for all blocks
-    groups = -(-access.packs // group_packs)
-    rows, columns = _sides(static, access, settings.threads // group_packs)
-    threads = rows.scanned * columns.scanned * group_packs
+    groups = -(-access.vectors // (settings.group_bytes // (access.channels * static.scalar_bytes)))
+    group_vectors = -(-access.vectors // groups)  # vectors of channels per block, about equal for all blocks
+    groups = -(-access.vectors // group_vectors)
+    rows, columns = _sides(static, access, settings.threads // group_vectors)
+    threads = rows.scanned * columns.scanned * group_vectors
     at_once = settings.blocks * problem.device.multiprocessors
-    cells = (rows.scanned + rows.around) * (columns.scanned + columns.around) * group_packs
+    cells = (rows.scanned + rows.around) * (columns.scanned + columns.around) * group_vectors
     plane_bytes = 2 * cells * _cell_bytes(problem, access.tile * access.channels)
     # Small planes share a block, which has at least a warp of threads; enough blocks must be left.
     wanted = max(WARP // threads, -(-planes // at_once))
@@ -208,14 +208,14 @@ def _sliding(
         static,
         access,
         items=threads * block_planes,
-        group_packs=FastDivmod.of(group_packs),
+        group_vectors=FastDivmod.of(group_vectors),
         tiles=FastDivmod.of(columns.scanned),
         rows=FastDivmod.of(rows.scanned),
         groups=FastDivmod.of(groups),
         tile_parts=FastDivmod.of(columns.parts),
         row_parts=FastDivmod.of(rows.parts),
         segments=FastDivmod.of(segments),
-        packs=access.packs,
+        vectors=access.vectors,
         planes=planes,
         block_planes=block_planes,
         steps=steps,

@@ -191,7 +191,7 @@ LAYOUTS_OF_TENSOR_CORES = [
 def layout_of_tensor_cores(
     order: tuple[int, ...], mode: int, projected: int, data_type: cudnnDataType_t, **others: Any
 ) -> Any:
-    """Return vectors of whole packs of 16 bytes, in beams and heads, with many queries. Sequences have all lengths,
+    """Return vectors of whole accesses of 16 bytes, in beams and heads, with many queries. Sequences have all lengths,
     also zero."""
     attn = attention(
         (projected * 8, projected * 8, projected * 24, projected * 16), (16, 16, 8), 2, mode, 0.2, data_type, longest=(70, 80), beams=2

@@ -225,7 +225,7 @@ def test_an_infinity_over_the_padding(caller):
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
 @pytest.mark.parametrize("w", [(8, 1, 3, 3), (8, 1, 2, 3)], ids=str)
 def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout):
-    """No pack of elements divides the gaps behind each image of x and y, with one filter for each channel."""
+    """No vector of elements divides the gaps behind each image of x and y, with one filter for each channel."""
     plain = convolution((3, 8, 5, 7), w, configuration=configuration, groups=8, x_layout=x_layout, y_layout=y_layout)
 
     def apart(tensor: TensorSpec) -> TensorSpec:

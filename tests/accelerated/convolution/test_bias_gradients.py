@@ -25,7 +25,7 @@ def backend(request, monkeypatch):
 class DividedChannels(BiasGradientChannels):
     """Divides few pixels among blocks."""
 
-    min_packs = 1
+    min_vectors = 1
 
 
 def gradient(kind, dims, layout, alpha=1.5, beta=-0.5):

@@ -1,4 +1,4 @@
-"""Tests depthwise convolution on the emulated device: thread tiles end where they should, packs are as large as
+"""Tests depthwise convolution on the emulated device: thread tiles end where they should, vectors are as large as
 memory allows."""
 
 from __future__ import annotations
@@ -101,16 +101,16 @@ GEOMETRIES = {
     "7 x 7, double": depthwise(2, (9, 9), 7, padding=3, data_type=DOUBLE),
     "mirrored": depthwise(4, (6, 7), mode=MIRRORED),
     "gaps": (lambda o: replace(o, x=gapped(o.x, n=600, h=72, w=10)))(depthwise(8, (6, 7))),
-    "packs, several tiles": depthwise(4, (33, 9), images=2, data_type=FLOAT),
-    "packs, wide": depthwise(72, (3, 150), images=2),
-    "packs, wide, stride 2": depthwise(64, (7, 131), stride=2, data_type=FLOAT),
-    "packs, 5 x 5, wide": depthwise(24, (9, 70), 5, padding=2),
-    "packs, 5 x 5, stride 2": depthwise(8, (19, 6), 5, padding=1, stride=2, data_type=FLOAT),
-    "packs, 7 x 7": depthwise(136, (17, 9), 7, padding=3, data_type=BFLOAT16),
-    "packs, 7 x 7, stride 2": depthwise(4, (17, 9), 7, padding=3, stride=2, data_type=FLOAT),
-    "packs, mirrored": depthwise(16, (6, 7), mode=MIRRORED),
-    "packs, tiles in the padding": depthwise(8, (20, 20), padding=12),
-    "packs, gaps": (lambda o: replace(o, x=gapped(o.x, n=960, h=128, w=16), y=gapped(o.y, n=500, h=72, w=10)))(
+    "vectors, several tiles": depthwise(4, (33, 9), images=2, data_type=FLOAT),
+    "vectors, wide": depthwise(72, (3, 150), images=2),
+    "vectors, wide, stride 2": depthwise(64, (7, 131), stride=2, data_type=FLOAT),
+    "vectors, 5 x 5, wide": depthwise(24, (9, 70), 5, padding=2),
+    "vectors, 5 x 5, stride 2": depthwise(8, (19, 6), 5, padding=1, stride=2, data_type=FLOAT),
+    "vectors, 7 x 7": depthwise(136, (17, 9), 7, padding=3, data_type=BFLOAT16),
+    "vectors, 7 x 7, stride 2": depthwise(4, (17, 9), 7, padding=3, stride=2, data_type=FLOAT),
+    "vectors, mirrored": depthwise(16, (6, 7), mode=MIRRORED),
+    "vectors, tiles in the padding": depthwise(8, (20, 20), padding=12),
+    "vectors, gaps": (lambda o: replace(o, x=gapped(o.x, n=960, h=128, w=16), y=gapped(o.y, n=500, h=72, w=10)))(
         depthwise(8, (6, 7))
     ),
     "planes, several tiles": depthwise(3, (33, 24), images=2, layout=NCHW),
@@ -169,7 +169,7 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
 
 
 def test_which_solver_is_preferred():
-    """TMA serves channels of 2 or 4 bytes in packs of 16, thread tiles serve windows with a compiled kernel, lanes
+    """TMA serves channels of 2 or 4 bytes in vectors of 16, thread tiles serve windows with a compiled kernel, lanes
     of four channels the rest."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
@@ -207,7 +207,7 @@ def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
             ):
                 assert block * count >= extent > block * (count - 1)
             assert shape.stages >= 2 and shape.shared_bytes <= shape.window.block_bytes
-            assert shape.packs * shape.column_tiles <= shape.threads - 32 and max(shape.box) <= 256
+            assert shape.vectors * shape.column_tiles <= shape.threads - 32 and max(shape.box) <= 256
             assert shape.box[1] >= (shape.columns - 1) * stride + window
 
 
@@ -234,13 +234,13 @@ def chosen(operation, solver="convolution.depthwise"):
         (56, FLOAT, 1, (4, 4, 4)), (56, DOUBLE, 1, (2, 2, 2)), (112, HALF, 2, (4, 8, 4)), (56, FLOAT, 2, (2, 4, 2)),
     ],
 )  # fmt: skip
-def test_packs_of_rows(width, data_type, stride, expected):
+def test_vectors_of_rows(width, data_type, stride, expected):
     """Rows of 56 elements of 16 bits move 16 bytes at once, those of 7 element by element."""
     found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
-    assert (found["COLUMNS"], found["X_PACK"], found["Y_PACK"]) == expected
+    assert (found["COLUMNS"], found["X_VECTOR"], found["Y_VECTOR"]) == expected
 
 
-def test_packs_of_channels():
+def test_vectors_of_channels():
     def channels(count, data_type=HALF, **steps):
         operation = depthwise(count, (6, 7), data_type=data_type)
         return chosen(replace(operation, x=gapped(operation.x, **steps)))[0]["CHANNELS"]

@@ -41,6 +41,6 @@ def test_few_blocks_become_more(backend):
 
 
 @pytest.mark.parametrize("name", DIVISIONS)
-def test_packs_at_any_address(backend, name):
+def test_vectors_at_any_address(backend, name):
     for shifted in ("srcData", "colBuffer"):
         check(backend, im2col(data_type=HALF, **DIVISIONS[name]), shift=1, shifted=shifted)

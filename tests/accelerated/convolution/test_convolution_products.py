@@ -77,8 +77,8 @@ PRODUCTS = {  # Each has an operation and its kernel.
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
     "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
     "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
-    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes_packs"),
-    "Winograd, one tile": (convolution(NONFUSED, (1, 9, 4, 4), 40, (3, 3), math=FMA), "planes_packs"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes_vectors"),
+    "Winograd, one tile": (convolution(NONFUSED, (1, 9, 4, 4), 40, (3, 3), math=FMA), "planes_vectors"),
 }  # fmt: skip
 
 
@@ -95,19 +95,19 @@ def test_every_tile_in_float(backend, operation, kind, shift, kernel):
 def test_values_that_are_gathered_one_by_one(backend):
     """CUDA cores multiply gathered floats, also where TF32 is allowed.
 
-    Tensor cores multiply them where all channels of a tap are packs.
+    Tensor cores multiply them where all channels of a tap are vectors.
     """
-    planes, packs = (
+    planes, vectors = (
         convolution(IMPLICIT, (2, 12, 6, 7), 17, (3, 3), layout=layout, result=NCHW) for layout in (NCHW, NHWC)
     )
-    assert "fp32" in check(backend, planes).solver and "mma" in check(backend, packs).solver
+    assert "fp32" in check(backend, planes).solver and "mma" in check(backend, vectors).solver
 
 
-@pytest.mark.parametrize("filters, packs", [(72, True), (70, False)])
-def test_transformed_filters_in_packs(backend, filters, packs):
-    """Filters of a group lie side by side where they are packs of 16 bytes."""
+@pytest.mark.parametrize("filters, vectors", [(72, True), (70, False)])
+def test_transformed_filters_in_vectors(backend, filters, vectors):
+    """Filters of a group lie side by side where they are vectors of 16 bytes."""
     operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
-    assert any("packs" in name for name in kernels(check(backend, operation))) == packs
+    assert any("vectors" in name for name in kernels(check(backend, operation))) == vectors
 
 
 def test_filters_fill_tiles(backend, monkeypatch):
@@ -219,7 +219,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
 
 
 def test_which_planes_are_read_as_they_are(backend):
-    """Planes are read in place for filters of one pixel, on tensor cores, if they are packs and fill most of their
+    """Planes are read in place for filters of one pixel, on tensor cores, if they are vectors and fill most of their
     boxes."""
 
     def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):

@@ -26,7 +26,7 @@ from convolution_operations import (
 )
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
-from dualdnn.accelerated.convolution.problem import describe, in_words, m_in_packs, mark_packs
+from dualdnn.accelerated.convolution.problem import describe, in_words, m_in_vectors, mark_vectors
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, UINT8
@@ -243,7 +243,7 @@ def test_images_beyond_32_bits(backend, algo, groups):
         check(backend, operation, problem=problem)
 
 
-def test_packs_and_words_need_every_distance_to_fit():
+def test_vectors_and_words_need_every_distance_to_fit():
     def described(channels, groups=1, layout=NHWC, data_type=HALF, gap=0):
         operation = convolution(
             IMPLICIT, (1, channels, 5, 5), 4, (3, 3), data_type=data_type, layout=layout, groups=groups
@@ -251,12 +251,14 @@ def test_packs_and_words_need_every_distance_to_fit():
         x = replace(operation.x, strides=tuple(s + gap * (s > 1) for s in operation.x.strides))
         return describe(operation.convolution, x, operation.w, operation.y.dims)
 
-    def packs(element_bytes, groups=1, **options):
-        return bool(mark_packs(described(groups=groups, **options), groups, element_bytes).x_packs)
+    def vectors(element_bytes, groups=1, **options):
+        return bool(mark_vectors(described(groups=groups, **options), groups, element_bytes).x_vectors)
 
-    assert packs(2, channels=16) and packs(4, channels=12, data_type=FLOAT)
-    assert not packs(2, channels=12) and not packs(2, channels=16, layout=NCHW) and not packs(2, channels=16, gap=4)
-    assert packs(2, channels=16, groups=2) and not packs(2, channels=24, groups=2)
+    assert vectors(2, channels=16) and vectors(4, channels=12, data_type=FLOAT)
+    assert (
+        not vectors(2, channels=12) and not vectors(2, channels=16, layout=NCHW) and not vectors(2, channels=16, gap=4)
+    )
+    assert vectors(2, channels=16, groups=2) and not vectors(2, channels=24, groups=2)
     assert in_words(described(8, data_type=INT8), 1)
     assert not in_words(described(8, data_type=INT8, groups=4), 4)
     assert not in_words(described(8, data_type=INT8, gap=2), 1)
@@ -267,7 +269,7 @@ def test_positions_lie_side_by_side_in_planes():
         operation = convolution(IMPLICIT, x, 6, taps, groups=groups, **{"padding": 0, **options})
         strides = (*operation.x.strides[:2], 1, x[2]) if transposed else operation.x.strides
         value = describe(operation.convolution, replace(operation.x, strides=strides), operation.w, operation.y.dims)
-        return m_in_packs(value, groups, width)
+        return m_in_vectors(value, groups, width)
 
     assert neighbours() and neighbours(width=8) and neighbours(x=(2, 6, 2, 2), groups=2)
     assert neighbours(x=(1, 3, 1, 8)) and neighbours(x=(2, 4, 3, 4, 3), taps=(1, 1, 1))

@@ -103,7 +103,7 @@ def check(
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["mma_64", "mma_128"])
 def test_tensor_cores(element, result, majors, tile):
-    """Sizes are multiples of nothing, of packs or of tiles, aligned or not; K may be shorter than a K-block."""
+    """Sizes are multiples of nothing, of vectors or of tiles, aligned or not; K may be shorter than a K-block."""
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
@@ -114,7 +114,7 @@ def test_tensor_cores(element, result, majors, tile):
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["fp32_128x128", "fp32_64x64"])
 def test_floats_without_tensor_cores(majors, tile):
-    """Packs of 16 bytes or none, aligned or not, partial tiles, short K, more K-blocks than stages, and parts are
+    """Vectors of 16 bytes or none, aligned or not, partial tiles, short K, more K-blocks than stages, and parts are
     right."""
     for sizes, gap, more in (
         (Sizes(136, 72, 96), 0, {}), (Sizes(33, 65, 70), 0, {}), (Sizes(64, 40, 70, (1, 2)), 4, {"beta": 1.0, "splits": 2}),

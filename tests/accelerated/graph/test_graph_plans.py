@@ -129,7 +129,7 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
 
 
 def test_which_chains_are_compiled(backend):
-    """Large chains of full packs are compiled, but not with gaps between packs of a result, or strides of an
+    """Large chains of full vectors are compiled, but not with gaps between vectors of a result, or strides of an
     operand."""
 
     def width(*nodes):

@@ -48,7 +48,7 @@ def problem_of(device, data_type, dims, tensor_format, mode=SPATIAL, backward=Fa
 @of_types
 @pytest.mark.parametrize("mode", [SPATIAL, ACTIVATION], ids=lambda m: m.name)
 def test_columns_have_every_element_once(device, data_type, mode):
-    """Every pack is in one row and one segment; clusters share partial results of the same rows; arrays have room."""
+    """Every vector is in one row and one segment; clusters share partial results of the same rows; arrays have room."""
     found = 0
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(device, data_type, (images, channels, side, side), NHWC, mode)
@@ -57,11 +57,11 @@ def test_columns_have_every_element_once(device, data_type, mode):
             continue
         found += 1
         width = batch_columns.width_of(problem)
-        packs = problem.x.count // width
-        assert packs * width == problem.x.count == (d.rows - 1) * d.packs * width + d.tail * width and d.tail > 0
-        assert d.packs * width == d.groups * d.repeats and d.groups == problem.statistics_count
+        vectors = problem.x.count // width
+        assert vectors * width == problem.x.count == (d.rows - 1) * d.vectors * width + d.tail * width and d.tail > 0
+        assert d.vectors * width == d.groups * d.repeats and d.groups == problem.statistics_count
         assert (d.segments - d.cluster) * d.segment < d.rows <= d.segments * d.segment
-        assert d.parts * d.cluster == d.segments and d.tiles * d.lanes >= d.packs
+        assert d.parts * d.cluster == d.segments and d.tiles * d.lanes >= d.vectors
         assert d.lanes * d.lines <= batch_columns.THREADS and d.lines > 0
         assert d.repeats == 1 or d.tiles == 1
         columns, partials = (batch_columns.round_up(n) for n in (d.lanes * width, min(d.groups, d.lanes * width)))
@@ -101,30 +101,30 @@ def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
             continue
         found += 1
         (launch,) = solver.launches(problem)
-        threads, cluster, of_pack = launch.block[0], launch.grid[1], 16 * (1 + backward)
+        threads, cluster, of_vector = launch.block[0], launch.grid[1], 16 * (1 + backward)
         assert launch.shared_bytes <= device.shared_bytes_per_block - 1024
         if launch.function.name.endswith("channels"):
             group = channels // launch.grid[0]
-            packs = group * side * side // problem.width
+            vectors = group * side * side // problem.width
             assert group * launch.grid[0] == channels and group * side * side % problem.width == 0
-            assert group <= threads // 32 and packs <= threads and cluster == 1
-            moments = 3 * problem.compute_bytes * (threads + threads // packs * group)
-            assert launch.shared_bytes == images * packs * of_pack + moments
+            assert group <= threads // 32 and vectors <= threads and cluster == 1
+            moments = 3 * problem.compute_bytes * (threads + threads // vectors * group)
+            assert launch.shared_bytes == images * vectors * of_vector + moments
             continue
-        assert launch.shared_bytes % of_pack == 0
+        assert launch.shared_bytes % of_vector == 0
         kept, needed = (
-            launch.shared_bytes // (of_pack * threads),
+            launch.shared_bytes // (of_vector * threads),
             -(-images * (side * side // problem.width) // (cluster * threads)),
         )
         assert launch.grid[0] == channels and cluster in (1, 2, 4, 8)
-        assert kept == needed or launch.shared_bytes + of_pack * threads > device.shared_bytes_per_block // 2 - 2048
+        assert kept == needed or launch.shared_bytes + of_vector * threads > device.shared_bytes_per_block // 2 - 2048
     assert found > 50
 
 
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_registers_hold_a_channel(data_type, backward):
-    """Every pack of a channel has a register of a thread, within the bytes that threads have for them."""
+    """Every vector of a channel has a register of a thread, within the bytes that threads have for them."""
     found = 0
     solver = batch_planes.BatchPlanesHeldSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
@@ -134,7 +134,7 @@ def test_registers_hold_a_channel(data_type, backward):
         found += 1
         (launch,) = solver.launches(problem)
         definitions = launch.function.definitions
-        width, held, threads = (int(definitions[name]) for name in ("PACK_WIDTH", "HELD", "THREADS"))
+        width, held, threads = (int(definitions[name]) for name in ("VECTOR_WIDTH", "HELD", "THREADS"))
         assert side * side % width == 0 and launch.grid == (channels, 1, 1) and launch.block == (threads, 1, 1)
         assert (held - 1) * threads < images * side * side // width <= held * threads
         assert held * width * problem.x.scalar_bytes * (1 + backward) <= batch_planes.HELD_BYTES
@@ -165,7 +165,7 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
         assert not launch.cooperative or 2 * d.tiles * d.segments > H200.multiprocessors
         assert threads == together.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
         assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment
-        assert d.rows * channels == problem.x.count and d.packs * width == channels
+        assert d.rows * channels == problem.x.count and d.vectors * width == channels
         columns = d.lanes * width
         static = 4 * (columns * (7 + 2 * threads // 32) + 4 * threads)
         assert launch.shared_bytes + static <= H200.shared_bytes_per_block - 1024 and launch.shared_bytes > 0

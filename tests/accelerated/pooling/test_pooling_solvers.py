@@ -94,19 +94,19 @@ def test_accesses_are_aligned(data_type, dims, layout):
                 found = plan_by(operation, device, name)
                 if isinstance(found, AlignedPlan):
                     for operand, mask in zip(operation.operands, found.masks, strict=True):
-                        assert_packs(operation.tensor(operand), mask + 1) if mask else None
+                        assert_vectors(operation.tensor(operand), mask + 1) if mask else None
 
 
-def assert_packs(tensor, nbytes):
-    """Check that packs of so many bytes begin at multiples of themselves and leave nothing over."""
-    pack = nbytes // tensor.scalar_bytes
+def assert_vectors(tensor, nbytes):
+    """Check that vectors of so many bytes begin at multiples of themselves and leave nothing over."""
+    vector = nbytes // tensor.scalar_bytes
     inner = [next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)]
     while (
-        np.prod([tensor.dims[i] for i in inner]) % pack
+        np.prod([tensor.dims[i] for i in inner]) % vector
     ):  # These are contiguous rows of a few channels, or rows that follow each other.
         inner.append(tensor.strides.index(np.prod([tensor.dims[i] for i in inner])))
     others = [s for i, s in enumerate(tensor.strides) if i not in inner and tensor.dims[i] > 1]
-    assert all(stride % pack == 0 for stride in others)
+    assert all(stride % vector == 0 for stride in others)
 
 
 # Several blocks share these shapes in rows, columns, planes and channels; each window has one type with all of them.
@@ -171,7 +171,7 @@ def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("shift", [4, 12])
 def test_operands_at_any_address(backend, layout, shift):
-    """A solver that needs packs hands over to one that does not."""
+    """A solver that needs vectors hands over to one that does not."""
     for operation in operations_of(PADDED, FLOAT, (2, 8, 6, 8), layout):
         for name in possible_solvers(operation, backend.device):
             assert_agrees(backend, operation, plan_by(operation, backend.device, name), shift=shift)
@@ -232,7 +232,7 @@ def test_high_windows_are_pooled_by_rows_first(window, stride, dims, kernel):
 @pytest.mark.parametrize("dims", [(2, 3, 7, 9), (1, 2, 40, 33), (2, 16, 6, 5), (3, 8, 1, 64), (5, 1, 2, 17)], ids=str)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_one_window_over_everything(backend, data_type, dims, layout):
-    """Every solver is right for planes that begin anywhere, rows with gaps, and channels that are packs or not."""
+    """Every solver is right for planes that begin anywhere, rows with gaps, and channels that are vectors or not."""
     rank = len(dims) - 2
     for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
         geometry = cases.Geometry(dims, dims[2:], (0,) * rank, (1,) * rank)
@@ -249,7 +249,7 @@ def test_one_window_over_everything(backend, data_type, dims, layout):
     [(4, 8, 0), (5, 9, 0), (6, 11, 0), (7, 8, 1), (7, 14, 1), (8, 11, 1), (15, 16, 1)],
 )
 def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
-    """Planes begin anywhere, and their packs of 16 bytes would reach over no, one or two gaps."""
+    """Planes begin anywhere, and their vectors of 16 bytes would reach over no, one or two gaps."""
     dims, strides = (3, 5, 6, columns), (31 * pitch + 1, 6 * pitch + 3, pitch, 1)
     x, y = TensorSpec(HALF, dims, strides), TensorSpec.packed(HALF, (3, 5, 1, 1))
     spec = PoolingSpec(

@@ -1,4 +1,4 @@
-"""Tests plans of the memory-bound kernels that no small call makes: several packs or elements of a thread,
+"""Tests plans of the memory-bound kernels that no small call makes: several vectors or elements of a thread,
 transposes."""
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
-@pytest.mark.parametrize("rows_of_x, packs", [(13, 1), (31, 2), (33, 3), (47, 4)])
+@pytest.mark.parametrize("rows_of_x, vectors", [(13, 1), (31, 2), (33, 3), (47, 4)])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_thread_takes_several_packs(backend, monkeypatch, name, rows_of_x, packs, shift):
-    """A device of one multiprocessor has several blocks of 256 threads, the last one short, the last pack partial.
+def test_a_thread_takes_several_vectors(backend, monkeypatch, name, rows_of_x, vectors, shift):
+    """A device of one multiprocessor has several blocks of 256 threads, the last one short, the last vector partial.
 
-    packs: those of a thread, where the solver takes so many.
+    vectors: those of a thread, where the solver takes so many.
     """
     monkeypatch.setattr(backend.device, "multiprocessors", 1)
     dims = (3, 7, rows_of_x, 37)
-    assert geometry.packs_per_thread(-(-prod(dims) // 8), backend.device, 8) == packs
+    assert geometry.vectors_per_thread(-(-prod(dims) // 8), backend.device, 8) == vectors
     check(backend, MAKERS[name](HALF, dims, "nchw"), shift)
 
 
@@ -80,10 +80,10 @@ def test_blocks_of_large_tensors_prefetch(backend, backward):
         assert struct.unpack_from("I", launch.template, offset) == (blocks,)
 
 
-def test_blending_takes_several_packs(backend, monkeypatch):
+def test_blending_takes_several_vectors(backend, monkeypatch):
     monkeypatch.setattr(backend.device, "multiprocessors", 1)
     t = TensorSpec.packed(FLOAT, (1, 5, 51, 49))
-    assert geometry.packs_per_thread(-(-prod(t.dims) // 4), backend.device, geometry.LONG_PACKS_PER_THREAD) == 3
+    assert geometry.vectors_per_thread(-(-prod(t.dims) // 4), backend.device, geometry.LONG_VECTORS_PER_THREAD) == 3
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
@@ -127,7 +127,7 @@ def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiprocessors, elements):
     """A thread takes several elements. elements: the most of them in half."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors)
-    most = geometry.packs_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
+    most = geometry.vectors_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
     assert most == elements
     for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
         check(backend, operation)
@@ -135,8 +135,8 @@ def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiproces
 
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_rows_of_full_packs(backend, name, shift):
-    """Rows that are a multiple of a pack apart move pack by pack, at any address."""
+def test_rows_of_full_vectors(backend, name, shift):
+    """Rows that are a multiple of a vector apart move vector by vector, at any address."""
     dims, strides = (3, 5, 7, 16), (5 * 7 * 24 + 8, 7 * 24, 24, 1)
     operation = MAKERS[name](HALF, dims, "nchw")
     padded = {
@@ -181,10 +181,10 @@ def test_transposes_at_any_address_and_with_gaps(backend, kind):
 
 @pytest.mark.parametrize("shift", [0, 4, 8])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
-def test_half_planes_of_short_packs_are_transposed_in_squares(backend, back, shift):
-    """Planes have 44 elements and 36 channels, which make packs of 4 only."""
+def test_half_planes_of_short_vectors_are_transposed_in_squares(backend, back, shift):
+    """Planes have 44 elements and 36 channels, which make vectors of 4 only."""
     x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
-    for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
+    for alpha, beta, kernel in ((1.0, 0.0, "short_vectors"), (0.5, 2.0, "short_vectors_blend")):
         operation = TransformTensor(alpha, beta, x, y)
         ((launch, _),) = plan(operation, backend.device).steps
         assert launch.function.name == f"transform_transpose_{kernel}"
@@ -208,8 +208,8 @@ def test_small_transposes_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_access(backend, monkeypatch):
-    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # A thread has two packs.
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # A thread has two vectors.
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 33, 37)
-        assert geometry.packs_per_thread(prod(dims) // 8, backend.device) == 2
+        assert geometry.vectors_per_thread(prod(dims) // 8, backend.device) == 2
         check(backend, AddTensor(1.0, 1.0, TensorSpec.packed(HALF, shape), TensorSpec.packed(HALF, dims, layout)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.records import noting_launches
-from dualdnn.accelerated.reduce_tensor.division import divided, pack_width
+from dualdnn.accelerated.reduce_tensor.division import divided, vector_width
 from dualdnn.accelerated.reduce_tensor.problem import ReduceProblem, Tiles, _packed_like
 from dualdnn.accelerated.solver import plan_by
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
@@ -106,7 +106,7 @@ def test_a_second_launch_merges_partial_results(backend, device, operation):
 def test_divisions_fill_the_device_with_little_workspace(data_type, tensor_format, dims, to, multiprocessors):
     A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(data_type, to)
     division = divided(A, C, multiprocessors)
-    side = C.count if division.rows else -(-C.count // pack_width(A))
+    side = C.count if division.rows else -(-C.count // vector_width(A))
     blocks = -(-side * division.lanes // 256)
     assert blocks * division.segments >= multiprocessors
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, dims, to, tensor_format)
@@ -117,11 +117,11 @@ def test_divisions_fill_the_device_with_little_workspace(data_type, tensor_forma
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(31, 67, 37, 41), (9, 132, 40, 40), (64, 150, 56, 56)], ids=str)
 def test_rows_are_cut_into_segments_for_one_wave_of_blocks_or_into_long_ones(data_type, dims):
-    """A thread reads four packs of each segment at least, because partial results are not free."""
+    """A thread reads four vectors of each segment at least, because partial results are not free."""
     A = TensorSpec.packed(data_type, dims)
     division = divided(A, TensorSpec.packed(FLOAT, (1, dims[1], 1, 1)), MULTIPROCESSORS)
-    packs = A.count // dims[1] / (256 * pack_width(A))
-    assert division.rows and (packs / division.segments > 3 or division.segments * dims[1] <= 528)
+    vectors = A.count // dims[1] / (256 * vector_width(A))
+    assert division.rows and (vectors / division.segments > 3 or division.segments * dims[1] <= 528)
 
 
 def test_numbers_follow_the_order_of_the_strides():
@@ -146,7 +146,7 @@ def test_results_across_the_rows_of_a(backend, device, dims, to, data_type, indi
 
 @pytest.mark.parametrize("channels", [3, 67])
 def test_tiles_that_would_leave_threads_idle(backend, device, channels):
-    """A block of rows is wider for rows of few packs, or rows that end soon after a tile begins."""
+    """A block of rows is wider for rows of few vectors, or rows that end soon after a tile begins."""
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, channels, 9, 11), (1, channels, 9, 11), NHWC)
     assert Tiles.of(ReduceProblem(operation, device).walked[1], 32) is None
     run(backend, device, operation, ANY)
@@ -154,8 +154,8 @@ def test_tiles_that_would_leave_threads_idle(backend, device, channels):
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["packs", "no packs"])
-def test_a_thread_has_a_pack_of_c_to_itself(backend, device, dims, alone, data_type, beta):
+@pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["vectors", "no vectors"])
+def test_a_thread_has_a_vector_of_c_to_itself(backend, device, dims, alone, data_type, beta):
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]), beta=beta)
     problem = ReduceProblem(operation, device)
     assert problem.alone(problem.walked[1]) == alone and (problem.division.lanes == 1 or not alone)
@@ -163,7 +163,7 @@ def test_a_thread_has_a_pack_of_c_to_itself(backend, device, dims, alone, data_t
 
 
 # Columns run across rows, in tiles and in segments. Rows lie one step apart, with images, in one row of all, and with
-# rows and images between packs.
+# rows and images between vectors.
 SUMS = [((16, 3, 9, 40), (1, 3, 9, 40), NCHW), ((3, 64, 21, 14), (3, 64, 21, 1), NHWC), ((9, 8, 40, 41), (1, 8, 1, 1), NHWC),
         ((1, 1, 3, 9008), (1, 1, 3, 1), NCHW), ((9, 7, 40, 41), (1, 7, 1, 1), NCHW), ((9, 7, 40, 41), TO_ONE, NCHW)]  # fmt: skip
 
@@ -176,7 +176,7 @@ def test_sums_of_any_tensor(backend, device, dims, to, tensor_format, data_type,
     run(backend, device, operation, ANY, "normal", shift=shift)
 
 
-def test_sums_of_packs_with_gaps(backend, device):
+def test_sums_of_vectors_with_gaps(backend, device):
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (5, 3, 12, 64), (1, 3, 1, 1))
     gaps = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))
     run(backend, device, dataclasses.replace(operation, A=gaps), ANY, "normal")

@@ -83,7 +83,7 @@ def test_every_sharing(backend, data_type, kept, layout):
 
 
 def test_accesses_are_as_wide_as_every_place_allows():
-    """Rows of 14 elements are not only packs; with gaps they start anywhere."""
+    """Rows of 14 elements are not only vectors; with gaps they start anywhere."""
     widths = {
         layout: {r.width for r in small.readings(operation_of(OPS[0], HALF, (2, 3, 5, 14), (0, 1, 2), layout))}
         for layout in ("nchw", "gaps")

@@ -574,7 +574,7 @@ def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message:
 
 @pytest.mark.parametrize("columns", [64, 62])
 def test_boxes_that_are_stored_within_16_bytes(emulated: Any, columns: int) -> None:
-    """A GPU writes packs of 16 bytes, also behind a row that ends within one."""
+    """A GPU writes vectors of 16 bytes, also behind a row that ends within one."""
     target = to_device(emulated, np.zeros(128, np.float32))
     tensor = TiledMap("float", (columns, 2, 1), (256, 512), (32, 2, 1))
     arguments = box_arguments(emulated, tensor, target.address, 0, 32, 0)

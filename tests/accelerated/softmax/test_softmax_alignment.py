@@ -1,4 +1,4 @@
-"""Tests softmax over channels of operands that begin anywhere: kernels that need packs leave such operands to
+"""Tests softmax over channels of operands that begin anywhere: kernels that need vectors leave such operands to
 others."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-# Rows and strided rows come in packs of 16 and of 8 bytes, short, in tiles, and longer than a multiprocessor can hold.
+# Rows and strided rows come in vectors of 16 and of 8 bytes, short, in tiles, and longer than a multiprocessor can hold.
 # Strided rows of single elements follow the number that a thread has; others take several rounds of all that
 # multiprocessors hold.
 DIMS = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dualdnn.accelerated.softmax import register_resident, row_tiles, small_rows
 from dualdnn.accelerated.softmax.problem import SHORT_ROW, layout_of
-from dualdnn.accelerated.softmax.register_resident import elements_in_registers, packs_in_registers
+from dualdnn.accelerated.softmax.register_resident import elements_in_registers, vectors_in_registers
 from dualdnn.accelerated.softmax.row_tiles import pair_tile, short_tile, tile_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
@@ -19,7 +19,7 @@ from dualdnn.conformance.layouts import laid_out
 H200 = SimpleNamespace(multiprocessors=132, shared_bytes_per_block=227 * 1024, architecture="sm_90", kind="gpu")
 SMALL = SimpleNamespace(multiprocessors=20, shared_bytes_per_block=99 * 1024, architecture="sm_86", kind="gpu")
 ROWS = (1, 2, 7, 63, 64, 65, 131, 132, 133, 1000)
-PACKS = (4097, 9408, 37632, 100352, 200704, 401408, 802816)
+VECTORS = (4097, 9408, 37632, 100352, 200704, 401408, 802816)
 
 
 def channels(dims, data_type, tensor_format, backward=False):
@@ -33,22 +33,22 @@ def channels(dims, data_type, tensor_format, backward=False):
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("device", [H200, SMALL], ids=["H200", "small"])
-def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type, width):
+def test_registers_hold_every_vector_once(device, inputs, tensor_format, data_type, width):
     found = 0
     for images, length, side in product((1, 8, 64), (1, 3, 4, 8, 64, 72, 128, 256, 512), (2, 14, 56, 224)):
         operation, spec = channels((images, length, side, side), data_type, tensor_format)
         layout = layout_of(operation, [spec] * (inputs + 1), width)
-        held = packs_in_registers(layout, spec.scalar_bytes, inputs, device)
+        held = vectors_in_registers(layout, spec.scalar_bytes, inputs, device)
         if held is None:
             continue
         found += 1
-        packs = layout.along.row if layout.strided else layout.along.row // width
+        vectors = layout.along.row if layout.strided else layout.along.row // width
         shares = held.threads // held.team if layout.strided else held.team
-        assert shares * held.packs >= packs > 0 and held.packs <= register_resident.STRIDED_PACKS
+        assert shares * held.vectors >= vectors > 0 and held.vectors <= register_resident.STRIDED_VECTORS
         assert held.threads in (32, 64, 128, 256) and held.team & (held.team - 1) == 0
         # The blocks have all rows, and each block has some.
         at_once = held.team if layout.strided else held.threads // held.team
-        assert (held.grid - 1) * at_once < layout.rows.packs <= held.grid * at_once
+        assert (held.grid - 1) * at_once < layout.rows.vectors <= held.grid * at_once
         # Warps that share rows hand over a state for every row.
         warps = held.threads // max(held.team, 32) if layout.strided else 1
         assert warps == 1 or held.states == warps * held.team * width
@@ -63,7 +63,7 @@ def test_tiles_are_full_warps_of_rows(scalar_bytes, inputs):
         assert lanes * row_tiles.MORE_EACH[inputs - 1] >= length
         assert (
             of_tile % (row_tiles.TILE_THREADS // lanes) == 0
-        )  # All lanes of a warp then branch alike, and tiles begin at packs.
+        )  # All lanes of a warp then branch alike, and tiles begin at vectors.
         if length <= SHORT_ROW:
             of_tile = short_tile(rows, length, inputs, scalar_bytes, H200)
             assert of_tile % (row_tiles.TILE_THREADS * 16 // scalar_bytes) == 0
@@ -85,17 +85,17 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
             continue
         found += 1
         shares = held.threads // held.team
-        alone = max(length, register_resident.MIN_PACKS) if length <= SHORT_ROW else None  # One thread has the row.
-        assert held.packs == alone if alone else held.packs in register_resident.ELEMENTS
-        assert shares * held.packs >= length
+        alone = max(length, register_resident.MIN_VECTORS) if length <= SHORT_ROW else None  # One thread has the row.
+        assert held.vectors == alone if alone else held.vectors in register_resident.ELEMENTS
+        assert shares * held.vectors >= length
         assert held.threads in (128, 256) and held.team & (held.team - 1) == 0
-        assert (held.grid - 1) * held.team < layout.rows.packs <= held.grid * held.team
+        assert (held.grid - 1) * held.team < layout.rows.vectors <= held.grid * held.team
     assert found > 10
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_tiles_of_pairs(inputs):
-    """Tiles have packs, full warps of lanes, and no more threads than a block."""
+    """Tiles have vectors, full warps of lanes, and no more threads than a block."""
     for length in range(5, 257):
         lanes, of_tile = pair_tile(length, inputs)
         assert lanes * row_tiles.PAIR_LANE_ELEMENTS >= length and lanes & (lanes - 1) == 0
@@ -131,10 +131,10 @@ def test_few_rows_have_every_element_once(layout):
         assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
 
 
-@pytest.mark.parametrize("rows, packs, values, at_once", [
+@pytest.mark.parametrize("rows, vectors, values, at_once", [
     (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
 ])  # fmt: skip
-def test_few_rows_run_at_once(rows, packs, values, at_once):
+def test_few_rows_run_at_once(rows, vectors, values, at_once):
     """A multiprocessor runs two blocks where threads have few values, else one."""
-    found = small_rows.divisions(([packs], [[values]] * 2), rows, H200, (4,), values)
+    found = small_rows.divisions(([vectors], [[values]] * 2), rows, H200, (4,), values)
     assert any(division.blocks == 8 and division.at_once for division in found) == at_once

@@ -54,7 +54,7 @@ def check(backend, operation, plan):
     assert verdict.agrees, verdict.worst
 
 
-# Shapes have packs and single elements, rows with gaps and strides, tiles of short rows, and rows that a block and
+# Shapes have vectors and single elements, rows with gaps and strides, tiles of short rows, and rows that a block and
 # rings of tiles hold.
 ROWS = [((2, 7, 9, 14), "gaps"), ((1, 48, 5, 4), "gaps"), ((1, 1021, 1, 1), "odd"), ((2, 5, 8, 16), "nchw"),
         ((300, 3, 1, 1), "nchw"), ((70, 67, 1, 1), "nchw"), ((40, 24, 1, 1), "nchw"), ((3, 9, 94, 13), "nchw"),

@@ -7,17 +7,17 @@
 #include "softmax/reduce.cuh"
 
 // This type moves vectors of 16 bytes. Neighbours along a row (of vectors, for strided rows) are contiguous.
-template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
-  static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = PACKS, ROWS = STRIDED ? WIDE : 1;
-  using Vector = Elements<WIDE>;
+template <class Rule, bool STRIDED, int VECTORS> struct RowVectors {
+  static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = VECTORS, ROWS = STRIDED ? WIDE : 1;
+  using Access = Elements<WIDE>;
   const Arguments<INPUTS>* a;
   const ELEMENT* input[INPUTS];  // vector 0, which may begin before the row so that vectors are aligned
   ELEMENT* output;
-  unsigned packs, width;            // width: rows per vector of strided rows
-  unsigned lead;                    // elements of vector 0 that precede the row
-  unsigned first_full, full_packs;  // full_packs vectors from first_full on are full and aligned in all operands
+  unsigned vectors, width;            // width: rows per vector of strided rows
+  unsigned lead;                      // elements of vector 0 that precede the row
+  unsigned first_full, full_vectors;  // full_vectors vectors from first_full on are full and aligned in all operands
 
-  __device__ __forceinline__ VectorPacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
+  __device__ __forceinline__ RowVectors(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
     unsigned offset[INPUTS + 1];
     width = a->rows.locate(index, offset);
     begin_at(offset);
@@ -27,10 +27,10 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] += lead;
     output += lead;
-    packs = (a->along.row + WIDE - 1) / WIDE;
-    full_packs = first_full = lead = 0;
+    vectors = (a->along.row + WIDE - 1) / WIDE;
+    full_vectors = first_full = lead = 0;
   }
-  __device__ __forceinline__ void end_for_good() { packs = full_packs = 0; }
+  __device__ __forceinline__ void end_for_good() { vectors = full_vectors = 0; }
   __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
     output = a->output + offset[INPUTS];
     lead = misplaced(output);
@@ -41,37 +41,37 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
       together &= misplaced(input[n]) == lead;
     }
     if (STRIDED) {
-      packs = a->along.row, first_full = 0, full_packs = together && lead == 0 && width == WIDE ? packs : 0;
+      vectors = a->along.row, first_full = 0, full_vectors = together && lead == 0 && width == WIDE ? vectors : 0;
     } else {
       if (!together) lead = 0;
       output -= lead;
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) input[n] -= lead;
-      packs = (a->along.row + lead + WIDE - 1) / WIDE, first_full = lead != 0;
-      full_packs = together ? (a->along.row + lead) / WIDE : 0;
-      full_packs -= min(full_packs, first_full);
+      vectors = (a->along.row + lead + WIDE - 1) / WIDE, first_full = lead != 0;
+      full_vectors = together ? (a->along.row + lead) / WIDE : 0;
+      full_vectors -= min(full_vectors, first_full);
     }
   }
   // Returns by how many elements a pointer misses vector alignment.
   static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
     return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDE;
   }
-  __device__ __forceinline__ size_t offset(unsigned pack, int operand) const {
-    return STRIDED ? size_t(pack) * unsigned(a->along.row_stride[operand]) : pack * WIDE;
+  __device__ __forceinline__ size_t offset(unsigned vector, int operand) const {
+    return STRIDED ? size_t(vector) * unsigned(a->along.row_stride[operand]) : vector * WIDE;
   }
-  __device__ __forceinline__ bool is_full(unsigned pack) const { return pack - first_full < full_packs; }
+  __device__ __forceinline__ bool is_full(unsigned vector) const { return vector - first_full < full_vectors; }
   __device__ __forceinline__ bool are_full(unsigned first, unsigned size) const {
     return is_full(first) && is_full(first + (HELD - 1) * size);
   }
-  __device__ __forceinline__ bool exists(unsigned pack, unsigned i) const {
-    return STRIDED ? i < width : pack * WIDE + i - lead < a->along.row;
+  __device__ __forceinline__ bool exists(unsigned vector, unsigned i) const {
+    return STRIDED ? i < width : vector * WIDE + i - lead < a->along.row;
   }
 
   // Copies a full vector.
-  __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
+  __device__ __forceinline__ void load_full_async(unsigned vector, Access* address, unsigned pitch) const {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
-      copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
+      copy(address + n * pitch, reinterpret_cast<const Access*>(input[n] + offset(vector, n)));
   }
   // Prefetches a group into L2 before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
@@ -79,14 +79,14 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (first + k * size < packs) prefetch_l2(input[n] + offset(first + k * size, n));
+        if (first + k * size < vectors) prefetch_l2(input[n] + offset(first + k * size, n));
   }
-  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
+  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Access* address, unsigned pitch) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
       if (is_full(first + k * size)) load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
     if (are_full(first, size)) return;
-    Vector nothing;
+    Access nothing;
 #pragma unroll
     for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll 1
@@ -95,24 +95,24 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
           address[n * pitch] = nothing;
-          if (first < packs)
+          if (first < vectors)
 #pragma unroll 1
             for (int i = 0; i < WIDE; i++)
               if (exists(first, i)) address[n * pitch].item[i] = (input[n] + offset(first, n))[i];
         }
   }
   // Reads a vector; missing elements are neutral.
-  __device__ __forceinline__ Vector read(unsigned pack, int n) const {
-    Vector some;
+  __device__ __forceinline__ Access read(unsigned vector, int n) const {
+    Access some;
 #pragma unroll
     for (int i = 0; i < WIDE; i++) {
       some.item[i] = store<ELEMENT>(Rule::neutral());
-      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i];
+      if (vector < vectors && exists(vector, i)) some.item[i] = (input[n] + offset(vector, n))[i];
     }
     return some;
   }
 
-  __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
+  __device__ __forceinline__ void take(unsigned, unsigned, const Access* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
@@ -120,19 +120,19 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
       for (int n = 0; n < INPUTS; n++) unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
-                                        unsigned size, const Vector* address, unsigned pitch) const {
+                                        unsigned size, const Access* address, unsigned pitch) const {
     if (are_full(first, size)) {
 #pragma unroll
       for (int k = 0; k < HELD; k++)
-        write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
+        write_vector(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
     } else {
 #pragma unroll 1
-      for (int k = 0; k < HELD && first < packs; k++, first += size, address += INPUTS * pitch)
-        write_pack(rule, state, first, is_full(first), address, pitch);
+      for (int k = 0; k < HELD && first < vectors; k++, first += size, address += INPUTS * pitch)
+        write_vector(rule, state, first, is_full(first), address, pitch);
     }
   }
-  __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
-                                             bool as_full, const Vector* address, unsigned pitch) const {
+  __device__ __forceinline__ void write_vector(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
+                                               bool as_full, const Access* address, unsigned pitch) const {
     COMPUTE values[INPUTS][WIDE], result[WIDE];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
@@ -144,11 +144,11 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     if (as_full) {
       if (a->beta != COMPUTE(0)) {
         COMPUTE prior[WIDE];
-        unpack(reinterpret_cast<const Vector*>(target), prior);
+        unpack(reinterpret_cast<const Access*>(target), prior);
 #pragma unroll
         for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
       }
-      pack(result, reinterpret_cast<Vector*>(target));
+      pack(result, reinterpret_cast<Access*>(target));
     } else {
 #pragma unroll
       for (int i = 0; i < WIDE; i++)
@@ -159,49 +159,49 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   }
 };
 
-template <class Rule, bool STRIDED> using VectorRow = VectorPacks<Rule, STRIDED, HELD<WIDTH>>;
+template <class Rule, bool STRIDED> using VectorRow = RowVectors<Rule, STRIDED, HELD<WIDTH>>;
 
 // This type moves single elements at any alignment.
 template <class Rule, bool STRIDED> struct ScalarRow {
   static constexpr int INPUTS = Rule::INPUTS, HELD = ::HELD<1>, ROWS = 1;
-  using Vector = Elements<1>;
+  using Access = Elements<1>;
   const Arguments<INPUTS>& a;
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
-  unsigned packs;
+  unsigned vectors;
 
   __device__ __forceinline__ ScalarRow(const Arguments<INPUTS>& arguments, unsigned index)
-      : a(arguments), packs(a.along.packs) {
+      : a(arguments), vectors(a.along.vectors) {
     unsigned offset[INPUTS + 1];
     a.rows.locate(index, offset);
     output = a.output + offset[INPUTS];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
   }
-  __device__ __forceinline__ void locate(unsigned pack, unsigned (&offset)[INPUTS + 1]) const {
+  __device__ __forceinline__ void locate(unsigned vector, unsigned (&offset)[INPUTS + 1]) const {
     if (a.along.outer_rank != 0) {
-      a.along.locate(pack, offset);
+      a.along.locate(vector, offset);
     } else {
 #pragma unroll
-      for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
+      for (int n = 0; n <= INPUTS; n++) offset[n] = vector * a.along.row_stride[n];
     }
   }
 
-  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
+  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Access* address, unsigned pitch) const {
     // Elements that copy() cannot move go through registers, some at a time.
     constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
     constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
 #pragma unroll 1
-    for (int batch = 0; batch < HELD && first < packs;
+    for (int batch = 0; batch < HELD && first < vectors;
          batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
       ELEMENT element[BATCH][INPUTS];
 #pragma unroll
       for (int k = 0; k < BATCH; k++) {
         unsigned offset[INPUTS + 1];
-        locate(min(first + k * size, packs - 1), offset);
+        locate(min(first + k * size, vectors - 1), offset);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
-          if constexpr (COPIES) copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset[n]));
+          if constexpr (COPIES) copy(address + n * pitch, reinterpret_cast<const Access*>(input[n] + offset[n]));
           else element[k][n] = input[n][offset[n]];
         }
       }
@@ -212,20 +212,20 @@ template <class Rule, bool STRIDED> struct ScalarRow {
           for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch].item[0] = element[k][n];
     }
   }
-  __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch,
+  __device__ __forceinline__ void take(unsigned first, unsigned size, const Access* address, unsigned pitch,
                                        COMPUTE (&values)[INPUTS][HELD]) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
         values[n][k] =
-            first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
+            first + k * size < vectors ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
   }
   __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
-                                        unsigned size, const Vector* address, unsigned pitch) const {
+                                        unsigned size, const Access* address, unsigned pitch) const {
 #pragma unroll 2
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch) {
-      if (first >= packs) break;
+      if (first >= vectors) break;
       COMPUTE values[INPUTS][1], result[1];
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
