@@ -103,7 +103,7 @@ LONGEST = (
     "convolution/implicit_gemm/fp32.cu",
     "convolution/implicit_gemm/tma.cu",
     "gemm/matrix_tma.cu",
-    "reduce_tensor/any.cu",
+    "reduce_tensor/generic.cu",
     "convolution/implicit_gemm/simt.cu",
     "convolution/implicit_gemm/mma.cu",
 )

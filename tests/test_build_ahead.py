@@ -83,8 +83,8 @@ def test_specialised_modules_are_those_of_what_is_timed(listed, wanted):
         "convolution/depthwise/depthwise.cu", "convolution/filter_gradient/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu",
         "pooling/max_backward/max_backward.cu", "softmax/staged.cu",
         "graph/chain.cu", "rnn/persistent_forward.cu", "rnn/persistent_backward.cu",
-        "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
-        "normalization/batch_columns/batch_columns.cu", "normalization/batch_columns/together.cu", "normalization/batch_planes.cu",
+        "normalization/lrn_rows.cu", "normalization/lrn_generic.cu", "normalization/lrn_channels.cu", "dropout/dropout.cu",
+        "normalization/batch_nhwc/batch_nhwc.cu", "normalization/batch_nhwc/cooperative.cu", "normalization/batch_nchw.cu",
     }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ REFUSED = {
     "convolution.im2col_gemm": {"dilation"},
     "convolution.winograd": FIELDS,
     # The boxes of tensor maps have short steps and few pixels before the image.
-    "convolution.filter_gradient_planes_": STEPS,
+    "convolution.filter_gradient_nchw_": STEPS,
     "convolution.filter_gradient_tf32_": {"padding"},
     "convolution.filter_gradient_tma_": {"padding"},
     "convolution.implicit_gemm_tma_": STEPS,

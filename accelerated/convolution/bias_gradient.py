@@ -11,12 +11,12 @@ from dualdnn.api.operations import ConvolutionBackwardBias
 
 from .. import solver
 from ..plans import SCRATCH, Launch
-from ..reduce_tensor.any import AnyTensor
+from ..reduce_tensor.generic import AnyTensor
 from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.small import Small
 from ..reproducible import Order, order_of_batch
 
-MAX_SMALL_BYTES = 16 << 20  # bytes of a dy in planes whose sums take half as long in one step as per part
+MAX_SMALL_BYTES = 16 << 20  # bytes of a dy in NCHW whose sums take half as long in one step as per part
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # names of a reduction's operands in the call
 
 

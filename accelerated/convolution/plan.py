@@ -36,7 +36,7 @@ from .filter_gradient.forward_convolution import (
     FilterGradientProblem,
 )
 from .filter_gradient.grouped import FilterGradientGrouped
-from .filter_gradient.planes import PLANES_KERNELS, FilterGradientPlanes
+from .filter_gradient.nchw import NCHW_KERNELS, FilterGradientNchw
 from .filter_gradient.tf32 import TF32_KERNELS, FilterGradientTf32
 from .filter_gradient.tf32_mma import MMA_KERNELS, FilterGradientTf32Mma
 from .filter_gradient.tma import KERNELS, FilterGradientTma
@@ -100,7 +100,7 @@ serve(
         DepthwiseFilterGradient(),
         FilterGradientGrouped(),
         FilterGradientDirect(),
-        *map(FilterGradientPlanes, PLANES_KERNELS),
+        *map(FilterGradientNchw, NCHW_KERNELS),
         *map(FilterGradientTma, KERNELS),
         *map(FilterGradientTf32Mma, MMA_KERNELS),
         *map(FilterGradientTf32, TF32_KERNELS),

@@ -20,12 +20,12 @@ from .statistics import Division, partial_sums, statistics_launches
 PRODUCTS_PER_SECOND = 2e11  # rate of the convolutions of graph/convolution.cu
 
 
-class InParts(Solver[GraphProblem]):
+class PerNode(Solver[GraphProblem]):
     """Serve a graph per node: chains of pointwise nodes, plans of documented operations, and a launch for each other
     node. The workspace holds the tensors between parts.
     """
 
-    name = "graph.in_parts"
+    name = "graph.per_node"
 
     def serves(self, problem: GraphProblem) -> bool:
         return problem.operation.single is None
@@ -157,4 +157,4 @@ def part_seconds(problem: GraphProblem, part: Part) -> float:
     return LAUNCH_SECONDS + max(moved / BYTES_PER_SECOND, products / PRODUCTS_PER_SECOND)
 
 
-serve(GraphProblem, (InParts(), OneOperation()), OperationGraph)
+serve(GraphProblem, (PerNode(), OneOperation()), OperationGraph)

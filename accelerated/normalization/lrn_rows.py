@@ -10,7 +10,7 @@ from ..plans import Launch
 from ..primitives.geometry import VECTOR_BYTES, FastDivmod, blocks, geometry, merge_dimensions
 from ..reproducible import Order
 from .lrn import LRNSolver
-from .lrn_columns import WARP
+from .lrn_generic import WARP
 from .problem import LRNProblem
 
 THREADS = 128  # threads per block

@@ -19,25 +19,25 @@ from dualdnn.api.operations import (
 
 from ..solver import serve
 from .batch import BatchProblem
-from .batch_columns.batch_columns import BatchColumnsSolver
-from .batch_columns.together import BatchColumnsTogetherSolver
-from .batch_planes import BatchPlanesHeldSolver, BatchPlanesSolver
+from .batch_nchw import BatchNchwInRegistersSolver, BatchNchwSolver
+from .batch_nhwc.batch_nhwc import BatchNhwcSolver
+from .batch_nhwc.cooperative import BatchNhwcCooperativeSolver
 from .batch_strided import BatchStridedSolver
 from .divisive import DivisiveSolver
 from .lrn_channels import ChannelsSolver
-from .lrn_columns import ColumnsSolver
+from .lrn_generic import GenericSolver
 from .lrn_rows import RowsSolver
 from .problem import DivisiveProblem, LRNProblem
 
-serve(LRNProblem, (ChannelsSolver(), RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
+serve(LRNProblem, (ChannelsSolver(), RowsSolver(), GenericSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
 serve(DivisiveProblem, (DivisiveSolver(),), DivisiveNormalizationForward, DivisiveNormalizationBackward)
 serve(
     BatchProblem,
     (
-        BatchColumnsTogetherSolver(),
-        BatchColumnsSolver(),
-        BatchPlanesHeldSolver(),
-        BatchPlanesSolver(),
+        BatchNhwcCooperativeSolver(),
+        BatchNhwcSolver(),
+        BatchNchwInRegistersSolver(),
+        BatchNchwSolver(),
         BatchStridedSolver(),
     ),
     BatchNormalizationBackward,

@@ -1,4 +1,4 @@
-"""Divides a reduction of any tensor among threads and blocks (reduce_tensor/any.cu)."""
+"""Divides a reduction of any tensor among threads and blocks (reduce_tensor/generic.cu)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dualdnn.api.operations import ReduceTensor
 
 from ..solver import serve
-from .any import AnyTensor
+from .generic import AnyTensor
 from .problem import ReduceProblem
 from .small import Small
 

@@ -1,4 +1,4 @@
-// This header holds arguments, results and block-level merging for reductions of any tensor (reduce_tensor/any.cu).
+// This header holds arguments, results and block-level merging for reductions of any tensor (reduce_tensor/generic.cu).
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 

@@ -6,7 +6,7 @@ input and output channels exchanged.
 
 Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w in place, with input
 channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each class copies its
-filter into the workspace. Where tensor cores repay it, dy in planes is copied with channels innermost. dx passes
+filter into the workspace. Where tensor cores repay it, dy in NCHW is copied with channels innermost. dx passes
 through the workspace where its planes cannot be written in place. Where the channels of dy fill no vectors, filters get
 gaps between them if TMA can then read planes of dy in place. Otherwise dy is copied with padded channels
 (pack_nhwc.py).
@@ -167,7 +167,7 @@ class DataGradientProblem(Problem):
             stride=(1,) * len(chosen),
             dilation=tuple(residue.dilation for residue in chosen),
         )
-        # Transforms read filters in planes. A dy of one pixel has its channels innermost in either format.
+        # Transforms read filters in NCHW. A dy of one pixel has its channels innermost in either format.
         planes = o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or not channels_last(o.dy)
         w = FilterSpec(data_type, NCHW if planes else NHWC, (groups * channels, filters, *taps))
         apart = (s * stride for s, stride in zip(o.dx.strides[2:], o.convolution.stride, strict=True))

@@ -1,5 +1,5 @@
 // Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and
-// bfloat16, channels innermost. PLANES serves filters of one tap, with x and dy in planes, in TF32, too.
+// bfloat16, channels innermost. NCHW serves filters of one tap, with x and dy in NCHW, in TF32, too.
 //
 // Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
 // MN-major in place. In planes they are K-major, with pixels of one image in a K-block. Either may be the rows. With 64
@@ -19,14 +19,14 @@
 #define TF32 0
 #endif
 
-template <int ROWS, int COLUMN_COUNT, int STAGES, bool PLANES = false>
+template <int ROWS, int COLUMN_COUNT, int STAGES, bool NCHW = false>
 struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES>;
   static constexpr bool SPLIT_K = ROWS < CONSUMERS * 64;
   static constexpr int ROW_BOXES = ROWS / BOX, COLUMN_BOXES = COLUMN_COUNT / BOX;
   static constexpr int ALL_ROWS = ROWS, COLUMNS = COLUMN_COUNT;
   static constexpr int STEP = SPLIT_K ? CONSUMERS : 1;  // stride between the K-blocks of a warpgroup
-  static_assert(PLANES || BOX == 64);
+  static_assert(NCHW || BOX == 64);
   static_assert(has_own_stages(STAGES, STEP));
   static constexpr int READERS = WARPGROUP * (SPLIT_K ? 1 : CONSUMERS);  // threads that read a stage
   static constexpr bool MOVES_REGISTERS = true;
@@ -44,7 +44,7 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
       for (unsigned k_block = segment.first; k_block < segment.first + segment.count; k_block++) {
         unsigned char* to = this->open_stage();
         Mbarrier* full = &this->full[this->stage];
-        if constexpr (PLANES) {  // Each operand has one box of all channels for the pixels of an image.
+        if constexpr (NCHW) {  // Each operand has one box of all channels for the pixels of an image.
           unsigned box;
           const unsigned image = a.width.divide(k_block, box);
           tma_load_3d(to, a.row_map, full, box * BOX, row * ROWS, image);
@@ -118,8 +118,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
         find_tile(a.division, segment.tile, row, column);
         previous = begin_scaled(sums[0], row * ROWS + (SPLIT_K ? 0 : group * 64), left, count);
       } else {
-        previous = this->template multiply<ELEMENT, COLUMNS, 1, !PLANES, !PLANES, STEP>(sums, left, 0, ROWS * ROW_BYTES,
-                                                                                        count);
+        previous =
+            this->template multiply<ELEMENT, COLUMNS, 1, !NCHW, !NCHW, STEP>(sums, left, 0, ROWS * ROW_BYTES, count);
       }
       wgmma_wait<0>();
       if (count > 0 && PROLOGUE) this->release_by_lane(previous);
@@ -154,9 +154,9 @@ KERNEL(128x256, 128, 256, 4)
 KERNEL(128x128, 128, 128, 6)
 #endif
 #if !PROLOGUE
-KERNEL(planes_128x128, 128, 128, 6, true)
-KERNEL(planes_64x128, 64, 128, 8, true)
+KERNEL(nchw_128x128, 128, 128, 6, true)
+KERNEL(nchw_64x128, 64, 128, 8, true)
 #endif
 #if TF32 && !PROLOGUE
-KERNEL(planes_128x256, 128, 256, 4, true)
+KERNEL(nchw_128x256, 128, 256, 4, true)
 #endif

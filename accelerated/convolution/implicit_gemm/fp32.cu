@@ -142,16 +142,16 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
 };
 
 // Computes TILE_N x TILE_M sums per block, TILE_K terms at a time. A thread owns ROWS x COLUMNS sums in groups of 4 x
-// 4. IN_PLANES means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_VECTORS
+// 4. IN_NCHW means that neighbouring pixels are contiguous in x; otherwise neighbouring terms are. FILTER_VECTORS
 // means that w is [group][term][filter], in 16-byte vectors; otherwise it is [group][filter][term].
-template <int TILE_N, int TILE_M, bool IN_PLANES, bool FILTER_VECTORS>
+template <int TILE_N, int TILE_M, bool IN_NCHW, bool FILTER_VECTORS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int ROWS = 8, COLUMNS = 8;
   using Tile = Fp32Tile<TILE_N, TILE_M, ROWS, COLUMNS>;
   constexpr int THREADS = Tile::THREADS, ROW_GROUPS = Tile::ROW_GROUPS, COLUMN_GROUPS = Tile::COLUMN_GROUPS;
   // terms and rows that are loaded together where terms are contiguous
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;
-  constexpr int X_ROWS = IN_PLANES ? 1 : TILE_M / AT_ONCE, W_ROWS = TILE_N / AT_ONCE;
+  constexpr int X_ROWS = IN_NCHW ? 1 : TILE_M / AT_ONCE, W_ROWS = TILE_N / AT_ONCE;
   constexpr int TABLE = TABLE_TILES * TILE_K;  // entries located together
   Shared<Tile>& shared = *reinterpret_cast<Shared<Tile>*>(shared_memory);
 
@@ -174,7 +174,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   Field field[X_ROWS];
 #pragma unroll
   for (int i = 0; i < X_ROWS; i++)
-    field[i] = find_field(c, first_m + (!IN_PLANES  ? row + i * AT_ONCE
+    field[i] = find_field(c, first_m + (!IN_NCHW    ? row + i * AT_ONCE
                                         : x_vectors ? thread % ACROSS * 4
                                                     : thread % TILE_M));
 
@@ -206,7 +206,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       }
       w += TILE_K;
     }
-    if constexpr (!IN_PLANES) {
+    if constexpr (!IN_NCHW) {
 #pragma unroll
       for (int k = 0; k < TILE_K; k += TERMS) {
         const Tap tap = taps[k + term];
@@ -288,14 +288,14 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   }
 }
 
-#define PRODUCT(NAME, TILE_N, TILE_M, IN_PLANES, FILTER_VECTORS)                                                  \
+#define PRODUCT(NAME, TILE_N, TILE_M, IN_NCHW, FILTER_VECTORS)                                                    \
   extern "C" __global__ void __launch_bounds__(128, 4) convolution_implicit_gemm_fp32_##NAME(const Arguments a) { \
     griddepcontrol_wait();                                                                                        \
-    multiply<TILE_N, TILE_M, IN_PLANES, FILTER_VECTORS>(a);                                                       \
+    multiply<TILE_N, TILE_M, IN_NCHW, FILTER_VECTORS>(a);                                                         \
   }
 PRODUCT(rows_128x64, 128, 64, false, false)
 PRODUCT(rows_64x128, 64, 128, false, false)
-PRODUCT(planes_128x64, 128, 64, true, false)
-PRODUCT(planes_64x128, 64, 128, true, false)
-PRODUCT(planes_vectors_128x64, 128, 64, true, true)
-PRODUCT(planes_vectors_64x128, 64, 128, true, true)
+PRODUCT(nchw_128x64, 128, 64, true, false)
+PRODUCT(nchw_64x128, 64, 128, true, false)
+PRODUCT(nchw_vectors_128x64, 128, 64, true, true)
+PRODUCT(nchw_vectors_64x128, 64, 128, true, true)

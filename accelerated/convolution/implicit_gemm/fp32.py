@@ -71,7 +71,7 @@ class Fp32Kernel(ProductKernel):
             *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
             ("m_vectors", c_int(m_in_vectors(value, groups, VECTOR))),
         )
-        kind = "planes_vectors" if product.filters_last else _kind(product)
+        kind = "nchw_vectors" if product.filters_last else _kind(product)
         function = product.device.function(
             SOURCE, f"convolution_implicit_gemm_fp32_{kind}_{self.n}x{self.m}", DEFINITIONS
         )
@@ -84,7 +84,7 @@ FP32 = (Fp32Kernel(128, 64, 1.0), Fp32Kernel(64, 128, 0.95))
 
 def _kind(product: Product) -> str:
     """Return how x is read: in rows of neighbouring K, or in planes of neighbouring M where x allows it."""
-    return "rows" if product.value.x_channel == 1 else "planes"
+    return "rows" if product.value.x_channel == 1 else "nchw"
 
 
 def suits(product: Product) -> bool:

@@ -1,7 +1,7 @@
 """Copy filter and image with channels innermost, and multiply them on tensor cores.
 
 The workspace has copies of an image or filter with another layout, where the product is long enough to repay them.
-Padding is zero in both copies. No value outside a window meets the sum, not even NaN times zero. Results in planes that
+Padding is zero in both copies. No value outside a window meets the sum, not even NaN times zero. Results in NCHW that
 TMA cannot write also pass through the workspace with channels innermost.
 """
 
@@ -127,7 +127,7 @@ class PackNhwc(ConvolutionSolver):
     """Serve IMPLICIT_PRECOMP_GEMM, and the dilated images that have IMPLICIT_GEMM alone.
 
     Filter and image are copied with channels innermost where they have another layout, tensor cores multiply them, and
-    results in planes are transposed.
+    results in NCHW are transposed.
     """
 
     name = "convolution.pack_nhwc"

@@ -5,7 +5,7 @@
 // TMA stores the results, blended with values that come through the same stages. With MAPPED 0, where TMA has no map of
 // y, the warps store them.
 //
-// The variants are as follows. PLANES: y has planes, and rows of the product are filters. TRANSPOSED: x has planes,
+// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x has planes,
 // too, and is an MN-major operand; TF32 then passes through registers, because tensor cores do not transpose it.
 // STATISTICS: each block sums its results and their squares by filter, and all of its tiles have the same filters
 // (statistics.cu adds the blocks). FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is [K][tap][N].
@@ -162,7 +162,7 @@ template <int ROW_BOXES> struct Statistics {
 };
 
 // Computes tiles with COLUMNS of the product, and ROWS for each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED>
 struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES> {
   using Pipeline = TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_BYTES>;
   using Pipeline::advance, Pipeline::empty, Pipeline::full, Pipeline::open_stage, Pipeline::parity, Pipeline::stage,
@@ -170,7 +170,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   static constexpr bool FROM_REGISTERS =
       // the image passes through registers, because tensor cores do not transpose it
       TRANSPOSED && sizeof(ELEMENT) == 4;
-  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // Columns are filters, and rows are pixels.
+  static constexpr bool ACROSS_FILTERS = !NCHW || FROM_REGISTERS;  // Columns are filters, and rows are pixels.
   static constexpr int ALL_ROWS = CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
   static constexpr int TILE_WARPS = 4 * CONSUMERS;
@@ -279,9 +279,9 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   // Begins all products of a tile; the last may still be in flight on return. Returns the stage that it reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     constexpr int IMAGE = 0, FILTERS = TILE_M * ROW_BYTES;
-    constexpr bool LEFT = PLANES && FILTERS_MN_MAJOR, RIGHT = PLANES ? TRANSPOSED : FILTERS_MN_MAJOR;
+    constexpr bool LEFT = NCHW && FILTERS_MN_MAJOR, RIGHT = NCHW ? TRANSPOSED : FILTERS_MN_MAJOR;
     return this->template multiply<ELEMENT, COLUMNS, BLOCKS, RIGHT, LEFT, 1>(
-        sums, (PLANES ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, PLANES ? IMAGE : FILTERS, count);
+        sums, (NCHW ? FILTERS : IMAGE) + first_row * ROW_BYTES, 64 * ROW_BYTES, NCHW ? IMAGE : FILTERS, count);
   }
 
   // Does the same with x through registers. The prologue must not change the zeros of the padding.
@@ -447,7 +447,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
     for (int part = 0; part < 2; part++) {
       const int filter = tile.filter + warp_row + block * 64 + lane / 4 + part * 8;
-      factors[part][0] = factors[part][1] = factors_of(tile, PLANES && FINISH != SCALED ? filter : a.convolution.n);
+      factors[part][0] = factors[part][1] = factors_of(tile, NCHW && FINISH != SCALED ? filter : a.convolution.n);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
@@ -459,7 +459,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
 #pragma unroll
       for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
-        if constexpr (FINISH != SCALED && !PLANES) {
+        if constexpr (FINISH != SCALED && !NCHW) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
             factors[0][j] = factors[1][j] = known[(i * TILE_K + n * 8) / 32].from_lane((i * TILE_K + column + j) % 32);
@@ -539,8 +539,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     if (threadIdx.x % 32 == 0) {
       unsigned at[3];
       find_box(tile, warp_row, box, at);
-      const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.n;
-      if (!PLANES && a.boxes > 1) store_parts(rows, at[0], at[1]);
+      const bool exists = !NCHW || at[1] < (tile.group + 1) * a.convolution.n;
+      if (!NCHW && a.boxes > 1) store_parts(rows, at[0], at[1]);
       else if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
@@ -585,7 +585,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     if constexpr (FROM_REGISTERS) {
       at[1] = tile.group * a.convolution.n + tile.filter + box * 16;
       at[2] = a.plane.divide(tile.pixel + warp_row, at[0]);
-    } else if constexpr (PLANES) {
+    } else if constexpr (NCHW) {
       at[1] = tile.group * a.convolution.n + tile.filter + row;
       at[2] = a.plane.divide(tile.pixel + column, at[0]);  // Boxes do not cross from one image into the next.
     } else {
@@ -663,10 +663,10 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PLANES, bool TRANSPOSED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool NCHW, bool TRANSPOSED>
 __device__ __forceinline__ void multiply(const Parameters& parameters) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PLANES, TRANSPOSED>;
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, NCHW, TRANSPOSED>;
   unsigned block = blockIdx.x;
   const Arguments& a = part_of(parameters, block);
   __shared__ Mbarrier full[STAGES], empty[STAGES];
@@ -723,6 +723,6 @@ KERNEL(192x128, 128, 64, 3, 4, false, false)
 KERNEL(128x64, 64, 64, 2, 8, false, false)
 KERNEL(256x64, 64, 128, 2, 4, false, false)
 #if MAPPED && !PROLOGUE && !STATISTICS && !FACTORS
-KERNEL(planes_256x128, 256, 64, 2, 4, true, false)
+KERNEL(nchw_256x128, 256, 64, 2, 4, true, false)
 KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, true, true)
 #endif

@@ -30,7 +30,7 @@ JOINED = 8  # products per launch, at most
 JOINED_HEAD = 64  # bytes before the arguments of joined products
 MIN_FILL = 0.5  # share of the 128 bytes of a tap that channels fill
 MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and TMA writes y
-MIN_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in planes fill
+MIN_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in NCHW fill
 RESULTS = 64  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
 # Rows that are no multiple of 16 bytes, with channels innermost, are slower. The blocks of mma.cu write such rows of 16
@@ -70,19 +70,19 @@ class Maps(NamedTuple):
 class TmaKernel(ProductKernel):
     """Describe tiles of m pixels by n filters.
 
-    ``consumers``: warpgroups that multiply. ``planes``: y has planes. ``transposed``: x has planes, too, as it was
+    ``consumers``: warpgroups that multiply. ``nchw``: y is NCHW. ``transposed``: x is NCHW, too, as it was
     given. ``throughput``: share of the tensor cores' rate that long sums reach. ``moves``: bytes of x and y per clock
     of a multiprocessor that short sums reach. Both were measured on an H200 for tiles of 128 x 256 and transposed
     tiles; the others use the same rates.
     """
 
     def __init__(
-        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, planes: bool = False,
+        self, m: int, n: int, consumers: int, stages: int, throughput: float, *, nchw: bool = False,
         transposed: bool = False, moves: float = 15.0, sharing: Sharing = SHARING,
     ) -> None:  # fmt: skip
         self.m, self.n, self.consumers, self.stages, self.throughput = m, n, consumers, stages, throughput
-        self.planes, self.transposed, self.moves, self.sharing = planes, transposed, moves, sharing
-        kind = "transposed_" if transposed else "planes_" if planes else ""
+        self.nchw, self.transposed, self.moves, self.sharing = nchw, transposed, moves, sharing
+        kind = "transposed_" if transposed else "nchw_" if nchw else ""
         self.name = f"convolution.implicit_gemm_tma_{kind}{m}x{n}"
 
     @property
@@ -130,11 +130,11 @@ class TmaKernel(ProductKernel):
         filters = _filter_map(product, self.n)
         if transposed:
             return Maps(transposed[0], filters, transposed[1])
-        result, planes = _result_map(product) or (None, False)
+        result, nchw = _result_map(product) or (None, False)
         image = _im2col_map(product, self.m)
-        if (self.planes and not planes) or image is None or not filters.is_possible:
+        if (self.nchw and not nchw) or image is None or not filters.is_possible:
             return None
-        result = result if self.planes == planes else None
+        result = result if self.nchw == nchw else None
         return Maps(image, filters, result)
 
     def _blended_map(self, product: Product, result: TiledMap) -> TiledMap:
@@ -284,8 +284,8 @@ TMA = (
     TmaKernel(192, 128, 3, 4, 0.69),
     TmaKernel(128, 64, 2, 8, 0.53),
     TmaKernel(256, 64, 2, 4, 0.58),
-    TmaKernel(256, 128, 2, 4, 0.74, planes=True),
-    TmaKernel(256, 128, 2, 4, 0.74, planes=True, transposed=True, moves=13.9),
+    TmaKernel(256, 128, 2, 4, 0.74, nchw=True),
+    TmaKernel(256, 128, 2, 4, 0.74, nchw=True, transposed=True, moves=13.9),
 )
 
 
@@ -322,14 +322,14 @@ def _behind(product: Product) -> tuple[int, int]:
 
 def _fastest(product: Product) -> TmaKernel:
     """Return the kernel with which the device finishes first. Where memory is the bound, it is the one that computes
-    least. The map of y fits either the kernels for planes or the others.
+    least. The map of y fits either the kernels for NCHW or the others.
     """
     if transposed := transposed_maps(product):
-        result, planes = transposed[1], True
+        result, nchw = transposed[1], True
     else:
-        result, planes = _result_map(product) or (None, False)  # type: ignore[assignment]
-    possible = [kernel for kernel in TMA if kernel.transposed == bool(transposed) and (planes or not kernel.planes)]
-    return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.planes == planes))
+        result, nchw = _result_map(product) or (None, False)  # type: ignore[assignment]
+    possible = [kernel for kernel in TMA if kernel.transposed == bool(transposed) and (nchw or not kernel.nchw)]
+    return min(possible, key=lambda kernel: kernel.clocks(product, result is not None and kernel.nchw == nchw))
 
 
 def _has_wgmma(product: Product) -> bool:
@@ -428,7 +428,7 @@ def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
 
 
 def _transposed_map(product: Product) -> TiledMap | None:
-    """Return the map of x in planes (pixels, channels, images), where filters of one tap can multiply it in place."""
+    """Return the map of x in NCHW (pixels, channels, images), where filters of one tap can multiply it in place."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.x_channel == 1 or value.inner_channels.divisor != value.k:
         return None
@@ -455,25 +455,25 @@ def _transposed_map(product: Product) -> TiledMap | None:
 
 
 def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
-    """Return the maps of x and of y, if both have planes and TMA can read the filters."""
+    """Return the maps of x and of y, if both are NCHW and TMA can read the filters."""
     image = _transposed_map(product)
     if image is None or product.value.w_row * product.element_bytes % COPY_ALIGNMENT:
         return None
-    result, planes = _result_map(product, begins_with_image=True) or (None, False)
-    return (image, result) if result is not None and planes else None
+    result, nchw = _result_map(product, begins_with_image=True) or (None, False)
+    return (image, result) if result is not None and nchw else None
 
 
 def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:
-    """Return the map of y and of its prior values, and whether they have planes, where pixels have equal strides.
+    """Return the map of y and of its prior values, and whether they are NCHW, where pixels have equal strides.
 
     ``begins_with_image``: boxes begin with an image.
     """
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     extents = [output.divisor for output in value.output]
-    planes = value.y_channel != 1
+    nchw = value.y_channel != 1
     pitch = (
         1
-        if planes
+        if nchw
         else next(
             (step for step, extent in zip(value.y_pixel[:0:-1], extents[::-1], strict=True) if extent > 1),
             value.n * groups,
@@ -484,9 +484,9 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
     images = value.m // plane
     for d in range(AXES, 0, -1):
         if extents[d - 1] > 1 and value.y_pixel[d] != step:
-            return None if planes else _row_map(product, extents, images)
+            return None if nchw else _row_map(product, extents, images)
         step *= extents[d - 1]
-    if planes:
+    if nchw:
         extent = (plane, value.n * groups, images)
         strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.n % WARP_ROWS:
@@ -502,7 +502,7 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         product.element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
-    return (made, planes) if _is_stored_whole(made) else None
+    return (made, nchw) if _is_stored_whole(made) else None
 
 
 def _is_stored_whole(map_: TiledMap) -> bool:

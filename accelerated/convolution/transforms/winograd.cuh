@@ -38,10 +38,10 @@ template <int SIZE> __device__ __forceinline__ unsigned indices_inside(int first
 }
 
 // Reads the tile's values, with zeros outside the image. Tensors have fewer than 2**31 elements.
-template <int SIZE, bool IN_PLANES>
+template <int SIZE, bool IN_NCHW>
 __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
                                           COMPUTE (&d)[SIZE][SIZE]) {
-  const int step = IN_PLANES ? 1 : c.x_axis[2];
+  const int step = IN_NCHW ? 1 : c.x_axis[2];
   row -= c.padding[1];
   column -= c.padding[2];
   const unsigned rows = indices_inside<SIZE>(row, c.input[1]), columns = indices_inside<SIZE>(column, c.input[2]);

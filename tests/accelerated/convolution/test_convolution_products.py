@@ -71,14 +71,14 @@ PRODUCTS = {  # Each has an operation and its kernel.
     "channels, volume": (convolution(IMPLICIT, (1, 8, 5, 6, 7), 20, (3, 2, 3), layout=NHWC, math=FMA), "rows"),
     "channels, few terms": (convolution(IMPLICIT, (2, 4, 6, 7), 20, (1, 1), layout=NHWC, math=FMA, padding=0), "rows"),
     "odd channels": (convolution(IMPLICIT, (2, 5, 9, 8), 67, (3, 3), layout=NHWC, math=FMA), "rows"),
-    "first layer": (convolution(IMPLICIT, (2, 3, 17, 15), 66, (7, 7), math=FMA, stride=2, padding=3), "planes"),
-    "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "planes"),
-    "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
+    "first layer": (convolution(IMPLICIT, (2, 3, 17, 15), 66, (7, 7), math=FMA, stride=2, padding=3), "nchw"),
+    "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "nchw"),
+    "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "nchw"),
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
     "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
     "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
-    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes_vectors"),
-    "Winograd, one tile": (convolution(NONFUSED, (1, 9, 4, 4), 40, (3, 3), math=FMA), "planes_vectors"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "nchw_vectors"),
+    "Winograd, one tile": (convolution(NONFUSED, (1, 9, 4, 4), 40, (3, 3), math=FMA), "nchw_vectors"),
 }  # fmt: skip
 
 
@@ -97,10 +97,10 @@ def test_values_that_are_gathered_one_by_one(backend):
 
     Tensor cores multiply them where all channels of a tap are vectors.
     """
-    planes, vectors = (
+    nchw, vectors = (
         convolution(IMPLICIT, (2, 12, 6, 7), 17, (3, 3), layout=layout, result=NCHW) for layout in (NCHW, NHWC)
     )
-    assert "fp32" in check(backend, planes).solver and "mma" in check(backend, vectors).solver
+    assert "fp32" in check(backend, nchw).solver and "mma" in check(backend, vectors).solver
 
 
 @pytest.mark.parametrize("filters, vectors", [(72, True), (70, False)])
@@ -168,9 +168,9 @@ IN_PLANES = {  # Their x and y lie in planes, which are read in place.
 
 BY_TMA_TILE = [
     pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
-    for name, (operation, planes) in STREAMED.items()
+    for name, (operation, nchw) in STREAMED.items()
     for kernel in TMA
-    if kernel.planes == planes and not kernel.transposed
+    if kernel.nchw == nchw and not kernel.transposed
 ] + [
     pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
     for name, operation in IN_PLANES.items()
@@ -205,9 +205,9 @@ def test_later_blocks(two_multiprocessors, kernel, later):
     sharing = Sharing(min_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
         kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput,
-        planes=kernel.planes, transposed=kernel.transposed, sharing=sharing,
+        nchw=kernel.nchw, transposed=kernel.transposed, sharing=sharing,
     )  # fmt: skip
-    image, result = (NCHW if planes else NHWC for planes in (kernel.transposed, kernel.planes))
+    image, result = (NCHW if nchw else NHWC for nchw in (kernel.transposed, kernel.nchw))
     for blend in ((1.0, 0.0), (0.5, -2.0)):
         operation = convolution(
             IMPLICIT, (11, 64, 8, 32), 136, (1, 1), data_type=HALF, layout=image, result=result, padding=0, blend=blend
@@ -238,7 +238,7 @@ def test_which_planes_are_read_as_they_are(backend):
 def test_boxes_do_not_reach_across_images(backend):
     """No box of 64 lies in a plane of 40 pixels, so TMA cannot write planes."""
     product = ConvolutionProblem(STREAMED["planes, odd"][0], backend.device).products[0]
-    assert not any(kernel.serves(product) for kernel in TMA if kernel.planes)
+    assert not any(kernel.serves(product) for kernel in TMA if kernel.nchw)
 
 
 @pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
@@ -246,7 +246,7 @@ def test_boxes_do_not_reach_across_images(backend):
 def test_bias_and_relu_beside_tma(backend, kernel, alpha2):
     """Results of the fused operation are right in both orders of y, with more filters than a tile, and groups that
     end within one."""
-    layout = NCHW if kernel.planes else NHWC
+    layout = NCHW if kernel.nchw else NHWC
     for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):
         image, taps, padding = (NCHW, (1, 1), 0) if kernel.transposed else (NHWC, (3, 3), 1)
         plain = convolution(

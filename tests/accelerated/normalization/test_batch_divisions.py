@@ -7,9 +7,9 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.normalization import batch_planes
+from dualdnn.accelerated.normalization import batch_nchw
 from dualdnn.accelerated.normalization.batch import BatchProblem
-from dualdnn.accelerated.normalization.batch_columns import batch_columns, together
+from dualdnn.accelerated.normalization.batch_nhwc import batch_nhwc, cooperative
 from dualdnn.api.enumerations import cudnnBatchNormMode_t
 from dualdnn.api.operations import BatchNormalizationBackward, BatchNormalizationForwardTraining, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, NCHW, NHWC
@@ -52,22 +52,22 @@ def test_columns_have_every_element_once(device, data_type, mode):
     found = 0
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(device, data_type, (images, channels, side, side), NHWC, mode)
-        d = batch_columns.division_of(problem)
+        d = batch_nhwc.division_of(problem)
         if d is None:
             continue
         found += 1
-        width = batch_columns.width_of(problem)
+        width = batch_nhwc.width_of(problem)
         vectors = problem.x.count // width
         assert vectors * width == problem.x.count == (d.rows - 1) * d.vectors * width + d.tail * width and d.tail > 0
         assert d.vectors * width == d.groups * d.repeats and d.groups == problem.statistics_count
         assert (d.segments - d.cluster) * d.segment < d.rows <= d.segments * d.segment
         assert d.parts * d.cluster == d.segments and d.tiles * d.lanes >= d.vectors
-        assert d.lanes * d.lines <= batch_columns.THREADS and d.lines > 0
+        assert d.lanes * d.lines <= batch_nhwc.THREADS and d.lines > 0
         assert d.repeats == 1 or d.tiles == 1
-        columns, partials = (batch_columns.round_up(n) for n in (d.lanes * width, min(d.groups, d.lanes * width)))
+        columns, partials = (batch_nhwc.round_up(n) for n in (d.lanes * width, min(d.groups, d.lanes * width)))
         of_cluster = d.cluster * partials if d.cluster > 1 else 0
-        moments = 3 * (batch_columns.THREADS * width + of_cluster) + 2 * batch_columns.THREADS
-        sums = 2 * (batch_columns.THREADS * width + of_cluster) + 4 * batch_columns.THREADS + 4 * columns
+        moments = 3 * (batch_nhwc.THREADS * width + of_cluster) + 2 * batch_nhwc.THREADS
+        sums = 2 * (batch_nhwc.THREADS * width + of_cluster) + 4 * batch_nhwc.THREADS + 4 * columns
         assert max(moments, sums) * problem.compute_bytes <= STATIC_SHARED_BYTES
         # The kernel counts the rows of all columns of a group.
         of_group = [
@@ -83,8 +83,8 @@ def test_columns_have_every_element_once(device, data_type, mode):
 def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, dims, backward):
     """Vectors get narrower where 16 bytes do not divide the tensor; they never fall back to single elements."""
     problem = problem_of(H200, data_type, dims, NHWC, backward=backward)
-    assert batch_columns.BatchColumnsSolver().serves(problem)
-    assert problem.x.count % batch_columns.width_of(problem) == 0
+    assert batch_nhwc.BatchNhwcSolver().serves(problem)
+    assert problem.x.count % batch_nhwc.width_of(problem) == 0
 
 
 @on_devices
@@ -93,7 +93,7 @@ def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, di
 def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
     """Blocks keep only what they have room for; those of several channels keep all of them."""
     found = 0
-    solver = batch_planes.BatchPlanesSolver()
+    solver = batch_nchw.BatchNchwSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(device, data_type, (images, channels, side, side), NCHW, backward=backward)
         if not solver.serves(problem):
@@ -126,7 +126,7 @@ def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
 def test_registers_hold_a_channel(data_type, backward):
     """Every vector of a channel has a register of a thread, within the bytes that threads have for them."""
     found = 0
-    solver = batch_planes.BatchPlanesHeldSolver()
+    solver = batch_nchw.BatchNchwInRegistersSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(H200, data_type, (images, channels, side, side), NCHW, backward=backward)
         if not solver.serves(problem):
@@ -137,7 +137,7 @@ def test_registers_hold_a_channel(data_type, backward):
         width, held, threads = (int(definitions[name]) for name in ("VECTOR_WIDTH", "HELD", "THREADS"))
         assert side * side % width == 0 and launch.grid == (channels, 1, 1) and launch.block == (threads, 1, 1)
         assert (held - 1) * threads < images * side * side // width <= held * threads
-        assert held * width * problem.x.scalar_bytes * (1 + backward) <= batch_planes.HELD_BYTES
+        assert held * width * problem.x.scalar_bytes * (1 + backward) <= batch_nchw.HELD_BYTES
     assert found > 50
 
 
@@ -146,7 +146,7 @@ def test_registers_hold_a_channel(data_type, backward):
 def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
     """Each multiprocessor has one block at most, all rows are in one segment, and shared memory has room."""
     found = 0
-    solver = together.BatchColumnsTogetherSolver()
+    solver = cooperative.BatchNhwcCooperativeSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(H200, data_type, (images, channels, side, side), NHWC, backward=backward)
         if backward:
@@ -158,12 +158,12 @@ def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
             continue
         found += 1
         (launch,) = solver.launches(problem)
-        d = together.together_of(problem)
+        d = cooperative.cooperative_of(problem)
         width, threads = problem.width, d.lanes * d.lines
         assert launch.grid == (d.tiles, d.segments, 1) and d.tiles * d.segments <= H200.multiprocessors
-        assert d.tiles <= together.MAX_TILES and launch.cooperative == (d.segments > 1)
+        assert d.tiles <= cooperative.MAX_TILES and launch.cooperative == (d.segments > 1)
         assert not launch.cooperative or 2 * d.tiles * d.segments > H200.multiprocessors
-        assert threads == together.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
+        assert threads == cooperative.THREADS and d.lanes * width <= threads and 32 % d.lanes == 0
         assert (d.segments - 1) * d.segment < d.rows <= d.segments * d.segment
         assert d.rows * channels == problem.x.count and d.vectors * width == channels
         columns = d.lanes * width

@@ -29,9 +29,9 @@ def handle():
 @pytest.mark.parametrize(
     "solver, dims",
     [
-        ("normalization.batch_columns_together", (2, 32, 3, 5)),
-        ("normalization.batch_columns", (2, 32, 3, 5)),
-        ("normalization.batch_columns", (8, 3, 1, 7)),
+        ("normalization.batch_nhwc_cooperative", (2, 32, 3, 5)),
+        ("normalization.batch_nhwc", (2, 32, 3, 5)),
+        ("normalization.batch_nhwc", (8, 3, 1, 7)),
         ("normalization.batch_strided", (2, 32, 3, 5)),
         ("normalization.batch_strided", (1, 3, 1, 7)),
     ],

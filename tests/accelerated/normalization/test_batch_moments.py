@@ -44,12 +44,12 @@ def variances(handle, x: TensorSpec, values: np.ndarray, solver: str) -> np.ndar
 @pytest.mark.parametrize(
     "solver, layout, side",
     [
-        ("normalization.batch_columns", "nhwc", 2),
-        ("normalization.batch_columns", "nhwc", 12),
-        ("normalization.batch_columns_together", "nhwc", 4),
-        ("normalization.batch_planes", "nchw", 4),
-        ("normalization.batch_planes", "nchw", 7),
-        ("normalization.batch_planes_held", "nchw", 4),
+        ("normalization.batch_nhwc", "nhwc", 2),
+        ("normalization.batch_nhwc", "nhwc", 12),
+        ("normalization.batch_nhwc_cooperative", "nhwc", 4),
+        ("normalization.batch_nchw", "nchw", 4),
+        ("normalization.batch_nchw", "nchw", 7),
+        ("normalization.batch_nchw_in_registers", "nchw", 4),
         ("normalization.batch_strided", "nchw", 2),
         ("normalization.batch_strided", "gaps", 4),
         ("normalization.batch_strided", "nhwc", 2),

@@ -1,10 +1,10 @@
-// This file normalizes columns (batch_columns.cu) in one cooperative launch, for training or for the gradient. Blocks
+// This file normalizes columns (batch_nhwc.cu) in one cooperative launch, for training or for the gradient. Blocks
 // keep their first rows in shared memory and registers while they wait for each other.
 //
 // The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. Blocks
 // and L2 save the second read of what they keep; blocks keep 35 MB. Training 64 x 256 x 56 x 56 float takes 149 us on
 // an H200. The bytes alone take 135 us of these at the copy's 4.2 TB/s. Forward needs 6 flops per element, backward 12.
-#include "normalization/batch_columns/batch_columns.cuh"
+#include "normalization/batch_nhwc/batch_nhwc.cuh"
 #include "primitives/grid_barrier.cuh"
 
 constexpr unsigned COPIES = COPIED_ROWS;  // rows per thread that are copied to shared memory at a time
@@ -233,7 +233,7 @@ template <int TENSORS> struct Kept {
 };
 
 #if BACKWARD
-struct BackwardTogetherArguments {
+struct BackwardCooperativeArguments {
   BackwardCall call;
   Columns columns;
   unsigned room;
@@ -241,7 +241,7 @@ struct BackwardTogetherArguments {
 
 // This kernel needs the saved mean and inverse.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    normalization_batch_columns_backward_together(const BackwardTogetherArguments a) {
+    normalization_batch_nhwc_backward_cooperative(const BackwardCooperativeArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   const BackwardCall& call = a.call;
@@ -275,14 +275,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   });
 }
 #else
-struct ForwardTogetherArguments {
+struct ForwardCooperativeArguments {
   ForwardCall call;
   Columns columns;
   unsigned room;  // rows per thread in shared memory
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    normalization_batch_columns_training_together(const ForwardTogetherArguments a) {
+    normalization_batch_nhwc_training_cooperative(const ForwardCooperativeArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   const ForwardCall& call = a.call;

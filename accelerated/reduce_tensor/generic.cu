@@ -243,7 +243,7 @@ __device__ __forceinline__ void merge_partial_results(const Arguments& a, const 
 }
 
 // Partial results are sums, products or maxima, so the function of the elements is not applied again.
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_partial_results(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_generic_partial_results(const Arguments a) {
   griddepcontrol_wait_deferred();
   switch (a.op) {
     case MUL:
@@ -259,29 +259,29 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_
   }
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
-    reduce_tensor_any_partial_results_indexed(const Arguments a) {
+    reduce_tensor_generic_partial_results_indexed(const Arguments a) {
   griddepcontrol_wait_deferred();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }
 
 // --- kernels ---
 
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_rows(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_generic_rows(const Arguments a) {
   griddepcontrol_wait_deferred();
   PLAIN(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
-    reduce_tensor_any_rows_indexed(const Arguments a) {
+    reduce_tensor_generic_rows_indexed(const Arguments a) {
   griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_rows)
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_columns(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_generic_columns(const Arguments a) {
   griddepcontrol_wait_deferred();
   PLAIN(reduce_columns)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
-    reduce_tensor_any_columns_indexed(const Arguments a) {
+    reduce_tensor_generic_columns_indexed(const Arguments a) {
   griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_columns)

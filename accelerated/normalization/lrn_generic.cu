@@ -255,21 +255,21 @@ template <int V, int S, bool APART> __device__ __forceinline__ void backward(con
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_forward(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_generic_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<VECTOR, STEP, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
-    normalization_lrn_columns_forward_single(const ForwardArguments a) {
+    normalization_lrn_generic_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<SINGLES, SINGLE_STEP, true>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_backward(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_generic_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
   backward<VECTOR, STEP, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
-    normalization_lrn_columns_backward_single(const BackwardArguments a) {
+    normalization_lrn_generic_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
   backward<SINGLES, SINGLE_STEP, true>(a);
 }

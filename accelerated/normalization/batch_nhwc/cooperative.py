@@ -1,4 +1,4 @@
-"""Plans batch normalization of columns in one cooperative launch, whose blocks keep data on chip (together.cu)."""
+"""Plans batch normalization of columns in one cooperative launch, whose blocks keep data on chip (cooperative.cu)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dualdnn.api.operations.specs import FLOAT, HALF
 from ...plans import Launch
 from ...primitives.geometry import VECTOR_BYTES
 from ..batch import WARP, BatchProblem, BatchVectorsSolver
-from .batch_columns import Division, columns_of
+from .batch_nhwc import Division, columns_of
 
-SOURCE = "normalization/batch_columns/together.cu"
+SOURCE = "normalization/batch_nhwc/cooperative.cu"
 THREADS = 512  # threads per block
 LANES = (16, 8, 4)  # threads along a row, in order of preference
 SEGMENTS = 33  # segments per tile, whose partial results each block merges
@@ -25,7 +25,7 @@ MAX_TILES = 256  # tiles per launch
 STREAM_BYTES = 64 << 20  # bytes read from which data bypass L2's normal eviction
 
 
-def together_of(problem: BatchProblem) -> Division | None:
+def cooperative_of(problem: BatchProblem) -> Division | None:
     """Return the division of a call among concurrent blocks, one per SM, or None."""
     enough = problem.device.shared_bytes_per_block >= MIN_BYTES
     if not problem.has_columns or problem.x.data_type not in (FLOAT, HALF) or not enough:
@@ -59,20 +59,20 @@ def static_bytes(d: Division, width: int) -> int:
     return 4 * (columns * (7 + 2 * threads // WARP) + 4 * threads) + RESERVED_BYTES
 
 
-class BatchColumnsTogetherSolver(BatchVectorsSolver):
+class BatchNhwcCooperativeSolver(BatchVectorsSolver):
     """Normalize with statistics of neighbours in memory, in one cooperative launch."""
 
-    name = "normalization.batch_columns_together"
+    name = "normalization.batch_nhwc_cooperative"
     asks_device = True
 
     def serves(self, problem: BatchProblem) -> bool:
-        return problem.aligned and together_of(problem) is not None
+        return problem.aligned and cooperative_of(problem) is not None
 
     def applies(self, problem: BatchProblem) -> bool:
         return problem.x.count >= ELEMENTS and self.serves(problem)
 
     def launches(self, problem: BatchProblem) -> list[Launch]:
-        d = together_of(problem)
+        d = cooperative_of(problem)
         assert d is not None
         width, tensors = problem.width, 2 if problem.is_gradient else 1
         of_row, copies = tensors * VECTOR_BYTES * THREADS, COPIES // tensors
@@ -82,7 +82,7 @@ class BatchColumnsTogetherSolver(BatchVectorsSolver):
         held = (HELD_BACKWARD if problem.is_gradient else HELD_FORWARD)[width] if of_thread > room else 0
         room = min(room, of_thread)
         launch = problem.launch(
-            SOURCE, f"normalization_batch_columns_{'backward' if problem.is_gradient else 'training'}_together",
+            SOURCE, f"normalization_batch_nhwc_{'backward' if problem.is_gradient else 'training'}_cooperative",
             [("columns", columns_of(problem, d)), ("room", c_uint(room))], (d.tiles, d.segments, 1),
             (d.lanes, d.lines, 1), shared_bytes=(room + copies) * of_row + words,
             scratch_bytes=3 * d.parts * d.vectors * width * problem.compute_bytes, THREADS=THREADS,

@@ -12,7 +12,7 @@
 // The roofline bound is bytes while a channel fits the shared memory of a cluster. Forward reads x and writes y once;
 // backward reads x and dy and writes dx once. An H200 takes 38 us for training 64 x 1024 x 14 x 14 float, 66 % of the
 // copy's speed. Backward takes 49 us, 76 %. Forward needs 6 flops per element, backward 12.
-#include "normalization/batch_planes.cuh"
+#include "normalization/batch_nchw.cuh"
 #include "primitives/cp_async.cuh"
 #include "primitives/geometry.cuh"
 
@@ -221,7 +221,7 @@ struct ForwardArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, TRAINING_BLOCKS) CLUSTER_DIMS_Y
-    normalization_batch_planes_training(const ForwardArguments a) {
+    normalization_batch_nchw_training(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
   const ForwardCall& call = a.call;
@@ -264,7 +264,7 @@ struct BackwardArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS) CLUSTER_DIMS_Y
-    normalization_batch_planes_backward(const BackwardArguments a) {
+    normalization_batch_nchw_backward(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_cluster();
   const BackwardCall& call = a.call;
@@ -335,7 +335,7 @@ struct HeldVectors {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    normalization_batch_planes_training_held(const ForwardArguments a) {
+    normalization_batch_nchw_training_in_registers(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   const ChannelPlanes p{a.planes, blockIdx.x};
   const ForwardCall& call = a.call;
@@ -354,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
-    normalization_batch_planes_backward_held(const BackwardArguments a) {
+    normalization_batch_nchw_backward_in_registers(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
   const ChannelPlanes p{a.planes, blockIdx.x};
   const BackwardCall& call = a.call;
@@ -560,7 +560,7 @@ struct ForwardChannels {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THREADS)
-    normalization_batch_planes_training_channels(const ForwardChannels a) {
+    normalization_batch_nchw_training_channels(const ForwardChannels a) {
   griddepcontrol_wait();
   const Channels& c = a.channels;
   const ForwardCall& call = a.call;
@@ -597,7 +597,7 @@ struct BackwardChannels {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, (PLAIN ? 1024 : 512) / THREADS)
-    normalization_batch_planes_backward_channels(const BackwardChannels a) {
+    normalization_batch_nchw_backward_channels(const BackwardChannels a) {
   griddepcontrol_wait();
   const Channels& c = a.channels;
   const BackwardCall& call = a.call;
@@ -666,7 +666,7 @@ struct InferenceArguments {
 // Reads the tensor as one row, so a vector may contain the end of one plane and the beginning of the next. A block
 // computes the statistics of its planes once.
 extern "C" __global__ void __launch_bounds__(THREADS, INFERENCE_THREADS / THREADS)
-    normalization_batch_planes_inference(const InferenceArguments a) {
+    normalization_batch_nchw_inference(const InferenceArguments a) {
   griddepcontrol_wait();
   __shared__ Normalizer known[THREADS * VECTORS + 1];  // A plane has at least one vector.
   const unsigned first = blockIdx.x * (THREADS * VECTORS), begin = first + threadIdx.x, vectors = a.elements / WIDTH;

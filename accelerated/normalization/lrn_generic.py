@@ -1,4 +1,4 @@
-"""Plans LRN of generic layouts (lrn_columns.cu)."""
+"""Plans LRN of generic layouts (lrn_generic.cu)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ SHORT_CHUNK = 8  # channels per thread, lower bound
 MIN_THREADS = 512  # threads per SM below which a thread has one position
 
 
-class ColumnsSolver(LRNSolver):
+class GenericSolver(LRNSolver):
     """Serve generic layouts; a thread has neighbouring positions and slides along the channels."""
 
-    name = "normalization.lrn_columns"
-    source = "normalization/lrn_columns.cu"
+    name = "normalization.lrn_generic"
+    source = "normalization/lrn_generic.cu"
 
     def _positions(self, problem: LRNProblem, access_bytes: int) -> int:
         """Return the maximum of positions per thread, for accesses of at most ``access_bytes``."""

@@ -1,4 +1,4 @@
-"""Compute gradients with respect to filters of one tap of x and dy in planes (convolution/filter_gradient/tma.cu). Both
+"""Compute gradients with respect to filters of one tap of x and dy in NCHW (convolution/filter_gradient/tma.cu). Both
 operands of the product have pixels innermost, in place.
 """
 
@@ -23,21 +23,21 @@ MIN_FILL = 0.75  # share of the boxes that an image's pixels fill
 
 
 @dataclass(frozen=True)
-class PlanesKernel(TileKernel):
+class NchwKernel(TileKernel):
     """Describe a tile of 16-bit types."""
 
-    prefix: ClassVar[str] = "planes_"
+    prefix: ClassVar[str] = "nchw_"
     kind: ClassVar[str] = ""
     data_types: ClassVar[tuple[cudnnDataType_t, ...]] = (HALF, BFLOAT16)
 
     @property
     def name(self) -> str:
         """Return the solver's name."""
-        return f"convolution.filter_gradient_planes_{self.kind}{self.entry.rpartition('_')[2]}"
+        return f"convolution.filter_gradient_nchw_{self.kind}{self.entry.rpartition('_')[2]}"
 
 
 @dataclass(frozen=True)
-class Tf32PlanesKernel(PlanesKernel):
+class Tf32NchwKernel(NchwKernel):
     """Describe the same tile for TF32, in twice as many boxes."""
 
     kind: ClassVar[str] = "tf32_"
@@ -48,36 +48,36 @@ class Tf32PlanesKernel(PlanesKernel):
     products: ClassVar[int] = 1024
 
 
-PLANES_KERNELS: tuple[PlanesKernel, ...] = (
-    PlanesKernel(2, 2, 6, 0.62),
-    PlanesKernel(1, 2, 8, 0.42),
-    Tf32PlanesKernel(4, 8, 4, 0.74),
-    Tf32PlanesKernel(4, 4, 6, 0.62),
-    Tf32PlanesKernel(2, 4, 8, 0.42),
+NCHW_KERNELS: tuple[NchwKernel, ...] = (
+    NchwKernel(2, 2, 6, 0.62),
+    NchwKernel(1, 2, 8, 0.42),
+    Tf32NchwKernel(4, 8, 4, 0.74),
+    Tf32NchwKernel(4, 4, 6, 0.62),
+    Tf32NchwKernel(2, 4, 8, 0.42),
 )
 
 
-class FilterGradientPlanes(FilterGradientTma):
+class FilterGradientNchw(FilterGradientTma):
     """Serve ALGO_1 and ALGO_3 of filters of one tap, without padding and strides, where the math type allows tensor
     cores.
 
     One kernel multiplies tiles of dy and x in place.
     """
 
-    def __init__(self, kernel: PlanesKernel) -> None:
+    def __init__(self, kernel: NchwKernel) -> None:
         self.kernel, self.name, self.data_types = kernel, kernel.name, kernel.data_types
-        self.kernels = tuple(other for other in PLANES_KERNELS if other.data_types == kernel.data_types)
+        self.kernels = tuple(other for other in NCHW_KERNELS if other.data_types == kernel.data_types)
 
     def product(self, problem: FilterGradientProblem, kernel: TileKernel) -> Product:
-        return _PlanesProduct(problem, kernel)
+        return _NchwProduct(problem, kernel)
 
     def _is_known(self, problem: FilterGradientProblem) -> bool:
         o, c = problem.operation, problem.operation.convolution
         plain = prod(o.dw.dims[2:]) == prod(c.stride) == 1 and not any(c.padding) and problem.groups == 1
-        return plain and super()._is_known(problem) and all(map(_in_planes, (o.x, o.dy)))
+        return plain and super()._is_known(problem) and all(map(_is_nchw, (o.x, o.dy)))
 
 
-def _in_planes(tensor: TensorSpec) -> bool:
+def _is_nchw(tensor: TensorSpec) -> bool:
     """Return whether the pixels of a channel are contiguous, and fill most of their boxes."""
     (_, channels, *extents), (_, channel, *strides) = tensor.dims, tensor.strides
     box, pixels = ROW_BYTES // tensor.scalar_bytes, prod(extents)
@@ -86,7 +86,7 @@ def _in_planes(tensor: TensorSpec) -> bool:
     return channels > 1 and channel > 1 and follow and pixels >= MIN_FILL * -(-pixels // box) * box
 
 
-class _PlanesProduct(Product):
+class _NchwProduct(Product):
     """Describe one gradient as a product of dy and x in place."""
 
     def __init__(self, problem: FilterGradientProblem, kernel: TileKernel) -> None:
@@ -103,13 +103,13 @@ class _PlanesProduct(Product):
 
     @cached_property
     def image(self) -> Operand:
-        return self._planes("x", self.channels)
+        return self._nchw("x", self.channels)
 
     @cached_property
     def incoming(self) -> Operand:
-        return self._planes("dy", self.filters)
+        return self._nchw("dy", self.filters)
 
-    def _planes(self, name: str, channels: int) -> Operand:
+    def _nchw(self, name: str, channels: int) -> Operand:
         return self._operand(name, self._map_of(name, self.kernel.row_boxes), channels)
 
     def _map_of(self, name: str, boxes: int) -> TiledMap:

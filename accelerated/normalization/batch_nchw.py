@@ -1,4 +1,4 @@
-"""Plans batch normalization of packed tensors with contiguous planes (batch_planes.cu)."""
+"""Plans batch normalization of packed tensors with contiguous planes (batch_nchw.cu)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..primitives.geometry import BUSY_BLOCKS, VECTOR_BYTES, FastDivmod, Grid, b
 from ..runtime.device import bytes_to_spread
 from .batch import BatchProblem, BatchVectorsSolver
 
-SOURCE = "normalization/batch_planes.cu"
+SOURCE = "normalization/batch_nchw.cu"
 VECTORS = 4  # vectors per thread in inference of large tensors
 THREADS = 256  # threads per block
 MORE_THREADS = 512  # threads per block that has many vectors or all of an SM's shared memory
@@ -36,7 +36,7 @@ def launch_of(
     shared_bytes: int = 0, **definitions: int,
 ) -> Launch:  # fmt: skip
     defined = {"VECTORS": 1, "HELD": 1, "CLUSTER_BLOCKS": 1, **definitions}
-    name = f"normalization_batch_planes_{kernel}"
+    name = f"normalization_batch_nchw_{kernel}"
     return problem.launch(SOURCE, name, fields, grid, (threads, 1, 1), shared_bytes, THREADS=threads, **defined)
 
 
@@ -56,10 +56,10 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
     )
 
 
-class BatchPlanesSolver(BatchVectorsSolver):
+class BatchNchwSolver(BatchVectorsSolver):
     """Serve channels whose planes are contiguous and follow each other."""
 
-    name = "normalization.batch_planes"
+    name = "normalization.batch_nchw"
 
     def serves(self, problem: BatchProblem) -> bool:
         return serves_planes(problem) and (problem.plane or 0) >= problem.width
@@ -159,10 +159,10 @@ class BatchPlanesSolver(BatchVectorsSolver):
         )  # fmt: skip
 
 
-class BatchPlanesHeldSolver(BatchVectorsSolver):
+class BatchNchwInRegistersSolver(BatchVectorsSolver):
     """Serve small channels, which a block holds in registers."""
 
-    name = "normalization.batch_planes_held"
+    name = "normalization.batch_nchw_in_registers"
 
     def serves(self, problem: BatchProblem) -> bool:
         return serves_planes(problem) and self._threads(problem) is not None
@@ -201,7 +201,7 @@ class BatchPlanesHeldSolver(BatchVectorsSolver):
         return [
             launch_of(
                 problem,
-                "backward_held" if problem.is_gradient else "training_held",
+                "backward_in_registers" if problem.is_gradient else "training_in_registers",
                 [("planes", planes_of(problem, width, 0))],
                 (problem.x.dims[1], 1, 1),
                 threads,

@@ -1,4 +1,4 @@
-"""Plans reductions of any tensor; long ones keep partial results in the workspace (reduce_tensor/any.cu)."""
+"""Plans reductions of any tensor; long ones keep partial results in the workspace (reduce_tensor/generic.cu)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..records import Record, Where
 from .division import BLOCK, WARP
 from .problem import OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, ReduceSolver, Tiles
 
-SOURCE = "reduce_tensor/any.cu"
+SOURCE = "reduce_tensor/generic.cu"
 WARPS = BLOCK // WARP
 MERGED_AT_ONCE = 4  # partial results per lane of the merging kernel
 
@@ -25,14 +25,14 @@ class WorkspaceLaunch(Launch):
 class AnyTensor(ReduceSolver):
     """Serve all remaining calls: rows and columns of generic layouts, with or without indices."""
 
-    name = "reduce_tensor.any"
+    name = "reduce_tensor.generic"
 
     def launches(self, problem: ReduceProblem) -> list[Launch]:
         division, (_, kept, _) = problem.division, problem.walked
         lanes, segments = division.lanes, division.segments
         tiles = Tiles.of(kept, BLOCK // lanes) if not division.rows and segments == 1 else None
         reduce = WorkspaceLaunch(
-            problem.function(SOURCE, f"reduce_tensor_any_{'rows' if division.rows else 'columns'}"),
+            problem.function(SOURCE, f"reduce_tensor_generic_{'rows' if division.rows else 'columns'}"),
             problem.arguments(kept, lanes, tiles),
             OPERANDS,
             (tiles.blocks if tiles else -(-kept.vectors // (BLOCK // lanes)), segments, 1),
@@ -43,7 +43,7 @@ class AnyTensor(ReduceSolver):
             return [reduce]
         kept, lanes_of_merge = problem.walk.kept(1), _lanes_of_merge(segments)
         merge = WorkspaceLaunch(
-            problem.function(SOURCE, "reduce_tensor_any_partial_results"),
+            problem.function(SOURCE, "reduce_tensor_generic_partial_results"),
             problem.arguments(kept, lanes_of_merge),
             OPERANDS,
             (-(-kept.vectors // (BLOCK // lanes_of_merge)), 1, 1),

@@ -9,7 +9,7 @@
 // The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. L2
 // saves part of the second read. 64 x 256 x 56 x 56 float takes 135 us at the copy's 4.2 TB/s of an H200. Forward needs
 // 6 flops per element, backward 12.
-#include "normalization/batch_columns/batch_columns.cuh"
+#include "normalization/batch_nhwc/batch_nhwc.cuh"
 
 // Merges the partial results of the threads of a block, then of the blocks of a cluster. Writes one partial result per
 // group, or per column where no row repeats a group.
@@ -106,7 +106,7 @@ struct ForwardArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
-    normalization_batch_columns_moments(const ForwardArguments a) {
+    normalization_batch_nhwc_moments(const ForwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
   Total moments[WIDTH];
@@ -138,8 +138,7 @@ __device__ __forceinline__ void apply(const ForwardCall& call, const Columns& c,
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    normalization_batch_columns_training(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhwc_training(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ COMPUTE mean[MAX_COLUMNS], squares[MAX_COLUMNS], scale[MAX_COLUMNS], bias[MAX_COLUMNS];
@@ -157,8 +156,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
       a.call.store_statistics(mean[column], squares[column], c.count, c.first_column() + column);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    normalization_batch_columns_inference(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhwc_inference(const ForwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   if (c.vector() >= c.vectors) return;
@@ -176,7 +174,7 @@ struct BackwardArguments {
 
 // This kernel runs where mean and inverse are not saved.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
-    normalization_batch_columns_backward_moments(const BackwardArguments a) {
+    normalization_batch_nhwc_backward_moments(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
   Total moments[WIDTH];
@@ -208,7 +206,7 @@ __device__ __forceinline__ void visit_gradients(const BackwardCall& call, const 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
-    normalization_batch_columns_sums(const BackwardArguments a) {
+    normalization_batch_nhwc_sums(const BackwardArguments a) {
   griddepcontrol_wait();
   begin_partials();
   const Columns& c = a.columns;
@@ -233,8 +231,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) CLUSTER_DIMS_Y
   store_partials<AddSums>(c, sums, a.call.partials + a.sums);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    normalization_batch_columns_gradient(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) normalization_batch_nhwc_gradient(const BackwardArguments a) {
   griddepcontrol_wait();
   const Columns& c = a.columns;
   __shared__ Known known;

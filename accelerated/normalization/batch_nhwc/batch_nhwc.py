@@ -1,4 +1,4 @@
-"""Plans batch normalization of packed tensors with innermost channels, or activations (batch_columns.cu)."""
+"""Plans batch normalization of packed tensors with innermost channels, or activations (batch_nhwc.cu)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...primitives.cluster import has_clusters
 from ...primitives.geometry import FastDivmod
 from ..batch import CLUSTER, BatchProblem, BatchVectorsSolver
 
-SOURCE = "normalization/batch_columns/batch_columns.cu"
+SOURCE = "normalization/batch_nhwc/batch_nhwc.cu"
 THREADS = 256  # threads per block, upper bound
 LANES = 8  # threads along a row, where they divide its vectors
 MORE_LANES = 16  # threads along a row of many vectors
@@ -123,10 +123,10 @@ def columns_of(problem: BatchProblem, d: Division) -> ctypes.Structure:
     )
 
 
-class BatchColumnsSolver(BatchVectorsSolver):
+class BatchNhwcSolver(BatchVectorsSolver):
     """Normalize with statistics of groups that are neighbours in memory."""
 
-    name = "normalization.batch_columns"
+    name = "normalization.batch_nhwc"
 
     def serves(self, problem: BatchProblem) -> bool:
         return problem.aligned and division_of(problem) is not None
@@ -147,7 +147,7 @@ class BatchColumnsSolver(BatchVectorsSolver):
             kernels = ["inference"] if problem.is_inference else ["moments", "training"]
         return [
             problem.launch(
-                SOURCE, f"normalization_batch_columns_{kernel}", others,
+                SOURCE, f"normalization_batch_nhwc_{kernel}", others,
                 (d.tiles, d.segments, 1), (d.lanes, d.lines, 1),
                 scratch_bytes=0 if problem.is_inference else 6 * numbers * problem.compute_bytes,
                 THREADS=THREADS, VECTOR_WIDTH=width_of(problem), MAX_COLUMNS=round_up(d.lanes * width_of(problem)),

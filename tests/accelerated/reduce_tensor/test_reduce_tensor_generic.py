@@ -21,7 +21,7 @@ from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 
 LARGE, TO_CHANNELS, TO_ONE = (64, 256, 56, 56), (1, 256, 1, 1), (1, 1, 1, 1)
-ANY = "reduce_tensor.any"
+ANY = "reduce_tensor.generic"
 MULTIPROCESSORS = 132
 
 
