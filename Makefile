@@ -18,12 +18,15 @@ KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __py
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-# NVIDIA's library, more than a gigabyte, is unpacked beside the rest.
+# NVIDIA's library, more than a gigabyte, is unpacked beside the rest. Editors and mypy find the packages in build/types, under
+# the names by which they are imported (pyproject.toml).
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	($(INSTALL) --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed") & \
 	$(INSTALL) --editable '.[emulated,test,lint,examples,port,abi,jit]'; status=$$?; wait; exit $$status
+	mkdir -p build/types/dualdnn
+	for part in package/__init__.py api reference accelerated conformance; do ln -sfn ../../../$$part build/types/dualdnn/; done
 	touch $@
 
 # smoke, standard (conformance-report-standard) or full (conformance-report)
@@ -89,9 +92,6 @@ lint: $(BIN)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
-	mkdir -p build/types/dualdnn
-	ln -sfn $(CURDIR)/package/__init__.py build/types/dualdnn/__init__.py
-	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy
 
 # sm_100f needs nvcc 12.9 or later; binaries of a 12.x run on drivers from 525 on, those of a 13.x from 580 on
