@@ -1,4 +1,4 @@
-"""Check the layers: which package may import which, and that each family has a file in every package. tests/accelerated/test_rooms.py checks the
+"""Check the layers: which package may import which, and that each family has a file in every package. tests/accelerated/test_families.py checks the
 folders of accelerated/."""
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from dualdnn.accelerated.runtime.sources import declared_entry_points, entry_poi
 from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent.parent
-FLOOR = ROOT / "accelerated"
-MAX_ROOMS, MAX_FILES, HEADER_LINES = 18, 30, 15
+LAYER = ROOT / "accelerated"
+MAX_FOLDERS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
 # These folders are still being rewritten: the checks of headers and entry points skip them.
 UNFINISHED: set[str] = set()
@@ -45,35 +45,35 @@ BORROWED = {
 SUFFIXES = (".py", ".cu", ".cuh", ".h")
 
 
-def rooms() -> list[str]:
-    return sorted(path.name for path in FLOOR.iterdir() if path.is_dir() and (path / "__init__.py").is_file())
+def folders() -> list[str]:
+    return sorted(path.name for path in LAYER.iterdir() if path.is_dir() and (path / "__init__.py").is_file())
 
 
 def families() -> list[str]:
-    return [room for room in rooms() if room not in SHARED]
+    return [folder for folder in folders() if folder not in SHARED]
 
 
 def kernels(*, finished: bool = False) -> list[Path]:
-    found = sorted(FLOOR.rglob("*.cu"))
-    return [path for path in found if not (finished and room_of(path) in UNFINISHED)]
+    found = sorted(LAYER.rglob("*.cu"))
+    return [path for path in found if not (finished and folder_of(path) in UNFINISHED)]
 
 
-def room_of(path: Path) -> str:
-    """Return the room of a file, or its own stem where it lies beside the rooms."""
-    first, *rest = path.relative_to(FLOOR).parts
+def folder_of(path: Path) -> str:
+    """Return the folder of a file, or its own stem where it lies beside the folders."""
+    first, *rest = path.relative_to(LAYER).parts
     return first if rest else Path(first).stem
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a kernel file in launches: its room, a part of the room if there is one, the file."""
-    return str(path.relative_to(FLOOR))
+    """Return the name of a kernel file in launches: its folder, a part of the folder if there is one, the file."""
+    return str(path.relative_to(LAYER))
 
 
 def imports(path: Path) -> set[str]:
-    """Return the rooms and modules of the floor that a source imports, by Python or by #include."""
+    """Return the folders and modules of the layer that a source imports, by Python or by #include."""
     if path.suffix != ".py":
         return {name.split("/")[0] for name in re.findall(r'#include "(\w+/[\w/.]+)"', path.read_text())}
-    package = path.relative_to(FLOOR).parts[:-1]
+    package = path.relative_to(LAYER).parts[:-1]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -86,48 +86,50 @@ def imports(path: Path) -> set[str]:
 @cache
 def graph() -> dict[str, set[str]]:
     uses: dict[str, set[str]] = collections.defaultdict(set)
-    for path in FLOOR.rglob("*"):
+    for path in LAYER.rglob("*"):
         if path.suffix in SUFFIXES:
-            uses[room_of(path)] |= imports(path) - {room_of(path)}
+            uses[folder_of(path)] |= imports(path) - {folder_of(path)}
     return uses
 
 
-def test_there_are_few_rooms():
-    assert len(rooms()) <= MAX_ROOMS, rooms()
+def test_there_are_few_folders():
+    assert len(folders()) <= MAX_FOLDERS, folders()
 
 
 def test_no_folder_is_crowded():
-    """A room of more files has a folder for each kind of solver, as convolution/ has."""
-    count = collections.Counter(path.parent for path in FLOOR.rglob("*") if path.suffix in SUFFIXES)
+    """A folder of more files has a subfolder for each kind of solver, as convolution/ has."""
+    count = collections.Counter(path.parent for path in LAYER.rglob("*") if path.suffix in SUFFIXES)
     assert not [str(folder.relative_to(ROOT)) for folder, files in count.items() if files > MAX_FILES]
 
 
 def test_a_family_imports_what_stands_under_it():
-    for room, used in graph().items():
-        below = set(SHARED) - {"backend", "__init__"} | {other for family, other in BORROWED if family == room}
-        assert used <= SHARED.get(room, below), f"{room} imports {sorted(used - SHARED.get(room, below))}"
+    for folder, used in graph().items():
+        below = set(SHARED) - {"backend", "__init__"} | {other for family, other in BORROWED if family == folder}
+        assert used <= SHARED.get(folder, below), f"{folder} imports {sorted(used - SHARED.get(folder, below))}"
 
 
 def test_no_import_runs_back():
     tuple(
-        graphlib.TopologicalSorter({room: used for room, used in graph().items() if room != "__init__"}).static_order()
+        graphlib.TopologicalSorter(
+            {folder: used for folder, used in graph().items() if folder != "__init__"}
+        ).static_order()
     )
 
 
 def test_a_list_of_exceptions_is_used():
-    assert set(rooms()) >= UNFINISHED
+    assert set(folders()) >= UNFINISHED
     for family, other in BORROWED:
         assert other in graph()[family], f"{family} does not use {other}"
 
 
-def test_a_kernel_is_launched_from_its_room_by_its_twin():
-    texts = {user: user.read_text() for user in FLOOR.rglob("*.py")}
+def test_a_kernel_is_launched_from_its_folder_by_its_twin():
+    texts = {user: user.read_text() for user in LAYER.rglob("*.py")}
     for path in kernels():
         name = name_of(path)
         users = {user for user, text in texts.items() if f'"{name}"' in text}
         twin = path.with_suffix(".py")
         assert {user.parent for user in users} <= {path.parent}, f"{name} is launched by {users}"
-        if room_of(path) not in UNFINISHED:
+        if folder_of(path) not in UNFINISHED:
             assert twin in users if twin.exists() else users == {path.with_name("plan.py")}, f"{name}: {users}"
 
 
@@ -148,14 +150,14 @@ def test_a_kernel_file_opens_with_its_roofline_bound():
         assert said, f"{name_of(path)}: section, roofline bound, bytes"
 
 
-def test_entry_points_are_unique_and_name_their_room():
+def test_entry_points_are_unique_and_name_their_folder():
     """A profiler shows only the name."""
     found = collections.Counter()
     for path in kernels():
         names = set(declared_entry_points(path))
-        if room_of(path) not in UNFINISHED:
+        if folder_of(path) not in UNFINISHED:
             assert names, path
-            wrong = [name for name in names if not name.startswith(f"{room_of(path)}_")]
+            wrong = [name for name in names if not name.startswith(f"{folder_of(path)}_")]
             assert not wrong, f"{path.name}: {wrong}"
             found.update(names)
     assert not [name for name, count in found.items() if count > 1]
