@@ -1,7 +1,7 @@
-// Gradients of a bias (6.2.1) of packed dy with channels innermost, for any number of channels.
+// This file computes gradients of a bias (6.2.1) from packed dy in NHWC, for any number of channels.
 //
-// Each thread reads 16-byte vectors of dy. Their stride leads to the same channels again, and the thread keeps a sum
-// for each element. Blocks add their sums by channel, then clusters do. Another launch adds the sums of clusters
+// Each thread reads 16-byte vectors of dy at a stride that leads to the same channels again, and keeps a sum for each
+// element. Blocks and then clusters add their sums by channel. Another launch adds the sums of clusters
 // (filter_gradient/sum.cu).
 //
 // Roofline bound: bytes, dy read once; 2 flops an element.
@@ -15,7 +15,7 @@ constexpr unsigned WIDTH = 16 / sizeof(ELEMENT);
 using Elements = Vector<ELEMENT, WIDTH>;
 
 constexpr int BATCH = 8;  // vectors in flight per thread
-// FEW counts the threads per channel whose sums the first of them adds.
+// Where at most FEW threads share a channel, the first of them adds their sums; otherwise a warp does.
 constexpr unsigned MAX_CHANNELS = 512, FEW = 8;
 
 struct Arguments {
@@ -101,7 +101,7 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(THREADS, 4)
     add_vectors<BATCH>(a.dy, index, step, vectors, sums);
     add_vectors<BATCH / 2>(a.dy, index, step, vectors, sums);
     add_vectors<1>(a.dy, index, step, vectors, sums);
-    // The remaining elements are no vector.
+    // One thread adds the elements after the last full vector.
     if (vectors % step % a.active == threadIdx.x && vectors % step / a.active == blockIdx.x) {
 #pragma unroll
       for (unsigned i = 0; i < WIDTH; i++)

@@ -1,14 +1,13 @@
-// Convolutions (5.2.9, 5.2.10) and gradients of their input (5.2.8), of few channels and filters, summed directly.
+// This file computes convolutions (5.2.9, 5.2.10) and input gradients (5.2.8) of few channels and filters directly.
 //
-// Tiling: a block has some lanes and pixels. A lane is FILTERS filters by CHANNELS channels of GROUPS groups, and a
-// thread computes the filters of a lane for PIXELS pixels. The filters of the lanes are in shared memory in the compute
-// type, [tap][channel][filter]. Each is read once for all pixels of a thread. Where channels are innermost,
-// neighbouring threads have neighbouring lanes, otherwise neighbouring pixels. A gradient is the convolution of dy,
-// `x`, to dx, `y`. Its pixels are divided into residues of the stride, which meet the same taps; a block has pixels of
-// one.
+// Tiling: a block owns some lanes and pixels. A lane is FILTERS filters by CHANNELS channels of GROUPS groups, and a
+// thread computes the filters of a lane for PIXELS pixels. Shared memory holds the filters of the lanes in the compute
+// type, [tap][channel][filter]. Each is read once for all pixels of a thread. In NHWC, neighbouring threads own
+// neighbouring lanes, otherwise neighbouring pixels. An input gradient is a convolution of dy (`x`) to dx (`y`). Its
+// pixels are divided into residues of the stride that meet the same taps; a block owns pixels of one residue.
 //
-// Roofline bound: bytes, x and y once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
-// each output of 16 bits (3 x 3, groups of 4). A thread issues 16 products for 4 values of x and its part of a tap.
+// Roofline bound: bytes, x and y once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products per
+// 16-bit output (3 x 3, groups of 4). A thread issues 16 products for 4 values of x and its part of a tap.
 #include "convolution/problem.cuh"
 
 // The host defines GROUPS, FILTERS and CHANNELS (grouped.py).
@@ -20,19 +19,19 @@ constexpr int FACTORS = VALUES * FILTERS, AT_ONCE = FACTORS < 4 ? FACTORS : 4;
 struct Arguments : Operands<ELEMENT> {
   const int* notes;         // one per block of the product: 1 if its results are right (pack_groups.py)
   int noting;               // number of blocks; 0: no kernel has computed y before
-  Convolution convolution;  // A gradient has the convolution of dy with the pixels of the first residue.
+  Convolution convolution;  // For a gradient: the convolution of dy, with the pixels of the first residue.
   Epilogue epilogue;
   FastDivmod lane_blocks, lanes;      // blocks of lanes; lanes of a block
   FastDivmod filter_blocks, vectors;  // per group: blocks of FILTERS filters, vectors of CHANNELS channels
   FastDivmod residues[3];             // residues along depth, rows, columns
-  int backward;                       // The product is a gradient.
+  int backward;                       // 1: the call is a gradient
   int extent[3], y_axis[3];           // extents of y; strides between pixels in elements
   int stride[3], padding[3], dilation[3];
   int apart[3];                                        // stride between taps of the same residue
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int w_channel, w_filter, w_axis[3];                  // strides of w in elements
-  int lane_values;                                     // numbers of shared memory per lane
-  int channels_last;                                   // neighbouring threads have neighbouring lanes
+  int lane_values;                                     // filter values in shared memory per lane
+  int channels_last;                                   // neighbouring threads own neighbouring lanes
   long long w_group;
 };
 
@@ -69,7 +68,7 @@ __device__ __forceinline__ void read_filters(const Arguments& a, const Axis (&ax
       tap /= axes[d].count;
       offset += static_cast<long long>(c.flipped ? c.filter[d].divisor - 1 - at : at) * a.w_axis[d];
     }
-    // Every CHANNELS channels of several groups begin a new group.
+    // Where a lane has several groups, a group begins every CHANNELS channels.
     const unsigned at = GROUPS > 1 ? channel % CHANNELS : channel;
     const unsigned group =
         a.filter_blocks.divide(first_lane + lane, block) * GROUPS + (GROUPS > 1 ? channel / CHANNELS : 0);

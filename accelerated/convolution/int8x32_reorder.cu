@@ -1,7 +1,7 @@
-// INT8x32 filters and their bias in the order that convolutions with CUDNN_NO_REORDER read (5.2.32).
+// Reorders INT8x32 filters and their bias as convolutions with CUDNN_NO_REORDER read them (5.2.32).
 //
-// Roofline bound: bytes, each read and written once. Each thread moves four channels. The order within 1024 bytes
-// changes, so that reads and writes both fill full lines of the L2 cache.
+// Roofline bound: bytes, each read and written once. Each thread moves four channels. The order changes only within
+// 1024 bytes, so that reads and writes both fill full lines of L2.
 #include "convolution/problem.cuh"
 
 struct Arguments {
@@ -15,7 +15,7 @@ struct Arguments {
 
 extern "C" __global__ void convolution_int8x32_reorder(const Arguments a) {
   griddepcontrol_wait();
-  // 32 filters of 8 words or more fill blocks completely.
+  // The grid needs no bounds check: 32 filters of 8 words or more fill blocks completely.
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned word;
   const unsigned filter = a.words.divide(index, word);

@@ -1,8 +1,9 @@
-// The implicit GEMM of a forward convolution. problem.py is the host side, and its layouts must match.
+// This header describes the implicit GEMM of a forward convolution. The structures of the host side, problem.py, must
+// match.
 //
-// M counts output pixels (image, depth, row, column), N filters, and K the taps and channels of a filter in the
-// order of its memory. One description covers every layout. It has strides for x and y, and the number of innermost
-// channels of the filter. They are 1 for NCHW, all for NHWC, and the vector for NCHW_VECT_C.
+// M counts output pixels (image, depth, row, column), N filters, and K the taps and channels of a filter in the order
+// of its memory. Strides of x and y, and the filter's number of innermost channels, describe every layout. That number
+// is 1 for NCHW, C for NHWC, and the vector length for NCHW_VECT_C.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -11,8 +12,8 @@
 #define RESULT ELEMENT  // the type of y; float where sums of 16-bit elements are kept unrounded
 #endif
 
-// A coordinate that is outside of every image, even after adding any tap and padding: those span fewer than 2^31
-// positions. Terms and pixels that do not exist have it in different dimensions, so that they never add to a valid one.
+// This coordinate is outside every image, even after adding any tap and padding, which span fewer than 2^31 positions.
+// Missing terms and missing pixels have it in different dimensions, so that their sum is never valid.
 constexpr int OUTSIDE = -(1 << 30) - (1 << 30);
 
 struct Convolution {
@@ -22,7 +23,7 @@ struct Convolution {
   // strides between channel blocks, channels of a block, depth, rows, columns
   int x_channel_block, x_channel, x_axis[3];
   int input[3], step[3], padding[3], dilation[3];
-  int m, first_m;            // pixels of this launch, and the first of them
+  int m, first_m;            // pixels of this launch, and its first pixel
   int n, k, w_row;           // extents per group; stride between filters in elements
   int y_n;                   // channels of y per group
   int flipped, y_vector;     // binary logarithm of the channels per vector of y
@@ -31,7 +32,7 @@ struct Convolution {
   FastDivmod output[3], filter[3], inner_channels;
 };
 
-// Holds the operands with which the arguments of kernels begin.
+// Holds the operands, the first fields of the arguments of kernels.
 template <class Element> struct Operands {
   const Element *x, *w;
   Element* y;
@@ -44,8 +45,8 @@ struct __align__(16) KOffset {
   int at[3];
 };
 
-// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The
-// sum of the offsets of pixel and term is therefore right modulo 2**32, even where one of them is not.
+// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The sum
+// of a pixel's and a term's offset is therefore right modulo 2**32, even if one of them overflows.
 struct Pixel {
   int offset, at[3];
 };
@@ -129,8 +130,8 @@ struct Epilogue {
   }
 };
 
-// Returns the results of `count` sums of filters `filter`, `filter + filter_step` and so on. Their prior values are
-// `stride` apart from `at` on.
+// Returns the results of `count` sums, of filters `filter`, `filter + filter_step` and so on. Prior values begin at
+// `at` with stride `stride`.
 template <int WIDTH, class C, class T, class B, class S>
 __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long at,
                                              long long stride, int count, unsigned filter, unsigned filter_step,

@@ -1,4 +1,4 @@
-// Convolutions (5.2.9, 5.2.10) with no more products than a GPU has threads.
+// This kernel computes convolutions (5.2.9, 5.2.10) with no more products than a GPU has threads.
 //
 // Tiling: up to 32 lanes of a warp share the K of one output.
 //
@@ -15,7 +15,7 @@ struct Arguments : Operands<ELEMENT> {
   int log_lanes;                 // binary logarithm of the lanes per output
 };
 
-// Floats are added as doubles. Where terms cancel each other a float keeps few digits, and there are few terms.
+// Floats are added as doubles, because few terms may cancel each other and leave a float few digits.
 using Sum = std::conditional_t<std::is_same_v<ELEMENT, float>, double, COMPUTE>;
 
 extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Arguments a) {

@@ -2,9 +2,9 @@
 //
 // Tiling: up to 32 lanes of a warp share the output channels of one element of dx. Each visits the taps that meet it.
 //
-// Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Every element of dy is read once
-// for each tap and input channel, from L1 and L2, which bounds this kernel. Convolutions of more than a few products
-// take the forward kernels (residue_classes.py).
+// Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Each element of dy is read once per
+// tap and input channel, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products take
+// the forward kernels (residue_classes.py).
 #include "convolution/direct.cuh"
 
 // The axes are depth, rows and columns. The strides, in elements, separate images or filters, channels, planes, rows

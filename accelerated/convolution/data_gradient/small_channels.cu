@@ -1,13 +1,13 @@
-// Gradients of a convolution with respect to its input (5.2.8) of up to 8 channels, on tensor cores: half, bfloat16,
+// Gradients of a convolution with respect to an input of up to 8 channels (5.2.8), on tensor cores: half, bfloat16, or
 // float where TF32 is allowed.
 //
-// Tiling: each tile has 16 x 16 steps of the stride in dx, and all elements of dx that belong to them. These are up to
-// four residue classes, whose sums are 8 columns of channels each. A K-block is 128 bytes of dy's channels at all
-// pixels that meet the tile, and of w under all taps. A warp has four rows of 16 pixels. A fragment of dy serves every
-// class that meets it, and a fragment of w serves four rows. Results pass through shared memory.
+// Tiling: a tile covers 16 x 16 steps of the stride in dx. Its elements form up to four residue classes; each class has
+// 8 columns of sums, one per channel. A K-block is 128 bytes of dy's channels at all pixels that meet the tile, and of
+// w at all taps. A warp has four rows of 16 pixels. A fragment of dy serves every class that meets it, and a fragment
+// of w serves four rows. Results pass through shared memory.
 //
-// Roofline bound: bytes, dx and dy once. The next bounds are the tensor cores, which compute 8 columns for few
-// channels, and shared memory, whose fragments take as long.
+// Roofline bound: bytes, dx and dy once. The next bounds are the tensor cores, which compute 8 columns even for fewer
+// channels, and the reads of fragments from shared memory.
 #include "primitives/geometry.cuh"
 #include "primitives/mma.cuh"
 
@@ -26,7 +26,7 @@ struct Arguments {
   int extent[2], incoming[2];                // extents of dx and of dy
   int stride[2], channels, channels_last;    // stride, channels and layout of dx
   int first[2];                              // pixel of dy at the first corner of the window of pixel 0
-  int window[2], taps;                       // pixels of dy that meet those of one step; taps of the filter
+  int window[2], taps;                       // pixels of dy that meet one step; taps of the filter
   signed char tap[MAX_WINDOW][MAX_CLASSES];  // tap of a pixel of the window in a class, or -1
   FastDivmod rows, columns, inner_columns;   // divide by tiles, and by the pixels of dy across a tile
 };

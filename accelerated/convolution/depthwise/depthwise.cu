@@ -1,12 +1,12 @@
-// Depthwise convolutions (5.2.9, 5.2.10): groups of one channel and one filter, summed directly.
+// This file computes depthwise convolutions (5.2.9, 5.2.10) directly: each group has one channel and one filter.
 //
-// Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one, where
-// rows are innermost) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN
-// rows of y that it belongs to. Taps and sums stay in registers. Where channels are innermost TMA loads the rows
-// (tma.cuh). Operands at unaligned addresses take one sum after the other. Other windows take grouped.cu.
+// Tiling: kernels compiled for common windows slide down a column of rows. A thread owns CHANNELS channels (one in
+// NCHW) and COLUMNS columns. It reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of y whose
+// windows contain it. Taps and sums stay in registers. In NHWC, TMA loads the rows (tma.cuh). Unaligned operands are
+// summed one result at a time. grouped.cu serves other windows.
 //
-// Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3 x 3;
-// the loops take 16 to 22 (docs/performance/convolution.md).
+// Roofline bound: bytes, x and y once. At 4.2 TB/s an H200 has time for 28 instructions per 16-bit output; with 3 x 3
+// windows the loops take 16 to 22 (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
@@ -26,7 +26,7 @@ struct Arguments : Operands<ELEMENT> {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod vectors, columns, row_tiles,
-      blocks;           // blocks of channels of neighbouring threads; thread tiles: columns, rows; the other channels
+      blocks;           // divisors: channels of neighbouring threads, column tiles, row tiles, other channels
   COMPUTE alpha, beta;  // factors of the epilogue
   int plain;            // The sums are the results.
   int channels, images;
@@ -87,9 +87,9 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
 }
 
 // The host defines WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in groups of STEP rows), THREADS and
-// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for rows, PADDING on the left, X_VECTOR and Y_VECTOR.
-// The last two are the elements of x and y that are moved at once. For TMA it defines RING_THREADS and RING_BLOCKS.
-constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x belongs to
+// BLOCKS (depthwise.py). It also defines either CHANNELS_LAST or, for NCHW, PADDING on the left, X_VECTOR and Y_VECTOR.
+// The last two are elements of x and y per access. For TMA it defines RING_THREADS and RING_BLOCKS.
+constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows whose windows meet a group of rows of x
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a thread tile
 constexpr int TAPS = WINDOW_ROWS * WINDOW_COLUMNS;
@@ -98,8 +98,8 @@ using Sums = COMPUTE[OPEN][COLUMNS][CHANNELS];  // sums of the unfinished rows o
 static_assert(STEP < WINDOW_ROWS, "every row of x is part of a row of y");
 static_assert(AHEAD > 0 && AHEAD < BUFFERS, "a group of rows is read into a buffer that is not in use");
 
-// Holds WIDTH neighbouring elements of a row of x. Elements of 16 bits are in words, so that registers of 32 bits are
-// moved.
+// Holds WIDTH neighbouring elements of a row of x. 16-bit elements are stored in 32-bit words, so that moves use full
+// registers.
 template <int WIDTH> struct Neighbours {
   static constexpr bool PAIRS = sizeof(ELEMENT) == 2;
   using Word = std::conditional_t<PAIRS, unsigned, ELEMENT>;
@@ -154,10 +154,10 @@ static_assert(CHANNELS == 1 && COLUMNS % Y_VECTOR == 0 && COLUMNS * STEP % X_VEC
               "vectors begin at multiples of their size");
 static_assert(PADDING < WINDOW_COLUMNS, "a thread tile has some of the columns under it");
 constexpr int X_ALIGNED = X_VECTOR;
-constexpr int OWN = COLUMNS * STEP;  // columns of x that no other thread tile begins with
+constexpr int OWN = COLUMNS * STEP;  // columns of x per step from a thread tile to the next
 constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
 
-// Returns the elements per vector of the halo beside the own columns: as few as cover `count`.
+// Returns the elements per vector of the halo: the smallest power of two that covers `count`, up to X_VECTOR.
 constexpr int halo_vector(int count) {
   int width = 1;
   while (width < count && width < X_VECTOR) width *= 2;
@@ -275,8 +275,8 @@ __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& 
   }
 }
 
-// Adds row t of a group to the rows of y that it belongs to and that `is_open` accepts. A row's first product begins
-// its sum.
+// Adds row t of a group to the rows of y that contain it and that `is_open` accepts. A row's first product begins its
+// sum.
 template <class IsOpen>
 __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int phase, int t, Sums& sums,
                                         IsOpen is_open) {

@@ -1,14 +1,14 @@
-// Gradients with respect to the filter (6.2.2) of convolutions of which every channel has one filter of its own.
+// This file computes filter gradients (6.2.2) of depthwise convolutions with one filter per channel.
 //
 // Tiling: a thread owns CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
-// after the other. It keeps the rows of dy that a row of x meets, and the sums of all taps. The threads of a block have
-// a few vectors of channels and share chunks (`items`). A tree adds their sums; sum.cu adds those of blocks that share
+// after the other. It keeps the rows of dy that meet a row of x, and the sums of all taps. The threads of a block own a
+// few vectors of channels and share chunks (`items`). A tree adds their sums; sum.cu adds those of blocks that share
 // channels, in a fixed order.
 //
-// Where channels are innermost, a producer warp loads rows by TMA into a ring of stages, and a warp has 64 channels.
+// In NHWC, a producer warp loads rows by TMA into a ring of stages, and a warp owns 64 channels.
 //
-// Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half, rows
-// innermost, on an H100 takes 96 us (the bytes take 68, at 3010 GB/s); with channels innermost it takes 79.
+// Roofline bound: bytes, x and dy read once; 2 * taps flops for each element of dy. 64x256x56x56 in half takes 96 us on
+// an H100 in NCHW (the bytes take 68, at 3010 GB/s), and 79 in NHWC.
 #include "primitives/geometry.cuh"
 #include "primitives/tma.cuh"
 #include "primitives/types.cuh"
@@ -18,7 +18,7 @@ constexpr int X_COLUMNS = (COLUMNS - 1) * COLUMN_STEP + TAP_COLUMNS;
 constexpr int TAPS = TAP_ROWS * TAP_COLUMNS;
 constexpr int WARPS = THREADS / 32;
 constexpr int PITCH = TAPS * CHANNELS + 1;  // stride between the sums of two lanes in shared memory
-// SLOTS counts the warps that add together: one where the sums of all do not fit the 48 KiB of static shared memory.
+// SLOTS counts the warps that add their sums at once: one where all do not fit the 48 KiB of static shared memory.
 constexpr int SLOTS = sizeof(COMPUTE) * WARPS * 32 * PITCH <= 48 << 10 ? WARPS : 1;
 
 // The axes are rows and columns. The strides, in elements, separate images, channels, rows and columns.
@@ -37,8 +37,8 @@ struct Arguments {
 
 using Row = COMPUTE[COLUMNS][CHANNELS];
 
-// Reads COUNT columns from `column` on. Columns of dy outside are not multiplied; columns of x outside are the zeros of
-// the padding.
+// Reads COUNT columns from `column` on. Columns outside dy are not multiplied; columns outside x are zeros of the
+// padding.
 template <int COUNT, int BEFORE, int WIDTH>
 __device__ __forceinline__ void read_row(COMPUTE (&values)[COUNT][CHANNELS], const ELEMENT* row, int column, int step,
                                          int extent, bool exists) {
@@ -101,8 +101,8 @@ struct Item {
   int column, count;      // first column of dy, number of existing columns
   int first, end;         // range of rows of dy
 
-  // Adds row `row` of dy and the rows of x that meet it first. window[k] becomes row `row`, and window[k - 1] was the
-  // row before. EVERY means that all rows of the window are rows of the item.
+  // Adds row `row` of dy and the rows of x that meet it first. window[k] becomes row `row`, and window[k - 1] is the
+  // row before. EVERY means that all rows of the window belong to the item.
   template <bool EVERY, bool ALL>
   __device__ __forceinline__ void slide(const Arguments& a, Sums& sums, Row (&window)[DEPTH], int k, int row) const {
     if (EVERY || row < end)
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthw
   }
 }
 
-// --- The kernel for channels innermost, fed by TMA ---
+// --- The kernel for NHWC, fed by TMA ---
 
 #if CHANNELS_LAST && CHANNELS == 2
 constexpr int MAX_STAGES = 8, MAX_WARPS = 8;  // stages of the ring; warps that add, without the one that loads

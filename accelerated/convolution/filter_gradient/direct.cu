@@ -3,8 +3,8 @@
 // Tiling: up to 32 lanes of a warp share the images and output positions of one element of dw. Their sums are added in
 // a fixed order.
 //
-// Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Every element of dy is read once
-// for each element of a filter, from L1 and L2, which bounds this kernel. Convolutions of more than a few products take
+// Roofline bound: bytes, x and dy read once and dw written once; 2 flops a product. Each element of dy is read once per
+// element of a filter, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products take
 // matrix products (forward_convolution.py).
 #include "convolution/direct.cuh"
 

@@ -1,13 +1,12 @@
-// Gradients of a convolution with respect to its filter (6.2.2), of few channels and filters.
+// This file computes filter gradients (6.2.2) of convolutions with few channels and filters per group.
 //
-// Tiling: a block has some lanes, TAPS taps and a part of the pixels. A lane is FILTERS filters by CHANNELS channels of
-// GROUPS groups. A thread adds its products under these taps at every so many pixels. The threads of a warp add theirs
-// by shuffles, and warps through shared memory. sum.cu adds the parts, and all orders are fixed. Where one part has all
-// pixels, the kernel writes dw.
+// Tiling: a block owns some lanes, TAPS taps and a part of the pixels. A lane is FILTERS filters by CHANNELS channels
+// of GROUPS groups. A thread adds the products of its lane under these taps, at pixels with a fixed stride. The threads
+// of a warp add their sums by shuffles, and warps through shared memory. sum.cu adds the parts, always in the same
+// order. If one part covers all pixels, the kernel writes dw.
 //
-// Roofline bound: bytes, x and dy once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products of
-// each output of 16 bits (3 x 3, groups of 4). For 48 products a thread reads four vectors of four values, most from
-// L1.
+// Roofline bound: bytes, x and dy once, or flops: 2 for each product. At 4.2 TB/s an H200 has time for 36 products per
+// 16-bit output (3 x 3, groups of 4). For 48 products a thread reads four vectors of four values, mostly from L1.
 #include "convolution/problem.cuh"
 
 // The host defines GROUPS, FILTERS, CHANNELS and TAPS (grouped.py).
@@ -29,8 +28,8 @@ struct Arguments {
   FastDivmod filter_blocks, vectors;                   // per group: blocks of filters, vectors of channels
   int channels, all_channels, all_filters, all_lanes;  // per group; in all groups
   int taps, w_tap, w_channel, elements;  // taps per filter; strides of dw between taps and channels; elements of dw
-  int of_part, one_part;                 // pixels per part; whether one part has all
-  int channels_last, dy_vectors;         // neighbouring threads have neighbouring lanes; vectors of dy are aligned
+  int of_part, one_part;                 // pixels per part; whether one part covers all pixels
+  int channels_last, dy_vectors;         // neighbouring threads own neighbouring lanes; vectors of dy are aligned
 };
 
 template <int N>
@@ -47,7 +46,7 @@ __device__ __forceinline__ void read_values(const ELEMENT* from, long long step,
   }
 }
 
-// Holds the first group of a lane, and the first filter and channel that it has in it.
+// Holds the first group of a lane, and the lane's first filter and channel within a group.
 struct Lane {
   int group, filter, channel;
 
@@ -125,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) convolution_filter_grad
     }
   }
 
-  // Each of the threads of a lane in a warp, then each of its warps, has a slot.
+  // Threads of a lane within a warp add first; then each warp gets a slot.
   const unsigned nearest = a.channels_last ? lanes : 1, farthest = a.channels_last ? WARP : min(across, WARP);
   const unsigned slots = a.channels_last ? THREADS / WARP : (across + WARP - 1) / WARP;
   const unsigned slot = a.channels_last ? threadIdx.x / WARP : thread / WARP, of_slots = lanes * AT_ONCE;

@@ -1,5 +1,5 @@
-// Converts images of few channels to rows in which every window is contiguous. Channels are innermost, padded to
-// CHANNELS, with the padding on the left and zeros up to the last window on the right. `together` rows are interleaved
+// Converts images of few channels to NHWC rows in which every window is contiguous. Channels are padded to CHANNELS.
+// Rows include the padding on the left, and zeros on the right up to the last window. `together` rows are interleaved
 // column by column. Filter gradients (6.2.2) read the columns of a window as channels.
 //
 // Tiling: a thread owns the channels of one column of a row. Roofline bound: bytes, x read once and CHANNELS for each

@@ -1,7 +1,7 @@
-// The sum of the filter gradients of several parts of the images (6.2.2), blended into dw.
+// This kernel adds the filter gradients of several parts of the images (6.2.2), and blends the sum into dw.
 //
-// Tiling: eight threads share the parts of one element of dw, whose sums are added in a fixed order. Neighbouring
-// threads take neighbouring elements.
+// Tiling: eight threads share the parts of one element of dw, and add their sums in a fixed order. Neighbouring threads
+// take neighbouring elements.
 //
 // Roofline bound: bytes; every partial sum is read once, dw written once.
 #include "primitives/types.cuh"

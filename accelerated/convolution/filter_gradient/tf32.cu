@@ -1,12 +1,13 @@
 // Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma) in TF32, fed by TMA.
 //
 // Tiling: products of 256 or 128 rows by 128 or 64 columns and 32 pixels (tma.cuh). Rows are channels of x under a tap,
-// MN-major in place. Tensor cores do not transpose 32 bits, so lanes read them from shared memory. Columns are
-// filters, from a copy of dy with contiguous pixels. With 128 rows two warpgroups take every other K-block.
+// MN-major in place. Tensor cores do not transpose 32-bit elements, so lanes read the rows from shared memory. Columns
+// are filters, from a copy of dy with contiguous pixels. With 128 rows, each of two warpgroups takes every other
+// K-block.
 //
-// Roofline bound: flops, 2 * pixels * elements of dw at 495 T/s, or the bytes of x and dy where dw is small. Shared
-// memory is the next bound: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. 64x256x56x56 with 256
-// filters of 3x3 takes 670 us (353 T/s) on an H100, and 151 us for the copy of dy.
+// Roofline bound: flops, 2 * pixels * elements of dw at 495 TFLOP/s, or the bytes of x and dy where dw is small. Shared
+// memory is the next bound: a K-block of 256 x 128 reads 64 KiB and writes 48 KiB in 1024 clocks. On an H100,
+// 64x256x56x56 with 256 filters of 3x3 takes 670 us (353 TFLOP/s), and the copy of dy 151 us.
 #include "convolution/filter_gradient/tma.cuh"
 
 template <int ROW_BOXES, int COLUMN_COUNT, int STAGES>

@@ -1,5 +1,5 @@
-// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by products of warps (mma.sync), fed by TMA.
-// They serve where the bytes of x and dy are the bound, and a copy of either would cost more than the products.
+// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by warp products (mma.sync), fed by TMA. This
+// kernel serves where the bytes of x and dy are the bound, so that a copy of either would cost more than the products.
 //
 // Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major in place. Lanes read
 // them from shared memory; a warp has 32 rows and all columns.

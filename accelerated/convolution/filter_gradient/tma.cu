@@ -1,14 +1,14 @@
 // Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and
-// bfloat16, channels innermost. NCHW serves filters of one tap, with x and dy in NCHW, in TF32, too.
+// bfloat16 in NHWC. The NCHW variant serves filters of one tap, also in TF32.
 //
 // Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
-// MN-major in place. In planes they are K-major, with pixels of one image in a K-block. Either may be the rows. With 64
-// rows two warpgroups take every other K-block. PROLOGUE makes the rows x. They pass through registers, where their
-// channels are scaled, biased and rectified.
+// MN-major in place. In NCHW they are K-major, and a K-block has pixels of one image. Either may be the rows. With 64
+// rows, each of two warpgroups takes every other K-block. With PROLOGUE the rows are x, and pass through registers,
+// where their channels are scaled, biased and rectified.
 //
-// Roofline bound: flops, 2 * pixels * elements of dw at 989 T/s, or the bytes of x and dy where dw is small. L2 is the
-// next bound: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56 with 256 filters of 3x3 takes 295 us
-// (803 T/s) on an H100.
+// Roofline bound: flops, 2 * pixels * elements of dw at 989 TFLOP/s, or the bytes of x and dy where dw is small. L2 is
+// the next bound: a K-block of 128 x 256 loads 48 KiB in 1024 clocks. 64x256x56x56 with 256 filters of 3x3 takes 295 us
+// (803 TFLOP/s) on an H100.
 #include "convolution/filter_gradient/tma.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
 
@@ -59,9 +59,9 @@ struct Multiplication : TmaPipeline<STAGES, (ROWS + COLUMN_COUNT) * ROW_BYTES> {
     }
   }
 
-  // Begins the products of `count` K-blocks with rows through registers. The last may still be in flight on return; the
-  // result is the stage that it reads. `first_row` is the warpgroup's first row, in boxes of channels. `left` counts
-  // the bytes to its box in a stage.
+  // Begins the products of `count` K-blocks with rows through registers. Returns the stage that the last product reads,
+  // which may still be in flight. `first_row` is the warpgroup's first row, in boxes of channels. `left` counts the
+  // bytes to its box in a stage.
   __device__ __forceinline__ unsigned begin_scaled(float (&sums)[COLUMNS / 2], unsigned first_row, int left,
                                                    int count) {
     constexpr int STEPS = 4;  // steps per stage

@@ -1,11 +1,10 @@
-// Gradients of a convolution with respect to its filter (6.2.2) as products that TMA feeds. tma.cu and tf32.cu share
-// this header. dw is a product over all pixels of dy. x, and dy in the layout of x, are loaded in boxes (im2col mode).
-// A box has 128 bytes of channels under one tap, for as many pixels.
+// The TMA-fed filter gradients (6.2.2) share this header. dw is a product over all pixels of dy. TMA loads x, and dy in
+// the layout of x, in boxes (im2col mode). A box has 128 bytes of channels under one tap, for a K-block of pixels.
 //
-// A block blends the sums of a tile that it owns alone into dw from its registers. Other tiles have equal parts of the
-// pixels, which their blocks walk together. Further blocks share the rest (stream-K). A block stores its float sums of
-// each shared tile in the order of its registers. A second kernel adds the sums of a tile in a fixed order and blends
-// them into dw (tma_sum.cu).
+// A block that owns a tile alone blends its sums into dw from registers. For other tiles, several blocks take equal
+// parts of the pixels, and further blocks share the rest (stream-K). A block stores its float sums of each shared tile
+// in the order of its registers. A second kernel adds the sums of a tile in a fixed order and blends them into dw
+// (tma_sum.cu).
 #pragma once
 #include "gemm/stream_k.cuh"
 #include "gemm/tma_pipeline.cuh"
@@ -21,8 +20,8 @@ struct Operand {
   int channels, all_boxes;  // per group
 };
 
-// Locates a row or a column of a tile in dw. `offset` counts elements, and is negative where dw has none. The other
-// field is the group of a filter within the product, or of a channel, or the tap of a packed row.
+// Locates a row or a column of a tile in dw. `offset` is in elements, and negative outside dw. `part` is the group of a
+// filter or channel within the product, or the tap of a packed row.
 struct Target {
   long long offset;
   unsigned part;
@@ -32,15 +31,15 @@ struct Target {
 struct Results {
   float alpha, beta;
   FastDivmod row_boxes, column_boxes;  // per tap
-  FastDivmod inner;                    // channels of x per tap, where a box has several taps, inner_taps of them
+  FastDivmod inner;                    // channels of x per tap, where a box holds inner_taps taps
   FastDivmod of_row;                   // channels of x in one of the interleaved rows
-  FastDivmod filters;                  // filters per group of dw; a group of the product may have several groups of dw
+  FastDivmod filters;                  // filters per group of dw; a group of the product may hold several groups of dw
   int all_filters;                     // filters of dw
   int row_channels, column_channels;   // per group
   int taps, inner_taps;
   int rows_are_filters, flipped;
   int together, early, tap_rows;            // rows per tap, and the rows before dw where the first begins; rows of dw
-  int kept;                                 // channels of a row that dw has
+  int kept;                                 // channels of a row that exist in dw
   int filter_step, channel_step, tap_step;  // strides of dw
   int vectors;                              // 1: channels are contiguous in dw, in aligned vectors of 16 bytes
 
@@ -50,10 +49,10 @@ struct Results {
   __device__ __forceinline__ Target target_of_column(unsigned group, unsigned box, unsigned at) const {
     return target(!rows_are_filters, column_boxes, column_channels, group, box, at);
   }
-  // Returns the offset of the sum of a row and a column in dw, or a negative number for none.
+  // Returns the offset in dw of the sum of a row and a column, or -1 outside dw.
   __device__ __forceinline__ long long locate(const Target& row, const Target& column) const {
     const unsigned right = rows_are_filters ? column.part - row.part : row.part - column.part;
-    // A product has several groups of dw, or packed rows have several taps, but never both.
+    // A product may hold several groups of dw, or packed rows several taps, but never both.
     if (row.offset < 0 || column.offset < 0 || right >= static_cast<unsigned>(inner_taps)) return -1;
     return row.offset + column.offset;
   }
@@ -90,7 +89,7 @@ struct Arguments {
   ELEMENT* dw;
   const ELEMENT *x_scale, *x_bias;  // one per channel, with PROLOGUE
   int scales, biases, x_rectified;
-  int volumes;  // 1 where maps have planes
+  int volumes;  // 1 where maps have a depth dimension
   TensorMap row_map, column_map;
   Operand rows, columns;
   FastDivmod depth, height, width;  // extents of dy
@@ -141,10 +140,10 @@ template <int COUNT> struct Boxes {
   }
 };
 
-// Names the order of sums in a tile: block b of 64 rows of a warpgroup, eight columns, a thread, four sums (two rows of
-// two columns). STAGES: both operands come from shared memory, one block per warpgroup. ROWS: rows pass through
-// registers in boxes of 32 per warp, two blocks per warpgroup (read_left). BOTH: columns pass through registers, too
-// (tf32_mma.cu).
+// Names the order of a tile's stored sums. Indices are, outermost first: a warpgroup's block b of 64 rows, eight
+// columns, a thread, four sums (two rows of two columns). STAGES: both operands come from shared memory; one block per
+// warpgroup. ROWS: rows pass through registers, in boxes of 32 per warp; two blocks per warpgroup (read_left). BOTH:
+// columns also pass through registers (tf32_mma.cu).
 enum class Order { STAGES, ROWS, BOTH };  // tma.py must match
 
 // Returns row `i` of a thread of block `b` in the tile.
@@ -219,8 +218,8 @@ template <Order ORDER, int ROWS, int COLUMNS, bool SPLIT_K> struct Finisher {
                        : a.results.target_of_column(group, column * (COLUMNS / BOX), i - ROWS);
   }
 
-  // `sums` holds blocks of 64 rows of the warpgroup. With SPLIT_K it has every other K-block, and the first warpgroup
-  // adds its sums to those of the second.
+  // `sums` holds blocks of 64 rows of the warpgroup. With SPLIT_K each warpgroup has every other K-block; the first
+  // adds the second's sums to its own.
   template <int BLOCKS, int COUNT>
   __device__ __forceinline__ void finish(const Segment& segment, float (&sums)[BLOCKS][COUNT]) {
     constexpr int SLOT = CONSUMERS * BLOCKS * COUNT * WARPGROUP;

@@ -1,7 +1,7 @@
-// The sum of the parts of tiles that several blocks share (tma.cuh), blended into the gradient of a filter (6.2.2).
+// This kernel adds the parts of tiles that several blocks share (tma.cuh), and blends the sums into dw (6.2.2).
 //
-// Tiling: each thread owns four sums of a tile, or several threads of a block share their parts, which are added in a
-// fixed order. Roofline bound: bytes, the parts are read once, dw is written once.
+// Tiling: each thread owns four sums of a tile, or several threads of a block share the parts of four sums. The order
+// of additions is fixed. Roofline bound: bytes, the parts are read once, dw is written once.
 #include "convolution/filter_gradient/tma.cuh"
 
 struct SumArguments {

@@ -1,13 +1,12 @@
-// Winograd gradients with respect to the filter (6.2.2), the transpose of y = A'((G g G') * (B' d B))A with respect to
-// g: dw = G'((A dy A') * (B' x B))G, * by elements, summed over tiles of all images.
+// This file computes filter gradients by Winograd (6.2.2), the transpose of y = A'((G g G') * (B' d B))A with respect
+// to g: dw = G'((A dy A') * (B' x B))G. Here * multiplies by elements, and the sum is over tiles of all images.
 //
 // Tiles have 6 x 6 values of x. They have 4 x 4 values of dy for a filter of 3 x 3, and 2 x 2 for 5 x 5. Both are
 // transformed into the workspace, [pixel in the tile][group][channel][tile]. A matrix product for each pixel in the
 // tile sums over tiles, and its results are transformed back.
 //
-// Roofline bound: flops, those of the direct sum divided by 4 (3 x 3) or 2.78 (5 x 5), in float, or the bytes of the
-// transforms. The transforms have 36/16 (36/4) values for each of x and of dy, written once and read once for each
-// tile of dw.
+// Roofline bound: flops in float, the direct sum's divided by 4 (3 x 3) or 2.78 (5 x 5), or the bytes of the
+// transforms. They write 36/16 (36/4) values for each value of x and dy once, and read them once for each tile of dw.
 #include "convolution/transforms/winograd.cuh"
 
 struct Arguments {
@@ -21,7 +20,7 @@ struct Arguments {
   FastDivmod tile_rows, tile_columns;   // per image
   FastDivmod tiles, channels, filters;  // tiles per launch; channels and filters per group
   int first_image, groups;
-  int channel_step;  // stride between channels of dw in elements; a filter has all of its taps and channels
+  int channel_step;  // stride between channels of dw in elements; a filter's taps and channels follow each other
 };
 
 // Computes A m from the values of a tile of dy, as the forward transform weighs results.

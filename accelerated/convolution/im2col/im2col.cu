@@ -1,12 +1,12 @@
-// The matrix A of GEMM convolution: cudnnIm2Col (5.2.31).
+// This file computes cudnnIm2Col (5.2.31), the matrix A of a GEMM convolution.
 //
 // Tiling: a block copies the patch under some channels and output pixels into shared memory, including zeros for the
 // padding. A thread locates its K in the patch once, and writes 16-byte vectors for all pixels.
 //
 // Roofline bound: bytes. The matrix, which has the size of the input times the taps of the filter, is written once.
 // Locating an element costs 4 instructions and one shared-memory access with bank conflicts, instead of 60 instructions
-// without the patch. reports/README.md has the fraction measured on an H200. docs/performance/convolution.md says what
-// bounds it, and what was slower.
+// without the patch. reports/README.md has the fraction measured on an H200, and docs/performance/convolution.md the
+// limits of this kernel.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
@@ -19,9 +19,9 @@ struct Arguments {
   ELEMENT* matrix;              // [image, pixel][channel, tap]
   int image, channel, axis[2];  // strides of x, in elements
   int input[2], step[2], padding[2], dilation[2], output[2];
-  int channels, row;    // channels; elements per row of the matrix
-  int flipped, packed;  // packed: rows, and the parts that blocks write, are full aligned vectors of 16 bytes
-  int chunk, tile[2];   // channels, output rows and output columns per block
+  int channels, row;                // channels; elements per row of the matrix
+  int flipped, packed;              // packed: rows and blocks' parts of them are full aligned 16-byte vectors
+  int chunk, tile[2];               // channels, output rows and output columns per block
   FastDivmod chunks, across, down;  // blocks along the channels, the columns, the rows
   FastDivmod patch[2], taps[2];     // extents
   int pitch;                        // stride between channels of the patch, in elements

@@ -4,10 +4,10 @@
 // Tiling: a block owns TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
 // through three stages of shared memory by cp.async. One bit of a mask says whether a tap is inside the image.
 //
-// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 T/s at its sustained clock. A multiply-add of a
-// warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %, copies 4 %. Registers
-// lie in two banks. A thread therefore walks its sums in a serpentine order, and both operands lie K by K, so that
-// multiply-adds do not conflict. docs/performance/convolution.md has measurements.
+// Roofline bound: flops, 2 * M * N * K, not bytes; an H200 reaches 59 TFLOP/s at its sustained clock. A multiply-add of
+// a warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %, copies 4 %.
+// Registers have two banks. To avoid conflicts, a thread walks its sums in a serpentine order, and both operands are
+// stored K by K. docs/performance/convolution.md has measurements.
 #include "convolution/problem.cuh"
 #include "gemm/fp32_tile.cuh"
 #include "primitives/dependent_launch.cuh"
@@ -90,8 +90,7 @@ template <int TILE_N, int TILE_M, class Tile> struct Block {
   // Holds the offset of each pixel in y, whose strides may be negative. NO_PIXEL marks a pixel that does not exist.
   static constexpr long long NO_PIXEL = -1ll << 62;
   static __device__ __forceinline__ long long* y_offsets() { return reinterpret_cast<long long*>(shared_memory); }
-  // Returns the buffer [pixel][filter] where channels are innermost, and otherwise [filter][pixel] with rows four
-  // columns longer.
+  // Returns the buffer: [pixel][filter] in NHWC, otherwise [filter][pixel] with rows padded by four columns.
   static __device__ __forceinline__ float* part() { return reinterpret_cast<float*>(y_offsets() + TILE_M); }
 
   __device__ __forceinline__ void find_y_offsets() const {
@@ -261,8 +260,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   __syncthreads();  // The stages are free.
   block.find_y_offsets();
   const float alpha =
-      // Alpha is applied here, so that sums may stay apart in registers. Neighbouring registers would conflict in their
-      // banks.
+      // Alpha is applied here, so that sums need no neighbouring registers, which would conflict in their banks.
       a.epilogue.alpha;
 #pragma unroll
   for (int g = 0; g < ROW_GROUPS; g++) {

@@ -5,7 +5,7 @@
 // bits) of both operands pass through a pipeline of stages in shared memory. cp.async fills it with vectors, or threads
 // fill it with single values through registers.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200. Bytes are the bound where K is
+// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32) on an H200. Bytes are the bound where K is
 // short (1 x 1). Shared memory limits the throughput: a K-block of 128 x 128 reads 48 KiB and writes 32 KiB in 512
 // clocks.
 #include "convolution/problem.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long
 // Names how a vector is read; its alignment decides.
 enum Reading { ELEMENTS, THROUGH_REGISTERS, ASYNCHRONOUS };
 
-// Copies a vector of which `count` elements exist; the rest becomes zeros.
+// Copies the first `count` elements of a vector; the others become zeros.
 __device__ __forceinline__ void copy_vector(unsigned char* to, const ELEMENT* base, long long offset, int count,
                                             Reading reading) {
   if (reading == ASYNCHRONOUS) return cp_async<16>(to, count > 0 ? base + offset : base, count > 0);
@@ -166,7 +166,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_VECTORS> struct Mul
       if constexpr (!OVERLAPPED) wgmma_wait<0>();
       cp_async_wait<AHEAD - 1>();
       fence_proxy_async();
-      __syncthreads();  // The tiles of the K-block have arrived, and those of the oldest product are free.
+      __syncthreads();  // The K-block's tiles have arrived, and the oldest product's tiles are free.
       wgmma_mma_async<ELEMENT, TILE_N>(sums, x_stage(k_block) + warpgroup * 64 * ROW_BYTES, w_stage(k_block));
       wgmma_commit();
       const int next = k_block + AHEAD;
@@ -190,8 +190,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_VECTORS> struct Mul
   }
 };
 
-// Passes the sums through shared memory, so that a thread writes neighbours of y. They are filters where channels are
-// innermost, and otherwise pixels.
+// Passes the sums through shared memory, so that a thread writes neighbours in y: filters in NHWC, otherwise pixels.
 template <int TILE_N>
 __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, const float (&sums)[TILE_N / 2],
                                             unsigned group, int first_n, int first_m) {
@@ -252,8 +251,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_VECTORS> m{a, c, stages, terms, x, w, first_n, first_m};
-  // Tensor cores drop the lower 13 bits of a float. Rounding to nearest makes the error half as large, and costs a
-  // detour through registers.
+  // Tensor cores drop the lower 13 bits of a float. Rounding to nearest halves the error, but the values must pass
+  // through registers.
   const Reading vectors = sizeof(ELEMENT) == 4 ? THROUGH_REGISTERS : ASYNCHRONOUS;
   m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? vectors : ELEMENTS;
   m.w_reading = c.w_vectors && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? vectors : ELEMENTS;

@@ -1,12 +1,11 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type. It also
-// multiplies the batches of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with
-// filters of one tap.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on CUDA cores, in any data type. It also multiplies the batches of
+// GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters of one tap.
 //
 // Tiling: a block owns TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory. A thread owns 4
 // x 4 to 8 x 8 sums.
 //
-// Roofline bound: flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used TILE_M
-// or TILE_N times, so that memory stays far below its limit. docs/performance/convolution.md has measurements.
+// Roofline bound: flops, 2 * M * N * K; an H200 does 67 TFLOP/s in float (34 in double). Each byte of a tile is used
+// TILE_M or TILE_N times, so memory is far from the bound. docs/performance/convolution.md has measurements.
 #include <type_traits>
 
 #include "convolution/problem.cuh"
@@ -52,7 +51,7 @@ template <> struct Arithmetic<Word> {
   }
 };
 
-// Selects the filter's type: signed where the image's is unsigned.
+// Selects the filter's type: signed for an unsigned image.
 template <class E> struct FilterOf {
   using type = E;
 };
@@ -137,7 +136,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     int row = x_vectors ? thread / CHUNKS + i * PASS : m_vectors ? thread % ACROSS * VECTOR : thread % X_LANES;
     pixel[i] = find_pixel(c, row < TILE_M ? first_m + row : c.m);
   }
-  // These are the first row of the filter's tile that this thread reads, and the filters from there on.
+  // w_row is the first row of the filter's tile that this thread reads; w_first points there.
   const int w_row = w_vectors ? thread / CHUNKS : thread / TILE_K,
             w_column = w_vectors ? thread % CHUNKS * VECTOR : thread % TILE_K;
   const F* w_first = w + (group_filter + first_n + w_row) * c.w_row + w_column;
@@ -294,7 +293,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
   auto finish_tile = [&](auto* y, const auto* bias) {
     using Result = std::remove_reference_t<decltype(*y)>;
     const Result* prior = static_cast<const Result*>(a.prior);
-    // Four neighbours of y are written at a time: filters where channels are innermost, and otherwise pixels.
+    // Four neighbours in y are written at a time: filters in NHWC, otherwise pixels.
     const bool across_filters = c.y_vector || c.y_channel == 1;
 #pragma unroll
     for (int h = 0; h < COLUMN_GROUPS; h++) {
@@ -394,8 +393,7 @@ struct MatrixArguments {
   int row, packed;             // elements per row; whether all rows are aligned to 16 bytes
 };
 
-// Writes the im2col buffer, 16 bytes per thread. Roofline bound: its bytes, which are those of x times the taps of a
-// filter.
+// Writes the im2col buffer, 16 bytes per thread. Roofline bound: its bytes, the size of x times the taps of a filter.
 extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixArguments a) {
   griddepcontrol_wait();
   constexpr int VECTOR = 16 / sizeof(ELEMENT);

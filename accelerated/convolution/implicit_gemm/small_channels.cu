@@ -1,11 +1,11 @@
-// Convolutions (5.2.9, 5.2.10) of at most 7 channels a group, as in first layers, on tensor cores: half, bfloat16,
-// TF32; sums in float.
+// This file computes convolutions (5.2.9, 5.2.10) of at most 7 channels per group, as in first layers, on tensor cores:
+// half, bfloat16, TF32; sums in float.
 //
-// Tiling: a block has four teams of four warps. Each team computes tiles of output pixels of its own, so that one team
-// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared
-// memory, with zeros for the padding. It gathers fragments from there by a table of the words of K (two elements of 16
-// bits, or one float). Elements that no K needs may be NaN, so they are cleared, not multiplied by zero. The filters
-// stay in shared memory.
+// Tiling: a block has four teams of four warps. Each team computes its own tiles of output pixels, so that one team
+// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory,
+// with zeros for the padding. It gathers fragments from there by a table of the words of K (two 16-bit elements, or one
+// float). Unused elements of a word may be NaN, so they are cleared, not multiplied by zero. The filters stay in shared
+// memory.
 //
 // Roofline bound: bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride
 // 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
@@ -21,13 +21,13 @@ struct Arguments : Operands<ELEMENT> {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // strides in elements; axes are depth, rows, columns
   int y_image, y_axis[3], y_channel;
-  FastDivmod n_tiles, groups;                  // These divide the number of a block; the remainder is its first tile.
-  FastDivmod column_tiles, row_tiles, depths;  // These divide the number of a tile; the quotient is the image.
+  FastDivmod n_tiles, groups;                  // They divide the index of a block; the remainder is its first tile.
+  FastDivmod column_tiles, row_tiles, depths;  // They divide the index of a tile; the quotient is the image.
   FastDivmod columns;                          // output columns per tile
-  FastDivmod slot_rows, taps;                  // rows in shared memory: [channel][filter's depth][row]
+  FastDivmod slot_rows, taps;                  // order of rows in shared memory: [channel][filter's depth][row]
   FastDivmod lanes;                            // contiguous channels per row
   FastDivmod term[3], run_words,
-      words;  // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; number of words
+      words;  // order of terms: [rest][term[0]][term[1]][term[2]]; words per run of neighbours; all words
   int x_term[4], w_term[4], x_first, w_first;  // strides in elements: in shared memory and in the filter
   int terms, run, lead, steps;                 // terms per run, missing terms of its first word, steps of eight words
   // extents of x and y, stride between pixels, padding before the first depth and row

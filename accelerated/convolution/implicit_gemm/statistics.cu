@@ -1,8 +1,8 @@
-// Computes the sums of the results of a convolution and of their squares, by filter (6.1.3.1). The blocks of its
-// products stored partial sums (tma.cu with STATISTICS). Deterministic: 64 threads of a filter take every 64th block
-// each, and have all of their loads in flight at once.
+// Computes the sums of the results of a convolution and of their squares, by filter (6.1.3.1). The blocks of tma.cu
+// with STATISTICS have stored partial sums. The order is fixed: each of a filter's 64 threads takes every 64th block,
+// with all of its loads in flight at once.
 //
-// Roofline bound: a launch; 8 bytes a filter and block, at most 132 of them.
+// Roofline bound: latency of a launch; 8 bytes per filter and block, at most 132 blocks.
 #include "primitives/stored_sums.cuh"
 #include "primitives/types.cuh"
 

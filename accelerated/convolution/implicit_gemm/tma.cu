@@ -5,13 +5,13 @@
 // TMA stores the results, blended with values that come through the same stages. With MAPPED 0, where TMA has no map of
 // y, the warps store them.
 //
-// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x has planes,
-// too, and is an MN-major operand; TF32 then passes through registers, because tensor cores do not transpose it.
-// STATISTICS: each block sums its results and their squares by filter, and all of its tiles have the same filters
-// (statistics.cu adds the blocks). FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is [K][tap][N].
-// JOINED: a number of products share a launch, each with blocks of its own.
+// The variants are as follows. NCHW: y is NCHW, and rows of the product are filters. TRANSPOSED: x is NCHW, too, and is
+// an MN-major operand; TF32 then passes through registers, because tensor cores do not transpose it. STATISTICS: each
+// block sums its results and their squares by filter, and all of its tiles have the same filters; statistics.cu adds
+// the sums of the blocks. FACTORS: each filter has its own alpha and beta. FILTERS_MN_MAJOR: w is [K][tap][N]. JOINED:
+// this many products share a launch, each with its own blocks.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
+// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32), or bytes where K is short (1 x 1). Shared
 // memory is the next bound: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "convolution/implicit_gemm/scaled_pair.cuh"
@@ -61,7 +61,7 @@ struct Arguments : Operands<ELEMENT> {  // The maps read the operands.
   int boxes;                          // boxes of 16 pixels of results in their map; 0 without a map
   FastDivmod plane;  // pixels per image; TRANSPOSED: rounded up to full boxes; several boxes: pixels per row
   int blends;        // 1 where the kernel adds the prior values of a map
-  int volumes;       // 1 where the image has planes
+  int volumes;       // 1 where the image has a depth dimension
   unsigned first_blocks, first_end,
       later;  // blocks that share the tiles before first_end; tiles per block after them
 };
@@ -91,8 +91,8 @@ struct Tile {
   unsigned group, pixel, filter;  // first group, pixel and filter of the tile
 };
 
-// Enumerates the tiles of a block. The first blocks share most tiles. Later blocks have few tiles each, and run on
-// multiprocessors that become free early.
+// Enumerates the tiles of a block. The first blocks share most tiles. Later blocks have few tiles each, and run on SMs
+// that become free early.
 struct TileScheduler {
   unsigned index, step, end;
 
@@ -120,7 +120,7 @@ struct FilterFactors {
 };
 
 // Sums the results that a warp stores, and their squares. A lane owns the word with its index in each row of every box
-// across. It adds a box when the next one is stored, so that it does not wait for the reads.
+// across. It adds a box when the next one is stored, so that the reads have time to arrive.
 template <int ROW_BOXES> struct Statistics {
   static constexpr int WIDTH = 4 / sizeof(ELEMENT);
   using Word = Vector<ELEMENT, WIDTH>;
@@ -421,7 +421,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     return found;
   }
 
-  // --- The results, in boxes: a warp's first rows, then its rows 64 further down ---
+  // --- The results, in boxes: first a warp's rows in the first 64, then its rows in the next 64 ---
 
   template <Finish FINISH>
   __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
@@ -434,8 +434,8 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     }
   }
 
-  // Writes 16 rows of a warp as rows of 128 bytes. `known` holds the factors of every 32nd filter from a lane's on.
-  // `block` is the index of their 64 rows in the warpgroup.
+  // Writes 16 rows of a warp as rows of 128 bytes. Each lane's `known` holds the factors of every 32nd filter. `block`
+  // is the index of the 64 rows in the warpgroup.
   template <Finish FINISH>
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
                                               const FilterFactors (&known)[BIASES], const Tile& tile, int warp_row,
@@ -547,7 +547,7 @@ struct Multiplication : TmaPipeline<STAGES, (CONSUMERS * ROWS + COLUMNS) * ROW_B
     boxes_written++;
   }
 
-  // Stores 16 pixels from `pixel` on in boxes that lie within a row of y. Rows, but not pixels, have equal strides.
+  // Stores 16 pixels from `pixel` on, in boxes that do not cross rows of y. Rows, but not pixels, have equal strides.
   __device__ __forceinline__ void store_parts(const unsigned char* rows, unsigned filter, unsigned pixel) const {
     const int pixels = 16 / a.boxes;
     for (int i = 0; i < a.boxes; i++, pixel += pixels, rows += pixels * ROW_BYTES) {

@@ -1,14 +1,12 @@
-// Convolution through the Fourier transform. The kernels compute spectra of image tiles and filters, sum their products
-// over channels (as real matrix products, see fft_expand), and transform back. FFT takes the padded image as one tile.
-// FFT_TILING takes many small tiles that overlap by the filter (overlap-save). Tiles have up to three dimensions of
-// powers of two.
+// These kernels convolve by FFT. They compute spectra of image tiles and filters, sum their products over channels (as
+// real matrix products, see fft_expand), and transform back. FFT takes the padded image as one tile. FFT_TILING takes
+// many small tiles that overlap by the filter (overlap-save). Tiles have up to three dimensions of powers of two.
 //
 // A spectrum has the layout [depth][row][column / 2 + 1][column of the matrix product]. The last is (group, tile,
 // channel), so that every access of a pass fills lines of the cache.
 //
-// Roofline bound: bytes; each pass over a spectrum reads and writes it once, and each dimension is a pass. The products
-// are bound by flops: 8 per term of a complex sum, at the matrix products' 67.0 T/s in float (34.0 in double) on an
-// H200.
+// Roofline bound: bytes; each dimension takes a pass, which reads and writes the spectrum once. Flops bound the
+// products: 8 per term of a complex sum, at the matrix products' 67.0 TFLOP/s in float (34.0 in double) on an H200.
 #include "convolution/problem.cuh"
 
 struct Complex {
@@ -51,7 +49,7 @@ __device__ __forceinline__ void make_factors(Complex* factors, int size, bool in
 }
 
 // Computes LINES transforms of length 2^log_size in [element][line] order (Stockham: natural order in and out). It
-// begins and ends with a barrier, and returns the result.
+// begins and ends with a barrier, and returns the buffer with the result.
 __device__ __forceinline__ Complex* transform(Complex* from, Complex* to, const Complex* factors, int log_size) {
   const int half_size = (1 << log_size) / 2;
   __syncthreads();
@@ -72,7 +70,7 @@ __device__ __forceinline__ Complex* transform(Complex* from, Complex* to, const 
   return from;
 }
 
-// Describes a box in memory, from `at` on, with zeros outside it.
+// Describes a box in memory that begins at `at`. Positions outside it read as zero.
 struct Box {
   long long offset;
   int at[3], limit[3], stride[3];
@@ -181,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_fft_lines(const Ar
   Complex* values = reinterpret_cast<Complex*>(shared_memory);
   Complex* spare = values + size * PITCH;
   Complex* factors = spare + size * PITCH;
-  // The two values are the elements after the axis, and those of one step along it.
+  // `inner` is the number of elements per index of the axis, and so the stride along it.
   const long long inner = static_cast<long long>(half_columns(a)) * a.columns.divisor * (a.axis == 0 ? a.size[1] : 1);
   const unsigned line_blocks = (inner + LINES - 1) / LINES;
   const long long first = static_cast<long long>(blockIdx.x % line_blocks) * LINES, outer = blockIdx.x / line_blocks;

@@ -1,12 +1,13 @@
-// Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015), * by elements, summed over channels.
+// This file computes Winograd convolutions, y = A'((G g G') * (B' d B))A (Lavin and Gray 2015). Here * multiplies by
+// elements, and the sum is over channels.
 //
-// WINOGRAD is fused: F(2 x 2, 3 x 3), a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
+// WINOGRAD is fused, F(2 x 2, 3 x 3): a block keeps its products in registers. WINOGRAD_NONFUSED writes the transformed
 // images and products to the workspace and multiplies them with implicit_gemm/simt.cu. Its tiles have 6 x 6 values. F(4
 // x 4, 3 x 3) and F(2 x 2, 5 x 5) therefore share the transform of the image.
 //
-// Roofline bound: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The
-// nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written. Bytes are the bound below about
-// 64 channels.
+// Roofline bound: flops, the direct sum's divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 TFLOP/s in float. The
+// nonfused transforms read and write 36/16 (36/4 for 5 x 5) values per output. Bytes are the bound below about 64
+// channels.
 #include "convolution/transforms/winograd.cuh"
 
 constexpr int FUSED_TILE = 4;
