@@ -1,10 +1,9 @@
-// Vectors of an attention without a projection (7.2.43): the kernel sums vectors in a space over parts, and adds an
-// addend.
+// This file computes the vectors of an attention without a projection (7.2.43): it adds their parts and an addend.
 //
 // Outputs without output projection have one part, the concatenation of all heads. The gradients of an input without
-// projection have one part per head. Each thread owns 16 bytes of a vector, beside its neighbours; padding becomes
-// zeros. Blocks (x, i) compute collection i of a launch. Roofline bound: bytes; each element reads its parts and an
-// addend, and is written once.
+// projection have one part per head. Each thread owns 16 bytes of a vector, and neighbouring threads own neighbouring
+// bytes. Padding becomes zeros. Blocks (x, i) compute collection i of a launch. Roofline bound: bytes; each element
+// reads its parts and an addend, and is written once.
 #include "attention/vectors.cuh"
 
 struct Collection {

@@ -1,12 +1,12 @@
-// The core of the gradients of multi-head attention (8.2.15): the gradients of each head's vectors, by recomputation.
+// This file computes the gradients of each head's vectors in multi-head attention (8.2.15).
 //
 // A block has a tile of queries (or keys), one head and TILE elements of their gradient. It visits the tiles of keys
-// (or queries) whose windows meet its own. It computes their scores again from the maxima and inverse sums of the
-// forward call. No scores are stored, and the order of sums is fixed, so that results do not vary.
+// (or queries) whose windows meet its own. No scores are stored: it recomputes them, with the maxima and inverse sums
+// of the forward call. The order of sums is fixed, so that results are reproducible.
 //
-// Roofline bound: flops on CUDA cores. Each query and key of its window takes 2 (size of q + size of v) for scores and
-// weights. Each TILE elements of a gradient take 2 TILE more. Bytes: each tile reads
-// each vector once from L2.
+// Roofline bound: flops on CUDA cores. Each pair of a query and a key in its window takes 2 (size of q + size of v)
+// flops for scores and weights. Each tile of TILE elements of a gradient takes 2 TILE more. Bytes: each tile reads each
+// vector once from L2.
 #include "attention/heads.cuh"
 
 struct GradientArguments {

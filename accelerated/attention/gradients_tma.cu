@@ -1,11 +1,11 @@
-// The core of the gradients of multi-head attention (8.2.15) on Hopper's tensor cores, fed by TMA, by recomputation.
+// This file recomputes attention to find the gradients of each head's vectors (8.2.15), on tensor cores fed by TMA.
 // Vectors have up to SIZE elements: half, bfloat16, or float split in two. Sums are float, and their order is fixed.
 //
 // Persistent blocks take items of work: 64 queries (or keys) of one head per warpgroup. A producer warpgroup loads them
 // into shared memory. It also loads tiles of 64 keys (or queries), with their statistics, into STAGES stages.
 //
-// Roofline bound: flops, at 989 T/s (half, H200). Each query and key of its window takes 7 products of 2 * size: three
-// for queries, four for keys and values. Bytes: each item reads each vector once from L2.
+// Roofline bound: flops, at 989 TFLOP/s (half, H200). Each pair of a query and a key in its window takes 7 products of
+// 2 * size flops: three for queries, four for keys and values. Bytes: each item reads each vector once from L2.
 #include "attention/tiles.cuh"
 #include "attention/tma_items.cuh"
 
@@ -120,8 +120,8 @@ struct Context {
     return take_item(p.items, at_byte<int>(a.reserve, a.counter_offset), round);
   }
 
-  // All producers fill the tiles of a stage, once it is free and the parts that TMA does not load are written. SUMMED
-  // selects the tile that sums weigh. `searched` has one bit per stage: the parity of its next searched tile.
+  // All producers call this to fill the tiles of a free stage, after writing the parts that TMA does not load. The
+  // first SUMMED tiles are searched for infinities and NaN. `searched` has the parity of each stage's next search.
   template <int SUMMED>
   __device__ __forceinline__ void publish(const Stage& at, unsigned& searched, State state, int first,
                                           const TensorMap (&left)[PARTS], const TensorMap (&right)[PARTS],
@@ -393,14 +393,14 @@ __device__ __forceinline__ void consume_queries(const Context& c) {
     float key_sums[SIZE / 2] = {}, value_sums[SIZE / 2] = {};
     Factors<OTHERS> weights, factors;
 
-    // Calls visit(element) for the sums of this thread outside of windows.
+    // Calls visit(element) for each of this thread's sums outside the windows.
     const auto for_each_outside = [&](auto visit) {
       if (p.state[stage.index] == FULL) return;
 #pragma unroll
       for (int i = 0; i < OTHERS / 2; i++)
         if (!p.queries[stage.index].has(i / 4 * 8 + lane % 4 * 2 + i % 2, thread_key + i / 2 % 2 * 8)) visit(i);
     };
-    // Returns the numbers of the queries of two neighbouring columns.
+    // Returns the statistics of the queries of two neighbouring columns.
     const auto pair_at = [&](const float* numbers, int n) {
       return *reinterpret_cast<const Vector<float, 2>*>(numbers + 8 * n + lane % 4 * 2);
     };

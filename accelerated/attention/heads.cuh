@@ -1,4 +1,4 @@
-// The kernels of the softmax's core share this header: tiles of queries and keys, their scores, and weighted sums.
+// The attention kernels share this header: tiles of queries and keys, their scores, and weighted sums.
 #pragma once
 #include "attention/vectors.cuh"
 
@@ -123,9 +123,9 @@ __device__ __forceinline__ void multiply_vectors(COMPUTE (&products)[ITEMS][ITEM
   }
 }
 
-// Computes sums[i][j] += sum over the vectors of the right of weights * element column + tx + LANES * j. The weights of
-// the tile have the order (row, vector). BY_KEY reverses it, and rows are keys. Weights outside of windows never count,
-// even beside NaN.
+// Adds weights * vectors of the right to the sums; sums[i][j] belongs to element column + tx + LANES * j. The tile's
+// weights have the order (row, vector), or with BY_KEY (vector, row), where rows are keys. Weights outside the windows
+// are skipped, so that NaN does not spread.
 template <bool BY_KEY>
 __device__ __forceinline__ void add_weighed(COMPUTE (&sums)[ITEMS][ITEMS], Tiles& tiles, const Side& right, int head,
                                             int column, int first_key) {

@@ -1,11 +1,11 @@
-// The core of multi-head attention forward (7.2.43): softmax(scaler * q . k) weighs the values of each query's window.
+// This file computes multi-head attention forward (7.2.43): softmax(scaler * q . k) weighs the values in each window.
 //
 // A block has a tile of queries, one head and TILE elements of its output. It reads tiles of keys and values. It keeps
 // the online-softmax state (running maximum and sum) and the weighted sum in registers, so that no scores are stored.
 // Heads with more than TILE elements compute the scores once for each TILE of them.
 //
-// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each query and key of its window. Bytes: each
-// tile of queries reads each input once from L2.
+// Roofline bound: flops on CUDA cores, 2 (size of q + size of v) for each pair of a query and a key in its window.
+// Bytes: each tile of queries reads each input once from L2.
 #include "attention/heads.cuh"
 
 struct OnlineArguments {

@@ -1,5 +1,5 @@
-// The online softmax of the forward tensor-core kernels. It takes tiles of KEYS scores of each query in turn, and keeps
-// their statistics.
+// This header defines the online softmax of the forward tensor-core kernels. It takes KEYS scores of each query at a
+// time, and keeps their statistics.
 #pragma once
 #include "attention/tiles.cuh"
 
@@ -35,7 +35,7 @@ struct Softmax {
         for (int i = 0; i < 2; i++) {
           float& score = scores[4 * n + 2 * part + i];
           const float weight = power_of_two(score * factor - shift);
-          // A factor of zero must not make NaN of a score of minus infinity.
+          // Outside the window the weight is set, because minus infinity times a scaler of zero is NaN.
           score = MASKED && !window[part].has(key + 8 * n + threadIdx.x % 4 * 2 + i) ? 0.0f : weight;
           sum += score;
         }

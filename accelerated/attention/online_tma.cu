@@ -1,13 +1,14 @@
-// The core of multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA. Vectors have up to SIZE
-// elements: half, bfloat16, or float split in two. Sums are float.
+// This file computes multi-head attention forward (7.2.43) on Hopper's tensor cores, fed by TMA. Vectors have up to
+// SIZE elements: half, bfloat16, or float split in two. Sums are float.
 //
 // Persistent blocks take items of work: 64 queries of one head per warpgroup. A producer warpgroup loads queries, and
-// tiles of KEYS keys and values, into STAGES stages of shared memory. The scores of the next tile and the sums of this
-// one are multiplied together. The softmax therefore overlaps with the sums, and with products of other warpgroups.
+// tiles of KEYS keys and values, into STAGES stages of shared memory. The products for the next tile's scores and for
+// this tile's sums are in flight together. The softmax therefore overlaps with the sums, and with products of other
+// warpgroups.
 //
-// Roofline bound: flops, 2 (size of q + size of v) for each query and key of its window, at 989 T/s (half, H200). Each
-// pair also takes one exponential, of 16 a clock and multiprocessor. Bytes: a block's queries read keys and values
-// once from L2.
+// Roofline bound: flops, 2 (size of q + size of v) for each pair of a query and a key in its window, at 989 TFLOP/s
+// (half, H200). Each pair also takes an exponential; an SM computes 16 per clock. Bytes: a block's queries read keys
+// and values once from L2.
 #include "attention/online_softmax.cuh"
 #include "attention/tma_items.cuh"
 

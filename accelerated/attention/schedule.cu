@@ -1,8 +1,8 @@
-// The windows and lengths of an attention call (7.2.35). The kernel stores host arguments and device memory for the
-// call's other kernels.
+// This kernel stores the windows and lengths of an attention call (7.2.35), from host arguments and device memory, for
+// the call's other kernels.
 //
 // A piece covers time-steps along which both ends of the window rise evenly. A launch takes up to PIECES of them,
-// because kernel arguments are limited; each thread computes a number. The first launch also clamps the lengths to the
+// because kernel arguments are limited. Each thread computes one value. The first launch also clamps the lengths to the
 // existing time-steps, and clears the counters of work. Roofline bound: latency; 8 bytes a time-step, no flops.
 #include "attention/vectors.cuh"
 

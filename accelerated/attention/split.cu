@@ -5,7 +5,7 @@
 // a NaN is zero. Half data are copied where TMA cannot read them.
 //
 // Each thread converts four elements; blocks (x, i) convert operand i. Roofline bound: bytes; each element is read
-// once, and one factor, of float data two, written.
+// once; one factor is written, or two for float.
 #include "attention/vectors.cuh"
 
 constexpr int WIDTH = 4;

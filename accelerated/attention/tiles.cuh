@@ -1,4 +1,4 @@
-// The tensor-core kernels of the softmax's core share this header. It lays tiles of vectors out in shared memory, as
+// The attention kernels on tensor cores share this header. It lays out tiles of vectors in shared memory, as
 // primitives/mma.cuh reads them, and describes the windows of queries.
 //
 // Factors of products are half or bfloat16. A float is split in two, its truncation to bfloat16 and the remainder, in
@@ -77,9 +77,9 @@ template <int ROWS> __device__ __forceinline__ float element_of(const unsigned c
 }
 
 // Removes infinities and NaNs, which weights of zero must not multiply. They are added to the sums of the rows whose
-// window has their vector, and replaced by zeros. POSITIVE means that weights are positive; otherwise NaN is added.
-// is_weighed(i, vector) says whether the window of the warp's row lane / 4 + 8 * i has the vector. synchronise() is a
-// barrier of the first THREADS_OF_BLOCK threads, all of which take part.
+// window contains their vector, and zeros replace them. POSITIVE means that weights are positive; otherwise NaN is
+// added. is_weighed(i, vector) says whether the window of the warp's row lane / 4 + 8 * i contains the vector.
+// synchronise() is a barrier of the first THREADS_OF_BLOCK threads, all of which take part.
 template <int ROWS, int THREADS_OF_BLOCK, bool POSITIVE, class IsWeighed, class Synchronise>
 __device__ __forceinline__ void add_infinite(float (&sums)[SIZE / 2], unsigned char* tile, IsWeighed is_weighed,
                                              Synchronise&& synchronise) {

@@ -1,5 +1,5 @@
-// The TMA-fed attention kernels share this header. Persistent blocks take items of work, the queries or keys of one
-// head, and a producer warpgroup follows the consumers.
+// The TMA-fed attention kernels share this header. Persistent blocks take work items, each some queries or keys of one
+// head. The producer warpgroup comes after the consumers.
 #pragma once
 #include "attention/tiles.cuh"
 #include "primitives/tma.cuh"
@@ -8,11 +8,11 @@ constexpr int WARPGROUP = 128, CONSUMERS = WARPGROUP * WARPGROUPS, ROWS = 64 * W
 constexpr int BOX_BYTES = 64 * ROW_BYTES,
               BLOCK_BYTES = PARTS * BOXES * BOX_BYTES;  // 64 vectors of 64 or all elements
 constexpr int OWN_BYTES = WARPGROUPS * BLOCK_BYTES;     // bytes for an item's own vectors
-// One producer thread loads. The warps after its own search tiles for infinities and NaNs, which weights of zero must
+// One producer thread loads. The other producer warps search tiles for infinities and NaNs, which weights of zero must
 // not multiply.
 constexpr int LOADER = CONSUMERS, FIRST_SEARCHER = CONSUMERS + 32, SEARCHERS = WARPGROUP - 32;
-// The threads of the block together must not exceed the registers of its launch. A single warpgroup of consumers takes
-// none from others.
+// All threads of a block together must not exceed the registers of its launch. A single consumer warpgroup takes no
+// registers from others.
 constexpr int PRODUCER_REGISTERS = WARPGROUPS == 2 ? 40 : 32, CONSUMER_REGISTERS = WARPGROUPS == 2 ? 232 : 160;
 
 // Divides the work into items, by (tile of queries or keys, head, beam, batch).

@@ -1,10 +1,10 @@
-// The attention kernels locate the call's vectors, and their padding, with this header.
+// This header locates an attention call's vectors and their padding.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-// Orders the vectors of a call: those of all time-steps as in memory, or those of one time-step. Vector n has
-// the indices (n / inner / middle, n / inner % middle, n % inner). Each property of a vector is a sum over its indices.
+// Orders the vectors of a call: all of them, as in memory, or the vectors of one time-step. Vector n has the indices (n
+// / inner / middle, n / inner % middle, n % inner). Each property of a vector is a sum over its indices.
 struct Rows {
   FastDivmod middle, inner;
   int count;

@@ -2,8 +2,8 @@
 #pragma once
 #include "fused_ops/problem.cuh"
 
-// GRADIENT_BATCH counts the accesses that a thread has in flight along channels, where registers leave a multiprocessor
-// three blocks.
+// GRADIENT_BATCH counts the accesses that a thread has in flight along channels, where registers leave an SM three
+// blocks.
 constexpr int RESIDENT_BLOCKS = 3, GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;
 
 // dx = of_dy * dz + (of_x * (x - mean) + constant)

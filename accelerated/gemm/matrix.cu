@@ -6,7 +6,7 @@
 // Split-K writes parts of a sum to the workspace in float, and adds them in order. Without tensor cores, tiles are 64 x
 // 64, and each thread owns 4 x 4 sums.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s (half, H100). Bytes: (M * K + N * K + M * N) elements. 128 x 128
+// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s (half, H100). Bytes: (M * K + N * K + M * N) elements. 128 x 128
 // reaches 0.27 of it at 8192 x 8192 x 1024.
 #include "gemm/product_tile.cuh"
 #include "gemm/split_k.cuh"

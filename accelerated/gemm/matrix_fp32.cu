@@ -4,7 +4,7 @@
 // stages, which cp.async fills. MN-major operands are copied 16 bytes at a time where they are aligned. K-major
 // operands are copied by element, so that they lie k by k. Split-K works as in matrix.cu.
 //
-// Roofline bound: flops, 2 * M * N * K at 60 T/s (H200); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
+// Roofline bound: flops, 2 * M * N * K at 60 TFLOP/s (H200); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
 // 0.75 of it at 8192 x 8192 x 1024.
 #include "gemm/fp32_tile.cuh"
 #include "gemm/split_k.cuh"

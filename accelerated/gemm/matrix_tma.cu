@@ -7,7 +7,7 @@
 // the right operand is a copy (parts.cu). TRANSPOSED_RESULT makes rows of the product columns of C. Where the tiles do
 // not fill the device, blocks share their K-blocks (stream-K), and parts.cu adds the parts in a fixed order.
 //
-// Roofline bound: flops, 2 * M * N * K at 989 T/s in half (495 in TF32). Bytes: (M * K + N * K + M * N) elements.
+// Roofline bound: flops, 2 * M * N * K at 989 TFLOP/s in half (495 in TF32). Bytes: (M * K + N * K + M * N) elements.
 // Shared memory is the next bound (convolution/implicit_gemm/tma.cu). 128 x 256 reaches 0.70 of it at 16384 x 768 x
 // 3072 in half (H200).
 #include "gemm/matrix.cuh"
@@ -40,7 +40,7 @@ struct Arguments {
 // bias, and GUARDED also checks the edges of C.
 enum Finish { PARTIAL, STORED, BLENDED, GUARDED };
 
-// COLUMNS of the product, ROWS per warpgroup of CONSUMERS, and OCCUPANCY blocks per multiprocessor define a kernel.
+// COLUMNS of the product, ROWS per warpgroup of CONSUMERS, and OCCUPANCY blocks per SM define a kernel.
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int OCCUPANCY, bool PING_PONG = false>
 struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROWS) + COLUMNS) * ROW_BYTES> {
   static constexpr int TILE_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;

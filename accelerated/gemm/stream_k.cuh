@@ -1,5 +1,5 @@
 // Stream-K divides the K-blocks of a product's tiles among blocks (stream_k.py), so that few tiles still occupy all
-// multiprocessors.
+// SMs.
 //
 // The first tiles may have one block each, which needs no slot. All other tiles have equal parts of K, which their
 // blocks walk together. Further blocks share the rest. A block stores its sums of each shared tile in a slot of its

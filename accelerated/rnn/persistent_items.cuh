@@ -3,7 +3,7 @@
 //
 // A work item is one step of a slice of UNITS hidden units, for one direction or layer and one group of SEQUENCES
 // sequences. A block has one slice and group, or several groups of a slice in turn, whose matrix rows stay on chip.
-// Where the device has fewer multiprocessors than slices, a block takes several slices too.
+// Where the device has fewer SMs than slices, a block takes several slices too.
 //
 // The layers of one launch are a wavefront. A layer runs `skew` waves after the layer before it, whose vectors it
 // needs. All blocks run at once and wait only for vectors of earlier waves, so that no order of blocks can deadlock.
