@@ -25,7 +25,7 @@ from .scalars import ValueNeeded, without_values
 from .solver import is_forcing, possible_solvers, summation_order
 
 _ADDRESS_LIMIT = 2**64
-TIMED_RUNS = 3  # runs of which the shortest counts, on a GPU
+TIMED_RUNS = 3  # runs on a GPU; the shortest counts
 PLANS_KEPT = 4096  # plans kept per device
 RECORDS_KEPT = 16  # records kept per prepared call, one for each likeness of addresses
 _NONE: Any = object()

@@ -325,7 +325,7 @@ class PlacedPlan(Plan):
     """Run launches and plans one after the other, on the operands of a call and on slices of them.
 
     workspace: index of the operand that is used from its first aligned address on. slices: operand index and byte
-    offset of each slice. steps: launches or plans with the indices of their operands; slices are numbered behind the
+    offset of each slice. steps: launches or plans with the indices of their operands; slices are numbered after the
     operands of the call, and -1 is a missing operand.
     """
 

@@ -57,14 +57,14 @@ def noting_launches() -> Iterator[Launched]:
 
 
 class Where(NamedTuple):
-    """Hold an address: ``delta`` bytes behind the operand with an index. value: the address in the current call."""
+    """Hold an address: ``delta`` bytes after the start of an operand. value: the address in the current call."""
 
     operand: int
     delta: int
     value: int
 
     def behind(self, offset: int) -> Where:
-        """Return the address ``offset`` bytes behind this one."""
+        """Return the address ``offset`` bytes after this one."""
         return Where(self.operand, self.delta + offset, self.value + offset)
 
     def aligned(self, multiple: int) -> Where:
@@ -106,14 +106,14 @@ class KernelStep:
         self._issue = function.in_shape(shape)
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch the kernel. The last two addresses are those of SCRATCH and NOTHING."""
+        """Launch the kernel. The last two addresses belong to SCRATCH and NOTHING."""
         if _launched is not None:
             _launched.note(self.function)
         rest = self._with_maps(addresses) if self.maps else self._rest
         self._issue(self._pack(*[addresses[operand] + delta for operand, delta in self.operands]) + rest, stream)
 
     def _with_maps(self, addresses: Sequence[int]) -> bytes:
-        """Return the argument bytes behind the operands, with tensor maps encoded for these addresses."""
+        """Return the argument bytes after the operands, with tensor maps encoded for these addresses."""
         begins = tuple(addresses[where.operand] + where.delta for _, where, _ in self.maps)
         encoded: bytes = self._encoded.of(begins, lambda: self.encoded(begins)[8 * len(self.operands) :])
         return encoded
@@ -163,7 +163,7 @@ class Record:
         return made
 
     def begin(self, scratch_bytes: int) -> None:
-        """Begin a part: the steps that follow share scratch memory of their own."""
+        """Begin a part: the steps that follow share its scratch memory."""
         self.parts.append(Part(scratch_bytes, []))
 
     def add(self, step: KernelStep | UploadStep) -> None:

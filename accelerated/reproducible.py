@@ -129,7 +129,7 @@ def require_level(operation: Any, reproducible: str) -> None:
 
 
 def undeclared(operation: Any, reproducible: str) -> Unsupported:
-    """Return the error for an operation none of whose solvers declares the order of its sums."""
+    """Return the error for an operation whose solvers do not declare the order of its sums."""
     name = type(operation).__name__
     return Unsupported(
         UNDECLARED,

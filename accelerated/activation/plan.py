@@ -42,7 +42,7 @@ class ActivationProblem(Problem):
             self.kernel = "activation_forward_rectified" if self.rectifies else "activation_forward"
 
     def launch(self, kernel: str, layout: Any, grid: Grid, block: Grid, *others: tuple[str, Any]) -> Launch:
-        """Return the launch of a kernel; ``others`` are its arguments behind the layout."""
+        """Return the launch of a kernel; ``others`` are its arguments after the layout."""
         operation, activation = self.operation, self.operation.activation
         arguments = structure(
             *pointers(len(self.operands)),

@@ -39,7 +39,7 @@ class Rows(Structure):
 
     @classmethod
     def of(cls, data: SeqDataSpec, step: int | None = None) -> Rows:
-        """Return the vectors of all time-steps as in memory, or those of one time-step."""
+        """Return the vectors of all time-steps as in memory, or only one time-step's."""
         steps = {TIME: 1} if step is not None else {}
         order = [int(axis) for axis in data.axes[:3]]
         extents = [steps.get(axis, data.dims[axis]) for axis in order]

@@ -29,7 +29,7 @@ class VectorRows(NamedTuple):
 
     @classmethod
     def of(cls, data: SeqDataSpec, step: int | None) -> VectorRows:
-        """Return all vectors in memory, or those of one time-step."""
+        """Return all vectors in memory, or only one time-step's."""
         strides = vector_strides(data)
         steps = {} if step is None else {TIME: 1}
         parts: list[tuple[int, int]] = []

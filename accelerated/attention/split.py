@@ -31,7 +31,7 @@ class Parts(NamedTuple):
     nbytes: int = 0
 
     def launches(self, problem: AttentionProblem) -> list[Launch]:
-        """Return the launch that writes the factors, or none where kernels read the vectors in place."""
+        """Return the launch that writes the factors, or no launch where kernels read the vectors in place."""
         if not self.given:
             return []
         count = len(self.given)

@@ -25,7 +25,7 @@ FACTOR_BYTES = 2
 
 
 def padded_size(problem: AttentionProblem) -> int:
-    """Return the elements per vector in a tile, or 0 where no kernel serves as many."""
+    """Return the elements per vector in a tile, or 0 where no kernel serves this size."""
     size = max(problem.attn.query_size, problem.attn.value_size)
     return next((padded for padded in SIZES if size <= padded), 0)
 

@@ -16,7 +16,7 @@ from ..reduce_tensor.problem import ReduceProblem, ReduceSolver
 from ..reduce_tensor.small import Small
 from ..reproducible import Order, order_of_batch
 
-MAX_SMALL_BYTES = 16 << 20  # bytes of a dy in NCHW whose sums take half as long in one step as per part
+MAX_SMALL_BYTES = 16 << 20  # bytes of dy in NCHW, up to which summing in one step takes half as long as in parts
 NAMES = {"A": "dy", "C": "db", "workspace": SCRATCH}  # names of a reduction's operands in the call
 
 

@@ -38,7 +38,7 @@ MAX_LANES = 32  # per block
 SHARED_BYTES = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 BANKS = 32
 FEW = 8  # channels and filters per group up to which tiles of products would be mostly zeros
-TILED = range(2, 5)  # channels in NCHW that small_channels.py multiplies sooner on tensor cores
+TILED = range(2, 5)  # numbers of channels in NCHW for which small_channels.py is faster
 FEW_OF_ONE = 16  # filters without groups up to which tiles of 64 filters would be mostly zeros
 DATA_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 INSTRUCTIONS = 8e10  # instructions of threads a second, per multiprocessor of an H200
@@ -96,7 +96,7 @@ class GroupedProduct:
     """Describe one convolution of x to y, or its gradient with dy as x and dx as y.
 
     ``value``: its geometry; a gradient has the pixels of the first residue. ``w_steps``: strides of w between filters,
-    channels and taps along each axis, in elements. ``taps``: that meet a pixel, at most.
+    channels and taps along each axis, in elements. ``taps``: the most that meet a pixel.
     """
 
     groups: int
@@ -115,7 +115,7 @@ class GroupedProduct:
 
     @property
     def is_known(self) -> bool:
-        """Return whether the kernel has the types, shared memory the filters, and a launch all blocks."""
+        """Return whether the kernel has the types, filters fit shared memory, and one launch can have all blocks."""
         known = self.x.data_type in DATA_TYPES and self.y.data_type == self.x.data_type
         return known and self.lanes > 0 and self.blocks <= FARTHEST
 
@@ -147,7 +147,7 @@ class GroupedProduct:
 
     @cached_property
     def lanes(self) -> int:
-        """Return the lanes per block, as many as fit in shared memory, or 0 where none does."""
+        """Return the lanes per block: the most that fit in shared memory, or 0 where one lane does not fit."""
         most = SHARED_BYTES // (self.lane_values * self.number_bytes)
         lanes = MAX_LANES
         while lanes > min(most, self.all_lanes) and lanes > 1:

@@ -1,7 +1,7 @@
 """Serve convolutions of many groups as products of fewer groups on tensor cores (convolution/implicit_gemm/tma.cu).
 
 As many groups as fit into 128 bytes of channels are combined. The combined filter has zeros between filters and
-channels of different groups. A zero times an infinity is NaN, where separate groups would give none. Blocks therefore
+channels of different groups. A zero times an infinity is NaN, which separate groups would not give. Blocks therefore
 note whether they met a NaN. Where one did, the kernel of few channels (grouped.cu) computes all results again.
 """
 
@@ -42,7 +42,7 @@ class Packed(NamedTuple):
 
     @classmethod
     def of(cls, problem: ConvolutionProblem) -> Packed:
-        """Return the convolution with as many groups together as fit and are aligned for TMA."""
+        """Return the convolution with the most groups together that fit and are aligned for TMA."""
         o, groups = problem.operation, problem.groups
         filters, channels, unit = o.w.dims[0] // groups, o.w.dims[1], ALIGNMENT // o.x.scalar_bytes
         most = min(groups, ROW_BYTES // o.x.scalar_bytes // max(filters, channels))

@@ -180,13 +180,13 @@ def all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     steps = [step for step, extent in zip(value.x_pixel, extents, strict=True) if extent > 1]
     steps += [step for step, taps in zip(value.x_axis, value.filter, strict=True) if taps.divisor > 1]
     steps += [value.x_origin, value.x_group if groups > 1 else 0]
-    return all(step % width == 0 for step in steps)  # Several blocks of channels are vectors of 32.
+    return all(step % width == 0 for step in steps)  # Blocks of channels are vectors of 32.
 
 
 def m_in_vectors(value: ConvolutionStruct, groups: int, width: int) -> bool:
     """Return whether aligned vectors of ``width`` pixels are contiguous and aligned in x, for every term.
 
-    This holds in planes without padding, stride and taps.
+    This holds for NCHW without padding, stride and taps.
     """
     if not width or value.first_m or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
         return False
@@ -278,9 +278,9 @@ def product_fields(
 
 
 def lanes_of(terms: int, elements: int = 0) -> int:
-    """Return the lanes of a warp, a power of two, that share the terms of one of so many elements.
+    """Return the lanes of a warp, a power of two, that share the terms of one element.
 
-    All lanes together are no more than FARTHEST.
+    All ``elements`` have at most FARTHEST lanes together.
     """
     lanes = 1
     while lanes < MAX_LANES and lanes * LANE_TERMS < terms and 2 * lanes * elements <= FARTHEST:

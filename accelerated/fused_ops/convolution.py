@@ -1,5 +1,5 @@
 """Serve convolutions between other steps. Some kernels take the steps along, where they load operands or store results.
-Otherwise each step has a solver of its own, and the workspace holds the tensors in between.
+Otherwise each step has its own solver, and the workspace holds the tensors in between.
 
 Roofline bound: as the convolution's. Separate steps write and read x once more in the prologue, and y in the epilogue.
 """
@@ -130,7 +130,7 @@ class FinishingConvolution(Solver[FusedConvolution]):
         return product is not None and is_preferred(product, self.kernel, self.kernels)
 
     def workspace_bytes(self, problem: FusedConvolution) -> int:
-        # The fallback needs a workspace of its own.
+        # The fallback needs its own workspace.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(self.used(problem).nbytes, others.pieces[0].nbytes)
 
@@ -266,7 +266,7 @@ class FilterGradientPrologue(Solver[FusedConvolution]):
     def workspace_bytes(self, problem: FusedConvolution) -> int:
         product = self._product(problem)
         assert product is not None
-        # The fallback needs a workspace of its own.
+        # The fallback needs its own workspace.
         others = FusedConvolution(problem.operation, problem.device, aligned=False)
         return max(with_alignment(product.regions.used), others.pieces[0].nbytes)
 

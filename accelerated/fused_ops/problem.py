@@ -15,7 +15,7 @@ from ..runtime.arguments import declared
 
 AXES = 3  # dimensions of a pixel within its image: depth, height, width
 WARP = 32
-RANKS = (1, 2, 4)  # dimensions of pixels that have kernels: dense channels, planes, and any others
+RANKS = (1, 2, 4)  # merged dimensions of pixels that have kernels: dense NHWC, NCHW, and any others
 GROUP = 8  # channels per warp along pixels
 THREADS = 256
 VECTOR_BYTES = 16
@@ -114,11 +114,11 @@ class Walk(NamedTuple):
         return blocks(-(-self.pixels.rows // (WARP * self.width)) * self.pixels.groups.divisor, THREADS // WARP)
 
     def definitions(self, element_bytes: int) -> dict[str, str]:
-        """Return the definitions of the kernels' module, without those of the types."""
+        """Return the definitions of the kernels' module, except the types."""
         constants = {"THREADS": THREADS, "GROUP": GROUP, "RANK": self.rank, "VECTOR_BYTES": self.width * element_bytes}
         return {name: str(value) for name, value in constants.items()}
 
 
 def per_channel(spec: TensorSpec | None) -> c_int:
-    """Return the stride between channels of a tensor in elements, or 0 where there is none."""
+    """Return the stride between channels of a tensor in elements, or 0 without a tensor."""
     return c_int(spec.strides[1] if spec else 0)

@@ -1,4 +1,4 @@
-"""Run plans one after the other. Their operands are those of a call, or lie in its workspace."""
+"""Run plans one after the other. Their operands are a call's, or parts of its workspace."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ class SequencePlan(PlacedPlan):
 
     def with_scalars(self, values: Mapping[str, float]) -> Self:
         """Raise ValueNeeded, because calls cannot share the plan. A part that makes its fallback later would need
-        scalars of its own.
+        its own scalars.
         """
         raise ValueNeeded(self.solver)

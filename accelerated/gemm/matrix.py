@@ -107,7 +107,7 @@ class MatrixProduct(Product):
         extra = BLEND_SECONDS if self.beta else 0.0
         if splits > 1:
             extra = SUM_SECONDS + (splits + 2) * sums / SUM_BYTES_PER_SECOND
-        # The rate is scaled by the multiprocessors of the device, because tile rates are those of an H200.
+        # The rate is scaled by the multiprocessors of the device, because tile rates were measured on an H200.
         scale = 132 / multiprocessors
         return LAUNCH_SECONDS + max(full * (flops * scale / rate + ROUND_SECONDS), moved / BYTES_PER_SECOND) + extra
 

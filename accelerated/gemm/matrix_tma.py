@@ -32,7 +32,7 @@ PART_SECONDS = 0.12e-6  # per part of a tile
 SUM_BYTES_PER_SECOND = 4.4e12  # rate of parts, mostly in L2
 COPY_SECONDS = 2.5e-6  # per launch of the copy
 COPY_BYTES_PER_SECOND = 3.5e12  # rate of the copy, read and written
-BLEND_SECONDS = 5e-6  # seconds to read C where the left operand passes through registers, of which few are then left
+BLEND_SECONDS = 5e-6  # seconds to read C where the left operand passes through registers and leaves few free
 
 
 class TmaTile(NamedTuple):
@@ -40,8 +40,8 @@ class TmaTile(NamedTuple):
 
     ``from_registers``: the left operand passes through registers instead of shared memory. ``alone``, ``overlapped``
     and ``stored`` are clocks of an H200, fitted to 700 products. They are the clocks of a K-block alone, of a K-block
-    beside other tiles of a multiprocessor, and of storing the sums. ``ping_pong``: two warpgroups have tiles of their
-    own instead of cooperating.
+    while the multiprocessor has other tiles, and of storing the sums. ``ping_pong``: two warpgroups have their own
+    tiles instead of cooperating.
     """
 
     rows: int

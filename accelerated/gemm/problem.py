@@ -16,7 +16,7 @@ class Matrix(NamedTuple):
     """Locate a batch of matrices in an operand of a call.
 
     ``operand``: its name. ``offset``: bytes from its address to the first element. The other fields are strides in
-    elements: ``row`` and ``column``, one of which is 1; ``outer`` and ``inner``, for two levels of batches;
+    elements: ``row`` and ``column``, one must be 1; ``outer`` and ``inner``, for two levels of batches;
     ``segment``, for segments of K.
     """
 
@@ -74,7 +74,7 @@ class Product:
     ``m``, ``n``, ``k``: A has m rows and k columns, B n rows and k columns, C m rows and n columns; C is row-major.
     ``element``: the C++ type of A, B and the bias. ``result``: the C++ type of C. ``compute``: float or double.
     ``tensor_cores``: whether they may multiply; they keep 11 bits of float elements. ``bias``: operand and byte offset
-    of n elements, one per column of C. ``batches``: outer and inner. ``segments``: per batch; K is as many times k,
+    of n elements, one per column of C. ``batches``: outer and inner. ``segments``: per batch; K is ``segments`` * k,
     with a stride between segments. ``max_workspace``: bytes that split-K may use. ``splits`` and ``tile``, a name, are
     chosen where they are None.
     """

@@ -27,7 +27,7 @@ MIN_ELEMENTS = 1 << 16  # elements of the results; any kernel computes smaller c
 
 
 def chain_launch(problem: GraphProblem, chain: Sequence[PointwiseNode]) -> Launch:
-    """Return the launch of a chain of nodes. A large chain has a kernel of its own; the generic kernel serves until it
+    """Return the launch of a chain of nodes. A large chain has its own kernel; the generic kernel serves until that
     is compiled, and where operands are not aligned.
     """
     layout = Layout.of(problem, chain)
@@ -121,7 +121,7 @@ class Successive:
             launch.record(record, [operands[i] for i in positions])
 
     def with_scalars(self, _values: Mapping[str, float]) -> Self:
-        """Return itself, because the calls of a graph have no scalars of their own."""
+        """Return itself, because the scalars of a graph belong to it, not to a call."""
         return self
 
     def wait_for_kernel(self) -> None:
@@ -129,7 +129,7 @@ class Successive:
 
 
 def width_of(layout: Layout, least: int = WIDTH // 2) -> int:
-    """Return the elements per vector, or 0 where the kernel does not serve or is no faster."""
+    """Return the elements per vector, or 0 where the kernel does not serve or is not faster."""
     width = WIDTH if min(SCALAR_BYTES[tensor.data_type] for tensor in layout.tensors.values()) < 4 else least
     if layout.extents[-1] % width or prod(layout.extents) < MIN_ELEMENTS:
         return 0

@@ -59,8 +59,8 @@ class Documented:
 
     @classmethod
     def of(cls, problem: GraphProblem, nodes: tuple[Node, ...]) -> Documented | None:
-        """Return the operation of these nodes, or None where the tables have none or a solver of this package must
-        serve.
+        """Return the operation of these nodes, or None where the tables list no such operation or a solver of this
+        package must serve.
         """
         if not _is_private(problem.operation, nodes):
             return None

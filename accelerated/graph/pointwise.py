@@ -145,7 +145,7 @@ def chain_arguments(
 
 
 def stages(operation: OperationGraph, chain: Sequence[PointwiseNode], names: list[str], scalar: Any) -> list[Any]:
-    """Return the kernel's description of each node. ``names`` are those of the tensors in memory."""
+    """Return the kernel's description of each node. ``names``: of the tensors in memory."""
     found = []
     before = ""
     for node, written in zip(chain, kept(operation, chain), strict=True):

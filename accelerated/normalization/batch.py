@@ -155,7 +155,7 @@ class BatchProblem(Problem):
 
     @cached_property
     def has_columns(self) -> bool:
-        """Return whether the kept dimensions are innermost: contiguous channels, or statistics per activation."""
+        """Return whether the kept dimensions are innermost: NHWC, or statistics per activation."""
         reduced = [self.x.strides[d] for d in self.reduced if self.x.dims[d] > 1]
         kept = [self.x.strides[d] for d in self.kept if self.x.dims[d] > 1]
         return self._packed_alike and bool(kept) and max(kept) < min(reduced, default=self.x.count)
@@ -231,7 +231,7 @@ class BatchProblem(Problem):
         self, source: str, kernel: str, others: Sequence[tuple[str, Any]], grid: Grid, block: Grid,
         shared_bytes: int = 0, scratch_bytes: int = 0, **definitions: int,
     ) -> Launch:  # fmt: skip
-        """Return the launch of a kernel; ``others`` are its arguments behind the call."""
+        """Return the launch of a kernel; ``others`` are its arguments after the call."""
         named = {name: str(number) for name, number in {"CALLS": int(self.fused == ALONE), **definitions}.items()}
         defined = type_definitions(self.x.data_type, self.operation, **named)
         arguments = structure(("call", self.call), *others)

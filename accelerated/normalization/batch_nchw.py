@@ -1,4 +1,4 @@
-"""Plans batch normalization of packed tensors with contiguous planes (batch_nchw.cu)."""
+"""Plans batch normalization of packed tensors in NCHW (batch_nchw.cu)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def launch_of(
 
 
 def serves_planes(problem: BatchProblem) -> bool:
-    """Return whether planes can move in vectors. Calls with a fused activation have contiguous channels instead."""
+    """Return whether tensors are in NCHW and aligned. Calls with a fused activation are NHWC."""
     return problem.aligned and problem.plane is not None and problem.operation.activation is None
 
 
@@ -57,7 +57,7 @@ def planes_of(problem: BatchProblem, width: int, cached: int) -> ctypes.Structur
 
 
 class BatchNchwSolver(BatchVectorsSolver):
-    """Serve channels whose planes are contiguous and follow each other."""
+    """Serve NCHW where a channel's plane has at least one vector."""
 
     name = "normalization.batch_nchw"
 
@@ -147,7 +147,7 @@ class BatchNchwSolver(BatchVectorsSolver):
             if -(-vectors // cluster) * of_vector <= half and (busy or few):
                 break
         fits = -(-vectors // cluster) * of_vector <= half
-        alone = channels * cluster <= problem.device.multiprocessors  # whether each block has an SM of its own
+        alone = channels * cluster <= problem.device.multiprocessors  # whether each block has its own SM
         longer = vectors >= LONG_VECTORS * cluster * THREADS and (alone or not problem.is_gradient)
         threads = MORE_THREADS if longer or not fits else THREADS
         most = (half if fits else room - RESERVED_BYTES) // (of_vector * threads)

@@ -15,7 +15,7 @@ from .problem import LRNProblem
 
 THREADS = 128  # threads per block
 VECTORS = {"FORWARD_VECTORS": 2, "BACKWARD_VECTORS": 2}  # vectors of 16 bytes per lane
-# A thread with single accesses has so many neighbouring channels; backward it computes n - 1 more powers.
+# A thread with single accesses has this many neighbouring channels; backward it computes n - 1 more powers.
 SINGLES = {"FORWARD_SINGLES": 1, "BACKWARD_SINGLES": 4}
 
 

@@ -58,7 +58,7 @@ class LRNProblem(Problem):
         return [*factors(self.operation, alpha=self.operation.alpha, beta=self.operation.beta), ("power", value)]
 
     def gradient(self) -> list[tuple[str, Any]]:
-        """Return the field for the gradient's factor, which comes first in the backward arguments; none forward."""
+        """Return the gradient's factor as the first field of backward arguments, and no field for forward."""
         kind = c_double if self.operation.compute_type == DOUBLE else c_float
         return [] if self.forward else [("gradient", kind(power(self.operation, self.x, self.window)[1]))]
 

@@ -32,7 +32,7 @@ class GlobalAverageBackward(PoolingSolver):
 
 
 def _column_bits(columns: int) -> int:
-    """Return log2 of the threads per row: as many as are mostly used, up to a warp."""
+    """Return log2 of the threads per row: the most, up to a warp, that are WELL_USED."""
 
     def used(bits: int) -> float:
         return columns / (-(-columns // 2**bits) * 2**bits)

@@ -58,7 +58,7 @@ class Work:
 def configured(
     problem: PoolingProblem, source: str, work: Work | None, *fields: tuple[str, Any]
 ) -> Configuration | None:
-    """Return the launch of a kernel, None without work. ``fields`` are its arguments behind the factors."""
+    """Return the launch of a kernel, None without work. ``fields`` are its arguments after the factors."""
     if work is None:
         return None
     operation = problem.operation
@@ -89,7 +89,7 @@ def _planes(shape: Shape, outer: int) -> PlanesStruct | None:
 def rows_of(shape: Shape, usual_team: int, canonical: Shape | None = None) -> Work | None:
     """Return how teams of threads share planes of contiguous rows; None for other planes.
 
-    canonical: the shape of as many planes as decide about teams, by default all of them.
+    canonical: the shape whose number of planes decides about teams, by default ``shape``.
     """
     value = _planes(shape, len(shape.extents))
     rows, row = _single_axis(shape.axes[:2]), shape.axes[2]

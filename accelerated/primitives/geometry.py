@@ -73,7 +73,7 @@ def merge_along(
     """Return the fewest dimensions that index all operands alike, in this order: their extents, then every operand's
     strides in elements.
 
-    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one. Where none is left, the
+    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one. Where none remains, the
     extent is 1 and strides are 0.
     """
     merged: list[tuple[int, list[int]]] = []
@@ -157,7 +157,7 @@ def elementwise(
 
 
 def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
-    """Return the geometry of single elements. A thread's elements lie along one dimension, not the row if others
+    """Return the geometry of single elements. A thread's elements follow one dimension, not the row if others
     exist, so that accesses are coalesced. The choice of dimension and count leaves the fewest threads idle."""
     # One block keeps an SM busy: the start of a second takes as long as another element.
     most = vectors_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))

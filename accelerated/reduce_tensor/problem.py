@@ -152,7 +152,7 @@ class ReduceProblem(solver.Problem):
         self._made: dict[str, Any] = {}
 
     def order_by(self, solver: solver.Solver[Any]) -> Order | None:
-        """Return the order of sums over the batch; None of those within an image, whose division depends on it."""
+        """Return the order of sums over the batch; None for sums within images, whose division depends on it."""
         within = self.operation.A.dims[0] > 1 and self.operation.C.dims[0] > 1
         return None if within else order_of_batch(solver, self.operation)
 
@@ -197,7 +197,7 @@ class ReduceProblem(solver.Problem):
 
     @cached_property
     def even(self) -> bool:
-        """Return whether a thread reads equidistant vectors, aligned if A is. For rows, a segment lies in one row."""
+        """Return whether a thread reads equidistant vectors, aligned if A is. For rows, a segment is in one row."""
         reduced, kept, windows = self.walked
         if self.rows:
             row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0

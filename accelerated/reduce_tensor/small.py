@@ -67,7 +67,7 @@ def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions
 class Reading(NamedTuple):
     """Hold the accesses of a thread: ``accesses`` loads of ``width`` elements, ``step`` elements apart.
 
-    split: the dimension along which they lie, fastest is 0. last: the position from which the last one is missing.
+    split: the dimension that they follow, fastest is 0. last: the position from which threads lack the last one.
     vectors: neighbouring accesses, or elements of C. shares: threads per vector.
     """
 
@@ -84,7 +84,7 @@ class Reading(NamedTuple):
 
     @property
     def even(self) -> bool:
-        """Return whether all threads have equally many accesses."""
+        """Return whether all threads have the same number of accesses."""
         return bool(self.last == self.reduced.digit[self.split].extent.divisor)
 
 

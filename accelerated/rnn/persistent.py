@@ -105,7 +105,7 @@ class Division:
 
     @property
     def is_possible(self) -> bool:
-        """Return whether a warp has registers for its left operands and for the sums of as many tiles."""
+        """Return whether a warp has registers for its left operands and for the sums of its tiles."""
         return self.m_tiles * FRAGMENT_REGISTERS * 2 <= MAX_KEPT[self.n_tiles] and self.m_tiles * self.n_tiles <= 16
 
     @property
@@ -122,12 +122,12 @@ class Division:
         return self.groups * self.all_slices * self.parts > self.blocks(multiprocessors)
 
     def runs_together(self, multiprocessors: int) -> bool:
-        """Return whether every slice has as many multiprocessors as K has parts."""
+        """Return whether every slice has a multiprocessor for each part of K."""
         return self.all_slices <= multiprocessors // self.parts
 
     @property
     def loaded_pairs(self) -> int:
-        """Return the pairs whose right operands are in flight together, as many as fit in registers."""
+        """Return the pairs whose right operands are in flight together: the most that fit in registers."""
         tiles = self.m_tiles * self.n_tiles
         sums = FRAGMENT_REGISTERS * tiles * (4 if tiles == 1 else 2 if tiles < 4 else 1)
         kept = FRAGMENT_REGISTERS * 2 * self.m_tiles * self.register_pairs
@@ -205,7 +205,7 @@ class Division:
 
 
 class PersistentSolver(Solver[RNNProblem]):
-    """Keep recurrent matrices on chip, where the multiprocessors have room for those of a layer, with a launch for each
+    """Keep the recurrent matrices of a layer on chip, where they fit the multiprocessors, with a launch for each
     layer.
     """
 
@@ -266,7 +266,7 @@ def divisions(problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, laye
 def divided(
     problem: RNNProblem, gates_of_rows: int, gates_of_depth: int, m_tiles: int, n_tiles: int, parts: int
 ) -> Division | None:
-    """Return the division with these tiles and parts of K, or none."""
+    """Return the division with these tiles and parts of K, or None."""
     n, size = problem.network, inputs.element_bytes(problem)
     units, rest = divmod(m_tiles * TILE_M, gates_of_rows * parts)
     depth, odd = divmod(gates_of_depth * n.hidden * size, parts)

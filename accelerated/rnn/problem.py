@@ -46,7 +46,7 @@ class RNNProblem(Problem):
     """Describe one pass through a network.
 
     ``data`` describes the sequences; x and y differ only in the length of their vectors. ``is_apart`` says whether
-    every layer has memory of its own in the work space for its states and its output, or all layers share it.
+    every layer has its own memory in the work space for its states and its output, or all layers share it.
     """
 
     is_apart = False

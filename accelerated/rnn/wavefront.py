@@ -30,7 +30,7 @@ class _WavefrontSolver(Solver[RNNProblem]):
         raise TypeError(f"{type(self).__name__} does not define divisions()")
 
     def groups(self, problem: RNNProblem) -> list[int]:
-        """Return the layers of each launch that take the least time, or none where no launch can have two."""
+        """Return the layers of each launch that take the least time, or nothing where no launch can have two."""
         count, found = problem.network.layers, []
         for most in range(2, min(count, persistent.MAX_LAYERS) + 1):
             made = [most] * (count // most) + [count % most] * (count % most > 0)
@@ -107,7 +107,7 @@ class WavefrontBackwardSolver(_WavefrontSolver):
 
 
 def dropped(problem: RNNProblem) -> inputs.Filled | None:
-    """Return the dropout between layers, whose output blocks exchange, or none where nothing is dropped."""
+    """Return the dropout between layers, whose output blocks exchange, or None where nothing is dropped."""
     if not problem.draws:
         return None
     n = problem.network

@@ -1,4 +1,4 @@
-"""Compiles each module once, in threads that run beside the calls; there is at most one thread per core.
+"""Compiles each module once, in threads that run during calls; there is at most one thread per core.
 
 The threads are daemons: a process ends without waiting for a compilation. A forked child starts its own threads.
 """

@@ -1,6 +1,6 @@
 """Keeps the times of algorithms that searches measured on a GPU, so that no other process measures them again.
 
-Each device has a text file beside the compiled kernels, and installed packages may contain one. A line holds a
+Each device has a text file next to the compiled kernels, and installed packages may contain one. A line holds a
 checksum, the hash of a release and an operation, and milliseconds. Several processes append complete lines. The newest
 line of an operation counts, and damaged lines are skipped.
 """

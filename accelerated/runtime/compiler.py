@@ -38,7 +38,7 @@ class Toolchain(Protocol):
 
     @property
     def identity(self) -> str:
-        """Return all that decides the binary beside the module: the compiler's version, options and headers."""
+        """Return all that decides the binary besides the module: the compiler's version, options and headers."""
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         """Return the translation unit: the source, and the variables that describe its kernels to the loader."""

@@ -48,7 +48,7 @@ def bytes_of_lone_block(device: Any) -> int:
 
 
 def bytes_to_spread(device: Any, blocks: int) -> int:
-    """Return the shared memory, in bytes per block, that puts each block on an SM of its own; 0 for too many blocks.
+    """Return the shared memory, in bytes per block, that puts each block on its own SM; 0 for too many blocks.
 
     Without it, a dependent launch that starts early crowds its blocks on the few SMs that the previous kernel has left.
     """
@@ -202,7 +202,7 @@ class Function(ABC):
         self._matching.add(structure)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int, clusters: int = 1) -> bool:
-        """Return whether the device can run so many clusters of this kernel at a time.
+        """Return whether the device can run ``clusters`` clusters of this kernel at a time.
 
         The call also allows cluster sizes that are not portable, so that they can be launched afterwards.
         """

@@ -91,7 +91,7 @@ class Driver:
         return stored.value
 
     def current_context(self) -> int:
-        """Return the handle of the calling thread's context, 0 where it has none."""
+        """Return the handle of the calling thread's context; 0 without a context."""
         handle = _POINTER()
         self.call("cuCtxGetCurrent", ctypes.byref(handle))
         return handle.value or 0
@@ -168,7 +168,7 @@ class _Configuration(ctypes.Structure):
 
 
 class Configuration(NamedTuple):
-    """Hold the address of a launch configuration, and keep the memory behind it alive."""
+    """Hold the address of a launch configuration, and keep the memory that it points to alive."""
 
     address: int
     kept: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Keeps notes beside the cache about solvers that replaced a preferred solver whose modules were missing."""
+"""Keeps notes next to the cache about solvers that replaced a preferred solver whose modules were missing."""
 
 from __future__ import annotations
 

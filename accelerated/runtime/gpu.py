@@ -74,7 +74,7 @@ class GpuMemory(Memory):
 
 
 class GpuStream(Stream):
-    """Wrap the handle of a stream, whoever made it; 0 is the default stream."""
+    """Wrap the handle of any stream; 0 is the default stream."""
 
     device: GpuDevice
 

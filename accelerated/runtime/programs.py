@@ -59,7 +59,7 @@ def compiler_version(program: str) -> str:
 def require_finished(result: subprocess.CompletedProcess[str]) -> None:
     """Raise DeviceUnavailable where a signal (an interrupt, too little memory) stopped the compiler.
 
-    The source itself may then be correct, so this is no CompileError.
+    The source itself may then be correct, so this is not a CompileError.
     """
     if result.returncode < 0 or "signal terminated program" in result.stderr:
         raise DeviceUnavailable(f"a signal stopped the compiler: {result.args[0]} {result.stderr.strip()}".strip())

@@ -19,7 +19,7 @@ class Scratch:
     """Own one scratch buffer per stream, which the stream's launches share because they run one after the other.
 
     A larger buffer is allocated when a call needs it. Smaller ones are kept, because launches may still use them. Each
-    graph capture has its own buffer, which is kept: the graph may run on any stream, beside that stream's other work.
+    graph capture has its own buffer, which is kept: the graph may run on any stream, whose other work has another one.
     """
 
     def __init__(self, device: Device) -> None:

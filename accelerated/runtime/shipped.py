@@ -1,7 +1,7 @@
 """Loads compiled kernels from installed packages: wheels install archives into the folder ``dualdnn_kernels``.
 
-An archive is a zip file named after its target, such as sm_90a.zip. Each entry is a compiled module with a checksum
-behind it, compressed with xz. The entry's name hashes the source with the project's headers, the module's name and its
+An archive is a zip file named after its target, such as sm_90a.zip. Each entry is a compiled module followed by a
+checksum, compressed with xz. The entry's name hashes the source with the project's headers, the module's name and its
 definitions. The compiler is not part of the hash, so that machines without a compiler find the entry. An edited source
 has another hash, and is compiled.
 

@@ -86,7 +86,7 @@ class BoxMap(TensorMap):
 
 @dataclass(frozen=True)
 class UnswizzledTiledMap(BoxMap):
-    """Describe boxes of a four-dimensional tensor that lie dense, without a swizzle, in shared memory."""
+    """Describe boxes of a four-dimensional tensor that are dense in shared memory, without a swizzle."""
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ def cluster_definition(blocks: int) -> dict[str, int]:
 
 
 def can_launch(launch: Launch, blocks: int) -> bool:
-    """Return whether the device can run clusters of so many blocks. The usual size runs on every GPU with clusters."""
+    """Return whether the device can run clusters of that size. The usual size runs on every GPU with clusters."""
     return blocks <= CLUSTER_SIZES[0] or bool(
         launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
     )

@@ -61,7 +61,7 @@ def vectors_in_registers(
     """Return the division for rows that a warp holds, or for strided rows that are short or few.
 
     Return None for other rows. preferred: also return None where another solver is faster.
-    many: as many rows as decide about divisions, by default all.
+    many: the number of rows that decides about divisions, by default all.
     """
     if not layout.aligned:
         return None
@@ -101,7 +101,7 @@ def vectors_in_registers(
 def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any, many: int = 0) -> Division | None:
     """Return the division of strided rows into single elements; None where threads cannot hold them.
 
-    many: as many rows as decide about divisions, by default all.
+    many: the number of rows that decides about divisions, by default all.
     """
     length, rows = layout.along.row, layout.rows.vectors
     many = many or rows

@@ -45,7 +45,7 @@ def pair_tile(length: int, inputs: int) -> tuple[int, int]:
 
 
 def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
-    """Return the rows per tile of very short rows; a thread takes as many at a time as fill vectors."""
+    """Return the rows per tile of very short rows; a thread takes several at a time, to fill vectors."""
     at_once = TILE_THREADS * VECTOR_BYTES // scalar_bytes
     rounds = min(
         SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),

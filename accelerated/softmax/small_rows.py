@@ -96,7 +96,7 @@ def divisions(extents: Extents, rows: int, device: Any, vectors: Sequence[int], 
 
 
 def _splits(row: Extents, each: int) -> Iterator[Any]:
-    """Yield the offsets of threads whose vectors lie along each of the dimensions, outermost first."""
+    """Yield the offsets of threads whose vectors follow each of the dimensions, outermost first."""
     extents, steps = merge_dimensions(*row)
     yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
 

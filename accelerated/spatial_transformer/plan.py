@@ -143,7 +143,7 @@ class Bins(ctypes.Structure):
         return int(self.across * self.down)
 
     def scratch_bytes(self, images: int) -> tuple[int, int]:
-        """Return the bytes of all entries, and of the numbers behind them that say where each bin begins."""
+        """Return the bytes of all entries, and of the numbers after them that say where each bin begins."""
         chunks = images * self.chunks
         return chunks * REACHED * CHUNK * ENTRY_BYTES, chunks * (self.count + 1) * ENTRY_BYTES
 

@@ -122,7 +122,7 @@ class Walk:
 
     @property
     def checked(self) -> bool:
-        """Return whether positions of the walk lie outside one of the tensors."""
+        """Return whether positions of the walk are outside one of the tensors."""
         return bool(self.source_checked or self.destination_checked)
 
     def argument(self, order: list[Step]) -> WalkArgument:
@@ -173,7 +173,7 @@ def copy(x: TensorSpec, y: TensorSpec) -> Walk:
 def spread_filter(w: TensorSpec, target: TensorSpec, stride: tuple[int, ...]) -> Walk:
     """Return the walk from a filter (K, C, taps ...) to one of (residues and C, K, taps ...).
 
-    The taps of each dimension that lie ``stride`` apart are taps there, and those between them are residues.
+    Taps that are ``stride`` apart stay taps in each dimension, and the taps between them become residues.
     """
     channels, rank = w.dims[1], len(stride)
     axes = [Axis(w.dims[0], {0: 1}, {1: 1}), Axis(channels, {1: 1}, {0: 1})]
@@ -238,7 +238,7 @@ def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> l
 
 def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
     """Return the walks of padding alone, or of padding and folding. Separate walks pad the channels of a folded
-    tensor, since their padding lies beside groups of channels."""
+    tensor, since their padding is next to groups of channels."""
     rank = source.rank
     factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
     total, channels = prod(factors), source.dims[1]
@@ -256,7 +256,7 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     origin = [0] * rank
     if total > 1:
         origin[1] = lead
-    # Elements cropped behind a dimension, perhaps all of it, are missing for the last blocks too.
+    # Elements cropped at the end of a dimension, perhaps all of it, are missing for the last blocks too.
     cropped = [min(0, after) if d != 1 else 0 for d, after in enumerate(transform.pad_after)]
     coordinates = zip(_coordinates(source, bases), cropped, strict=True)
     there = [c._replace(limit=max(0, c.limit + less)) for c, less in coordinates]
@@ -272,7 +272,7 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
 
 def padded(source: TensorSpec, destination: TensorSpec, before: tuple[int, ...] = ()) -> list[Walk]:
     """Return the walks of padding without folding; negative amounts crop. The first walk copies, the others write
-    zeros before and behind it along each dimension. before: the leading padding per dimension."""
+    zeros before and after it along each dimension. before: the leading padding per dimension."""
     before, results = before or (0,) * source.rank, destination.dims
     inside = [
         (max(lead, 0), min(lead + extent, result))
@@ -300,7 +300,7 @@ def _zeros(destination: TensorSpec, origin: list[int], extents: list[int], *othe
 
 
 def _unfolding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> Walk:
-    """Return the walk of unfolding and then padding. Its blocks cover the destination, and their ends may lie beyond
+    """Return the walk of unfolding and then padding. Its blocks cover the destination, and may end beyond
     it."""
     rank = source.rank
     factors = folding_factors(transform)

@@ -29,7 +29,7 @@ SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
 SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
 MIN_TILED = 8  # shorter extent for tiles of single elements, lower bound
 MIN_SHORT = 32  # shorter extent for vectors of 8 bytes, lower bound
-LOG_SQUARES = 4  # log2 of a tile's squares across, upper bound if enough lie along
+LOG_SQUARES = 4  # log2 of a tile's squares across, upper bound unless few are along
 ENOUGH_TILES = 8  # tiles per SM
 
 LOG_BLOCK = 8  # log2 of threads per block, for tiles in shared memory
@@ -178,7 +178,7 @@ def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
 
 
 def _vectors(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
-    """Return whether tiles consist of vectors of ``width`` elements on a side. They may lie row by row, or across rows
+    """Return whether tiles consist of vectors of ``width`` elements on a side. They may be within rows, or span rows
     that are contiguous in memory and in the tile.
 
     row, rows: the contiguous axis on that side and the other one. tile: its extents along them.

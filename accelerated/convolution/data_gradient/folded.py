@@ -1,9 +1,9 @@
 """Compute gradients with respect to the input (5.2.8) of strided convolutions as one product for all residue classes.
 
 The elements of dx that are a stride apart become channels of a folded dx: the residues of all dimensions, outermost
-first, then the channels. Where the stride divides the filter, all of them meet equally many taps. The folded dx is then
-a forward convolution of dy with stride 1. A last launch unfolds it. Patches, whose stride is their filter, are a plain
-matrix product. Other filters would need taps of zeros, which give NaN with an infinite dy that they do not meet.
+first, then the channels. Where the stride divides the filter, all residues have equally many taps. The folded dx
+is then a forward convolution of dy with stride 1. A last launch unfolds it. Patches, whose stride is their filter, are
+a plain matrix product. Other filters would need taps of zeros, which give NaN where dy is infinite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..composed import At, ComposedLaunch, ComposedPlan, Inner, copied, within
 from ..problem import FARTHEST, Rates, channels_last, in_channels, rounded_up
 from .residue_classes import FILTER_ALIGNMENT, DataGradientProblem
 
-PLANES_UNFOLDED = 1.1e11  # elements of planes that are unfolded in a second
+PLANES_UNFOLDED = 1.1e11  # elements of dx in NCHW that are unfolded per second
 
 
 class Regions(NamedTuple):

@@ -53,8 +53,8 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
             return True
         if self.estimated_seconds(problem) > seconds_otherwise(self, problem):
             return False
-        # Without strides the gradient is one convolution, which has kernels of its own for common windows of one
-        # channel.
+        # Without strides the gradient is one convolution. Common windows of one channel have their own kernels
+        # (depthwise.py).
         one = prod(c.stride) == max(filters, channels) == 1 and Inner(problem.classes[0].forward, problem.device)
         return not (one and isinstance(one.solver, DepthwiseSolver))
 
@@ -71,7 +71,7 @@ class DataGradientGrouped(Solver[DataGradientProblem]):
 
 
 def _leaves_tiles_empty(problem: DataGradientProblem) -> bool:
-    """Return whether tiles of products compute some residue class, and such groups fill a small part of them."""
+    """Return whether some residue class is computed in tiles of products, which such groups leave mostly empty."""
     classes = (found for found in problem.classes if found.meets)
     return any(Inner(found.forward, problem.device).solver is None for found in classes)
 

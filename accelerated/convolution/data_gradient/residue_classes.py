@@ -6,9 +6,9 @@ input and output channels exchanged.
 
 Where TMA reads dy and writes dx, one launch computes all classes. It reads their taps from w in place, with input
 channels innermost, or from a copy with output channels innermost. Elsewhere a first launch for each class copies its
-filter into the workspace. Where tensor cores repay it, dy in NCHW is copied with channels innermost. dx passes
-through the workspace where its planes cannot be written in place. Where the channels of dy fill no vectors, filters get
-gaps between them if TMA can then read planes of dy in place. Otherwise dy is copied with padded channels
+filter into the workspace. Where tensor cores repay it, dy in NCHW is copied with channels innermost. dx in
+NCHW passes through the workspace where it cannot be written in place. Where the channels of dy do not fill vectors,
+filters get gaps between them if TMA can then read dy in NCHW in place. Otherwise dy is copied with padded channels
 (pack_nhwc.py).
 """
 
@@ -204,7 +204,7 @@ class DataGradientProblem(Problem):
         return TapWalk(prod(taps), first, deep, down, right)
 
     def _in_vectors(self, found: ResidueClass) -> ResidueClass:
-        """Return the class with padded channels or filter gaps, where dy's channels fill no vectors."""
+        """Return the class with padded channels or filter gaps, where dy's channels do not fill vectors."""
         o, forward = self.operation, found.forward
         channels, unit = forward.w.dims[1], VECTOR_BYTES // o.dy.scalar_bytes
         if o.algo != Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 or channels % unit == 0 or channels < MIN_CHANNELS:

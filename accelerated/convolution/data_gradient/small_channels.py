@@ -107,7 +107,7 @@ class DataGradientSmallChannels(Solver[DataGradientProblem]):
         used = with_alignment(self._filter_bytes(problem.operation) + copies)
         if not self.alignment(problem):
             return used
-        # Where dy is not aligned the residue classes serve, with filters of their own.
+        # Where dy is not aligned, the solver of residue classes serves, which copies its own filters.
         return max(used, DataGradient().workspace_bytes(DataGradientProblem(problem.operation, problem.device, False)))
 
     def alignment(self, problem: DataGradientProblem) -> Mapping[str, int]:

@@ -1,1 +1,1 @@
-"""Serve convolutions of each channel with filters of its own."""
+"""Serve convolutions of each channel with its own filters."""

@@ -33,20 +33,20 @@ RING_KERNEL = "convolution_depthwise_tma"
 CHANNELS = 4  # channels per vector of single sums
 NEIGHBOURS = 32  # threads with vectors of channels of the same pixel, at most
 
-# These windows have a kernel of their own. A thread takes channels of 16 bits, channels of more bits, and columns of
-# them.
+# These windows have their own kernels. The values are channels per thread of 16 bits, channels per thread of more bits,
+# and columns per thread.
 WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
 STEPS = ((1, 1), (2, 2))
 THREADS = 128
 BLOCKS = 1  # blocks per multiprocessor, at least
 AHEAD = 2  # rows of x that are read before they are needed
-ROWS = range(7, 15)  # rows per thread tile, as many as leave enough threads
+ROWS = range(7, 15)  # rows per thread tile; fewer rows give more threads
 ENOUGH = 300_000  # threads, a few times what a GPU can run at once
 TILE_COST = 20  # cost of a thread tile in products, without its own products
 
 
 class DepthwiseSolver(ConvolutionSolver):
-    """Serve convolutions of which every channel has one filter of its own, by one kernel."""
+    """Serve convolutions where every channel has its own filter, by one kernel."""
 
     algorithms = IMPLICIT
 

@@ -24,10 +24,10 @@ BOX_CHANNEL_BYTES = 128  # bytes per column of a box
 BOX_ALIGNMENT = 128
 MAX_BOX = 256  # columns per box
 STAGES = 4
-START = 6  # rows that a block's beginning and end cost
-LAST = 0.25  # share of a last block's rows in which others are done
-HALO = 0.25  # share of a block's time that columns cost which two blocks read
-NARROW = 0.06  # share of a block's time that boxes cost which are alone in their stage
+START = 6  # cost of a block's beginning and end, in rows
+LAST = 0.25  # cost of waiting for the last blocks, as a share of a block's rows
+HALO = 0.25  # cost of columns that two blocks read, as a share of a block's time
+NARROW = 0.06  # cost of one box per stage, as a share of a block's time
 
 
 class Window(NamedTuple):
@@ -35,7 +35,7 @@ class Window(NamedTuple):
     H200.
 
     Widths of common networks are multiples of seven. Seven columns of two channels give a block of 3 x 3 eight warps,
-    as many for each scheduler.
+    two for each scheduler.
     """
 
     narrow: int  # channels of 16 bits per thread
@@ -107,7 +107,7 @@ class Ring(NamedTuple):
 
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """Return the definitions of a kernel that TMA feeds, or none where it cannot read x or would split vectors of y."""
+    """Return the definitions of a kernel that TMA feeds; empty where it cannot read x or would split vectors of y."""
     if not has_tma(device):
         return {}
     window = WINDOWS[o.w.dims[2:]]

@@ -29,9 +29,9 @@ WARP = 32  # threads
 MAX_TAPS = 7  # taps along an axis
 MAX_STEP = 2  # stride along an axis
 FEW_TAPS = 9
-MAX_OF_TMA = 25  # taps, of which a thread has all sums; with 49, TMA takes 4 times as long as other loads
+MAX_OF_TMA = 25  # taps, whose sums one thread holds; with 49, TMA takes 4 times as long as other loads
 CHANNELS = 2  # channels per thread, where they are contiguous
-# These are the columns per thread, with few taps or more. The key says whether channels, or columns, are contiguous.
+# The values are columns per thread, for few taps and for more. The key says whether channels are contiguous.
 COLUMNS = {True: (4, 2), False: (8, 4)}
 BLOCKS = {True: 6, False: 3}  # blocks per multiprocessor; the key says whether there are few taps
 MIN_ROWS = 4  # rows per chunk, but for the last one
@@ -43,7 +43,7 @@ SUM_BYTES = 4
 
 
 class DepthwiseFilterGradient(Solver[FilterGradientProblem]):
-    """Serve ALGO_1 where every channel has one filter of its own, of up to 7 x 7 taps."""
+    """Serve ALGO_1 where every channel has its own filter of up to 7 x 7 taps."""
 
     name = "convolution.depthwise_filter_gradient"
 

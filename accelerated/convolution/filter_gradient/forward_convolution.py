@@ -48,7 +48,7 @@ FOURIER = {
 
 
 class FilterGradientProblem(Problem):
-    """Describe a gradient with respect to the filter, and its operands as those of a forward convolution."""
+    """Describe a gradient with respect to the filter, and its operands in a forward convolution."""
 
     operation: ConvolutionBackwardFilter
 
@@ -160,7 +160,7 @@ class _Division:
         vector = VECTOR_BYTES // o.x.scalar_bytes
         self.transposed = problem.images % vector == 0
         self.parts = self._parts(vector if self.transposed else 1)
-        # Groups of channels are no groups of a convolution over images. Code below adds a group's offset to the
+        # Groups of channels are not groups of a convolution over images. Code below adds a group's offset to the
         # address of x.
         self.source, self.filter = problem.incoming(self.parts, self.transposed)
         self.x = problem.exchanged

@@ -23,7 +23,7 @@ MAX_PADDED = 4  # columns of a padded row per column of x and per tap
 class PackedRows(NamedTuple):
     """Describe rows of ``columns`` columns of ``channels`` channels each.
 
-    ``together`` rows are interleaved column by column, where the stride is as many. ``windows`` have their taps side by
+    ``together`` rows, the stride or 1, are interleaved column by column. ``windows`` have their taps side by
     side, as channels of the columns of dy. A window begins ``early`` rows before the first tap. ``taps``, ``stride``
     and ``padding`` are along such rows.
     """

@@ -32,7 +32,7 @@ KERNEL = PrologueKernel(1, 2, 8, 0.4)
 class PrologueProduct(Product):
     """Describe the gradient as a product of x, as rows, and dy, both with channels innermost and without groups.
 
-    The prologue would change the zeros of a padding, so there must be none.
+    Padding is not allowed, because the prologue would change its zeros.
     """
 
     def __init__(self, problem: FilterGradientProblem, prologue: tuple[bool, bool, bool]) -> None:

@@ -21,7 +21,7 @@ from .tma import OF_ROWS, FilterGradientTma, Operand, Product, TileKernel
 
 SOURCE = "convolution/filter_gradient/tf32.cu"
 FLOAT_BYTES = 4
-TRANSPOSED_SHARE = 0.95  # share of a product's time in which one of transposed operands must finish
+TRANSPOSED_SHARE = 0.95  # share of this product's time in which FilterGradient must finish to be preferred
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FilterGradientTf32(FilterGradientTma):
 class _Tf32Product(Product):
     """Describe one gradient as a product of one operand in place and a copy of the other with pixels innermost.
 
-    The copy is dy, or x where that is no larger and the filter has one tap, which meets every pixel of dy.
+    The copy is dy, or x where x is not larger and the filter has one tap, which meets every pixel of dy.
     """
 
     @cached_property

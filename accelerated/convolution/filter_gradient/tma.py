@@ -242,8 +242,8 @@ class Product:
     def _together(self) -> int:
         """Return the number of groups of x and dy that are one group of the product.
 
-        As many groups share it as fit into a box of both and are aligned for TMA. The sums of different groups are not
-        read.
+        It is the largest number that fits into a box of both and is aligned for TMA. Sums over filters and channels of
+        different groups are computed, and not read.
         """
         o, groups = self.operation, self.problem.groups
         filters, channels = o.dw.dims[0] // groups, o.dw.dims[1]
@@ -259,7 +259,7 @@ class Product:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Return the planes, rows and columns of dy that K-blocks walk."""
+        """Return the depth, height and width of dy, which K-blocks walk."""
         return spatial(self.operation.dy.dims[2:], 1)
 
     def maps(self, rows: Operand, columns: Operand) -> tuple[Im2colMap | TiledMap, Im2colMap | TiledMap]:
@@ -320,8 +320,8 @@ class Product:
         return Operand(name, map_, boxes, count, OperandStruct(*counts, *triples, channels, count))
 
     def _map(self, tensor: TensorSpec, lower: Any, upper: Any, step: Any, taps: Any) -> Im2colMap:
-        """Return the map of a tensor. ``corners``, ``steps`` and ``spans`` of taps are along planes, rows and
-        columns.
+        """Return the map of a tensor. ``lower``, ``upper``, ``step`` and ``taps``, the largest offsets of taps, have
+        an entry for each spatial dimension.
         """
         images, channels, *extents = tensor.dims
         extent = (channels, *extents[::-1], images)

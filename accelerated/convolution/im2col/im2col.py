@@ -19,7 +19,7 @@ from ..implicit_gemm.simt import im2col_launch
 from ..problem import VECTOR_BYTES, describe
 
 SOURCE = "convolution/im2col/im2col.cu"
-MIN_RUN = 512  # contiguous bytes of a row of the matrix per block, where there are as many
+MIN_RUN = 512  # contiguous bytes of a row of the matrix per block, unless the row is shorter
 MAX_SHARED = 40 * 1024  # bytes per block, so that several blocks share a multiprocessor
 ENOUGH_BLOCKS = 8  # blocks per multiprocessor
 LINE_BYTES = 8  # per row of the patch, for its description

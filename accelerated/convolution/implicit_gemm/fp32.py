@@ -83,7 +83,7 @@ FP32 = (Fp32Kernel(128, 64, 1.0), Fp32Kernel(64, 128, 0.95))
 
 
 def _kind(product: Product) -> str:
-    """Return how x is read: in rows of neighbouring K, or in planes of neighbouring M where x allows it."""
+    """Return how x is read: in rows of neighbouring K, or in NCHW with neighbouring M."""
     return "rows" if product.value.x_channel == 1 else "nchw"
 
 

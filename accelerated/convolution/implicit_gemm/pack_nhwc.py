@@ -77,7 +77,7 @@ class _Copies:
 
     @cached_property
     def transposes_result(self) -> bool:
-        """Return whether the product writes channels innermost, and a second kernel transposes them into planes."""
+        """Return whether the product writes channels innermost, and a second kernel transposes them to NCHW."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
         return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and blend(self.operation)[1] == 0
@@ -186,7 +186,7 @@ def _copied(source: TensorSpec, target: TensorSpec, source_at: Place, target_at:
 
 
 def _by_group(tensor: TensorSpec, groups: int) -> TensorSpec:
-    """Return a tensor with the channels of each group as a dimension of their own."""
+    """Return a tensor with two dimensions for its channels: groups, and channels of a group."""
     images, channels, *pixels = tensor.dims
     of_group, (image, channel, *steps) = channels // groups, tensor.strides
     dims, strides = (images, groups, of_group, *pixels), (image, of_group * channel, channel, *steps)

@@ -33,7 +33,7 @@ from ..problem import (
 )
 
 SOURCE = "convolution/implicit_gemm/small_channels.cu"
-MAX_CHANNELS = 7  # channels per group; more channels fill vectors of their own
+MAX_CHANNELS = 7  # channels per group; more channels fill vectors
 TEAMS = 4  # per block
 TEAM_WARPS = 4  # warps per team
 PIXELS = 32  # pixels per warp at a time
@@ -49,7 +49,7 @@ ROW_BYTES = 128  # bytes per row of the filters' tiles
 STAGED_FILTERS = 32  # filters whose results are transposed together; 64 of 16 bits where they are contiguous
 FILTERS = (32, 64)  # filters per block
 MAX_ROWS = 64  # per tile
-WIDTHS = tuple(8 << n for n in range(8))  # columns per tile, where it does not have all of them
+WIDTHS = tuple(8 << n for n in range(8))  # columns per tile, unless it has full rows
 FILTER_CLOCKS = 4  # clocks of a multiprocessor, per step of 32 pixels and 16 filters
 WORD_CLOCKS = 9  # per step, for the image's words
 TWO_READ_CLOCKS = 17  # per step, for the image's words of two reads
@@ -83,8 +83,8 @@ class Terms(NamedTuple):
 class Geometry:
     """Describe the geometry of one convolution.
 
-    Rows of x in shared memory are [column][channel] where channels are innermost in x. Otherwise each channel has rows
-    of its own, [column].
+    Rows of x in shared memory are [column][channel] where channels are innermost in x. Otherwise each channel has its
+    own rows, [column].
     """
 
     operation: Convolution
@@ -103,7 +103,7 @@ class Geometry:
 
     @cached_property
     def interleaved(self) -> bool:
-        """Return whether channels lie within rows."""
+        """Return whether rows contain the channels of their pixels."""
         return self.channels == 1 or self.x_strides[1] < self.x_strides[-1]
 
     @cached_property
@@ -168,7 +168,7 @@ class Geometry:
 
     @cached_property
     def terms(self) -> Terms:
-        """Return the terms as pairs of neighbours where every pair lies in a word, unless words would lack too many."""
+        """Return the terms as pairs of neighbours, each within a word, unless too many words would lack a term."""
         o = self.operation
         if o.x.data_type == FLOAT:
             return Terms(o.terms, 0, o.terms, True)
@@ -198,7 +198,7 @@ class Geometry:
 
     @cached_property
     def writes_y(self) -> bool:
-        """Return whether the channels of y, or the pixels of its planes, are contiguous."""
+        """Return whether the channels of y, or the pixels of a channel, are contiguous."""
         y = self.operation.y
         in_rows = y.strides[-1] == 1 and (self.outputs[1] == 1 or y.strides[-2] == self.outputs[2])
         return self.across_filters or in_rows
@@ -260,7 +260,7 @@ class Geometry:
 
     @cached_property
     def parts(self) -> int:
-        """Return the number of groups times tiles of filters. Each has blocks of its own."""
+        """Return the number of groups times tiles of filters. Each has its own blocks."""
         return self.operation.convolution.group_count * -(-self.group_filters // self.filters)
 
     def blocks(self, tile: Tile) -> int:

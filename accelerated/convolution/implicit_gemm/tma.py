@@ -33,7 +33,7 @@ MIN_FILL_MAPPED = 0.25  # share of these bytes where channels are innermost and 
 MIN_FILL_OF_BOXES = 0.75  # share of the boxes that pixels of an image in NCHW fill
 RESULTS = 64  # (M x N) results that TMA stores in a clock
 RESULTS_OF_WARPS = 3  # (M x N) results that the warps store in a clock
-# Rows that are no multiple of 16 bytes, with channels innermost, are slower. The blocks of mma.cu write such rows of 16
+# In NHWC, rows that are not a multiple of 16 bytes are slower. The blocks of mma.cu write such rows of 16
 # bits sooner, where K is short and their tiles are full.
 ODD_RESULTS = 0.8  # results of 16 bits per clock in such rows
 ODD_FLOATS = 180  # floats per clock in such rows, per N
@@ -143,7 +143,7 @@ class TmaKernel(ProductKernel):
         return result if from_registers else replace(result, box=(result.box[0], BLENDED_ROWS, 1))
 
     def clocks(self, product: Product, mapped: bool) -> tuple[float, float]:
-        """Return the approximate clocks for which a multiprocessor is busy, and those of its products. ``mapped`` means
+        """Return the approximate clocks of a multiprocessor, with and without memory traffic. ``mapped`` means
         that TMA writes y.
         """
         value, size = product.value, self.m * self.n
@@ -156,7 +156,7 @@ class TmaKernel(ProductKernel):
         return max(computing, moved / product.device.multiprocessors / self.moves), computing
 
     def _pixels(self, product: Product) -> int:
-        """Return the pixels that tiles cover. Planes are rounded up to full boxes of an image."""
+        """Return the pixels that tiles cover. Images in NCHW are rounded up to full boxes."""
         pixels, plane = product.value.m, prod(output.divisor for output in product.value.output)
         return pixels // plane * _full_boxes(product.value, product.element_bytes) if self.transposed else pixels
 
@@ -315,7 +315,7 @@ def share_tiles(kernel: TmaKernel, count: int, k_blocks: int, multiprocessors: i
 
 
 def _behind(product: Product) -> tuple[int, int]:
-    """Return the bytes from the operands to y and to the prior values, which begin with y where they are y."""
+    """Return the byte offsets of y and of the prior values, which are equal where y holds the prior values."""
     y_offset = product.offsets[2]
     return y_offset, y_offset if product.operands[3] == product.operands[2] else 0
 
@@ -366,7 +366,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
         and value.k == channels * prod(taps)
         and value.first_m == 0
         and (groups == 1 or channels * element_bytes % (COPY_ALIGNMENT if product.notes else ROW_BYTES) == 0)
-        and min(value.step) > 0  # A convolution has an image, a matrix has none.
+        and min(value.step) > 0  # A matrix has steps of 0.
     )
     if not plain:
         return None
@@ -374,7 +374,7 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     images = value.m // prod(outputs)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     flat = (taps[0], value.input[0], outputs[0], value.padding[0]) == (1, 1, 1, 0)
-    axes = (2, 1) if flat else (2, 1, 0)  # columns, rows, and planes of volumes
+    axes = (2, 1) if flat else (2, 1, 0)  # width, height, and depth of volumes
     if product.prologue and not flat:
         return None
     # The box ends with the last output pixel, because gradients may end before or after the last window.
@@ -422,7 +422,7 @@ def _filter_map(product: Product, n: int) -> TiledMap:
 
 
 def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
-    """Return the pixels of an image, rounded up to full boxes of planes."""
+    """Return the pixels of an image, rounded up to full boxes."""
     box = ROW_BYTES // element_bytes
     return -(-prod(output.divisor for output in value.output) // box) * box
 
@@ -511,7 +511,7 @@ def _is_stored_whole(map_: TiledMap) -> bool:
 
 
 def _row_map(product: Product, extents: list[int], images: int) -> tuple[TiledMap, bool] | None:
-    """Return the map of y where pixels of a row have equal strides, and rows of all planes do. Boxes are parts of
+    """Return the map of y where pixels of a row have equal strides, and rows of all images do. Boxes are parts of
     rows.
     """
     value, element_bytes = product.value, product.element_bytes

@@ -1,1 +1,1 @@
-"""Implements batch normalization of columns: NHWC tensors, and activations with separate statistics."""
+"""Implements batch normalization of NHWC tensors, and with separate statistics for each activation."""

@@ -1,4 +1,4 @@
-"""Plans batch normalization of columns in one cooperative launch, whose blocks keep data on chip (cooperative.cu)."""
+"""Plans batch normalization of NHWC tensors in one cooperative launch that keeps data on chip (cooperative.cu)."""
 
 from __future__ import annotations
 

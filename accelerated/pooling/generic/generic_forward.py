@@ -37,7 +37,7 @@ class GenericForward(PoolingSolver):
     kinds = (FORWARD,)
 
     def summation_order(self, problem: PoolingProblem) -> Order | None:
-        """Return None for bands, whose rows as many threads share as the batch leaves idle."""
+        """Return None for bands, because the batch decides how many threads share their rows."""
         found = self._configured(problem)
         return None if found is None or found.entry.endswith("bands") else super().summation_order(problem)
 

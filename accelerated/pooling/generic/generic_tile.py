@@ -20,17 +20,17 @@ HALF_ITEMS = 8  # planes or channels per group, for elements of 16 bits
 MAX_BLOCK_GROUPS = 32  # groups per block; generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS  # shared memory for the plane offsets of a block
 INDEX_BYTES = 2  # bytes per index of a maximum
-# SHARED_BYTES are the usual shared memory per block, several of which share an SM, and the one for tiles that would be
-# small. With at least 2 bytes per element, indices of 16 bits suffice for both, including the two reserved values.
+# The first bound lets several blocks share an SM. The second serves tiles that would be too small. With at least 2
+# bytes per element, indices of 16 bits suffice for both, including the two reserved values.
 SHARED_BYTES = (40 * 1024, 100 * 1024)
 SMALL_TILE = 2.0  # redundancy of a tile from which more shared memory is used
-TINY_TILE = 8.0  # redundancy of a tile from which maxima are found by another launch
+TINY_TILE = 8.0  # redundancy of a tile from which another launch finds the maxima
 BANK_BYTES = 128  # bytes of shared memory per conflict-free access
 GROUP_BYTES = 32  # bytes of contiguous channels per block
 BLOCK_TARGETS = 1024  # targets per block up to which planes share a block
 BLOCKS_PER_SM = 4  # blocks that keep an SM busy
 THREADS = 160  # threads per block, so that eight blocks share an SM
-MANY_WINDOWS_THREADS = 256  # threads per block with at least as many windows to scan for maxima
+MANY_WINDOWS_THREADS = 256  # threads per block that scans at least this many windows for maxima
 LONG_ROW = 64  # positions from which rows are divided before the other axes
 MAX_ELEMENTS = 2**31 - 2**10  # upper bound of element offsets in a plane
 

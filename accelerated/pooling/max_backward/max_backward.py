@@ -120,8 +120,8 @@ class SlidingStruct(LayoutStruct):
 class Side:
     """Describe how blocks share the tiles of an axis: tiles that a block writes, and a halo that it only scans."""
 
-    before: int  # halo tiles in front of a block
-    after: int  # halo tiles behind a block
+    before: int  # halo tiles before a block
+    after: int  # halo tiles after a block
     parts: int  # blocks along the axis
     written: int  # tiles that a block writes
 
@@ -146,7 +146,7 @@ class Side:
 
     @property
     def first(self) -> int:
-        """Return the number of halo tiles in front of the tiles that a block writes."""
+        """Return the number of halo tiles before the tiles that a block writes."""
         return self.before if self.parts > 1 else 0
 
 

@@ -1,7 +1,7 @@
 """Allocates memory between inaccessible pages.
 
-The end of an allocation (its size rounded up to 16 bytes) touches an inaccessible page, so that an access behind it
-faults at once. In front of it there may be up to one page of padding, which is checked after each launch. With
+The end of an allocation (its size rounded up to 16 bytes) touches an inaccessible page, so that an access after it
+faults at once. Before it there may be up to one page of padding, which is checked after each launch. With
 `at_start` the start touches an inaccessible page instead. New memory is filled with poison, which is NaN in every
 floating-point type. Freed memory stays inaccessible for a while.
 """
@@ -136,7 +136,7 @@ class GuardedPool:
         return found if found and address < found.base + found.mapped_bytes else None
 
     def check(self, address: int, nbytes: int, action: str) -> None:
-        """Raise DeviceError unless the range lies in one allocation."""
+        """Raise DeviceError unless the range is inside one allocation."""
         found = self.find(address)
         if not found or not found.contains(address, nbytes):
             raise DeviceError(f"{action}: {nbytes} bytes at {address:#x} are not allocated: {self.describe(address)}")

@@ -1,4 +1,4 @@
-"""Measures the static shared memory of kernels compiled for the host, of which a GPU's compiler allows 48 KiB."""
+"""Measures the static shared memory of kernels compiled for the host; a GPU's compiler allows 48 KiB."""
 
 from __future__ import annotations
 
