@@ -1,5 +1,5 @@
-// Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient after an
-// activation and of its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). Deterministic.
+// These kernels sum y and its squares for each channel (6.1.3.1, ..._CONV_BNSTATS), or the gradient after an activation
+// and its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). The order is fixed.
 //
 // Each block takes a segment of the pixels. Along channels it takes `lanes` vectors of every 256 / lanes-th pixel.
 // Along pixels it takes 8 channels, whose sums a lane keeps in registers. Sums of segments go to the workspace,

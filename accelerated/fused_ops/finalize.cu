@@ -1,6 +1,6 @@
 // Converts statistics of batch normalisation to a scale and a bias (6.1.3.1, BN_FINALIZE_STATISTICS_TRAINING and
-// _INFERENCE). The mean and variance of each channel come from its sums or from the running statistics. The kernel then
-// writes the operands that the call has.
+// _INFERENCE). The mean and variance of each channel come from its sums or from the running statistics. The kernel
+// writes only the operands that the call passes.
 //
 // Each thread computes one channel. Roofline bound: bytes, at most 6 numbers read and 6 written a channel, 20 flops.
 // 4096 channels take 0.1 us at 3.5 TB/s, so that the launch dominates.

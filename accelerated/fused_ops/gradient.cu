@@ -1,9 +1,9 @@
-// The gradient after an activation, and that of the batch normalisation before it (6.1.3.1,
-// DACTIVATION_FORK_DBATCHNORM). channel_sums.cu has computed the sums before.
+// This kernel computes the gradients of an activation and of the batch normalisation before it (6.1.3.1,
+// DACTIVATION_FORK_DBATCHNORM), from the sums of channel_sums.cu.
 //
-// The gradient dz is dy where the bit mask is 1, else 0. Then dx = scale * inverse * (dz - (sum + x' * product) /
-// m), with x' = (x - mean) * inverse. The kernel adds three terms with factors per channel. It walks as scale_bias.cu
-// does, but from the last pixels on, because L2 still has some of them from the sums.
+// The gradient dz is dy where the bit mask is 1, else 0. Then dx = scale * inverse * (dz - (sum + x' * product) / m),
+// with x' = (x - mean) * inverse. The kernel adds three terms with factors per channel. It walks like scale_bias.cu,
+// but backwards, because L2 still has the pixels that were summed last.
 //
 // Roofline bound: bytes, x and dy read, dx and dz written once, 8 flops an element: 0.12 ms for 64 x 256 x 56 x 56 HALF
 // at 3.5 TB/s.

@@ -2,8 +2,8 @@
 #pragma once
 #include "fused_ops/problem.cuh"
 
-// GRADIENT_BATCH counts the accesses that a thread has in flight along channels, where registers leave an SM three
-// blocks.
+// GRADIENT_BATCH is the number of accesses in flight per thread along channels. Registers then allow three blocks per
+// SM.
 constexpr int RESIDENT_BLOCKS = 3, GRADIENT_BATCH = WIDTH == 1 ? 8 : 2;
 
 // dx = of_dy * dz + (of_x * (x - mean) + constant)
@@ -25,14 +25,14 @@ struct alignas(16) Factors {
 struct Sums {
   COMPUTE sum, product;
   __device__ __forceinline__ void add(const Sums& other) { sum += other.sum, product += other.product; }
-  // Adds an element. The inverse deviation multiplies the product in the end.
+  // Adds an element. The product is multiplied by the inverse deviation at the end.
   __device__ __forceinline__ void add(COMPUTE dz, COMPUTE x, COMPUTE mean) { sum += dz, product += dz * (x - mean); }
   __device__ __forceinline__ Sums from_lane(int distance) const {
     return {__shfl_xor_sync(~0u, sum, distance), __shfl_xor_sync(~0u, product, distance)};
   }
 };
 
-// Reduces the sums of COUNT channels, a power of two, in every lane. Each of the first lanes keeps the sum of the
+// Adds the sums of COUNT channels, a power of two, across lanes. Each of the first COUNT lanes keeps the sum of the
 // channel with its index.
 template <int DISTANCE, int COUNT> __device__ __forceinline__ void add_lanes(Sums (&sums)[COUNT]) {
   const bool upper = threadIdx.x & DISTANCE;

@@ -2,9 +2,9 @@
 // problem.py fills these structures. The walk follows channels where they are innermost, and pixels elsewhere. 32
 // channels of a pixel share one word of a bit mask.
 //
-// RANK counts the dimensions of pixels after contiguous ones are merged in all tensors. Each dimension costs a
-// division, and registers per access. Kernels of four serve where there are three. GROUP counts the channels of a warp
-// along pixels.
+// RANK counts the dimensions of pixels after contiguous ones are merged in all tensors. Each dimension costs a division
+// and registers per access. Kernels of four dimensions also serve three. GROUP counts the channels of a warp along
+// pixels.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"

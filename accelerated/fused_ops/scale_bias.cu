@@ -1,6 +1,6 @@
 // Computes y = activation(scale * x + bias + z_scale * z + z_bias), channel by channel (6.1.3.1,
-// SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK). It also writes a bit mask of the activation's derivative. It is also the
-// first and the last step of convolutions.
+// SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK). It also writes a bit mask of the activation's derivative. Fused convolutions
+// also begin and end with it.
 //
 // Along channels a thread keeps its factors and walks over pixels. The lanes that share a word of the bit mask combine
 // its bits. Along pixels a block owns the 32 channels of a word, a warp GROUP of them, and a lane VECTORS vectors of

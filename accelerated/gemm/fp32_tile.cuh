@@ -3,8 +3,8 @@
 // shared memory.
 //
 // A multiply-add of a warp fills an issue slot, so that everything else costs time: reads of shared memory cost 6 %.
-// Registers lie in two banks. A thread therefore walks its sums in a serpentine order, and both operands lie K by K,
-// so that multiply-adds do not conflict.
+// Registers have two banks. To avoid conflicts, a thread walks its sums in a serpentine order, and both operands are
+// stored K by K.
 #pragma once
 #include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"

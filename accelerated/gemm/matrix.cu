@@ -1,4 +1,4 @@
-// Batches of matrix products C = A B^T + bias + beta C. A is M x K, B is N x K, and each is K-major or MN-major.
+// This file computes batches of C = A B^T + bias + beta C. A is M x K, B is N x K, and each is K-major or MN-major.
 //
 // Tensor cores (half, bfloat16, float as TF32) serve where TMA does not (matrix_tma.cu). A block computes a tile with
 // mma.sync: 128 x 128 (8 warps of 64 x 32) or 64 x 64 (4 warps of 32 x 32). K-blocks of 128 bytes pass through a

@@ -1,8 +1,8 @@
-// Batches of matrix products of floats on CUDA cores: C = A B^T + bias + beta C.
+// This file computes batches of C = A B^T + bias + beta C in float on CUDA cores.
 //
 // Tiling: a block owns 128 x 128 sums, a thread 8 x 8 of them (fp32_tile.cuh). K-blocks of 16 pass through three
 // stages, which cp.async fills. MN-major operands are copied 16 bytes at a time where they are aligned. K-major
-// operands are copied by element, so that they lie k by k. Split-K works as in matrix.cu.
+// operands are copied by element, so that they are stored k by k. Split-K works as in matrix.cu.
 //
 // Roofline bound: flops, 2 * M * N * K at 60 TFLOP/s (H200); bytes, (M * K + N * K + M * N) elements. 128 x 128 reaches
 // 0.75 of it at 8192 x 8192 x 1024.

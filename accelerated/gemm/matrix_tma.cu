@@ -1,4 +1,4 @@
-// Batches of matrix products C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
+// This file computes batches of C = A B^T + bias + beta C on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
 // float as TF32.
 //
 // Tiling: persistent blocks of 256 x 128 sums or less. A producer warp loads K-blocks of 128 bytes into a pipeline of
@@ -32,7 +32,7 @@ struct Arguments {
   FastDivmod inner;
   Division division;
   unsigned blocks;  // blocks of the division
-  int adds;         // Parts of sums go to the workspace.
+  int adds;         // 1: parts of sums go to the workspace
   float beta;
 };
 
@@ -47,7 +47,7 @@ struct Multiplication : TmaPipeline<STAGES, ((PING_PONG ? ROWS : CONSUMERS * ROW
   static constexpr int TILE_N = TRANSPOSED_RESULT ? TILE_ROWS : COLUMNS;  // columns of C per tile
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   using Pipeline = TmaPipeline<STAGES, (TILE_ROWS + COLUMNS) * ROW_BYTES>;
-  // Twice the vectors of C that a thread has in flight. Blending waits for the latency of memory, not for bandwidth.
+  // VALUES is twice the number of vectors of C in flight per thread. Latency, not bandwidth, limits blending.
   static constexpr int VALUES = OCCUPANCY * CONSUMERS > 2 ? 8 : 16;
   using Sums = float[BLOCKS][COLUMNS / 2];
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // A warp has 32 rows.

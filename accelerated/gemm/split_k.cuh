@@ -10,8 +10,8 @@ struct Arguments {
   Matrix left, right, result;
   long long bias_offset, workspace_offset;  // bytes
   int m, n, k;                              // `k` is the extent of a segment.
-  int total, per_split;  // K-blocks of all segments, and of a split-K part; they count k without tensor cores
-  FastDivmod segment;    // K-blocks, or k, per segment
+  int total, per_split;                     // K-blocks (k without tensor cores) of all segments; of a split-K part
+  FastDivmod segment;                       // K-blocks, or k, per segment
   FastDivmod splits, inner;
   int m_tiles, batches;
   COMPUTE beta;
@@ -20,7 +20,7 @@ struct Arguments {
 // Describes the work of a block: its batch, its part of the sums, and its matrices.
 struct Work {
   unsigned batch, split;
-  int first_m, first_n, first, last;  // `first` and `last` count as `total` does.
+  int first_m, first_n, first, last;  // `first` and `last` have the unit of `total`.
   const ELEMENT *a, *b;
   RESULT* c;
 

@@ -1,9 +1,9 @@
 // Stream-K divides the K-blocks of a product's tiles among blocks (stream_k.py), so that few tiles still occupy all
 // SMs.
 //
-// The first tiles may have one block each, which needs no slot. All other tiles have equal parts of K, which their
-// blocks walk together. Further blocks share the rest. A block stores its sums of each shared tile in a slot of its
-// own. The kernel that adds the sums of a tile uses a fixed order.
+// The first tiles may have one block each, which needs no slot. Several blocks take equal parts of K of every other
+// tile, in step, and further blocks share the rest. A block stores its sums of each shared tile in its own slot.
+// Another kernel adds them in a fixed order.
 #pragma once
 #include "primitives/geometry.cuh"
 
@@ -20,8 +20,8 @@ struct Division {
   unsigned k_blocks;  // per tile
 };
 
-// Describes the K-blocks of one tile that a block multiplies, and its slot for the sums. `unsplit` means that they are
-// all K-blocks of the tile.
+// Describes the K-blocks of one tile that a block multiplies, and its slot for the sums. `unsplit` means that the block
+// has all K-blocks of the tile.
 struct Segment {
   unsigned tile, first, count, slot;
   bool unsplit;

@@ -9,9 +9,8 @@
 constexpr int ROW_BYTES = 128, WARPGROUP = 128;
 constexpr int MAX_STAGES = 12;
 
-// Returns whether warpgroups that take every `step`-th K-block have stages of their own. Otherwise a warpgroup could
-// meet a stage of another one that is still loading. It would take the phase before for its own, because their parity
-// is the same.
+// Returns whether warpgroups that take every `step`-th K-block have separate stages. Otherwise a warpgroup could wait
+// for a stage while another warpgroup's load is in flight, and mistake the previous phase of equal parity for its own.
 constexpr bool has_own_stages(int stages, int step) { return stages % step == 0; }
 
 template <int STAGES, int BYTES> struct TmaPipeline {

@@ -1,4 +1,4 @@
-// A chain of pointwise operations of a graph (9.2.14), compiled for its operations and the types of its tensors.
+// These kernels compute a chain of pointwise operations (9.2.14), compiled for the operations and types of a graph.
 // graph/pointwise.cu interprets these constants at run time. Tensors are packed or broadcast along the innermost
 // dimension, whose extent is a multiple of WIDTH, and aligned.
 //

@@ -1,5 +1,5 @@
-// Convolutions of a graph (9.2.10 to 9.2.12) with any strides, paddings and groups: response, image gradient, filter
-// gradient.
+// These kernels compute convolutions of a graph (9.2.10 to 9.2.12) with any strides, paddings and groups: the response,
+// the image gradient and the filter gradient.
 //
 // Each thread sums the products of one output in the order of the loops.
 //

@@ -1,5 +1,5 @@
-// Consecutive pointwise operations of a graph (9.2.14), in one kernel. Each is y = op(alpha1 * x), or op(alpha1 * x,
-// alpha2 * b) with x and b broadcast. A result that only the next operation reads stays in registers.
+// This kernel computes consecutive pointwise operations of a graph (9.2.14). Each is y = op(alpha1 * x), or op(alpha1 *
+// x, alpha2 * b) with x and b broadcast. A result that only the next operation reads stays in registers.
 //
 // Each thread computes WIDTH elements of the innermost dimension, 16 bytes at a time where they are contiguous and
 // aligned. Broadcast dimensions have stride 0. Dimensions that are contiguous in every operand are merged.

@@ -4,7 +4,7 @@
 #include "primitives/geometry.cuh"
 
 enum Mode { ADD, MUL, MIN, MAX, SQRT, IDENTITY = 21, RELU = 100, TANH, SIGMOID, ELU };
-// CURRENT is the result of the operation before. ABSENT is no operand in memory.
+// CURRENT is the result of the previous operation. ABSENT means that no operand is in memory.
 enum Source { CURRENT = -1, ABSENT = -2 };
 
 struct Operand {

@@ -1,8 +1,8 @@
-// Statistics of a graph (9.2.13): the sums of x and of its squares for every channel. Deterministic.
+// These kernels sum x and its squares for every channel (9.2.13), in a fixed order.
 //
-// A block sums some channels of a segment of the pixels. Where channels are innermost, `lanes` threads side by side own
-// WIDTH channels each, and the others take further pixels. Elsewhere every thread takes vectors of WIDTH pixels of one
-// channel. The sums of several segments go to the workspace, [segment][sum][channel], and a second kernel adds them.
+// A block sums some channels of a segment of the pixels. In NHWC, `lanes` neighbouring threads own WIDTH channels each,
+// and other threads take further pixels. Otherwise every thread takes vectors of WIDTH pixels of one channel. The sums
+// of several segments go to the workspace, [segment][sum][channel], and a second kernel adds them.
 //
 // Roofline bound: bytes, one read of x; 3 flops an element, and a division for each dimension that cannot be merged.
 #include "graph/statistics.cuh"
@@ -20,7 +20,7 @@ struct Arguments {
   COMPUTE* partials;
   long long x_strides[DIMS];  // strides within a channel, the innermost dimension first
   long long channel_stride, sum_stride, sqsum_stride;
-  FastDivmod extents[DIMS];  // extents of the pixels; the innermost counts vectors where channels are not innermost
+  FastDivmod extents[DIMS];  // extents of the pixels; the innermost counts vectors unless NHWC
   int rank, items;           // pixels or vectors per channel
   int innermost;             // pixels in the innermost dimension
   int channels, lanes, segments, segment;

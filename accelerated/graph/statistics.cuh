@@ -1,5 +1,4 @@
-// Statistics of a graph (9.2.13): blocks add the sums of their threads. The arguments of a kernel must have the
-// fields that these functions name.
+// These functions add the sums of a block's threads (9.2.13). A kernel's arguments must have the fields that they name.
 #pragma once
 #include "graph/stored.cuh"
 
