@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(256, PACKED_BLOCKS) dropout_packed(
       drop<WIDTH>(values[k][p], a.scale, of_vector);
       reinterpret_cast<ElementVector*>(a.y)[vector(k, p)] = values[k][p];
     }
-    // The elements behind the last vector belong to the last octet.
+    // The elements after the last vector belong to the last octet.
     if (count[k] > 0 && octet[k] * OCTET + OCTET > vectors * WIDTH) {
       for (unsigned i = vectors * WIDTH; i < a.elements; i++)
         a.y[i] = dropped(a.x[i], a.scale, bits[k] >> i % OCTET & 1);
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
   FastDivmod lanes = a.lanes;
   if (blockIdx.y + 1 == gridDim.y) lanes = a.last_lanes;
   const unsigned pixels = min(a.pixels - pixel, static_cast<unsigned>(TILE_PIXELS));
-  // This is the row-major index of the tile's first element; channel k begins k planes behind it.
+  // `first` is the row-major index of the tile's first element; channel k begins k planes after it.
   const unsigned first = (image * a.channels + channel) * a.pixels + pixel;
   const ELEMENT* x = a.x + (image * a.in_image + pixel * a.in_pixel + channel);
   ELEMENT* y = a.y + (image * a.out_image + pixel * a.out_pixel + channel);
@@ -249,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) dropout_tiles(const TileArg
     for (int u = 0; u < READS; u++) {
       ELEMENT* to = y + (down[u] * a.out_pixel + across[u]);
       if (have[u] == 0) continue;
-      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // The vector lies in one pixel.
+      if (across[u] + TILE_WIDTH <= lanes.divisor) {  // The vector belongs to one pixel.
         const unsigned char* of_pixel = bits + (down[u] / OCTET * MAX_LANES + across[u]);
         Bytes of_channels;
         if (across[u] % TILE_WIDTH == 0) {

@@ -53,7 +53,7 @@ __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&sta
   }
 }
 
-// A block's shared memory holds the totals of its threads, then those of the blocks of the cluster.
+// Shared memory holds the totals of a block's threads, then the totals of the cluster's blocks.
 struct GroupExchange {
   COMPUTE* at;  // [3][threads]
   __device__ __forceinline__ unsigned threads() const { return blockDim.x * blockDim.y; }

@@ -14,7 +14,7 @@
 constexpr int ANY = 0, ALONE = 1, RECTIFIED = 2, ADDED = 3;
 constexpr bool PLAIN = CALLS == ALONE;
 
-// A mask has one byte for each 16 bytes of elements. Its lowest bit belongs to the first element.
+// A mask has one byte for each 16 bytes of elements. A byte's lowest bit belongs to its first element.
 constexpr unsigned MASK_WIDTH = 16 / sizeof(ELEMENT);
 __device__ __forceinline__ bool bit_of_mask(const unsigned char* mask, unsigned offset) {
   return mask[offset / MASK_WIDTH] >> offset % MASK_WIDTH & 1;
@@ -189,8 +189,8 @@ struct BackwardCall {
 // Returns a finite origin: infinities and NaN become zero.
 __device__ __forceinline__ COMPUTE origin(COMPUTE value) { return value - value == COMPUTE(0) ? value : COMPUTE(0); }
 __device__ __forceinline__ COMPUTE origin(const Total& moments) { return origin(moments.first + moments.low); }
-// Returns the median of three. An outlier as origin would make the squares of n differences n times too large, and they
-// would cancel.
+// Returns the median of three. With an outlier as the origin, the squares of n differences would be n times too large
+// and lose digits by cancellation.
 __device__ __forceinline__ COMPUTE median(COMPUTE a, COMPUTE b, COMPUTE c) {
   return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
@@ -235,8 +235,8 @@ struct ShiftedSum {
   }
 };
 
-// These rules merge parts of a group. Moments sum the weighted differences of the means from one of them, so little
-// cancels. No mean is rounded to the size of the data before the end.
+// These rules merge parts of a group. For moments, they sum weighted differences of the means from one mean, so that
+// few digits cancel. No mean is rounded to the size of the data before the end.
 struct AddSums {
   static __device__ __forceinline__ void add(Total& total, COMPUTE, COMPUTE, COMPUTE, const Total& part) {
     total.first += part.first;

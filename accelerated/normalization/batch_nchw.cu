@@ -472,7 +472,7 @@ __device__ __forceinline__ Total add_elements(const Total (&of)[WIDTH], unsigned
   return sum;
 }
 
-// `at` holds the partial results that threads have for their own channels. Behind these it holds, by line and channel,
+// `at` holds the partial results that threads have for their own channels. After these it holds, by line and channel,
 // their partial results for the next channels.
 struct RowExchange {
   Total* at;

@@ -1,6 +1,6 @@
 // This file normalizes batches of generic layouts, element by element. Forward (3.2.3, 3.2.66, 4.1.4, 4.1.5, 4.1.16)
-// computes y = scale * n + bias with n = (x - mean) / sqrt(variance + epsilon). The statistics are given (inference),
-// or those of x (training), which also update the running ones.
+// computes y = scale * n + bias with n = (x - mean) / sqrt(variance + epsilon). The statistics are given (inference) or
+// computed from x (training), which also updates the running ones.
 //
 // Backward (4.1.2, 4.1.3, 4.1.15) sums dBias = sum(dy) and dScale = sum(dy * n). Then dx = scale * inverse * (dy -
 // (dBias + n * dScale) / m). A fused activation is undone first: dy counts where the activation's argument is positive.

@@ -63,7 +63,7 @@ template <int V, bool CONTIGUOUS, int OPERANDS> struct Vectors {
         for (int i = 0; i < OPERANDS; i++) offset[p][i] += vector % CHANNELS * V;
     }
   }
-  // A thread without vectors of its own may exit: it loads none for others.
+  // Returns whether the thread may exit: it has no vectors and loads none for other lanes.
   static __device__ __forceinline__ bool has_none(const FewChannels<OPERANDS>& few) {
     return !CONTIGUOUS && blockIdx.x * blockDim.x + threadIdx.x >= few.positions.vectors;
   }

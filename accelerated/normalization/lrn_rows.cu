@@ -34,14 +34,14 @@ struct BackwardArguments {
   Rows<3> rows;
 };
 
-// A window reaches AROUND_FORWARD vectors beside a vector. Backward, the terms that it reaches extend to
-// AROUND_BACKWARD vectors.
+// A window extends up to AROUND_FORWARD vectors on each side of a vector. Backward, its terms need AROUND_BACKWARD
+// vectors.
 constexpr int AROUND_FORWARD = (AHEAD + VECTOR - 1) / VECTOR, AROUND_BACKWARD = (WINDOW - 1 + VECTOR - 1) / VECTOR;
 static_assert(2 * AROUND_BACKWARD <= 32);
 constexpr int EXTRA = WHOLE_POSITIONS ? 0 : 1;  // 1 where positions cross the edges of a warp, so that it needs a halo
 
 // A warp holds P vectors per lane with stride 32. The last slot is the halo: the first AROUND lanes hold the vectors
-// behind, the last lanes those before. So some lane holds each neighbour of the warp's vectors.
+// after the warp's, and the last lanes the vectors before.
 template <int P, int AROUND, int OPERANDS> struct WarpUnits {
   unsigned unit[P + EXTRA], offset[P + EXTRA][OPERANDS];
   bool exists[P + EXTRA];
@@ -62,8 +62,8 @@ template <int P, int AROUND, int OPERANDS> struct WarpUnits {
   }
 };
 
-// Returns of(q) for the vector that lies `distance` vectors behind this lane's vector p, where q is its slot in the
-// owning lane. The result is 0 where that vector belongs to another position.
+// Returns of(q) for the vector `distance` vectors after this lane's vector p, where q is its slot in the lane that
+// holds it. The result is 0 where that vector belongs to another position.
 template <int P, class T, class Of>
 __device__ __forceinline__ T beside(Of of, int p, int distance, unsigned unit, unsigned units) {
   const int lane = threadIdx.x % 32;

@@ -9,9 +9,9 @@ struct Itself {
   static __device__ __forceinline__ COMPUTE add(COMPUTE sum, COMPUTE value) { return sum + value; }
 };
 
-// Sets sum[u] to the sum of the WINDOW values from at(u) on. Windows of a group share the terms that lie in all of
-// them. Nothing is subtracted, which would lose small terms beside a large one. No term is rounded more often than in
-// separate sums.
+// Sets sum[u] to the sum of the WINDOW values from at(u) on. The windows of a group share the sum of their common
+// terms. Nothing is subtracted, because small terms would be lost next to a large one. No term is rounded more often
+// than in separate sums.
 template <class Term, int COUNT, class At> __device__ __forceinline__ void window_sums(At at, COMPUTE (&sum)[COUNT]) {
   constexpr int MAX_GROUP = COUNT < 8 ? 4 : 8, GROUP = WINDOW >= MAX_GROUP ? MAX_GROUP
                                                        : WINDOW >= 4       ? 4

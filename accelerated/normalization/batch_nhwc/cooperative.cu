@@ -23,7 +23,7 @@ struct BlockExchange {
 };
 
 // Merges the threads' partial results of each column, which cover all rows of the block. Writes one partial result per
-// column. Threads lie in rows along the tile, and a warp has a power of two of such rows.
+// column. Threads form rows along the tile; the number of rows per warp is a power of two.
 template <class Rule>
 __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, const Columns& c,
                                                      const Total (&mine)[WIDTH], COMPUTE* partials) {
@@ -64,12 +64,12 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
 }
 
 // This keeps the data that a thread needs in both passes, for TENSORS tensors. Its first rows stay in shared memory and
-// the next HELD rows in registers. Where more rows exist (AGAIN), the second pass reads them again from the last one
-// on, since L2 still has the last.
+// the next HELD rows in registers. Where more rows exist (AGAIN), the second pass reads them again, backwards, since L2
+// still has the last ones.
 //
 // Every read is a copy to shared memory, COPIES rows ahead, because little of L1 is left for other reads. These copies
-// use COPIES slots behind the rows that stay. The operand that the second pass adds uses such slots too, AHEAD rows
-// ahead. The words of a mask hold the bits of a vector and its neighbours and have slots of their own.
+// use COPIES slots after the rows that stay. So does the operand that the second pass adds, AHEAD rows ahead. The words
+// of a mask hold the bits of a vector and its neighbours and have slots of their own.
 template <int TENSORS> struct Kept {
   static constexpr unsigned AHEAD = TENSORS == 1 && AGAIN && (CALLS == ADDED || CALLS == ANY) ? COPIES / 2 : COPIES;
   const ELEMENT* const (&from)[TENSORS];
@@ -128,8 +128,8 @@ template <int TENSORS> struct Kept {
       if (mask) cp_async<4>(words + row % COPIES * THREADS, mask + offset / WIDTH / 4 * 4, true);
     }
   }
-  // Returns the slot of the added operand for the row with `left` rows behind it. If no row is read again, slots
-  // continue as if this were the row behind the last one.
+  // Returns the slot of the added operand for the row that `left` rows follow. If no row is read again, slots continue
+  // as for the row after the last one.
   __device__ __forceinline__ Elements* added_slot(unsigned left) const {
     return slot(cached + (AGAIN ? COPIES - AHEAD + left % AHEAD : (rows - cached + left) % COPIES), 0);
   }
@@ -195,7 +195,7 @@ template <int TENSORS> struct Kept {
   // again.
   template <class Use> __device__ __forceinline__ void visit_again(const Use& use) const {
     Elements vectors[TENSORS], other;
-    unsigned left = 0, offset = last();  // `left` counts the rows behind this one.
+    unsigned left = 0, offset = last();  // `left` counts the rows after this one.
     const unsigned all = read_again();
     auto visit = [&](unsigned passes, bool again) {
       if (added) {

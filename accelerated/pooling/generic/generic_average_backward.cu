@@ -105,7 +105,7 @@ __device__ __forceinline__ void gather(const AverageTileArguments& a, const Bloc
     for (int d = 0; d < 3; d++) {
       const int first = tile.first_window(pooling, d, i[d]);
       position = position * int(sources[d].divisor) + first - low[d];
-      // The last window may begin behind the input.
+      // The last window may begin after the input.
       count[d] = a.tile.covering[d];
       count[d] -= (first + count[d] - 1) * axis[d].stride - axis[d].padding > i[d];
     }
