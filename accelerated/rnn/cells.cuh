@@ -1,4 +1,4 @@
-// The cells of recurrent networks (3.1.2.20): this header computes one step of one unit, and its gradients.
+// This header computes one step of one unit of a recurrent network (3.1.2.20), and its gradients.
 #pragma once
 #include "rnn/network.cuh"
 
@@ -6,8 +6,8 @@
 #define FAST_CELLS 0
 #endif
 
-// FAST_CELLS computes in float with the special function unit. Its errors of 2e-7 are small beside those of products of
-// 11-bit mantissas.
+// FAST_CELLS computes in float with the special function unit. Its errors of 2e-7 are small compared with the errors of
+// products of 11-bit mantissas.
 __device__ __forceinline__ COMPUTE cell_sigmoid(COMPUTE x) {
 #if FAST_CELLS
   return __fdividef(1.0f, 1.0f + __expf(-x));

@@ -1,8 +1,8 @@
-// Recurrent networks, dropout between two layers in training (7.2.49; docs/dropout.md).
+// These kernels compute dropout between two recurrent layers in training (7.2.49; docs/dropout.md).
 //
 // Each thread owns an octet: eight neighbours of (step, sequence, direction, unit). It draws one byte of the mask by
-// two calls of Philox. The forward kernel writes the next layer's input beside the layer's output, because later
-// steps of the same layer need the output. The backward kernel scales the gradient of the next layer's input in place.
+// two calls of Philox. The forward kernel writes the next layer's input to separate memory, because later steps of this
+// layer need its output. The backward kernel scales the gradient of the next layer's input in place.
 //
 // Roofline bound: bytes; each element is read once and written once, with 1 bit of mask.
 #include "rnn/dropout.cuh"

@@ -1,5 +1,5 @@
-// Recurrent networks, the gradients of inputs and states (8.2.17 to 8.2.19). The kernels go from the last layer to the
-// first, and step against the direction of the forward call.
+// These kernels compute the gradients of a recurrent network's inputs and states (8.2.17 to 8.2.19). They go from the
+// last layer to the first, and step against the direction of the forward call.
 //
 // Each step computes the gradients of all cells and keeps them in the reserve space. Their product with the recurrent
 // matrices (gemm/matrix.cu) is the gradient of the previous states; the next step adds its split-K parts. After the

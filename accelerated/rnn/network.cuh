@@ -20,7 +20,7 @@ struct Layer {
 
 // Holds the offsets of the parts of the work space and of this layer's reserve space, in numbers of the compute type.
 // An offset of -1 means that nothing is kept. Layer inputs, layer outputs and gate gradients have the data type. A
-// layer's output holds the vectors of both directions side by side.
+// layer's output has the order (step, sequence, direction, unit).
 struct Regions {
   long long offsets, products, input, output, hidden, cell, before;
   // offsets for the first direction; kept_step is the stride to the second
@@ -55,7 +55,7 @@ __device__ __forceinline__ long long vector_at(const int* offsets, const Shape& 
 __device__ __forceinline__ ELEMENT* elements_at(COMPUTE* space, long long start) {
   return reinterpret_cast<ELEMENT*>(space + start);
 }
-// Returns the output of a layer, (step, sequence, direction, unit). In training it lies in the reserve space.
+// Returns the output of a layer, (step, sequence, direction, unit). In training it is in the reserve space.
 __device__ __forceinline__ ELEMENT* outputs_of(COMPUTE* workspace, COMPUTE* reserve, const Regions& regions) {
   return regions.kept_output >= 0 ? elements_at(reserve, regions.kept_output) : elements_at(workspace, regions.output);
 }

@@ -7,8 +7,8 @@
 // bytes of a vector, enough for two products, so that both operands permute K alike. Where the hidden size does not
 // align vectors to 16 bytes, loads take LOAD_BYTES, 4 or 2.
 //
-// All blocks write the vectors of each step to memory of their own, which is filled with NOTHING first. A reader polls
-// each element until it differs from NOTHING. There is no barrier and no flag.
+// Each step's vectors have separate memory, which is filled with NOTHING before the launch. A reader polls each element
+// until it differs from NOTHING. There is no barrier and no flag.
 #pragma once
 #define FAST_CELLS 1
 #define CLUSTER_BLOCKS PARTS  // blocks per cluster
@@ -25,7 +25,7 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int PIECE = 16 / sizeof(ELEMENT);  // elements per load of a thread
 constexpr int PAIR = 4 * PIECE;              // elements of K that two products of 32 bytes take
 constexpr int SEQUENCES = 8 * N_TILES, ROWS = 16 * M_TILES;
-constexpr int OWN_ROWS = ROWS / PARTS;  // rows per block whose sums over all of K it needs
+constexpr int OWN_ROWS = ROWS / PARTS;  // rows whose sums over all of K a block needs
 // The pitch of a row of sums puts sixteen units of a sequence in different banks. Where threads read neighbouring
 // sequences together, it separates four rows of as many blocks.
 constexpr int OWN_PITCH = SEQUENCES + 2;
@@ -37,7 +37,7 @@ constexpr int GATHER_BYTES = PARTS == 1 ? 0 : PARTS * OWN_ROWS * OWN_PITCH * siz
 constexpr int BARRIER_BYTES = PARTS == 1 ? 0 : 16;
 
 using Piece = uint4;
-constexpr unsigned NOTHING = 0xffffffffu;  // A NaN with a payload that no cell produces.
+constexpr unsigned NOTHING = 0xffffffffu;  // NaN with a payload that no cell produces
 
 __device__ __forceinline__ unsigned greater(unsigned a, unsigned b) {
   return sizeof(ELEMENT) == 2 ? __vmaxu2(a, b) : max(a, b);
@@ -241,7 +241,7 @@ struct Given {
   long long stride;
   __device__ __forceinline__ const ELEMENT* at(int n, int k) const { return vectors + n * stride + k; }
 };
-// `gap` adds elements between those before gap_at, counted from the start of the vectors, and the others.
+// Elements from gap_at on, counted from the start of the vectors, are `gap` elements further.
 template <bool GAP = false> struct Published {
   static constexpr bool WAITS = true;
   const ELEMENT* vectors;
@@ -294,7 +294,7 @@ struct Product {
         }
       }
   }
-  // Reads again the elements that were not there.
+  // Repeats reads of elements that had not been published.
   template <class Vectors>
   static __device__ __forceinline__ void complete(Pieces& pieces, int first, const Vectors& vectors, int depth) {
     const int at = threadIdx.x % 4 * PIECE, n = threadIdx.x % 32 / 4;

@@ -1,5 +1,5 @@
-// Recurrent networks, the gradients of states and gates (8.2.17 to 8.2.19). One cooperative launch computes all
-// steps of one or several layers, against the direction of the forward call.
+// This kernel computes the gradients of a recurrent network's states and gates (8.2.17 to 8.2.19). One cooperative
+// launch computes all steps of one or several layers, against the direction of the forward call.
 //
 // Each block keeps on chip the columns of the recurrent matrices for its UNITS hidden units, all gates
 // (persistent.cuh). In each step it multiplies the gate gradients of the following step, which the blocks of its

@@ -1,4 +1,5 @@
-// Recurrent networks, forward (7.2.36 to 7.2.38). One cooperative launch computes all steps of one or several layers.
+// This kernel computes recurrent networks forward (7.2.36 to 7.2.38). One cooperative launch computes all steps of one
+// or several layers.
 //
 // Each block keeps on chip the recurrent matrices of UNITS hidden units, all gates (persistent.cuh). In each step it
 // multiplies the previous outputs of the cells of its group of sequences, and its threads compute the cells. The blocks

@@ -1,4 +1,4 @@
-// Recurrent networks, forward (7.2.36 to 7.2.38), layer by layer, step by step.
+// These kernels compute recurrent networks forward (7.2.36 to 7.2.38), layer by layer and step by step.
 //
 // One matrix product computes the input products of all steps of a layer. In each step another product multiplies the
 // previous outputs, in split-K parts. A thread adds the parts of a cell and computes it, for both directions at a time.

@@ -1,4 +1,4 @@
-// Recurrent networks, the gradients of matrices and biases (8.2.20 to 8.2.22). The kernels add to the values in memory.
+// These kernels add the gradients of a recurrent network's matrices and biases (8.2.20 to 8.2.22) to memory.
 //
 // One product over the vectors of all steps (gemm/matrix.cu) serves the input matrices, and one or two serve the
 // recurrent matrices. A product covers both directions, or the layers with equal layouts, at a time. For small layers
