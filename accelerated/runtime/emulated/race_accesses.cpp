@@ -92,8 +92,8 @@ struct Actor {
   const void* instruction;
 };
 
-// Compares an access with earlier ones. It drops earlier accesses that are ordered before a write or between atomics,
-// because whatever is ordered behind the new access is ordered behind them, too.
+// Compares an access with earlier ones. It drops accesses that happen before a new write, and atomics before a new
+// atomic. Accesses after the new one are then after them, too.
 static void compare(List& list, const Access& access, const Actor& actor, const char* address) {
   unsigned kept = 0;
   for (unsigned i = 0; i < list.count; i++) {

@@ -103,7 +103,7 @@ void release(const void* object, const void* instruction) {
   join_past(objects[number_of(object)].arrived, *current);
   now++;
 }
-// Orders the current thread behind the last completed phase, after its wait.
+// Orders the last completed phase before the current thread's next accesses, after the thread's wait.
 void acquire(const void* object, const void* instruction) {
   touch(object, 8, Kind::atomic, instruction);
   join(own(*current), objects[number_of(object)].completed);
@@ -150,7 +150,7 @@ void atomic(const void* address, size_t bytes) {
 
 // --- asynchronous accesses ---
 
-// Makes a thread's writes so far visible to TMA and products that are ordered behind this call.
+// Makes a thread's writes so far visible to TMA and products that follow this call.
 void publish() { published[current->rank] = now++; }
 Request request_engine_read() { return {now++, true}; }
 // Requests a write that may happen from this time on.
@@ -158,7 +158,7 @@ Request request_write(const void* address, size_t bytes, const void* instruction
   touch(address, bytes, Kind::write, instruction);
   return {now++};
 }
-// Orders the current thread behind the products of its warp, after its wait for them.
+// Orders the products of the warp before the current thread's next accesses, after its wait for them.
 void acquire_products() { own(*current).until[first_warp + current->rank / warp_lanes] = now++; }
 void unsee(int more) { unseen += more; }
 

@@ -1,4 +1,4 @@
-// This header holds the race detector's state: accesses, and which of them each thread is ordered behind (races.h).
+// This header holds the race detector's state: accesses, and which of them precede each thread (races.h).
 #pragma once
 #include "races.h"
 
@@ -16,14 +16,14 @@ struct Access {
   unsigned char bytes;  // bit mask of the accessed bytes of the cell
   Kind kind;
 };
-struct List {  // It is ordered by time, oldest first.
+struct List {  // Accesses are in order of time, oldest first.
   Access* accesses;
   unsigned count, capacity;
 };
-struct Cell {          // It holds the accesses that later ones may race with.
+struct Cell {          // A cell holds the accesses that later ones may race with.
   List reads, writes;  // The writes include atomic accesses.
 };
-struct Region {  // It is tracked memory: shared memory, or an allocation that an argument points into.
+struct Region {  // A region is shared memory, or an allocation that an argument points into.
   const char* first;
   size_t bytes;
   Cell* cells;
@@ -32,7 +32,7 @@ struct Region {  // It is tracked memory: shared memory, or an allocation that a
 struct Clock {
   unsigned until[agents];
 };
-struct Object {  // It is a barrier object with the joined clocks of the threads that arrived.
+struct Object {  // An object is a barrier with the joined clocks of the threads that arrived.
   const void* address;
   Clock arrived, completed;  // `arrived` counts arrivals so far, `completed` those up to the end of the last phase.
 };
@@ -41,7 +41,7 @@ struct Past {  // It lists a block's accesses that other blocks may be ordered b
   unsigned begin, end, floor;
   const Clock* clock;
 };
-struct Gate {  // It is an atomic variable in global memory.
+struct Gate {  // A gate is an atomic variable in global memory.
   const void* address;
   unsigned count, capacity;
   unsigned* pasts;  // indices of the pasts of blocks that accessed the variable
@@ -58,7 +58,7 @@ inline Region regions[maximum_regions];  // The first two are static and dynamic
 inline unsigned region_count;
 inline char* arena;  // memory for lists, reused by each launch
 inline size_t arena_used;
-inline unsigned now = 1, block_begin, block_floor;  // Every thread is ordered behind all accesses up to block_floor.
+inline unsigned now = 1, block_begin, block_floor;  // All accesses up to block_floor precede every thread.
 inline Gate gates[gate_slots];
 inline Past pasts[maximum_pasts];
 struct Ordered {
@@ -68,7 +68,7 @@ inline Ordered ordered_pasts[maximum_pasts];  // They precede what the block doe
 inline unsigned past_count, ordered_count, fenced[maximum_threads];
 inline unsigned lane_floor[maximum_threads / warp_lanes];  // time of the last synchronization of all lanes of a warp
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];
-inline unsigned apart[maximum_threads / warp_lanes];  // mask of lanes with a clock of their own
+inline unsigned apart[maximum_threads / warp_lanes];  // mask of lanes with a separate clock
 inline Object objects[maximum_objects];
 inline unsigned object_count, unseen;
 inline Acting acting[maximum_threads];       // `since` is 0 where a thread acts for itself.

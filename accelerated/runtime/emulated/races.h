@@ -3,10 +3,10 @@
 // Kernels compiled with -fsanitize=thread report each access by a call (race_calls.cpp). Only the synchronization of
 // the PTX manual orders accesses, whatever the order in which fibers and blocks run, so that a race is found even when
 // the results are right. It consists of barriers of the block, __syncwarp, and an arrival at a barrier object before
-// the wait for its phase. Between blocks it is an atomic access behind a fence, before another access to the same
-// variable. Shared memory that TMA or asynchronous products read must have been published by the threads that wrote
-// it. Not tracked are TMA reads of global memory, variables of the module, allocations of more than 64 MB, flags that
-// are not atomic, and whether a fence follows an atomic access.
+// the wait for its phase. Between blocks it is an atomic access after a fence, before another access to the same
+// variable. Shared memory that TMA or asynchronous products read must have been published by the threads that wrote it.
+// Not tracked are TMA reads of global memory, variables of the module, allocations of more than 64 MB, flags that are
+// not atomic, and whether a fence follows an atomic access.
 //
 // Time is a counter that synchronization increments. Each access has its time. Each thread has a vector clock: for each
 // agent, the time up to which the agent's accesses precede the thread's next one. TMA has one agent per barrier object,
@@ -78,7 +78,7 @@ void release(const void* object, const void* instruction);
 void complete(const void* object);
 void acquire(const void* object, const void* instruction);
 
-void publish();           // TMA and products that are ordered behind it see the thread's writes so far.
+void publish();           // TMA and products that follow it see the thread's writes so far.
 void acquire_products();  // The thread has waited for its warp's products.
 Request request_engine_read();
 Request request_write(const void* address, size_t bytes, const void* instruction);  // The write may happen from now on.
@@ -98,7 +98,7 @@ struct ByWarp {  // Accesses in its scope belong to asynchronous products, for w
   ByWarp(Request request);
   ~ByWarp();
 };
-struct ByAgent {  // Accesses in its scope belong to TMA; threads that wait for the object are ordered behind them.
+struct ByAgent {  // Accesses in its scope belong to TMA, and precede the threads that wait for the object.
   const unsigned rank, number;
   ByAgent(const void* object, Request request);
   ~ByAgent();

@@ -212,7 +212,7 @@ static void finish_thread(Thread& thread) {
   }
 }
 
-// Fills the stack where a thread's variables will be, so that it cannot read those of the previous thread.
+// Fills the stack where a thread's variables will be, so that it cannot read the previous thread's variables.
 [[gnu::noinline]] static void poison_stack() {
   alignas(16) unsigned char below[512];
   fill_with_poison(below, sizeof below);
@@ -375,7 +375,7 @@ static void check_padding(const char* first, const char* last) {
   record_failure(nullptr, "dynamic shared memory was written at byte %td, the launch has %u bytes",
                  first - reinterpret_cast<char*>(shared_memory), block.launch->shared_bytes);
 }
-// Reports writes beside the dynamic shared memory of a block that has ended.
+// Reports writes outside the dynamic shared memory of a block that has ended.
 static void check_shared_padding() {
   const Mappings& of = *block.launch->mappings;
   const char* dynamic = reinterpret_cast<char*>(shared_memory);
@@ -496,7 +496,7 @@ static void on_signal(int number, siginfo_t* info, void* context) {
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
   if (info->si_code == SI_KERNEL)
     fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
-  // Memory of the device may be mapped right beside the guards of shared memory.
+  // Memory of the device may be mapped right next to the guards of shared memory.
   const char* const mapped = block.launch->mappings->shared;
   if (mapped && address >= mapped - shared_guard_bytes && address < mapped + shared_mapping_bytes + shared_guard_bytes)
     fail_at(instruction, nullptr, "invalid memory access at byte %td of the dynamic shared memory, which has %u",

@@ -59,7 +59,7 @@ struct Launch {  // library.py declares the same structures.
   char message[1024];
 };
 
-struct Site {  // It names the operation and source line at which a thread waits.
+struct Site {  // A site is the operation and source line at which a thread waits.
   const char *operation, *file;
   int line;
 };
@@ -76,7 +76,7 @@ struct Thread {
   int rank;
   Fiber* fiber;
   Wait wait;
-  bool follows;  // whether it waited for earlier kernels, or is ordered behind a thread that did
+  bool follows;  // whether it waited for earlier kernels, or synchronized with a thread that did
   Site site;
   unsigned mask;  // mask of the warp operation in which the thread waits
   int source;
