@@ -1,5 +1,5 @@
 // This header lets the blocks of a cluster access each other's shared memory. On devices without clusters, every block
-// is a cluster of its own.
+// is its own cluster.
 #pragma once
 
 #ifndef CLUSTER_BLOCKS

@@ -184,7 +184,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // Handles `N` elements of a thread from the `done`-th on, with one switch for all. `edge` says that they lie at the
+  // Handles `N` elements of a thread from the `done`-th on, with one switch for all. `edge` says that they are at the
   // end of a row.
   template <int N>
   __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS],
@@ -218,7 +218,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     if (index >= geometry.vectors) return;
     unsigned offset[OPERANDS], position, in_row;
     geometry.locate(index, offset, position);
-    // Only the last element may lie beyond the end.
+    // Only the last element may be missing.
     const unsigned count =
         geometry.items - (position + (geometry.items - 1) * geometry.item_distance >= geometry.item_extent);
     geometry.vectors_per_row.divide(index, in_row);

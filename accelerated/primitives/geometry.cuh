@@ -26,16 +26,16 @@ template <int N> struct Geometry {
     int stride[N];  // stride in elements; tensors have fewer than 2^31 elements, gaps included
   };
 
-  // Fields are ordered by use: those of the shortest path are loaded with the pointers.
+  // Fields are in order of use, so that the shortest path's fields are loaded with the pointers.
   unsigned row;                 // elements per row
   unsigned flat;                // vectors per thread if every operand is one row, else 0
   unsigned vectors;             // vectors of all rows
   unsigned vectors_per_thread;  // vectors per thread, with stride blockDim.x
   unsigned width;               // elements per vector
-  unsigned vectorised;          // bit i: vectors of operand i are aligned if its address is
+  unsigned vectorised;          // bit i: operand i's vectors are aligned if its base address is
   unsigned items;               // single elements per thread
-  int split;                    // outer dimension along which the items lie, or -1 for the row
-  unsigned item_distance;       // stride of items in that dimension, which has this extent here
+  int split;                    // outer dimension of a thread's items, or -1 for the row
+  unsigned item_distance;       // stride of items in that dimension, and its extent in this walk
   unsigned item_extent;         // full extent of that dimension
   unsigned partial_sectors;     // 1: rows of the output end within sectors of 32 bytes, and the output exceeds L2
   int item_stride[N];           // stride of items in memory, in elements

@@ -1,10 +1,11 @@
-// This header multiplies tiles in shared memory on tensor cores. 64 x N sums of a warpgroup (128 threads) += 64 rows *
-// N rows. Rows have 32 bytes: 16 half or bfloat16, or 8 float (TF32: tensor cores read the upper 19 bits).
+// This header multiplies tiles in shared memory on tensor cores. A warpgroup (128 threads) adds the products of 64 and
+// N rows to its 64 x N sums. Rows have 32 bytes: 16 half or bfloat16, or 8 float (TF32: tensor cores read the upper 19
+// bits).
 //
-// Tiles lie in rows of 128 bytes, whose eight vectors of 16 bytes are swizzled. Vector p of row r is at p ^ (r % 8). A
-// tile begins at a multiple of 1024 bytes. Sum d[4 * n + i] belongs to row 16 * warp + lane / 4 + i / 2 * 8. Its column
-// is 8 * n + lane % 4 * 2 + i % 2. Hopper's warpgroup instruction serves; elsewhere, and with -DWARP_INSTRUCTIONS, the
-// warp's.
+// Tiles are stored in rows of 128 bytes, whose eight vectors of 16 bytes are swizzled. Vector p of row r is at p ^ (r %
+// 8). A tile begins at a multiple of 1024 bytes. Sum d[4 * n + i] belongs to row 16 * warp + lane / 4 + i / 2 * 8. Its
+// column is 8 * n + lane % 4 * 2 + i % 2. Hopper uses its warpgroup instruction; other devices and -DWARP_INSTRUCTIONS
+// use the warp's.
 #pragma once
 #include <type_traits>
 
@@ -44,7 +45,7 @@ struct Product {
 };
 inline Queues<Product> products;
 inline bool fenced[maximum_threads];  // whether each thread has fenced since its last wait
-// Requires that tiles have arrived and begin at multiples of 1024 bytes; else the descriptor addresses another one.
+// Requires that tiles have arrived and begin at multiples of 1024 bytes; else the descriptor addresses another tile.
 inline void require_tile(const unsigned char* tile, int rows, Site site) {
   if (reinterpret_cast<uintptr_t>(tile) % 1024)
     fail("%s at %s:%d: a tile at %p, no multiple of 1024", site.operation, base_name(site.file), site.line, tile);

@@ -74,7 +74,7 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
 
 struct Window {  // It is a vector of one row of A.
   const ELEMENT* pointer;
-  int first;       // start in the row; outer windows of a row may start below 0 or end behind it
+  int first;       // start in the row; outer windows of a row may start below 0 or end after it
   unsigned index;  // position of the first element in the reduction
   bool full;       // whether one access reads it
 };
@@ -227,7 +227,7 @@ __device__ __forceinline__ void merge_partials(const Arguments& a, const Reducti
   }
 }
 
-// Offsets of results are computed before the wait for the segments' blocks, most of which are still reading.
+// Computes result offsets before it waits for the segments' blocks, because most of them are still reading.
 template <class Reduction>
 __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
   typename Reduction::State state = reduction.start();

@@ -3,7 +3,7 @@
 #include "reduce_tensor/accumulators.cuh"
 
 constexpr int BLOCK = 256, EVEN_BATCH = 8;  // loads in flight per thread
-// The registers must suffice for so many blocks per SM; with four, bfloat16 would spill.
+// RESIDENT is the number of blocks per SM that registers must allow; with four, bfloat16 would spill.
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat16> ? 2 : 4;
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // Vectors of few elements leave registers for faster code.

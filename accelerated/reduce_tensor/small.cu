@@ -61,7 +61,7 @@ struct Arguments {
   unsigned vectors;         // neighbouring accesses (columns) or elements (rows) of C
   unsigned shares;          // first accesses per reduction, one per thread
   unsigned accesses, step;  // accesses per thread, and elements from one to the next
-  unsigned split, last;     // dimension along which they lie, and the position from which the last one is missing
+  unsigned split, last;     // dimension of the accesses; position from which the last one is missing
   Digits<1, 4> reduced;     // offsets in A
   Digits<2, 3> kept;        // offsets in A and C
   COMPUTE alpha, beta;
@@ -104,7 +104,7 @@ __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&stat
   return state[0];
 }
 
-// Merges every state of an item across its lanes, which are at least as many as the states. Lane s then has state s.
+// Merges every state of an item across its lanes; lane s then has state s. An item has at least STATES lanes.
 template <bool COLUMNS, class Reduction, unsigned STATES>
 __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction& reduction,
                                              const Share<COLUMNS>& share, Value (&state)[STATES]) {
@@ -175,7 +175,7 @@ struct Access {
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = COLUMNS ? VECTOR : 1;
   const unsigned rank = CLUSTERED ? cluster_rank() : 0, states = STATES << a.items_log2;
-  // In a cluster, the first block's shared memory collects the states of all blocks, behind its own lanes' states.
+  // In a cluster, the first block's shared memory collects the states of all blocks, after its own lanes' states.
   Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
   ClusterGather* gathering =
       reinterpret_cast<ClusterGather*>(gathered + CLUSTER_SIZE * states + (CLUSTER_SIZE * states & 1));

@@ -5,7 +5,7 @@
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-// Merge the states of the lanes whose numbers are equal modulo `first`, up to a group of `beyond` lanes. One function
+// Merge the states of the lanes whose indices are equal modulo `first`, in groups of `beyond` lanes. One function
 // merges the maxima, to which states are raised; the other adds the sums, which share these maxima.
 template <class Rule, int ROWS>
 __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
@@ -33,7 +33,7 @@ __device__ __forceinline__ void merge_lanes(const Rule& rule, OnlineState (&stat
   merge_sums(state, first, beyond);
 }
 
-// Merges `count` states that lie `stride` apart.
+// Merges `count` states that are `stride` apart.
 template <class Rule>
 __device__ __forceinline__ OnlineState merged(const Rule& rule, const OnlineState* parts, unsigned count,
                                               unsigned stride) {
@@ -79,9 +79,9 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
   rule.finish(state[0]);
 }
 
-// Merges the states of all threads of a block, or cluster, that share a strided row, and finishes them. There are
-// `across` vectors of ROWS strided rows, the fastest index of the threads. `parts` has room for a state per row and
-// warp (from 32 vectors on, per thread). Behind these it has room for a state per row and block of the cluster.
+// Merges the states of all threads of a block, or cluster, that share a strided row, and finishes them. Neighbouring
+// threads take neighbouring ones of `across` vectors of ROWS strided rows. `parts` has room for a state per row and
+// warp (per row and thread from 32 vectors on), then for a state per row and block of the cluster.
 template <bool CLUSTERED, class Rule, int ROWS>
 __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
                                                    OnlineState* parts) {

@@ -354,7 +354,7 @@ __device__ __forceinline__ void softmax_of_strided(const Arguments<Rule::INPUTS>
   else softmax_of_strided_by<Rule, VECTORS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
 }
 
-// The registers must suffice for so many blocks per SM.
+// max_blocks() is the number of blocks per SM that the registers must allow.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 enum class Kind { rows, strided };
 constexpr int max_blocks(Kind kind, int vectors) {

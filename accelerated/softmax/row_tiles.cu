@@ -1,7 +1,7 @@
 // These kernels compute softmax of short contiguous rows, forward (3.2.96) and backward (4.1.19).
 //
 // A block moves a tile of many rows in 16-byte accesses through shared memory; all tiles are resident at once if they
-// fit the device. Lanes of a warp share a row. For rows of up to four elements, a thread takes as many rows as fill
+// fit the device. Lanes of a warp share a row. For rows of up to four elements, a thread takes enough rows to fill
 // vectors (_short). For 16-bit elements, few lanes walk along a row in pairs (_pairs).
 //
 // Roofline: bytes, each moves once; about 12 flops per element forward, 10 backward. Shared memory is the limit: 191 KB
@@ -53,7 +53,7 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
   }
 }
 
-// Computes rows of LENGTH elements; a thread takes as many neighbouring rows as fill vectors.
+// Computes rows of LENGTH elements; a thread takes enough neighbouring rows to fill vectors.
 template <class Rule, int LENGTH>
 __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
                                                    unsigned rows, const ELEMENT* prior) {
@@ -259,7 +259,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   for (unsigned i = full * VECTOR + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
-// The registers must suffice for so many blocks per SM.
+// These are the numbers of blocks per SM that the registers must allow.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
 

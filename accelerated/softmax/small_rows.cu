@@ -56,7 +56,7 @@ template <int INPUTS> struct SmallArguments {
   Offsets<INPUTS + 1> rows, along;
 };
 
-// Holds N vectors per input of a thread, of which the first `count` exist, and their values.
+// Holds a thread's N vectors per input and their values; the first `count` vectors exist.
 template <class Rule, int N> struct LocatedVectors {
   static constexpr int INPUTS = Rule::INPUTS;
   using Held = Elements<WIDTH>;
@@ -151,7 +151,7 @@ __device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>
   else with(Rule{ACCURATE, a.alpha}, std::false_type());
 }
 
-// Returns the maximum of a warp's values, none of which is NaN. One instruction compares all of them as integers.
+// Returns the maximum of a warp's values, which must not be NaN. One instruction compares all of them as integers.
 template <class T> __device__ __forceinline__ T maximum_of_warp(T value) {
   for (unsigned lanes = 1; lanes < 32; lanes *= 2) value = max(value, __shfl_xor_sync(~0u, value, lanes));
   return value;

@@ -11,8 +11,8 @@
 // which is 56 % of a copy's throughput. See docs/performance/softmax.md.
 #include "softmax/vectors.cuh"
 
-// Float gradients of many single elements take 1.2 times as long beside blocks of the next kernel (H200). Other calls
-// gain from such blocks.
+// Float gradients of many single elements take 1.2 times as long if blocks of the next kernel run with them (H200).
+// Other calls gain from such blocks.
 template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
 constexpr unsigned MANY_BESIDE = 1024;  // blocks above which such kernels launch no dependents early
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   }
 }
 
-// The registers must suffice for so many blocks per SM.
+// These are the numbers of blocks per SM that the registers must allow.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 

@@ -15,7 +15,7 @@ struct Shape {
   FastDivmod out_width, out_height;
 };
 
-// A sample lies in the cell between pixels; `row` and `column` are its first pixel.
+// A sample is in the cell between four pixels; `row` and `column` locate the first one.
 struct Cell {
   int row, column;
   COMPUTE below, right;  // distance from the first pixel, in pixels
@@ -29,7 +29,7 @@ struct Cell {
     column = first(x, shape.width, right), row = first(y, shape.height, below);
   }
   __device__ __forceinline__ bool sound() const { return zero == COMPUTE(0); }
-  // Returns the offset of the first pixel. It is arbitrary where the pixel lies outside.
+  // Returns the offset of the first pixel. It is arbitrary if the pixel is outside.
   __device__ __forceinline__ unsigned offset(unsigned of_row, unsigned of_column) const {
     return row * of_row + column * of_column;
   }
@@ -39,7 +39,7 @@ struct Cell {
     return zero + above * left * value[0][0] + above * right * value[0][1] + below * left * value[1][0] +
            below * right * value[1][1];
   }
-  // Far beyond the input the result is the first or the last integer, with distance 0.
+  // Far beyond the input the result saturates to the first or last integer, with distance 0.
   static __device__ __forceinline__ int first(COMPUTE coordinate, int size, COMPUTE& behind) {
     const COMPUTE half = COMPUTE(size - 1) / COMPUTE(2), at = coordinate * half + half, before = floor(at);
     if constexpr (sizeof(COMPUTE) == 4) {
@@ -52,7 +52,7 @@ struct Cell {
   }
 };
 
-// This says which of the four pixels around a sample lie inside.
+// This says which of the four pixels around a sample are inside.
 struct Around {
   const Cell& cell;
   bool above, below, left, right;

@@ -17,7 +17,7 @@
 constexpr unsigned ALL_LANES = 0xFFFFFFFF;
 
 // Finds the row and column of a sample's cell, counted from the first cell with a corner inside, one before the first
-// pixel. Returns false where no corner lies inside.
+// pixel. Returns false if no corner is inside.
 __device__ __forceinline__ bool reaches(const Cell& cell, const Shape& shape, unsigned& row, unsigned& column) {
   row = cell.row + 1, column = cell.column + 1;
   return cell.sound() && row <= unsigned(shape.height) && column <= unsigned(shape.width);
@@ -74,8 +74,8 @@ struct Bins {
   }
 };
 
-// This encodes the bins of a sample in a word: the bin of its cell and up to three bins before it. A sample reaches the
-// bin before where its cell is the first of a bin and the last of the one before.
+// This encodes the bins of a sample in a word: the bin of its cell and up to three bins before it. Neighbouring bins
+// share cells: the first cell of a bin is the last of the bin before.
 struct SampleBins {
   unsigned word = 0;  // The low half is the first bin; the high half has one bit for each of the four bins.
 
@@ -85,7 +85,7 @@ struct SampleBins {
     const bool above = row > 0 && (row & mask) == 0, left = column > 0 && (column & mask) == 0;
     const unsigned reached[2] = {(r < bins.down ? 1u : 0u) | (above ? 4u : 0u),
                                  (c < bins.across ? 1u : 0u) | (left ? 2u : 0u)};
-    // Bits 0 and 2 stand for rows, bits 0 and 1 for columns. A bin counts if both its row and column are reached.
+    // Rows are bits 0 and 2, columns bits 0 and 1. A bin counts if both its row and column are reached.
     const unsigned by_row = reached[0] * 3, by_column = reached[1] | reached[1] << 2;
     word = (r * bins.across + c) | (by_row & by_column) << 16;
   }
@@ -195,7 +195,7 @@ struct GradientArguments {
   unsigned pixels;    // output pixels of all images
   int slices;         // threads per output pixel, a power of two
   int interleaved;    // 1: these threads are neighbours, as channels are in memory
-  FastDivmod period;  // one block in so many belongs to the gradient with fewer blocks
+  FastDivmod period;  // one block per period belongs to the gradient with fewer blocks
   unsigned fewer;     // number of these blocks
   int grid_has_fewer;
 };
@@ -498,7 +498,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
   }
 }
 
-// --- the gradient of the grid, in blocks of its own ---
+// --- the gradient of the grid, in separate blocks ---
 
 __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, unsigned index,
                                                  COMPUTE (&partial)[2][THREADS]) {
@@ -536,7 +536,7 @@ __device__ __forceinline__ void gradient_of_grid(const GradientArguments& a, uns
   write_gradient_of_grid(a.dgrid + 2 * pixel, along_row, along_column, sound, a.shape, a.grid_alpha, a.grid_beta);
 }
 
-// Computes both gradients. Blocks that add and sort run beside blocks of the other gradient, which wait for L2.
+// Computes both gradients. Blocks that add and sort run together with blocks of the other gradient, which wait for L2.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     spatial_transformer_sampler_gradients(const GradientArguments a) {
   griddepcontrol_wait();

@@ -17,7 +17,7 @@ struct Dimension {
   int source, destination;  // strides in elements
 };
 
-// A checked coordinate is linear in the positions and must lie in [0, limit).
+// A checked coordinate is linear in the positions and must be in [0, limit).
 struct Check {
   int base;
   unsigned limit;

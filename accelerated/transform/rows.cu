@@ -14,8 +14,8 @@ constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : 
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int THREADS = 256;
 
-// Vectors lie along dimension 0 and are read and written in the same order. Their positions have stride 2^log_spread.
-// It is 1 if they move in one access, else up to a warp, so that accesses are coalesced.
+// Vectors extend along dimension 0 and are read and written in the same order. A vector's elements have stride
+// 2^log_spread. It is 1 if they move in one access, else up to a warp, so that accesses are coalesced.
 struct Rows {
   FastDivmod vectors_per_row;
   unsigned vectors, log_spread;

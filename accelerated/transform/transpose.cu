@@ -3,8 +3,8 @@
 //
 // Where both sides have vectors of 16 bytes, a thread transposes a square of them in its registers. It has 16 bytes in
 // flight for each of its 4 or 8 rows and needs no shared memory. A warp reads 128 and writes 64 contiguous bytes. If
-// all data stay in L2, it reads 64 and writes 128, which is faster there. Half types with vectors of only 8 bytes
-// (planes of 14 by 14) use squares of those.
+// all data stay in L2, it reads 64 and writes 128, which is faster there. 16-bit types with vectors of only 8 bytes
+// (planes of 14 by 14) use squares of 8-byte vectors.
 //
 // Other tiles go through shared memory. They move in vectors where a narrow dimension makes both sides contiguous runs
 // of vectors. Else they move by element, with neighbouring threads along a row on either side, in about 12 instructions
@@ -186,8 +186,8 @@ __device__ __forceinline__ void store_vectors(const Transpose& transpose, const 
   }
 }
 
-// Loads a tile that is contiguous in memory, without touching its neighbours. It loads full vectors and the tile's
-// single elements before and behind them. Returns the index in shared memory at which the tile begins.
+// Loads a tile that is contiguous in memory, without touching its neighbours. It loads full vectors, and single
+// elements before and after them. Returns the index in shared memory at which the tile begins.
 template <class S, class D> __device__ __forceinline__ unsigned load_contiguous(const Tile<S, D>& at, S* tile) {
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;
   const unsigned shift = reinterpret_cast<uintptr_t>(at.source) / sizeof(S) % IN, end = shift + at.across * at.along,
