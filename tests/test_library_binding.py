@@ -1,4 +1,4 @@
-"""The generated ctypes binding: against a library written in C for the purpose, and against NVIDIA's own."""
+"""Test the generated ctypes binding with a small C library written for these tests, and with NVIDIA's library."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NAN = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
 MAX = cudnnPoolingMode_t.CUDNN_POOLING_MAX
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 
-# A cuDNN of a few functions that writes down what it was given, as a C compiler understands the prototypes.
+# This small cuDNN records the arguments of each call, as a C compiler passes them.
 SOURCE = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,7 +213,7 @@ def fail_next(subject: LibrarySubject, status: int) -> None:
 
 
 class TestArgumentPassing:
-    """What the C side saw, by the C compiler's own reading of its prototypes."""
+    """The C function receives the arguments that the Python caller passed."""
 
     def test_integers_and_enumerators(self, subject, last):
         tensor = subject.cudnn.cudnnCreateTensorDescriptor()
@@ -356,7 +356,7 @@ class TestArgumentPassing:
 
 
 class TestRefusals:
-    """Nothing that C cannot express, and no pointer that is not known to be good, reaches the library."""
+    """The binding refuses values that C cannot express and pointers it cannot trust, before it calls the library."""
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -478,7 +478,7 @@ class TestStatus:
 
 
 class TestTables:
-    """The data beside the function table names what the function table has."""
+    """The data tables of the binding name only functions and parameters of the function table."""
 
     @pytest.mark.parametrize("table", [INPUT_LENGTHS, OUTPUT_LENGTHS])
     def test_lengths(self, table):
@@ -494,14 +494,14 @@ class TestTables:
             assert set(names) <= passed, function
 
     def test_null_faults(self):
-        """Pointers to memory of the device, which the calls of release 9 are not given beside the others that they do not survive."""
+        """NULL_FAULTS holds device pointers only; for release 9 the binding refuses them as NULL, too."""
         for function, names in NULL_FAULTS.items():
             assert set(names) <= {p.name for p in function_table()[function] if p.memory == "device"}, function
             older, newer = (vendor_null_crashes(version).get(function, ()) for version in (8907, 91900))
             assert newer == (*older, *names)
 
     def test_every_parameter_has_a_slot(self):
-        """No documented function is beyond the binding."""
+        """The binding can pass every parameter of every documented function."""
         for function, parameters in function_table().items():
             for index, parameter in enumerate(parameters):
                 if (function, parameter.name) not in SPECIAL_SLOTS:
@@ -557,7 +557,7 @@ def cudnn(vendor):
 
 @needs_vendor
 def test_an_output_that_is_not_asked_for(cudnn):
-    """NULL for an output that may be NULL: the result lacks it; any other must be asked for."""
+    """An optional output may be left out: its pointer is NULL and the result lacks it. Other outputs are required."""
     query = cudnn.cudnnGetMultiHeadAttnBuffers
     inference = query.without("reserveSpaceSizeInBytes")
     assert inference.passed == query.passed
@@ -569,7 +569,7 @@ def test_an_output_that_is_not_asked_for(cudnn):
 
 
 def prototypes(folder: Path) -> dict[str, list[str]]:
-    """The parameter types of the public header, by function."""
+    """Return the parameter types of each function of the public header."""
     text = "\n".join(path.read_text() for path in sorted(folder.glob("cudnn_*.h")))
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
     found = {}
@@ -583,7 +583,7 @@ def prototypes(folder: Path) -> dict[str, list[str]]:
 
 
 def plain(ctype: str) -> str:
-    """A C type without what does not change how it is passed."""
+    """Return a C type without the qualifiers and names that do not change how it is passed."""
     ctype = re.sub(r"\bconst\b|\s", "", ctype.replace("[]", "*").replace("void*", "void *")).replace(
         "unsignedint", "unsigned"
     )
@@ -598,7 +598,7 @@ class TestVendor:
         found = prototypes(VENDOR.parent.parent / "include")
         compared = 0
         for function, parameters in function_table().items():
-            if function not in found or function == "cudnnBackendInitialize":  # lost two parameters after 8.0.3
+            if function not in found or function == "cudnnBackendInitialize":  # It lost two parameters after 8.0.3.
                 continue
             assert [plain(p.ctype) for p in parameters] == found[function], function
             compared += 1
@@ -641,7 +641,7 @@ class TestVendor:
             assert caught.value.status.name == f"CUDNN_STATUS_{status}"
 
     def test_nulls_that_crash_are_refused(self, vendor):
-        """Each NULL of the list alone: the other arguments, good ones too, are looked at later."""
+        """Each listed parameter is refused when it alone is NULL, before the other arguments are read."""
         listed = vendor_null_crashes(vendor.version())
         assert len(listed) > 40
         for function in listed.keys() & vendor.exports():
@@ -652,7 +652,7 @@ class TestVendor:
                     getattr(vendor.cudnn, function)(**arguments)
 
     def test_descriptor_kinds_round_trip(self, cudnn):
-        """Create, set, get, destroy of the descriptors that need no handle."""
+        """Each getter returns what the setter stored, for descriptors that need no handle."""
         for name, set_, get, arguments, expected in [
             ("Filter", "SetFilter4d", "GetFilter4d", (FLOAT, NCHW, 6, 5, 3, 2), (FLOAT, NCHW, 6, 5, 3, 2)),
             ("Activation", "SetActivation", "GetActivation", (RELU, NAN, 0.25), (RELU, NAN, 0.25)),
@@ -792,7 +792,7 @@ class TestVendor:
 
 @needs_vendor
 class TestOnTheGpu:
-    """Computing calls through the binding; formulas are written out here."""
+    """Calls through the binding compute the formulas that these tests write out."""
 
     @pytest.fixture
     def handle(self, cudnn):
@@ -899,7 +899,7 @@ class TestOnTheGpu:
 
 @pytest.mark.parametrize("beyond, ends", [(0, 0), (1, -11)])
 def test_host_memory_ends_at_a_page_that_cannot_be_read(beyond, ends):
-    """In front of the end everything is zero and can be written; regions are used again."""
+    """Memory before the guard page is zero and writable, and freed regions are used again."""
     script = f"""
 import ctypes
 from dualdnn.conformance.subjects.binding.host import GuardedMemory

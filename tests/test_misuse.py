@@ -1,4 +1,4 @@
-"""What no caller means but any caller may pass: refused with a status, before anything is touched."""
+"""Test that arguments no caller can mean are refused with a status, before anything is touched."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_field_may_be_called_what_it_likes():
 
 
 class Scalar:
-    """As a CPU scalar of another library: convertible to an integer, and no address."""
+    """Stand in for a CPU scalar of another library: it converts to an integer, but is not an address."""
 
     def __int__(self):
         return 4096
@@ -142,7 +142,7 @@ def test_a_valid_call_does_not_open_the_door_for_its_likes():
 
     log, channel = cudnn.CUDNN_SOFTMAX_LOG, cudnn.CUDNN_SOFTMAX_MODE_CHANNEL
     softmax(cudnn.CUDNN_SOFTMAX_ACCURATE, channel, 1.0, 0.0)
-    softmax(1, 1, 1, 0)  # numbers are what C has
+    softmax(1, 1, 1, 0)  # C passes enumerators as numbers.
     for wrong in (("1", 1, 1, 0), (1, 1, 1, "0"), (1, 1, 1, "0.0"), (1, 1, "1", 0), (1.0, 1, 1, 0)):
         refused(softmax, *wrong)
     refused(softmax, channel, log, 1.0, 0.0, match="no enumerator of cudnnSoftmaxAlgorithm_t")
@@ -162,7 +162,7 @@ def test_enumerators_of_another_type_are_refused_everywhere():
 
 
 class Vector:
-    """As a vector of another library: every question about its value is an error of its own kind."""
+    """Stand in for a vector of another library: each conversion raises that library's own error."""
 
     def __float__(self):
         raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
@@ -181,7 +181,7 @@ def test_only_statuses_leave_a_documented_call(wrong):
     handle = cudnn.cudnnCreate(**REFERENCE)
     x, t = handle.zeros(96), tensor(1, 2, 3, 4)
     made = cudnn.cudnnCreateTensorDescriptor()
-    if not (isinstance(wrong, np.ndarray) and wrong.ndim == 0):  # a number in an array is a number
+    if not (isinstance(wrong, np.ndarray) and wrong.ndim == 0):  # A 0-d array serves as a number.
         refused(cudnn.cudnnScaleTensor, handle, t, x, wrong)
         refused(cudnn.cudnnSetTensor4dDescriptor, made, 0, 0, 1, 1, 1, wrong)
         refused(cudnn.cudnnSetTensor4dDescriptor, made, wrong, 0, 1, 1, 1, 1)
@@ -213,7 +213,7 @@ def test_the_plan_used_longest_ago_goes_first(monkeypatch):
         handle.backend.plan(operation)
     assert len(plans) == 16
     kept = next(iter(plans))
-    handle.backend.plan(operations[-16])  # used again: the last to go
+    handle.backend.plan(operations[-16])  # A plan that is used again moves to the end of the queue.
     handle.backend.plan(operations[0])
     assert kept in plans and len(plans) == 16
 
@@ -289,7 +289,7 @@ def test_a_fork_while_another_thread_computes():
 
 
 def test_vectors_along_a_dimension_of_groups_are_refused():
-    """No engine executes a convolution whose image has vectors of groups, and each says why."""
+    """No engine executes a convolution whose image is vectorized along its groups, and each refusal says why."""
     build, handle = Builder(cudnn), cudnn.cudnnCreate(**REFERENCE)
 
     def vectors(uid, *dims, count=4):

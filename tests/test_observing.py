@@ -1,4 +1,4 @@
-"""Observing a program: whose turn it is, what a sample notices, how findings are grouped."""
+"""Test how a program is observed: which calls are judged, what a sample notices, how findings are grouped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dualdnn.conformance.trial import prepare
 from dualdnn.reference import run
 from dualdnn.reference.sampled import Sample
 
-DIMS, STRIDES = (4, 16, 40, 32), (20800, 1300, 32, 1)  # 20 elements between the channels
+DIMS, STRIDES = (4, 16, 40, 32), (20800, 1300, 32, 1)  # Gaps of 20 elements separate the channels.
 ACTIVATION = (
     "ActivationForward(activation=ActivationSpec(mode=CUDNN_ACTIVATION_{}, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=1.0), alpha=1.0,"
     f" beta=0.0, x=TensorSpec(data_type=CUDNN_DATA_FLOAT, dims={DIMS}, strides={STRIDES}),"
@@ -28,7 +28,7 @@ ACTIVATION = (
 
 
 class Device:
-    """Memory by address, which counts what is copied."""
+    """Serve memory by address, and count the bytes that are copied."""
 
     def __init__(self, operation):
         self.memory, self.addresses, self.copied = prepare(operation, "normal", 1), {}, 0
@@ -149,7 +149,7 @@ def test_a_call_on_a_capturing_stream_is_not_waited_for():
 
     def is_capturing(stream, status):
         status._obj.value = stream.value == 7
-        return 906 if stream.value is None else 0  # the default stream, which waits for the capturing one
+        return 906 if stream.value is None else 0  # The default stream waits for the capturing stream.
 
     memory.driver = SimpleNamespace(cuStreamIsCapturing=is_capturing, cuCtxSynchronize=lambda: waited.append(1))
     memory.synchronize(5)

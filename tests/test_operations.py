@@ -1,4 +1,4 @@
-"""The contract: records and their text, specifications, operations."""
+"""Test the records that describe operations and tensors, and their text."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_records_are_frozen_and_differ_by_every_field():
 
 
 def brute_offsets(spec: TensorSpec) -> list[int]:
-    """Storage positions of every element, by the definition of strides."""
+    """Return the storage position of every element, by the definition of strides."""
     return [sum(i * s for i, s in zip(index, spec.strides, strict=True)) for index in np.ndindex(spec.storage_dims)]
 
 
@@ -155,6 +155,6 @@ def test_zeros_of_both_signs_are_different_operations():
 
 
 def test_enumerator_names_are_unique():
-    """The text of an operation names enumerators without their type."""
+    """The text of an operation omits the types of enumerators, so no two may share a name."""
     names = [member.name for enumeration in ENUMERATIONS.values() for member in enumeration]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""What a user gets beside the calls: types that find mistakes, a version, a command, a wheel of the sources."""
+"""Test what a user installs: type stubs, the version, the command and the wheel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("library", stubs.STUBS)
 def test_stubs_are_up_to_date(library):
-    """``make stubs`` writes them again."""
+    """The committed stubs are what ``make stubs`` writes."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(stubs.STUBS[library]), "-"]
     done = subprocess.run(command, input=stubs.stub_text(library), capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
@@ -90,7 +90,7 @@ def test_one_version_everywhere():
 
 
 def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
-    """Beside the modules: the data, the types, and the documentation that docstrings cite."""
+    """A wheel holds the modules, their data, the type stubs and the pages that docstrings cite."""
     pytest.importorskip("setuptools")
     stale = tmp_path / "lib" / "dualdnn" / "api" / "gone_long_ago.py"
     stale.parent.mkdir(parents=True)
@@ -126,7 +126,7 @@ def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
 
 
 def test_every_package_of_the_tree_is_installed():
-    """A package that pyproject.toml does not list imports from a checkout and is missing from a wheel."""
+    """A package that pyproject.toml does not list works in a checkout but is missing from a wheel."""
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     layers = ("api", "reference", "accelerated", "conformance")
     found = {path.parent.relative_to(ROOT) for layer in layers for path in (ROOT / layer).rglob("*.py")}

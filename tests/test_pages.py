@@ -1,4 +1,4 @@
-"""Pages of functions, and `dualdnn show`."""
+"""Test the pages of functions and `dualdnn show`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_clause_stands_on_one_page():
 
 
 def test_the_index_of_the_site_names_the_page_of_every_library():
-    """The build of the site fails where a page stands in no table of contents."""
+    """The build of the site fails if a page is missing from every table of contents."""
     index = (Path(__file__).parent.parent / "docs" / "index.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^made/(\w+)$", index, re.MULTILINE)) >= set(pages.LIBRARIES)
 

@@ -1,4 +1,4 @@
-"""Pixels of convolutions: all channels of some, the cells in turn; a tile that is wrong is found soon."""
+"""Test the judging of sampled pixels: calls take turns over the image, and a wrong tile is found soon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALGOS = {"Forward": "FWD_ALGO_IMPLICIT_GEMM", "BackwardData": "BWD_DATA_ALGO_1",
 def convolution(
     kind, x, filters, taps, stride=1, padding=0, groups=1, dilation=1, mode="CROSS_CORRELATION", is_nhwc=False
 ):
-    """An operation on images of (N, C, H, W)."""
+    """Return a convolution operation; x is (N, C, H, W)."""
     extent = [(size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1 for size in x[2:]]
     dims = {"x": x, "y": (x[0], filters, *extent), "w": (filters, x[1] // groups, taps, taps)}
 
@@ -50,7 +50,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["Forward", "BackwardData"])
 def test_pixels_are_what_the_reference_computes(kind, shape, monkeypatch):
-    """Values and bounds are the judge's; one channel of one pixel that is wrong is found by the call whose turn it is."""
+    """Values and bounds equal the judge's, and the call that samples a pixel finds one wrong channel of it."""
     operation = convolution(kind, **shape)
     monkeypatch.setattr(pixels, "CELL", 1)
     memory = prepare(operation, "normal", 1)
@@ -88,7 +88,7 @@ def test_pixels_are_what_the_reference_computes(kind, shape, monkeypatch):
     assert len(looked(3)[1].wrong) == 1
 
 
-# ResNet-50 at batch 128: input channels, size, filters, taps, stride, how many layers are alike.
+# Layers of ResNet-50 at batch 128: (input channels, size, filters, taps, stride, number of equal layers).
 LAYERS = [(3, 224, 64, 7, 2, 1)]
 for size, width, blocks in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):
     before, first = (64, 56) if size == 56 else (2 * width, 2 * size)
@@ -108,7 +108,7 @@ TILE = 128
 
 
 def is_found(kind, layer, random):
-    """Whether the elements that are judged in 20 steps meet a tile of a product, drawn among those of a layer, of one of the layers alike."""
+    """Tell whether 20 steps judge an element of a random output tile of one of the equal layers."""
     channels, size, filters, taps, stride, alike = layer
     operation = convolution(kind, (128, channels, size, size), filters, taps, stride, taps // 2, is_nhwc=True)
     (output,) = operation.outputs
@@ -131,7 +131,7 @@ def is_found(kind, layer, random):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_wrong_tile_of_resnet_50_is_found_within_twenty_steps(kind):
-    """The real choice of elements, a tile of 128 x 128 that is drawn, ten of each layer."""
+    """Sampling meets each of ten random tiles (128 x 128) of each layer."""
     random = np.random.default_rng(5)
     missed = [layer for layer in LAYERS for _ in range(10) if not is_found(kind, layer, random)]
     assert not missed, missed

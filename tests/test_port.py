@@ -1,4 +1,4 @@
-"""``dualdnn port``: what becomes of sources, good and bad; running them is tests/test_port_clients.py."""
+"""Test the sources that ``dualdnn port`` writes and refuses; test_port_clients.py runs ported programs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_each_function_of_the_guide_is_reached_and_each_row_has_its_clause():
 
 
 def test_other_factors_never_reach_a_call_that_refuses_them():
-    """dlib's gradient of softmax accumulates: its factor is known when it runs, and MIOpen's own call takes 1 and 0 only."""
+    """MIOpen takes alpha 1 and beta 0 only, but dlib's softmax gradient chooses its factors at run time."""
     clauses = map(json.loads, (ROOT / "conformance/clauses/miopen.jsonl").read_text().splitlines())
     refusing = {clause["subject"] for clause in clauses if clause["text"].startswith("alpha other than 1 or beta")}
     direct = [form for many in forms.table().forms.values() for form in many if form.miopen in refusing]
@@ -115,7 +115,7 @@ def test_the_python_helpers_take_what_the_calls_take(monkeypatch):
 
 
 def test_the_gradient_of_lrn_is_that_of_cudnn_whatever_y_holds(monkeypatch):
-    """MIOpen computes with y, cuDNN with x alone: the helper gives it the y of its own forward call."""
+    """MIOpen reads y, cuDNN only x, so the helper calls forward to compute the y that MIOpen reads."""
     monkeypatch.syspath_prepend(ROOT / "conformance/port")
     import dualdnn_port_miopen as helpers
     from dualdnn.api import miopen
@@ -162,7 +162,7 @@ def test_the_gradient_of_lrn_is_that_of_cudnn_whatever_y_holds(monkeypatch):
 )  # fmt: skip
 def test_what_becomes_of_a_call(source, wanted):
     assert after(source) == wanted
-    assert after(wanted) == wanted  # twice changes nothing
+    assert after(wanted) == wanted  # A second port changes nothing.
 
 
 SOFTMAX = "cudnnSoftmaxForward(h, CUDNN_SOFTMAX_{}, m, &a, x, X, &b, y, Y)"
@@ -197,9 +197,9 @@ def test_what_is_left_stays_as_it_was_with_a_reason(source, reason):
     [
         ("const float one = 1.0f, zero = 0;", True),
         ("static const float one = 1, zero = 0.f;", True),
-        ("float one = 1, zero = 0;", False),  # something may write it
+        ("float one = 1, zero = 0;", False),  # A variable that is not const may change.
         ("const float one = 1.0f, zero = 0.5f;", False),
-        ("const float one = 1, zero = 0; } void g(const float one) {", False),  # another one of that name
+        ("const float one = 1, zero = 0; } void g(const float one) {", False),  # A parameter hides it.
         ("const float one = 1, zero = 0; } void g() { float one[2];", False),
         ("", False),
     ],
@@ -463,7 +463,7 @@ def test_a_large_tree_in_parallel(tmp_path, capfd):
 @pytest.mark.parametrize("suffix", [".c", ".cpp"])
 @pytest.mark.parametrize("level", forms.LEVELS)
 def test_every_form_compiles_against_the_header_of_its_level(tmp_path, level, suffix):
-    """A call of each form with variables of the documented types, and once more with literals where these decide."""
+    """Each form compiles with variables of the documented types, and with literals where a literal selects the form."""
     lines = ["#include <cudnn.h>"]
     for name, many in forms.table(level).forms.items():
         for number, form in enumerate(many):
@@ -483,7 +483,7 @@ def test_every_form_compiles_against_the_header_of_its_level(tmp_path, level, su
     assert command(tmp_path / "src", "--out", tmp_path / "out", "--miopen-level", level) == 0
     compiler = ["gcc", "-std=c99"] if suffix == ".c" else ["g++", "-std=c++11"]
     hip = ["-DDUALDNN_PORT_ALLOCATE(p,n)=((void)(n),*(p)=0,1)", "-DDUALDNN_PORT_FREE(p)=((void)(p))"]
-    # The document and the guide differ in const; C++ would refuse what matters.
+    # The document and the guide differ in const; the C++ build fails where that matters.
     warnings = ["-Wall", "-Wextra", "-Werror", *(["-Wno-discarded-qualifiers"] if suffix == ".c" else [])]
     built = subprocess.run([*compiler, *warnings, "-Wno-unused-parameter", *hip, f"-I{tmp_path}", "-c", str(tmp_path / "out" / source.name),
                             "-o", str(tmp_path / "forms.o")], capture_output=True, text=True)  # fmt: skip
@@ -491,7 +491,7 @@ def test_every_form_compiles_against_the_header_of_its_level(tmp_path, level, su
 
 
 def _type(function, parameter):
-    """Types of parameters that only old functions have."""
+    """Return the type of a parameter that only functions removed before 8.0.3 have."""
     direction = re.search(r"Forward|BackwardData|BackwardFilter", function)
     short = {"Forward": "Fwd", "BackwardData": "BwdData", "BackwardFilter": "BwdFilter"}.get(
         direction[0] if direction else "", ""
@@ -568,7 +568,7 @@ print(learn.Training(create(backend="reference"), learn.EPOCHS, dropped=0.0).ste
 
 @pytest.mark.long
 def test_the_digits_example_says_the_same_after_the_port(tmp_path, capsys):
-    """Inference and, without dropout, which the guide has not, training."""
+    """Inference and training give the same numbers; training runs without dropout, which the guide lacks."""
     pytest.importorskip("sklearn", reason="the examples need scikit-learn: pip install 'dualdnn[examples]'")
     digits = ROOT / "examples/digits"
     command(digits, "--out", tmp_path / "digits")
@@ -579,7 +579,7 @@ def test_the_digits_example_says_the_same_after_the_port(tmp_path, capsys):
         for folder in (digits, tmp_path / "digits")
     ]
     assert losses[0] == losses[1] and losses[0].startswith("[2.98560")
-    assert (tmp_path / "digits/train.py").read_bytes() == (digits / "train.py").read_bytes()  # it has no cuDNN call
+    assert (tmp_path / "digits/train.py").read_bytes() == (digits / "train.py").read_bytes()  # It calls no cuDNN.
     found = []
     for number, folder in enumerate((digits, tmp_path / "digits")):
         target = tmp_path / f"{number}.npy"

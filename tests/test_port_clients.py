@@ -1,4 +1,4 @@
-"""Ported C clients run: same numbers as before the port, on strict libraries made of our own calls; wrong ports do not."""
+"""Test that ported C clients print the same numbers as before, and that wrong ports do not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOST_MEMORY = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Headers, both libraries and the ported clients."""
+    """Build the headers, both libraries and the ported clients, and return their folder."""
     made = tmp_path_factory.mktemp("port")
     write_headers(made)
     for document in ("cudnn", "miopen"):
@@ -72,7 +72,7 @@ def before(folder: Path, name: str) -> str:
 
 
 def after(folder: Path, name: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """What the ported client says, or a changed version of it."""
+    """Run the ported client, or a changed version of it."""
     files = [source(folder / "ported", name), *(folder / "ported" / other for other in SEVERAL_FILES.get(name, ()))]
     if text is not None:
         changed = folder / "ported" / f"wrong_{name}{files[0].suffix}"
@@ -90,7 +90,7 @@ def numbers(output: str) -> dict[str, list[float]]:
 
 
 def equal(first: str, second: str) -> bool:
-    """The same lines; sums blended through a temporary round once more than in one call."""
+    """Tell whether the lines are equal, up to the extra rounding of a sum that is blended through a temporary."""
     ours, theirs = numbers(first), numbers(second)
     return bool(ours) and list(ours) == list(theirs) and all(
         len(a) == len(b) and np.allclose(a, b, rtol=2e-5, atol=2e-5) for a, b in zip(ours.values(), theirs.values(), strict=True)
@@ -106,7 +106,7 @@ def test_a_ported_client_says_the_same(folder, name):
 
 
 def test_there_are_enough_clients():
-    """Every function that the guide has is called by one of them, but for those that 8.0.3 no longer has."""
+    """The clients call every function of the guide except cudnnGetStream."""
     text = "".join(path.read_text() for path in CLIENTS.iterdir())
     called = set(re.findall(r"\bcudnn[A-Z]\w*", text))
     wanted = {name for name, many in table().forms.items() if many[0].row and name in functions()}
@@ -120,7 +120,7 @@ DIRECT = r"miopenConvolutionForward(handle, \1, x, X, f, W, conv, perf[0].algo, 
 CONVOLUTION = (
     r"dualdnnPortConvolutionForward\(handle, (&\w+), x, X, f, W, conv, perf\[0\]\.algo, workspace, size, (&\w+), y, Y\)"
 )
-# What goes wrong -> (client, pattern in the ported text, replacement)
+# mistake -> (client, pattern in the ported text, replacement)
 WRONG = {
     "x and w swapped in GetWorkSpaceSize": ("convolution_forward", r"GetWorkSpaceSize\(handle, f, x,", "GetWorkSpaceSize(handle, x, f,"),
     "alpha and beta passed on": ("convolution_forward", CONVOLUTION, DIRECT),

@@ -1,4 +1,4 @@
-"""``dualdnn port``: a number in place of an enumerator is translated where it is known, else a person is told; never silent."""
+"""Test that ``dualdnn port`` translates numbers used as enumerators, or tells the user where it cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_function(statement, *parameters):
     return f"void f({', '.join(parameters)}) {{ {statement}; }}"
 
 
-# (source, what the output has in its place)
+# (source, its translation)
 TRANSLATED = [
     ("cudnnSetActivationDescriptor(a, 1, 0, 0.0)", f"{HELPER}(a, miopenActivationRELU, DUALDNN_PORT_NOT_PROPAGATE_NAN, 0.0)"),
     ("cudnnSetActivationDescriptor(a, (1), 0x0, 0.0)", f"{HELPER}(a, (miopenActivationRELU), DUALDNN_PORT_NOT_PROPAGATE_NAN, 0.0)"),
@@ -43,7 +43,7 @@ IN_FILES = [
     ("void g(cudnnDataType_t t = (cudnnDataType_t)2);", "void g(miopenDataType_t t = (miopenDataType_t)miopenHalf);"),
     ("template <cudnnDataType_t T = CUDNN_DATA_HALF> struct Of {}; Of<(cudnnDataType_t)2> of;", "template <miopenDataType_t T = miopenHalf> struct Of {}; Of<(miopenDataType_t)miopenHalf> of;"),
 ]  # fmt: skip
-# C takes these without a cast; t, all, p and s have types of cuDNN.
+# C allows these without a cast; t, all, p and s have cuDNN types.
 IN_C = [
     ("t = 2", "t = miopenHalf"),
     ("*p = 2", "*p = miopenHalf"),
@@ -68,7 +68,7 @@ void f(cudnnDataType_t t, cudnnDataType_t *p, cudnnDataType_t all[2], struct S *
 """
 
 
-# Numbers beside a value of an enumeration type that no declaration of cuDNN's types shows: results, integers that hold an enumerator, auto.
+# The other operand is an enumerator whose type must be inferred: a result, an integer that holds it, auto.
 CARRIED = [
     ("if (call() == 3) g()", "if (call() == miopenStatusBadParm) g()"),
     ("if (3 == cudnnCreate(&h)) g()", "if (miopenStatusBadParm == miopenCreate(&h)) g()"),
@@ -87,7 +87,7 @@ CARRIED = [
     ("t = (decltype(t))2", "t = (decltype(t))miopenHalf"),
     ("if (CUDNN_DATA_HALF == 2) g()", "if (miopenHalf == miopenHalf) g()"),
     ("if (pointer(&h) == 3) g()", "if (pointer(&h) == miopenStatusBadParm) g()"),
-    # A method, a pointer to a function, a lambda, an element of a container, a field of one of two structures.
+    # The type comes from a method, a function pointer, a lambda, a container or a field.
     ("if (c.get() == 2) g()", "if (c.get() == miopenHalf) g()"),
     ("switch (static_cast<int>(pc->get())) { case 2: g(); }", "switch (static_cast<int>(pc->get())) { case miopenHalf: g(); }"),
     ("if ((call)() == 3 || (*pointer)(&h) == 3) g()", "if ((call)() == miopenStatusBadParm || (*pointer)(&h) == miopenStatusBadParm) g()"),
@@ -103,7 +103,7 @@ CARRIED = [
     ("t = static_cast<decltype(a.type)>(2)", "t = static_cast<decltype(a.type)>(miopenHalf)"),
     ("auto made = new cudnnDataType_t((cudnnDataType_t)2)", "auto made = new miopenDataType_t((miopenDataType_t)miopenHalf)"),
     ("A made = {}", "A made = {}"),
-    # Success is 0 in both, and the least.
+    # Success is 0, the smallest status, in both libraries.
     ("if (call() > 0 || !status || status != 0) g()", "if (call() > 0 || !status || status != 0) g()"),
     ("bool bad = call(); while (status) g()", "bool bad = call(); while (status) g()"),
     ("n = cudnnGetVersion() / 1000", "n = dualdnnPortGetVersion() / 1000"),
@@ -147,7 +147,7 @@ TAKEN = [
 ]  # fmt: skip
 
 
-# Types that C++ deduces: results, structured bindings, members of pairs and tuples, iterators, parameters. Numbers of integers stay.
+# C++ deduces these types. Only numbers marked @ are enumerators; numbers compared with integers stay.
 DEDUCED = [
     "auto made = [] { return CUDNN_DATA_HALF; }; if (made() == @2) g()",
     "auto made = [](int n) { if (n) return CUDNN_DATA_HALF; return CUDNN_DATA_FLOAT; }; if (made(2) == @2) g()",
@@ -200,7 +200,7 @@ def test_numbers_beside_a_value_that_is_an_enumerator(source, wanted):
 
 @pytest.mark.parametrize("source, where, is_open", TAKEN)
 def test_numbers_that_leave_their_type_are_noted(source, where, is_open):
-    """A number that only becomes text, or a status that is kept as one, leaves nothing to port."""
+    """Each such number gets a note; it stays open unless it only becomes text or stays a status."""
     file = ported(CARRYING.format(source))
     found = [note for note in file.notes if note.message.startswith(f"{where} ")]
     assert found and bool(file.left) == is_open
@@ -211,7 +211,7 @@ def test_a_status_that_is_compared_with_0_by_a_macro_is_not_noted():
 
 
 def test_numbers_given_to_a_macro_are_what_its_body_takes_them_as():
-    """The body itself is noted: another file may use the macro."""
+    """A macro's body decides the type of its arguments. The body gets a note, because another file may use the macro."""
     text = "#define SET(d, type, n) cudnnSetTensor4dDescriptor(d, CUDNN_TENSOR_NCHW, type, n, 1, 1, 1)\n#define AS(n) ((cudnnDataType_t)(n))\n"
     file = ported(text + in_function("SET(d, 2, 2); t = AS(2)"))
     assert in_function("SET(d, miopenHalf, 2); t = AS(miopenHalf)") in file.after.decode()
@@ -266,7 +266,7 @@ def test_numbers_of_variables_fields_and_labels(source, wanted):
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_left_to_a_person(tmp_path, source, told):
-    """The note is printed, and the exit status is 1."""
+    """The tool prints a note and exits with status 1."""
     text = "#define MODE 1\n" + in_function(source, "int n")
     assert any(told in str(left) for left in ported(text).left)
     path = tmp_path / "client.cu"
@@ -284,7 +284,7 @@ def test_what_is_not_known_is_left_to_a_person(tmp_path, source, told):
     ],
 )
 def test_what_mi_open_refuses_is_seen_in_every_value(source):
-    """One arm of a conditional, or a number, is enough to leave the call as it was."""
+    """A call stays unchanged if a number, or one arm of a conditional, has a value that MIOpen refuses."""
     file = ported(in_function(source))
     assert file.after.decode() == in_function(source) and len(file.left) == 1
 

@@ -1,4 +1,4 @@
-"""``dualdnn run`` and ``dualdnn observe``: unmodified programs on this library, or judged on another one."""
+"""Test ``dualdnn run`` and ``dualdnn observe``, which run unmodified programs on this library or judge another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if shutil.which("gcc") is None:
     pytest.skip("no C compiler", allow_module_level=True)
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "c"
-# FLOAT to HALF: what the document refuses, and programs for NVIDIA's library do.
+# The document refuses to convert FLOAT to HALF, but programs for NVIDIA's library do it.
 CONVERSION = """
 #include <cudnn.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ int main(void) {
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory, built_library):
-    """Keep what is built in a folder of its own, which begins with the libraries of this run."""
+    """Point DUALDNN_CACHE at an empty folder that holds only the libraries of this run."""
     folder = tmp_path_factory.mktemp("cache")
     (folder / "programs").mkdir()
     for release in libraries.FACES:
@@ -96,7 +96,7 @@ def test_an_example_on_the_runtime_of_the_host(tmp_path):
 
 
 def test_the_variables_are_the_command_s_alone(tmp_path):
-    """Both faces for an interpreter; the exit status is the command's, and that it is no client is said at the end."""
+    """An interpreter gets both libraries; the exit status is the command's, and the last line says it is not a client."""
     script = "import os, sys; print(os.environ['LD_PRELOAD'].count('libcudnn.so'), os.environ['TORCH_CUDNN_V8_API_DISABLED']); sys.exit(7)"
     ran = dualdnn("run", "--", sys.executable, "-c", script)
     assert (ran.returncode, ran.stdout) == (7, "2 1\n"), ran.stderr
@@ -108,7 +108,7 @@ def test_the_variables_are_the_command_s_alone(tmp_path):
 
 
 def test_a_program_of_the_working_folder_runs(tmp_path):
-    """It is found by ./name, and by its name alone where PATH has the folder."""
+    """The program is found as ./name, and as name where PATH has the folder."""
     (tmp_path / "script").write_text("#!/bin/sh\necho $0\nexit 7\n")
     (tmp_path / "script").chmod(0o755)
     for name in ("./script", "script"):
@@ -134,7 +134,7 @@ def test_what_cannot_be_run_is_one_line(command, tmp_path, capsys):
         assert error.count("\n") == 1 and text in error, error
 
 
-# Twelve calls of one configuration; a later release's enumerator and no sequence lengths; batch normalization without a reserve space.
+# This program repeats one call 12 times, uses an enumerator of a later release, and passes NULL where it may.
 OBSERVED = """
 #include <cudnn.h>
 #include <stdio.h>
@@ -164,7 +164,7 @@ LIKE_RELEASE_9 = {
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory):
-    """Return a program, and a function that makes a library with mistakes for it."""
+    """Return a program, and a function that builds a library with given mistakes."""
     folder = tmp_path_factory.mktemp("observed")
     (folder / "observed.c").write_text(OBSERVED)
     program = compiled(folder / "observed.c", folder / "observed", 8)
@@ -177,7 +177,7 @@ def made(folder):
 
 
 def test_what_is_observed_of_a_library_like_release_9(observed, tmp_path):
-    """Its enumerator is none that the document refuses; NULL is no mistake of ours; each configuration has a row."""
+    """An enumerator of release 9 and optional NULLs are not findings, and each configuration has a row."""
     program, library = observed
     plain = library("plain", LIKE_RELEASE_9)
     ran = dualdnn("observe", "--library", plain, "--out", tmp_path / "out", "--", program)

@@ -1,4 +1,4 @@
-"""The bar of a run, with a clock and a stream of its own."""
+"""Test the progress bar with a simulated clock and stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_terminal_gets_a_bar_that_makes_room_for_lines():
     for done in (1, 2):
         now.seconds += 60
         bar.advance(done, "1 failed")
-    bar.advance(3)  # too soon after the last picture
+    bar.advance(3)  # The bar is not redrawn so soon.
     assert stream.getvalue().count("\r") == 2 and "\n" not in stream.getvalue()
     assert stream.getvalue().endswith("[############------------]  50%  2 of 4 cases, 1 failed, about 2:00 left")
     bar.clear()

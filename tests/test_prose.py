@@ -1,4 +1,4 @@
-"""The words of comments and docstrings: each begins as a sentence does. CONTRIBUTING.md has the rules."""
+"""Test that comments and docstrings begin like sentences. CONTRIBUTING.md has the rules."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("api", "reference", "accelerated", "conformance", "tests")
-# A sentence does not begin with these words; a comment that does lacks its subject.
+# A comment that begins with one of these words lacks a subject.
 NO_SUBJECT = re.compile(r"(of|that|those|from|with|whose|which)\b(?! *(is|are)\b)", re.IGNORECASE)
-# A file where no such word follows a quote or the mark of a comment need not be parsed.
+# Only files where such a word follows a quote or a comment mark are parsed, to save time.
 SUSPECT = re.compile(r"""(?:["'][ \t\\]*|\"""\s*\n[ \t]+|#[#: ]*|//\s*)""" + NO_SUBJECT.pattern, re.IGNORECASE)
 
 
@@ -25,7 +25,7 @@ def sources(layer: str, *suffixes: str) -> list[Path]:
 
 
 def comments(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and text of each comment; lines that follow each other are one comment."""
+    """Yield the line and text of each comment; consecutive lines form one comment."""
     if path.suffix == ".py":
         tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
         found = [

@@ -1,4 +1,4 @@
-"""Cases under faults: one that would pass whatever the subject did is found, one that looks is not."""
+"""Test that injected faults expose the cases that cannot fail, and only these."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_cases_under_faults(proven, case):
 
 
 def test_evidence_of_a_clause_is_the_best_that_its_cases_have(proven, folder):
-    """One case proves the clause of a size below 1; another only creates the descriptor whose mode its clause speaks of."""
+    """A clause takes the strongest evidence of its cases: proven, refused otherwise or shown."""
     found = json.loads((folder / "report/proofs.json").read_text())["reference"]
     assert {clause: entry["evidence"] for clause, entry in found.items()} == {
         "cudnnActivationForward/c01": "proven",

@@ -1,4 +1,4 @@
-"""Reports that are published know what the tree implements: a visitor must not read that functions are missing which are there."""
+"""Test that no published report lists an implemented function as missing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OURS = ("reference", "accelerated", "crosscheck")
 
 
 def implemented() -> set[str]:
-    """The functions of both documents that the tree implements."""
+    """Return the functions of both documents that the tree implements."""
     return {name for name in functions() if hasattr(cudnn, name)} | {
         name for name in miopen_functions() if hasattr(miopen, name)
     }
 
 
 def lacking(report: dict[str, Any]) -> dict[str, list[str]]:
-    """Our own subjects of a report -> the functions of the tree that they lack there."""
+    """Return {subject: functions that the report lists as missing but the tree implements}."""
     found = {
         subject: sorted(
             name

@@ -1,4 +1,4 @@
-"""The judge of the PyTorch client: results as the programs write them, with a fault injected in one of them."""
+"""Test the judge of the PyTorch client on results with an injected fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAT = {"steps": 2000, "gpu_bytes": [2**30] * 10, "host_bytes": [2**30] * 10}
 
 
 class Told:
-    """Answers in place of programs: NVIDIA's results, and ours."""
+    """Stand in for the programs: return NVIDIA's results or ours."""
 
     limit = 1.0
 
@@ -47,7 +47,7 @@ def test_an_error_passes_within_the_tolerance_or_twice_nvidias(theirs, ours, wro
 
 @pytest.mark.parametrize(("of_modules", "wrong"), [(0.9, 0), (1.1, 1), (float("nan"), 1)])
 def test_recurrent_networks_in_half_have_the_tolerance_of_pytorchs_own_tests(of_modules, wrong):
-    """The other samples are better than NVIDIA's."""
+    """A sample may exceed NVIDIA's error if it is within the tolerance of PyTorch's module tests."""
     pairs = [(24.0, 4.6), *[(2.0, 3.0)] * 3]
     theirs, ours = (
         {"rows": [SAMPLE | {"sample": i, "error": pair[who], "of_modules_tolerance": of_modules} for i, pair in enumerate(pairs)]}
@@ -58,7 +58,7 @@ def test_recurrent_networks_in_half_have_the_tolerance_of_pytorchs_own_tests(of_
 
 @pytest.mark.parametrize(("worse", "wrong"), [(2, 0), (3, 1)])
 def test_an_operation_with_most_samples_worse_than_nvidias_is_wrong(worse, wrong):
-    """Each sample by itself passes."""
+    """Each sample alone would pass, but most of them are worse than NVIDIA's."""
     theirs = {"rows": [SAMPLE | {"sample": i, "error": 3.0} for i in range(4)]}
     ours = {"rows": [SAMPLE | {"sample": i, "error": 4.0 if i < worse else 2.0} for i in range(4)]}
     assert len(client.operators(Told(theirs, ours))["failures"]) == wrong
@@ -68,7 +68,7 @@ def test_a_sample_that_only_we_refuse_is_wrong():
     refused = {"rows": [SAMPLE | {"refused": "RuntimeError"}], "left": 0}
     assert "RuntimeError" in client.operators(Told(rows(1.0), refused))["failures"][0]
     assert not client.operators(Told(refused, refused))["failures"]
-    assert client.operators(Told({}, {}))["failures"]  # nothing compared is no pass
+    assert client.operators(Told({}, {}))["failures"]  # A run that compares nothing fails.
 
 
 def test_losses_away_from_both_runs_are_wrong():

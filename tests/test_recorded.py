@@ -1,4 +1,4 @@
-"""Recorded calls: the format, recording, replaying, and that a change of anything recorded is noticed."""
+"""Test recorded calls: their format, recording, replaying, and that any change is noticed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HANDLE = {"handle": True}
 
 
 def scaled(alpha: float = 2.0, **changed) -> Record:
-    """A recorded cudnnScaleTensor of 0..5."""
+    """Return the record of a cudnnScaleTensor call on 0 to 5."""
     before = np.arange(6, dtype=np.float32)
     memory = (before.view(np.uint8), (alpha * before).astype(np.float32).view(np.uint8))
     arguments = {"handle": HANDLE, "yDesc": DESCRIPTOR, "y": {"memory": 0, "offset": 0, "bytes": 24}, "alpha": alpha}
@@ -45,14 +45,14 @@ def recording(*records: Record) -> Recording:
 
 
 def judged(record: Record, compute: bool) -> str:
-    """The kind of finding on the reference."""
+    """Return the kind of finding when the reference replays the record."""
     replayer = Replayer(cudnn, cudnn.cudnnCreate(backend="reference"), compute)
     return examine(record, recording(record), replayer).kind
 
 
 @pytest.fixture
 def written(tmp_path):
-    """A function that writes a file like a recording, with its header or arrays changed."""
+    """Return a function that writes a recording with a changed header or changed arrays."""
 
     def write(change=None, **arrays):
         path = tmp_path / "calls.npz"
@@ -121,7 +121,7 @@ def test_missing_and_foreign_files_are_named(tmp_path):
     for name in ("text.npz", "other.npz"):
         with pytest.raises(RecordingError, match=f"{name} is no recording") as refused:
             load_recording(tmp_path / name)
-        assert "pickle" not in str(refused.value)  # NumPy advises to load what is no archive unsafely
+        assert "pickle" not in str(refused.value)  # NumPy's own message suggests an unsafe load.
 
 
 def test_a_truncated_file_is_refused(written, tmp_path):
@@ -238,19 +238,19 @@ def test_another_result_is_noticed():
 
 
 def test_a_fault_of_ours_is_never_a_difference(monkeypatch):
-    """A backend that computes something else is wrong, whatever was recorded and declared."""
+    """A backend that computes a wrong result fails, even where a difference is declared."""
     from dualdnn.reference import engine
 
     right = engine.blended
     monkeypatch.setattr("dualdnn.reference.engine.blended", lambda *a: right(*a) * 2)
-    assert judged(scaled(alpha=0.0), compute=True) == AGREES  # twice 0 is 0
+    assert judged(scaled(alpha=0.0), compute=True) == AGREES  # The doubled result is still 0.
     monkeypatch.setattr("dualdnn.reference.backend.run", lambda operation, memory: memory["y"].fill(1))
     assert judged(scaled(), compute=True) == WRONG
     assert judged(scaled(alpha=0.0), compute=True) == WRONG
 
 
 def test_shared_memory_stays_shared():
-    """In place with the same descriptors is allowed; overlapping partly is refused."""
+    """A call may run in place with equal descriptors, but a partial overlap is refused."""
     values = np.arange(12, dtype=np.float32).view(np.uint8)
     mode = [
         "cudnnSetActivationDescriptor",
@@ -281,7 +281,7 @@ def test_what_was_not_kept_is_not_guessed():
 
 
 def make_calls(functions, handle):
-    """Calls of all kinds: two that succeed, one twice, two that are refused."""
+    """Make calls of all kinds: some succeed, one repeats, and two are refused."""
     y = handle.to_device(np.arange(8, dtype=np.float32))
     x = functions.cudnnCreateTensorDescriptor()
     functions.cudnnSetTensor4dDescriptor(x, 0, 0, 1, 2, 1, 3)

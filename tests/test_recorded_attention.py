@@ -1,5 +1,4 @@
-"""Calls of multi-head attention recorded from NVIDIA's library, alone and in chains of three: the library is judged, and the calls
-are made again on both backends with the recorded inputs."""
+"""Judge recorded attention calls of NVIDIA's library, alone and in chains of three, and repeat them on both backends."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ LENGTHS = {
     "devSeqLengthsQO": "qLengths", "devSeqLengthsKV": "kLengths",
     "devSeqLengthsDQDO": "qLengths", "devSeqLengthsDKDV": "kLengths",
 }  # fmt: skip
-# 9.19 computes something else there, and what it should in like calls (1543, 1549 and 1551): D614 of docs/errata.md
+# Version 9.19 is wrong in these calls, but right in the similar 1543, 1549 and 1551 (docs/errata.md, D614).
 WRONG = {"1544", "1547", "1552"}
-BEFORE = LENGTHS | {"dweights": "dweights_before"}  # operand -> its array, where that has another name
+BEFORE = LENGTHS | {"dweights": "dweights_before"}  # operand -> the array in the record, where the names differ
 
 
 @cache
@@ -41,7 +40,7 @@ def records():
 
 
 def operations(record):
-    """The forward call and, in training, the gradients."""
+    """Yield the operations of a record: the forward call and, in training, the gradients."""
     p, arrays = record.probe["params"], record.arrays
     attn = AttnSpec(
         p["attnMode"], p["nHeads"], p["smScaler"], cudnnDataType_t(p["dataType"]), cudnnDataType_t(p["computePrec"]),
@@ -71,7 +70,7 @@ def operations(record):
 
 
 def contents(record, operation, operand, names):
-    """The recorded bytes of an operand; what lay there before where it is written; none of a space."""
+    """Return the recorded bytes of an operand; poison for outputs before the call, 0xFF for spaces."""
     array = record.arrays.get(names.get(operand, operand))
     if array is not None and not (names is BEFORE and operand in operation.outputs and operand != "dweights"):
         return np.ascontiguousarray(array).view(np.uint8).reshape(-1)
@@ -83,7 +82,7 @@ def contents(record, operation, operand, names):
 
 
 def judged(record):
-    """The verdicts of the library's outputs, one for each call."""
+    """Yield (operation, verdict of the library's outputs) for each call."""
     kept = {}
     for operation in operations(record):
         before = {name: contents(record, operation, name, BEFORE) for name in operation.operands}
@@ -94,7 +93,7 @@ def judged(record):
 
 
 def test_the_library_is_right():
-    """Outputs lie within the bounds of the reference, but for those of three records."""
+    """The library's outputs are within the bounds of the reference, except in the three records of WRONG."""
     found, wrong = Counter(), {}
     for record in records():
         for operation, verdict in judged(record):
@@ -109,7 +108,7 @@ def test_the_library_is_right():
 
 @pytest.mark.parametrize("backend", ["reference", "accelerated"])
 def test_the_backends_do_the_same(backend):
-    """What table 40 does not list is refused."""
+    """The backends agree with the reference, and refuse configurations that table 40 does not list."""
     refused = 0
     handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
     for record in records():

@@ -1,5 +1,4 @@
-"""Operation graphs of one node that NVIDIA's library executed: its results are judged, and the graphs are executed again on both
-backends with the recorded inputs."""
+"""Judge recorded one-node graphs of NVIDIA's library, and execute them again on both backends."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ OUTPUT = {"fwd": "y", "bwdData": "x"}
 LATER_MODES = ("IDENTITY",)  # The document does not have it.
 APPROXIMATE = {
     "1087"
-}  # the hyperbolic tangent of halves, three of 384 results more than a rounding of half and a function of float apart
+}  # Three of 384 values of its tanh in half differ by more than the bound of one rounding and one float function.
 
 
 @cache
@@ -47,8 +46,7 @@ def tensor(uid, described):
 
 
 def graph(record):
-    """The graph, the bytes of its tensors before it was executed, and those of its output afterwards. Groups with a dimension of
-    their own were recorded as channels."""
+    """Return the graph, its tensors' bytes before execution, and the output's bytes afterwards. Records fold groups into channels."""
     p, arrays = record.probe["params"], {name: np.array(value).view(np.uint8) for name, value in record.arrays.items()}
     names = [name for name in ("x", "w", "b", "y") if p.get(name)]
     tensors = {name: tensor(1 + i, p[name]) for i, name in enumerate(names)}

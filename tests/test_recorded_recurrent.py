@@ -1,5 +1,4 @@
-"""Training steps of recurrent networks recorded from NVIDIA's library, each a chain of three calls: the library is judged, and the
-calls are made again on both backends with the recorded inputs."""
+"""Judge recorded RNN training steps of NVIDIA's library, chains of three calls, and repeat them on both backends."""
 
 from __future__ import annotations
 
@@ -33,13 +32,13 @@ CHAIN = "cudnnRNNForward+cudnnRNNBackwardData_v8+cudnnRNNBackwardWeights_v8"
 NAMES = {
     "weightSpace": "weights",
     "dweightSpace": "dweights_before",
-}  # operand -> its array, where that has another name
+}  # operand -> the array in the record, where the names differ
 AFTER = {"dweightSpace": "dweights"}
 
 
 @cache
 def records():
-    """Return the records by an algorithm that the document has (docs/errata.md, rnn-small-h)."""
+    """Return the records of algorithms that the document has (docs/errata.md, rnn-small-h)."""
     path = next(path for path in packaged_recordings() if "recurrent" in path.name)
     known = (record for record in load_recording(path).records if record.function == CHAIN)
     return tuple(record for record in known if record.probe["params"]["algo"] in list(cudnnRNNAlgo_t))
@@ -59,7 +58,7 @@ def network_of(p) -> RNNSpec:
 
 
 def operations(record):
-    """The calls of a chain: the forward one, and in training the gradients."""
+    """Yield the operations of a chain: the forward call and, in training, the gradients."""
     p, arrays = record.probe["params"], record.arrays
     spec, lengths = network_of(p), tuple(map(int, arrays["seqLengthArray"]))
     steps, batch, training = p["maxSeqLength"], p["batchSize"], p["fwdMode"] == 1
@@ -82,7 +81,7 @@ def operations(record):
 
 
 def contents(record, operation, operand, names):
-    """The recorded bytes of an operand; as many other bytes as it has where there are none."""
+    """Return the recorded bytes of an operand, or 0xFF bytes if it was not recorded."""
     array = record.arrays.get(names.get(operand, operand))
     if array is None:
         return np.full(operation.nbytes(operand), 0xFF, np.uint8)
@@ -90,7 +89,7 @@ def contents(record, operation, operand, names):
 
 
 def judged(record):
-    """The verdicts of the library's outputs, one for each call."""
+    """Yield (operation, verdict of the library's outputs) for each call."""
     kept = {}
     for operation in operations(record):
         before, after = (
@@ -107,7 +106,7 @@ def tag(record):
 
 
 def decided_otherwise(record):
-    """Why the errata decides otherwise than the library did, or nothing can be said; empty where it is to agree."""
+    """Return why the library need not agree with the reference; empty where it must."""
     if record.probe["params"]["clip"] and record.probe["params"]["clip"][0] > -9:
         return "D351: 9.19 rounds the range to float, and its clipped states follow no formula in a quarter of the configurations"
     reasons = {"zero length": "D304: states of sequences without vectors", "dropout": "its random numbers are its own"}
@@ -116,7 +115,7 @@ def decided_otherwise(record):
 
 
 def test_the_library_is_right():
-    """All chains but those: outputs lie within the bounds of the reference."""
+    """The library's outputs are within the bounds of the reference, except where the errata decides otherwise."""
     found, wrong = Counter(), []
     for record in records():
         if decided_otherwise(record):
@@ -133,7 +132,7 @@ def test_the_library_is_right():
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("backend", ["reference", "accelerated"])
 def test_the_backends_do_the_same(backend, every):
-    """Every ninth chain, or all of them, on the emulated device, too."""
+    """The backends agree with the reference on every ninth chain; the long test takes all chains."""
     handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
     for record in records()[::every]:
         steps = [Step(operation) for operation in operations(record)]

@@ -1,4 +1,4 @@
-"""The reference of multi-head attention against plain loops, written from the formulas of 7.2.43."""
+"""Test the reference of multi-head attention against plain loops over the formulas of 7.2.43."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Q, K, V, O, Q_BIAS, K_BIAS, V_BIAS, O_BIAS = Kind  # noqa: E741
 
 
 def weight(attn, weights, kind, head, row, column):
-    """An element of a tensor of the weight buffer, by the strides that cudnnGetMultiHeadAttnWeights returns."""
+    """Return an element of a weight tensor, by the strides that cudnnGetMultiHeadAttnWeights returns."""
     part = weights_of(attn)[kind]
     return float(weights[part.offset + sum(i * s for i, s in zip((head, row, column), part.strides, strict=True))])
 
 
 def projected(attn, weights, vector, kind, bias, head):
-    """W x + b, or x where the projection is off."""
+    """Return W x + b, or x where the projection is off."""
     parts = weights_of(attn)
     if kind not in parts:
         return [float(x) for x in vector]
@@ -40,7 +40,7 @@ def projected(attn, weights, vector, kind, bias, head):
 
 
 def attend(attn, weights, query, keys, values):
-    """The output for one query that attends to these keys and values."""
+    """Return the output for one query that attends to these keys and values."""
     joined, summed = [], [0.0] * attn.o_projected
     for head in range(attn.heads):
         q = projected(attn, weights, query, Q, Q_BIAS, head)
@@ -64,7 +64,7 @@ def attend(attn, weights, query, keys, values):
 
 
 def outputs(operation, arrays):
-    """(time, batch, beam) -> the output vector of every query that exists."""
+    """Return {(time, batch, beam): output vector} for every query within its sequence."""
     attn, found = operation.attn, {}
     _, batches, beams, _ = operation.queries.dims
     key_beams = operation.keys.dims[2]
@@ -131,8 +131,8 @@ KEPT = {"float": (FLOAT, np.asarray, 0.005), "half": (HALF, in_half, 0.01), "tf3
 @pytest.mark.parametrize("kind", KEPT)
 @pytest.mark.parametrize("number", range(6))
 def test_bounds_hold_for_arithmetic_in_float(monkeypatch, number, kind):
-    """The formula in single precision, in another order of summation, stays within the bounds, which are not loose; so it does
-    where factors and vectors between two products are rounded to half or TF32."""
+    """Arithmetic in float stays within the bounds in another order of summation, also with operands in half or TF32.
+    Its largest error is near them."""
     data_type, keep, least = KEPT[kind]
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1" if kind == "tf32" else "0")
     attn = with_projections(number % 2, 1, 1, number % 3 != 0, data_type=data_type)
@@ -166,7 +166,7 @@ def test_bounds_hold_for_arithmetic_in_float(monkeypatch, number, kind):
 
 
 def test_what_follows_a_score_beyond_float_is_not_judged():
-    """A score of 1e40 is an infinity in float, whose product with a factor of zero is NaN."""
+    """A score of 1e40 is infinite in float, so its product with zero may be NaN and is not judged."""
     a = tracked.Arithmetic(Running(2.0**-24), largest=float(np.finfo(np.float32).max))
     first, second = (
         tracked.Tracked.exact(np.array([[1e20, 1.0]]), a),
@@ -180,7 +180,7 @@ def test_what_follows_a_score_beyond_float_is_not_judged():
 
 @pytest.mark.parametrize("off, suspect", [(110, 0), (160, 16)])
 def test_how_far_sums_of_numbers_of_one_sign_may_be_off(monkeypatch, off, suspect):
-    """Three deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings of the sum; the worst case is 1000."""
+    """Three standard deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings; the worst case is 1000."""
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     attn = attention((0, 0, 8, 0), (4, 4, 1000), heads=1, mode=0)
     operation = forward(attn, steps=(2, 1), batches=1, beams=1, lengths=None)
@@ -194,8 +194,8 @@ def test_how_far_sums_of_numbers_of_one_sign_may_be_off(monkeypatch, off, suspec
 
 
 def test_a_key_beyond_half_that_has_no_share_is_not_judged():
-    """A projected key of 1e5 may be kept as an infinity, whose score is NaN beside a projected query of 0; as a number it has a probability
-    of zero or one. Attention to the other keys alone is judged."""
+    """A projected key of 1e5 may be stored in half as an infinity, and its score be NaN, or be a finite number. Only
+    queries that do not attend to that key are judged."""
     operation = forward(with_projections(1, 1, 0, 0, data_type=HALF), lengths=None, low=(0, 1, 1, 1), high=(5, 5, 5, 5))
     memory = prepare(operation, "normal", 0)
     strided(operation.keys.tensor, memory["keys"])[0] = 6e4

@@ -1,4 +1,4 @@
-"""The gradients of multi-head attention against central differences of plain loops (test_reference_attention), along random directions."""
+"""Test gradients of attention against central differences of plain loops, along random directions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dualdnn.reference.view import read
 from test_reference_attention import arrays_of, outputs
 
 STEP = 1e-5
-DIRECTIONS = 6  # random ones, along which the weights change together
+DIRECTIONS = 6  # random directions, along which all weights change together
 ADD, SET = cudnnWgradMode_t
 TRAININGS = [
     *(forward(with_projections(*on, mode=0, data_type=DOUBLE), trains=True, steps=(3, 4), lengths=(3, 2, 1, 3),
@@ -29,10 +29,10 @@ TRAININGS = [
 ]  # fmt: skip
 
 
-# The first takes half of the time; two others have its projections between them.
+# The first takes half of the time; two of the others cover its projections together.
 @pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.long), *range(1, len(TRAININGS))])
 def test_gradients(number):
-    """Every gradient is the slope of sum(dout * out); that of the queries lacks what the residuals add."""
+    """Each gradient is the slope of sum(dout * out); the gradient of the queries excludes the residuals."""
     training = TRAININGS[number]
     data, weights = backward_data(training), backward_weights(training)
     memory = prepare(training, "normal", 2) | {"dout": prepare(data, "normal", 2)["dout"]}
@@ -45,7 +45,7 @@ def test_gradients(number):
         return sum(float(np.dot(vector, dout[index])) for index, vector in outputs(training, arrays).items())
 
     def slopes(name: str, directions: np.ndarray) -> np.ndarray:
-        """Return the slopes of the loss along vectors of an array: its last axis, one direction for each vector."""
+        """Return the slope of the loss along one direction for each vector (last axis) of an array."""
         found = np.zeros(directions.shape[:-1])
         for index in np.ndindex(found.shape):
             middle = arrays[name][index[: arrays[name].ndim - 1]]
@@ -96,7 +96,7 @@ def product_of_gradients(training):
 
 
 def test_the_loss_of_residuals_is_not_in_the_queries():
-    """The same gradients with and without residuals."""
+    """Residuals do not change the gradient operation."""
     training = TRAININGS[5]
     without = replace(training, residuals=None)
     for one, other in product([backward_data(training)], [backward_data(without)]):

@@ -1,4 +1,4 @@
-"""The reference of batch normalization and cudnnNormalization* against loops in 50 digits and central
+"""Test the reference of batch normalization and cudnnNormalization* against loops in 50 digits and central
 differences."""
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def statistics_shape(mode: cudnnBatchNormMode_t, shape: tuple[int, ...]) -> tupl
 
 
 def statistic_of(mode: cudnnBatchNormMode_t, place: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the statistic of an element stands, from 3.1.2.3: of its channel, or of its position in the image."""
+    """Return the index of the statistic of an element: one per channel, or one per position (3.1.2.3)."""
     return (0, *place[1:]) if mode == ACTIVATION else (0, place[1], *(0 for _ in place[2:]))
 
 
 @in_modes
 @of_shapes
 def test_inference_by_loops(mode, shape):
-    """The formula of 3.2.3, element by element."""
+    """Each element agrees with the formula of 3.2.3 in 50 digits."""
     x, of_statistics = RANDOM.standard_normal(shape), statistics_shape(mode, shape)
     scale, bias, mean = RANDOM.standard_normal((3, *of_statistics))
     variance, epsilon = RANDOM.random(of_statistics) + 0.1, 0.01
@@ -68,7 +68,7 @@ def test_inference_by_loops(mode, shape):
 
 
 def test_bounds_of_inference_hold_both_orders_of_computation():
-    """scale * inverse * (x - mean) + bias and x * a + b, in float, beside a large mean."""
+    """Float arithmetic stays within the bound as scale * inverse * (x - mean) + bias and as x * a + b."""
     shape = (2, 4, 5, 6)
     x = (RANDOM.standard_normal(shape) + 1000).astype(np.float32)
     scale, bias = RANDOM.standard_normal((2, 1, 4, 1, 1)).astype(np.float32)
@@ -84,7 +84,7 @@ def test_bounds_of_inference_hold_both_orders_of_computation():
 
 
 def trained(mode, x, scale, bias, epsilon):
-    """(y, mean, biased variance, unbiased variance) by loops over the elements of each statistic."""
+    """Return (y, mean, biased variance, unbiased variance) by loops over the elements of each statistic."""
     groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for place in np.ndindex(*x.shape):
         groups.setdefault(statistic_of(mode, place), []).append(place)
@@ -124,7 +124,7 @@ def test_training_by_loops(mode, shape):
 @in_modes
 @of_shapes
 def test_gradients_are_central_differences(mode, shape):
-    """Differences of the loops, in x, scale and bias, with the statistics that training saves, and without."""
+    """Gradients of x, scale and bias are differences of the loops, with saved statistics and without."""
     of_statistics, epsilon, step = statistics_shape(mode, shape), 0.05, 1e-5
     x, dy = RANDOM.standard_normal((2, *shape))
     scale, bias = RANDOM.standard_normal((2, *of_statistics))
@@ -174,7 +174,7 @@ def test_bounds_of_training_hold_float_arithmetic_and_little_more():
 @in_modes
 @pytest.mark.parametrize("added", [False, True], ids=["relu", "add_relu"])
 def test_fused_gradients_are_central_differences(mode, added):
-    """Differences of relu(n + z) by loops, in x, scale, bias and z; the reserve space is what forward keeps."""
+    """Gradients of x, scale, bias and z are differences of relu(n + z); forward fills the reserve space."""
     shape, epsilon, step = (3, 2, 2, 3), 0.05, 1e-6
     of_statistics = statistics_shape(mode, shape)
     x, dy, z = RANDOM.standard_normal((3, *shape))
@@ -219,7 +219,7 @@ def test_fused_gradients_are_central_differences(mode, added):
 
 
 def test_what_rounding_decides_may_count_or_not():
-    """An argument of the ReLU that is zero but for rounding: dz may be dy or 0, and the sums either."""
+    """If the argument of the ReLU is zero up to rounding, dy may pass or not, and both sums are right."""
     x = np.array([[[[1.0]], [[2.0]]], [[[3.0]], [[2.0]]]], np.float32)
     t, s = TensorSpec.packed(FLOAT, x.shape, NHWC), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     relu = ActivationSpec(RELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
@@ -235,7 +235,7 @@ def test_what_rounding_decides_may_count_or_not():
 
 
 def test_orders_of_the_products_that_infinities_tell_apart():
-    """By hand: scale * inverse is infinite in the first channel, n in the second, where dy is stopped by nothing; numbers elsewhere."""
+    """The order of products decides between infinity and NaN: scale is infinite in channel 0, n in channel 1."""
     t, s = TensorSpec.packed(FLOAT, (1, 3, 1, 2)), TensorSpec.packed(FLOAT, (1, 3, 1, 1))
     operation = BatchNormalizationBackward(SPATIAL, 1.0, 0.0, 1.0, 0.0, t, t, t, s, s, 1e-3, s)
     dy, n = np.array([[1, 2], [1, 2], [1, 3]], np.float32), np.array([[1, -1], [np.inf, 1], [1, -1]], np.float32)
@@ -255,14 +255,14 @@ def test_orders_of_the_products_that_infinities_tell_apart():
         assert not agrees([0.5 if i == at else nan for i in range(4)] + rest)
     assert not agrees([nan] * 6)
     sums["dScale"][1] = nan
-    assert agrees([nan] * 4 + rest)  # Sums that overflow agree, too.
+    assert agrees([nan] * 4 + rest)  # An overflowed dScale agrees, too.
     sums["dScale"][1] = 5
     assert not agrees([nan] * 4 + rest)
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.1])
 def test_running_statistics_of_squares_that_overflow(factor):
-    """Sums of squares of distances may be infinite, times any factor; those of the other channel are determined."""
+    """A variance may be infinite or NaN where squares overflow; the variance of the other channel is judged."""
     t, s = TensorSpec.packed(FLOAT, (2, 2, 1, 1)), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     operation = BatchNormalizationForwardTraining(SPATIAL, 1.0, 0.0, t, t, s, s, factor, s, 1e-3, None)
     ones = np.ones(2, np.float32)
@@ -281,7 +281,7 @@ def test_running_statistics_of_squares_that_overflow(factor):
 
 @pytest.mark.parametrize("dy", [np.inf, np.nan])
 def test_a_gradient_that_is_not_finite_counts_or_does_not(dy):
-    """Rounding decides whether the ReLU passed 316 * (6e4 - mean) + 0.5: infinity times a normalized value of zero is NaN."""
+    """Rounding decides whether the ReLU passes dy: an infinite or NaN dy then gives NaN gradients or zeros."""
     t = TensorSpec.packed(FLOAT, (1, 2, 1, 1), NHWC)
     relu = ActivationSpec(RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0)
     operation = NormalizationBackward(
@@ -301,19 +301,19 @@ def test_a_gradient_that_is_not_finite_counts_or_does_not(dy):
 
 
 def stored(before: dict[str, np.ndarray], **results: np.ndarray) -> dict[str, np.ndarray]:
-    """Memory after a call with these results, rounded to float."""
+    """Return the memory after a call with these results, rounded to float."""
     return before | memory(**{name: values.astype(np.float32) for name, values in results.items()})
 
 
 def suspected(operation, before: dict[str, np.ndarray], **results: np.ndarray) -> set[str]:
-    """The outputs, all inside their worst case, that a sharper rule finds too far off."""
+    """Return the outputs that are within their worst case but that the statistical rule suspects."""
     verdict = judge(operation, before, stored(before, **results), random=True)
     assert verdict.agrees, verdict.explanation()
     return {said.partition(":")[0] for said in verdict.suspicions}
 
 
 def test_what_the_worst_case_of_statistics_misses():
-    """One of 8192 elements is left out of a sum, or a variance divides by 8191."""
+    """The statistical rule notices a sum that lacks one of 8192 elements, and a variance divided by 8191."""
     shape, axes, epsilon = (8, 2, 32, 32), (0, 2, 3), 1e-3
     t, s, count = TensorSpec.packed(FLOAT, shape), TensorSpec.packed(FLOAT, (1, 2, 1, 1)), 8192
     x, dy = (RANDOM.standard_normal(shape).astype(np.float32).astype(float) for _ in range(2))

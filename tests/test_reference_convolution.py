@@ -1,4 +1,4 @@
-"""The reference convolution against plain loops over the formula, and its bounds against real low-precision algorithms."""
+"""Test the reference convolution against plain loops, and its bounds against low-precision algorithms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spec(
 
 
 def by_loops(x, w, c):
-    """The formula of docs/errata.md, D235, index by index in exact arithmetic."""
+    """Return the convolution by the formula of docs/errata.md, D235, in exact arithmetic."""
     filters, per_group = w.shape[:2]
     dims = [1 + (i + 2 * p - ((f - 1) * d + 1)) // s for i, p, f, d, s in zip(x.shape[2:], c.padding, w.shape[2:], c.dilation, c.stride, strict=True)]  # fmt: skip
     result = np.zeros((x.shape[0], filters, *dims), object)
@@ -73,7 +73,7 @@ def by_loops(x, w, c):
 
 @pytest.fixture(autouse=True)
 def nothing_prepared():
-    """Tests change what preparations depend on."""
+    """Clear the caches of prepared calls, because tests change the limits they depend on."""
     prepared = (engine._prepared, engine.launcher)
     for kept in prepared:
         kept.cache_clear()
@@ -127,7 +127,7 @@ LIMITS = {
 
 @cache
 def sums_and_sizes(problem):
-    """(x, w, their convolution, that of their absolute values)"""
+    """Return (x, w, their convolution, the convolution of their absolute values)."""
     x_dims, w_dims, c = PROBLEMS[problem]
     random = np.random.default_rng(1)
     x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
@@ -138,7 +138,7 @@ def sums_and_sizes(problem):
 @for_each("taps", [False, True])
 @for_each("problem", PROBLEMS)
 def test_formula(monkeypatch, problem, taps, limits):
-    """In blocks of every size, both ways: a block never changes the result."""
+    """Block sizes do not change the result, by tap or by matrix product."""
     monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0 if taps else 2**30)
     monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", LIMITS[limits].block_bytes)
     monkeypatch.setattr(convolution_product, "LIMITS", LIMITS[limits])
@@ -150,12 +150,12 @@ def test_formula(monkeypatch, problem, taps, limits):
     parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
     for part in list(
         parts(x.swapaxes(0, 1), lambda place, wide: flipped[place].astype(wide))
-    ):  # a part may be asked when others have been computed
+    ):  # A part may be read after later parts were computed.
         assert np.array_equal(part.sizes(), sizes[part.place])
 
 
 def test_one_filter_per_group_goes_tap_by_tap():
-    """The problems above take both ways, if they have inputs enough."""
+    """Problems with one filter per group are computed tap by tap if they have many inputs."""
     many = (convolution_taps.FEWEST_INPUTS, 1)
     taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(many, w_dims, c)}
     one_each = {name for name in PROBLEMS if name.startswith("one filter")}
@@ -164,7 +164,7 @@ def test_one_filter_per_group_goes_tap_by_tap():
 
 
 def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
-    """An infinite weight over the zeros of the padding is NaN, as in every kernel that multiplies them."""
+    """Both ways multiply the zeros of the padding, so an infinite weight there gives NaN."""
     random = np.random.default_rng(3)
     x, w, c = random.standard_normal((2, 4, 7, 6)), random.standard_normal((4, 1, 3, 3)), spec((2, 1), (2, 1), groups=4)
     x[0, 1, 3, 3], x[1, 2, 0, 0], w[3, 0, 0, 1] = np.nan, np.inf, -np.inf
@@ -178,7 +178,7 @@ def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
 
 @pytest.mark.parametrize("images, size", [(64, 32), (1, 1500)])
 def test_taps_take_little_memory(images, size):
-    """A block and its borders; NumPy's buffers are as the caller had them."""
+    """Convolution by taps needs memory for two blocks at most, and restores NumPy's buffer size."""
     x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
@@ -191,14 +191,14 @@ def test_taps_take_little_memory(images, size):
     tracemalloc.stop()
     assert np.setbufsize(buffer) == 4096
     assert (result[:, :, 2:-2, 2:-2] == 25).all()
-    assert peak < 3 * 2**20  # two blocks, for a moment, and their borders
+    assert peak < 3 * 2**20  # bytes, two blocks and their borders
 
 
 @pytest.mark.parametrize("filters, groups", [(3, 1), (10, 10)])
 @pytest.mark.parametrize("slices", [False, True])
 @pytest.mark.parametrize("spread", [0, 18, 60])
 def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, filters, groups):
-    """The error is a few units of the extended type, of the absolute terms, whatever the magnitudes."""
+    """The error is a few units of the extended type, relative to the sum of absolute terms, at any magnitude."""
     monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
     monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
     random = np.random.default_rng(spread)
@@ -217,9 +217,9 @@ def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, f
 
 @pytest.mark.parametrize("dims", [(7, 40), (3, 7, 40)], ids=str)
 def test_precise_products_of_values_that_are_not_finite(monkeypatch, dims):
-    """Blocks of rows that no slices hold, beside others; what is not finite spreads as in any product."""
+    """NaN and infinities spread as in a plain product, and rows without them keep their precision."""
     monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0)
-    monkeypatch.setattr(precise_product, "BLOCK_BYTES", 2 * 8 * prod(dims) // 7)  # two rows, of every group
+    monkeypatch.setattr(precise_product, "BLOCK_BYTES", 2 * 8 * prod(dims) // 7)  # bytes, two rows of every group
     random = np.random.default_rng(12)
     a, b = random.standard_normal(dims), random.standard_normal((*dims[:-2], 40, 5))
     b[..., 3, 1] = 0
@@ -261,7 +261,7 @@ def bytes_of(array):
 
 
 def allowed(operation, x, w, dtype):
-    """(exact value, allowed error) of the reference."""
+    """Return (exact value, allowed error) of the reference."""
     memory = {
         "x": bytes_of(x.astype(dtype)),
         "w": bytes_of(w.astype(dtype)),
@@ -270,7 +270,7 @@ def allowed(operation, x, w, dtype):
     return bounds(operation, "y", evaluate(operation, memory)["y"], memory)
 
 
-SHAPES = {  # Their copies in float64, or their matrices, are far larger than a block.
+SHAPES = {  # Copies in float64, or im2col matrices, would be far larger than a block.
     "many groups": ((4, 512, 48, 48), (512, 4, 3, 3), spec((1, 1), groups=128), "IMPLICIT_GEMM"),
     "one filter per group": ((4, 256, 64, 64), (256, 1, 3, 3), spec((1, 1), groups=256), "IMPLICIT_GEMM"),
     "3-D": ((1, 8, 32, 96, 96), (8, 8, 3, 3, 3), spec((1, 1, 1)), "IMPLICIT_GEMM"),
@@ -287,7 +287,7 @@ SHAPES = {  # Their copies in float64, or their matrices, are far larger than a 
 def test_memory_does_not_grow_with_the_tensors(shape, data_type, dtype):
     """Backend and judge take bounded memory beyond the operands; converted weights are the largest blocks."""
     x_dims, w_dims, c, algo = SHAPES[shape]
-    small = data_type == DOUBLE and shape != "taps far apart"  # extended precision takes its time
+    small = data_type == DOUBLE and shape != "taps far apart"  # Extended precision is slow.
     if small:
         images, channels, *sizes = x_dims
         x_dims = (
@@ -332,7 +332,7 @@ def test_a_vectorised_output_is_cut_between_vectors(monkeypatch):
 
 @pytest.mark.parametrize("name", ["plain", "everything", "3-D", "one filter per group"])
 def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
-    """Double data: the backend's sums of doubles are inside the bound, and not what the judge holds them to."""
+    """The backend's sums in double are within the bound, and the judge's own sums are more precise."""
     monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
     x_dims, w_dims, c = PROBLEMS[name]
     random = np.random.default_rng(8)
@@ -350,13 +350,13 @@ def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
     of_judge = np.array([abs(Fraction(float(v)) + Fraction(float(v - float(v))) - e) for v, e in zip(value.ravel(), exact.ravel(), strict=True)])  # fmt: skip
     assert (of_judge <= terms.ravel() * 180 * Fraction(1, 2**64)).all()
     assert max(abs(Fraction(float(g)) - e) for g, e in zip(got.ravel(), exact.ravel(), strict=True)) > of_judge.max()
-    # A wrong kernel: each element one bound and a rounding off.
+    # A wrong kernel errs by twice the bound and a rounding in each element.
     assert np.isfinite(bound.astype(np.float64)).all()
     for sign in (-1, 1):
         wrong = (value + sign * 2 * (bound + np.abs(value) * 2.0**-52)).astype(np.float64)
         after["y"][:] = bytes_of(wrong)
         assert judge(operation, before, after).wrong == value.size
-    # Sums in float32 are such a kernel.
+    # Sums in float32 are wrong, too.
     after["y"][:] = bytes_of(convolution_product.convolve(x.astype(np.float32), convolution.applied(w.astype(np.float32), c), c).astype(np.float64))  # fmt: skip
     assert judge(operation, before, after).wrong > value.size // 2
 
@@ -364,7 +364,7 @@ def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("algo", ["FFT", "WINOGRAD"])
 def test_what_transforms_lose_is_relative_to(monkeypatch, algo, cut):
-    """Norms of whole images and filters, maxima over all tiles of an output: whatever the parts."""
+    """The scale of an FFT error is the norm of image and filter, of Winograd the tile maxima, whatever the parts."""
     if cut:
         monkeypatch.setattr(convolution_bounds, "BLOCK_BYTES", 100)
         monkeypatch.setattr(
@@ -377,7 +377,7 @@ def test_what_transforms_lose_is_relative_to(monkeypatch, algo, cut):
     operation = forward(x, w, c, Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{algo}"])
     before = {"x": bytes_of(x), "w": bytes_of(w), "y": np.zeros(operation.y.nbytes, np.uint8)}
     found = magnitude_of(evaluate(operation, before)["y"])
-    padded = np.pad(np.abs(x.astype(np.float64)), [(0, 0), (0, 0), (4, 4), (5, 5)])  # 3 beyond the padding
+    padded = np.pad(np.abs(x.astype(np.float64)), [(0, 0), (0, 0), (4, 4), (5, 5)])  # Tiles reach 3 beyond the padding.
     growth = convolution_bounds.winograd_growth(4, 3) ** 2
     for n, k, p, q in np.ndindex(found.shape):
         channels = slice(k // 3 * 2, k // 3 * 2 + 2)
@@ -405,7 +405,7 @@ def test_the_worst_element_of_all_parts_is_named(monkeypatch):
 
 @pytest.mark.parametrize("groups", [1, 4])
 def test_parts_are_blended_with_what_lies_there(monkeypatch, groups):
-    """By the backend and by the judge: each part with its own prior values."""
+    """The backend and the judge blend each part with its own prior values."""
     monkeypatch.setattr(convolution_product, "LIMITS", convolution_product.Limits(block_bytes=500))
     monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", 500)
     random = np.random.default_rng(6)
@@ -424,7 +424,7 @@ def test_parts_are_blended_with_what_lies_there(monkeypatch, groups):
 
 
 def test_results_are_rounded_once():
-    """Just beside the middle of two halves, which a rounding to float in between would miss; beyond the largest half."""
+    """Sums near a tie of two halves, or just beyond the largest half, round as exact values do."""
     steps = np.array([1, 2.0**-11, 2.0**-15, 0], np.float16), np.array([1, 2.0**-11, -(2.0**-15), 0], np.float16)
     large = np.array([60000, 5504, 16, 0], np.float16), np.array([60000, 5504, 16, -(2.0**-15)], np.float16)
     x = np.stack([*steps, *large], axis=-1).reshape(1, 4, 2, 2)
@@ -474,7 +474,7 @@ def test_bias_activation(monkeypatch, cut):
 
 
 def test_memory_that_is_not_read_may_hold_anything():
-    """z with alpha2 = 0, y with beta = 0: a signalling NaN there gives neither a NaN nor a warning."""
+    """A signalling NaN in z with alpha2 = 0, or in y with beta = 0, gives neither a NaN nor a warning."""
     x, w, c = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32), spec((0, 0))
     base = forward(x, w, c)
     operation = ConvolutionBiasActivationForward(
@@ -521,7 +521,7 @@ def test_im2col(mode):
 
 @pytest.mark.parametrize("dims", [(32, 32, 1, 1), (64, 64, 3, 2)])
 def test_reorder(dims):
-    """Scalar by scalar: where does (k, c, r, s) of the plain filter lie in the reordered one?"""
+    """Each scalar (k, c, r, s) of the plain filter moves to its place in the reordered filter."""
     filters, channels, rows, columns = dims
     w = np.random.default_rng(7).integers(-128, 128, prod(dims)).astype(np.int8)
     bias = np.arange(filters, dtype=np.float32)
@@ -581,7 +581,7 @@ def test_winograd_matrices_compute_the_correlation(outputs, taps):
 
 
 def winograd_float(x, w, outputs):
-    """F(outputs, 3) in float32 arithmetic, valid positions only."""
+    """Return the convolution by Winograd F(outputs, 3) in float32, without padding."""
     a, g, b = (m.astype(np.float64).astype(np.float32) for m in convolution_bounds.winograd_matrices(outputs, 3))
     transformed = g @ w @ g.T
     y = np.zeros((x.shape[0], w.shape[0], x.shape[2] - 2, x.shape[3] - 2), np.float32)
@@ -595,7 +595,7 @@ def winograd_float(x, w, outputs):
 
 
 def fft_float(x, w):
-    """Transforms of the whole image in float32 arithmetic, valid positions only."""
+    """Return the convolution by FFT of whole images in float32, without padding."""
     size = [scipy.fft.next_fast_len(n, True) for n in x.shape[2:]]
     a, b = (scipy.fft.rfft2(v.astype(np.float32), size) for v in (x, w))
     assert a.dtype == np.complex64
@@ -608,7 +608,7 @@ def fft_float(x, w):
 @pytest.mark.parametrize("kind", ["normal", "wide"])
 @pytest.mark.parametrize("name", ["GEMM", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT"])
 def test_bounds_hold_for_real_float_algorithms(name, kind):
-    """Each algorithm computed in float32 stays inside its own bound, and outside no bound is a wrong element hidden."""
+    """Each algorithm in float32 stays within its own bound, and no bound hides a wrong element."""
     random = np.random.default_rng(21)
     x, w = random.standard_normal((2, 8, 14, 14)), random.standard_normal((6, 8, 3, 3))
     if kind == "wide":
@@ -686,11 +686,11 @@ def test_integer_sums_are_exact_until_they_leave_int32():
 @pytest.mark.parametrize("scale", [1.0, 1e-21, 1e-38, 1e18])
 @pytest.mark.parametrize("terms", [1, 9, 576, 4608, 40000])
 def test_absolute_terms_in_float_are_no_less_than_they_are(terms, scale):
-    """A sum of float32 that errs downwards, subnormal products, and sums beyond the range of float."""
+    """The upper bound holds for float32 sums that err downwards, that are subnormal or that overflow."""
     random = np.random.default_rng(terms)
     for values in (random.uniform(0.5, 1, (2, terms)), np.full((2, terms), 1 + 2.0**-23), np.ones((2, terms))):
         a, b = (values * scale).astype(np.float32)
-        b[1:] *= np.float32(2.0**-25)  # what follows the first is lost where sums are taken one after the other
+        b[1:] *= np.float32(2.0**-25)  # Sequential summation loses all terms after the first.
         exact = float(np.dot(a.astype(np.longdouble), b.astype(np.longdouble)))
         with np.errstate(over="ignore"):
             one_by_one = np.cumsum(a * b, dtype=np.float32)[-1:]

@@ -1,4 +1,4 @@
-"""The references of the gradients of a convolution beside plain loops over exact fractions and SciPy."""
+"""Test the references of convolution gradients against plain loops over exact fractions and SciPy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DATA, FILTER = cudnnConvolutionBwdDataAlgo_t(1), cudnnConvolutionBwdFilterAlgo_t
 def operation(
     gradient, x, w, *, data_type=FLOAT, padding, stride, dilation, groups=1, mode=Mode.CUDNN_CROSS_CORRELATION
 ):
-    """The gradient with respect to the input, of dimensions ``x``, or to the filter, of dimensions ``w``: its algorithm tells which."""
+    """Return the gradient operation of the input (dimensions ``x``) or the filter (``w``), by the enumeration ``gradient``."""
     compute = DOUBLE if data_type == DOUBLE else FLOAT
     spec = ConvolutionSpec(mode, compute, padding, stride, dilation, groups, cudnnMathType_t.CUDNN_FMA_MATH,
                            cudnnReorderType_t.CUDNN_DEFAULT_REORDER)  # fmt: skip
@@ -46,7 +46,7 @@ def operation(
 
 
 def given(o, seed, make):
-    """Values of the two operands of a gradient, in the order of its call."""
+    """Return values of the two operands of a gradient, in the order of its call."""
     generator = np.random.default_rng(seed)
     return {name: make(generator, o.tensor(name).dims) for name in o.inputs}
 
@@ -56,7 +56,7 @@ def evaluated(o, values):
 
 
 def by_loops(o, values):
-    """What every product of the forward convolution, y[p] += x[h] w[r], hands back to x[h], or to w[r], in exact fractions."""
+    """Return the gradient in exact fractions: each forward product y[p] += x[h] w[r] adds to x[h] or to w[r]."""
     of_data, c = o.outputs == ("dx",), o.convolution
     x, w = (o.tensor(name).dims for name in (("dx", "w") if of_data else ("x", "dw")))
     (filters, depth, *taps), extents = w, x[2:]
@@ -126,7 +126,7 @@ def whole_numbers(generator, dims):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_the_input_beside_scipy(stride):
-    """A full convolution of the dilated dy with the filter."""
+    """The data gradient is the full convolution of the dilated dy with the filter."""
     o = operation(DATA, (1, 1, 9, 8), (1, 1, 3, 3), padding=(0, 0), stride=(stride, stride), dilation=(1, 1))
     values = given(o, 5, whole_numbers)
     spread = np.zeros([(extent - 1) * stride + 1 for extent in o.dy.dims[2:]])
@@ -139,7 +139,7 @@ def test_the_input_beside_scipy(stride):
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_images_in_parts(monkeypatch, groups):
-    """Images whose products together are too large for memory give the same gradient, some at a time."""
+    """Computing some images at a time, to limit memory, gives the same gradient."""
     o = operation(
         DATA, (11, 6, 5, 4), (4, 6 // groups, 2, 2), padding=(1, 0), stride=(1, 1), dilation=(1, 1), groups=groups
     )
@@ -153,7 +153,7 @@ def test_images_in_parts(monkeypatch, groups):
 
 
 def test_the_filter_beside_scipy():
-    """A valid correlation of x with dy."""
+    """The filter gradient is the valid correlation of x with dy."""
     o = operation(FILTER, (1, 1, 9, 8), (1, 1, 3, 4), padding=(0, 0), stride=(1, 1), dilation=(1, 1))
     values = given(o, 5, whole_numbers)
     found = np.asarray(evaluated(o, values).value)[0, 0]
@@ -162,7 +162,7 @@ def test_the_filter_beside_scipy():
 
 @pytest.mark.parametrize("gradient, infinite, first", [(DATA, "w", False), (FILTER, "dy", True)])
 def test_an_infinity_over_the_padding(gradient, infinite, first):
-    """Zeros of the padding are multiplied, too: an infinity that only meets them gives NaN."""
+    """The zeros of the padding are multiplied, so an infinity that meets only them gives NaN."""
     o = operation(gradient, (1, 1, 3, 3), (1, 1, 3, 3), padding=(1, 1), stride=(1, 1), dilation=(1, 1))
     values = given(o, 0, lambda _, dims: np.ones(dims, np.float32))
     values[infinite][0, 0, 0, 0] = np.inf

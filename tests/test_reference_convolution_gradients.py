@@ -1,4 +1,4 @@
-"""The reference of the gradient of a convolution's bias beside plain loops over exact fractions, and as an adjoint."""
+"""Test the reference of the bias gradient against plain loops over exact fractions, and as an adjoint."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_sums_of_each_channel(data_type, dims):
 
 
 def test_it_is_the_adjoint_of_adding_a_bias():
-    """<broadcast b, dy> = <b, db>, exactly in whole numbers."""
+    """<broadcast b, dy> equals <b, db>, exactly for whole numbers."""
     generator = np.random.default_rng(1)
     dy = generator.integers(-9, 10, (3, 4, 5, 2)).astype(np.float32)
     b = generator.integers(-9, 10, (1, 4, 1, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The reference CTC loss against the enumeration of all alignments, plain recursions, central differences and NVIDIA's library."""
+"""Test the reference CTC loss against all alignments, recursions, central differences and NVIDIA's library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loss(dims, labels, label_lengths, input_lengths, mode=NONE, nan=ZERO, gradie
 
 
 def computed(operation, x, prior=0.0):
-    """(costs, gradients) of the reference, in its own arithmetic."""
+    """Return (costs, gradients) of the reference before they are rounded."""
     memory = {"probs": x.astype(np.float32).reshape(-1).view(np.uint8)}
     memory["gradients"] = np.full(x.size, prior, np.float32).view(np.uint8)
     found = evaluate(operation, memory)
@@ -42,12 +42,12 @@ def softmax(x):
 
 
 def collapsed(path):
-    """The labels that an alignment stands for: repetitions, then blanks removed."""
+    """Return the labels of an alignment: first repetitions, then blanks are removed."""
     return tuple(k for k, _ in itertools.groupby(path) if k != 0)
 
 
 def by_enumeration(p, labels):
-    """(cost, share of the alignments by time and class) of one sequence from every path of classes."""
+    """Return (cost, share of alignments by time and class) of one sequence by enumerating all paths."""
     times, classes = p.shape
     total, share = 0.0, np.zeros(p.shape)
     for path in itertools.product(range(classes), repeat=times):
@@ -60,7 +60,7 @@ def by_enumeration(p, labels):
 
 
 def by_recursion(p, labels):
-    """The cost of one sequence from the recursion over its beginnings, with every time step rescaled."""
+    """Return the cost of one sequence by the forward recursion, rescaled at every time step."""
     states = [0]
     for label in labels:
         states += [label, 0]
@@ -82,7 +82,7 @@ def by_recursion(p, labels):
 
 @pytest.mark.parametrize("labels", [(), (1,), (2, 1), (1, 1), (2, 2, 1), (1, 2, 1, 2)], ids=str)
 def test_all_alignments(labels):
-    """Costs and gradients, from probabilities and from activations; sequences that end before the last time step."""
+    """Costs and gradients equal the enumeration, from probabilities or activations, also if a sequence ends early."""
     random = np.random.default_rng(len(labels))
     x = random.normal(size=(6, 2, 3)).astype(np.float32).astype(np.float64)
     for mode in (NONE, SOFTMAX):
@@ -97,7 +97,7 @@ def test_all_alignments(labels):
 
 
 def test_gradients_are_those_of_the_activations():
-    """Central differences of the recursion."""
+    """Gradients with softmax are central differences of the cost in the activations."""
     random = np.random.default_rng(3)
     x = random.normal(size=(9, 1, 5)).astype(np.float32).astype(np.float64)
     labels, step = (3, 3, 1, 4), 1e-5
@@ -112,13 +112,13 @@ def test_gradients_are_those_of_the_activations():
 
 
 def test_long_sequences():
-    """Probabilities of which no product is a float; 256 labels."""
+    """A sequence of 256 labels may have a probability that underflows in float."""
     random = np.random.default_rng(4)
     x = (4 * random.normal(size=(700, 1, 30))).astype(np.float32).astype(np.float64)
     labels = tuple(int(k) for k in random.integers(1, 30, 256))
     costs, gradients = computed(loss(x.shape, labels, (256,), (700,), SOFTMAX), x)
     assert costs[0] == pytest.approx(by_recursion(softmax(x)[:, 0], labels), rel=1e-11) and costs[0] > 500
-    np.testing.assert_allclose(gradients.sum(axis=2), 0, atol=1e-9)  # the shares of a time step are one
+    np.testing.assert_allclose(gradients.sum(axis=2), 0, atol=1e-9)  # The shares at a time step add up to one.
 
 
 @pytest.mark.parametrize("labels, times", [((1, 1), 2), ((1, 2, 1), 2), ((1,), 0), ((2, 2, 2), 4)], ids=str)
@@ -131,7 +131,7 @@ def test_without_an_alignment(labels, times):
 
 
 def test_no_probability_at_all():
-    """Labels that the probabilities exclude cost infinity; their gradients are finite."""
+    """Labels with a probability of zero have an infinite cost and zero gradients."""
     p = np.full((3, 1, 3), 0.5)
     p[:, 0, 2] = 0
     costs, gradients = computed(loss(p.shape, (2,), (1,), (3,)), p)
@@ -139,7 +139,7 @@ def test_no_probability_at_all():
 
 
 def test_what_no_alignment_reaches_does_not_matter():
-    """A NaN where no alignment of the labels is, at the first time step in the last label."""
+    """A NaN that no alignment reaches, at the last label of the first time step, does not change the cost."""
     p = np.random.default_rng(6).uniform(0.2, 1, (4, 1, 4)).astype(np.float32).astype(np.float64)
     whole, _ = computed(loss(p.shape, (1, 2, 3), (3,), (4,)), p)
     p[0, 0, 3] = math.nan
@@ -148,7 +148,7 @@ def test_what_no_alignment_reaches_does_not_matter():
 
 
 def test_labels_of_the_device_are_not_trusted():
-    """Lengths and labels that are none: a sequence without an alignment, and nothing of the sequences behind it changes."""
+    """A sequence with an invalid length or label has no alignment, and does not change the sequences after it."""
     x = np.random.default_rng(7).normal(size=(6, 5, 4)).astype(np.float32)
     spec, each = TensorSpec.packed(FLOAT, x.shape), TensorSpec(FLOAT, (5,), (1,))
     lengths, labels = TensorSpec(INT32, (5,), (1,)), TensorSpec(INT32, (15,), (1,))
@@ -166,7 +166,7 @@ def test_labels_of_the_device_are_not_trusted():
 
 
 def recorded():
-    """Calls of NVIDIA's library with what they read and wrote; gradients where the document says what all of them are."""
+    """Yield (record, operation, memory before, memory after) of NVIDIA's calls, with gradients where the document defines all."""
     for path in packaged_recordings():
         for record in load_recording(path).records:
             p, arrays = (record.probe or {}).get("params", {}), record.arrays
@@ -192,7 +192,7 @@ def recorded():
 
 
 def test_recorded_calls():
-    """Costs of NVIDIA's library, and its gradients with softmax, lie within the bounds (docs/errata.md, D630 to D633: where it differs)."""
+    """NVIDIA's costs, and gradients with softmax, are within the bounds, except records tagged large (D630 to D633)."""
     judged = 0
     for record, operation, before, after in recorded():
         verdict = judge(operation, before, after)
@@ -203,7 +203,7 @@ def test_recorded_calls():
 
 @pytest.mark.parametrize("backend", ["reference", "accelerated"])
 def test_recorded_calls_again(backend):
-    """Both backends with the recorded inputs."""
+    """Both backends agree with the reference on the recorded inputs."""
     handle = cudnn.cudnnCreate(backend=backend, device="emulated" if backend == "accelerated" else None)
     for record, operation, before, _ in recorded():
         found = attempt_chain(Caller(cudnn, handle), [Step(operation)], 0, {"probs": before["probs"]})

@@ -1,4 +1,4 @@
-"""Dropout and its random numbers against published vectors, plain loops and what independent numbers do."""
+"""Test dropout and its random numbers against published vectors, plain loops and the statistics of independent numbers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def drawn():
      (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
 ])  # fmt: skip
 def test_published_vectors(counter, key, expected):
-    """The vectors are published with the authors' library, Random123."""
+    """Philox returns the vectors that its authors publish with Random123."""
     assert tuple(philox(counter, key)) == expected
 
 
 def plain_philox(counter, key):
-    """The definition in integers of Python."""
+    """Compute Philox from its definition, with Python integers."""
     c, k = list(counter), list(key)
     for _ in range(10):
         first, second = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -43,7 +43,7 @@ def plain_philox(counter, key):
 
 
 def plain_word(seed, call, k, sequence=0):
-    """The number of element k: half k % 2 of word k % 8 / 2 of two counters."""
+    """Return the number of element k: two counters each give half k % 2 of word k % 8 // 2."""
     halves = [
         plain_philox((k // 8, of_halves, call % 2**32, call >> 32), (seed % 2**32, seed >> 32))[k % 8 // 2]
         >> 16 * (k % 2)
@@ -54,7 +54,7 @@ def plain_word(seed, call, k, sequence=0):
 
 
 def test_words_of_elements():
-    """Element k of a call, by the document of the numbers."""
+    """Element k of a call has the word that docs/dropout.md defines."""
     for seed, call, count, sequence in ((SEED, 2**33 + 5, 11, 0), (5, 0, 4, 3)):
         found = words(seed, call, count, sequence)
         for k in range(count):
@@ -62,7 +62,7 @@ def test_words_of_elements():
 
 
 def by_loops(operation, x, seed, call):
-    """(y, mask) of a forward call."""
+    """Return (y, mask) of a forward call."""
     y, mask = np.zeros(x.size), bytearray(operation.reserve_bytes)
     for k, value in enumerate(x.reshape(-1)):
         if plain_word(seed, call, k) / 2**32 >= operation.probability:
@@ -74,7 +74,7 @@ def by_loops(operation, x, seed, call):
 @pytest.mark.parametrize("probability", [0.0, 0.25, float(np.float32(0.7)), 1.0])
 @pytest.mark.parametrize("data_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
 def test_formula(probability, data_type):
-    """New states, two calls, the gradient of the second; y has other dimensions than x."""
+    """Two forward calls and the gradient of the second follow the formula, also if y has other dimensions than x."""
     x, y = TensorSpec.packed(data_type, (2, 3, 5)), TensorSpec.packed(data_type, (1, 6, 5))
     dtype = np.float32 if data_type == FLOAT else np.float64
     values = np.random.default_rng(0).normal(size=x.dims).astype(dtype)
@@ -96,11 +96,11 @@ def test_formula(probability, data_type):
     assert np.allclose(dx.astype(float), expected, rtol=1e-14, atol=0)
 
 
-# --- what independent numbers do ---
+# --- statistics of independent numbers ---
 
 
 def near(count, draws, probability):
-    """Whether a count of independent draws is within five standard deviations of its mean."""
+    """Tell whether a count of independent draws is within five standard deviations of its mean."""
     return abs(count - draws * probability) <= DEVIATIONS * sqrt(draws * probability * (1 - probability))
 
 
@@ -118,7 +118,7 @@ def test_every_bit(drawn):
 
 
 def test_bytes_are_uniform(drawn):
-    """Chi-square with 255 degrees of freedom: mean 255, standard deviation sqrt(510)."""
+    """Bytes pass a chi-square test with 255 degrees of freedom: mean 255, standard deviation sqrt(510)."""
     counts = np.bincount(drawn.view(np.uint8), minlength=256)
     expected = drawn.nbytes / 256
     statistic = float(((counts - expected) ** 2 / expected).sum())
@@ -127,14 +127,14 @@ def test_bytes_are_uniform(drawn):
 
 @pytest.mark.parametrize("distance", [1, 2, 3, 4, 5, 7, 8, 31, 32, 256, 2048, 12345])
 def test_neighbours_are_independent(drawn, distance):
-    """Both of two elements are kept as often as independent ones are, words of one block and of different ones."""
+    """Two elements of one counter block, or of different blocks, are kept together as often as independent ones."""
     kept = drawn >= 2**31
     assert near(int((kept[distance:] & kept[:-distance]).sum()), DRAWS - distance, 0.25)
     assert near(int((kept[distance:] ^ kept[:-distance]).sum()), DRAWS - distance, 0.5)
 
 
 def test_runs(drawn):
-    """Elements that differ from the one before, of a mask with probability 0.3."""
+    """Two neighbours differ as often as independent elements do, here at probability 0.3."""
     kept = drawn >= int(0.3 * 2**32)
     assert near(int((kept[1::2] != kept[::2]).sum()), DRAWS // 2, 2 * 0.3 * 0.7)
 

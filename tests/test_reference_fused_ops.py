@@ -1,4 +1,4 @@
-"""The formulas of fused operations against batch normalisation in plain loops."""
+"""Test the formulas of fused operations against batch normalisation in plain loops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def evaluated(operation, **inputs):
 
 
 def test_finalised_statistics_normalise():
-    """eqScale * y + eqBias is the batch normalisation of y; the moving averages move."""
+    """eqScale * y + eqBias is the batch normalisation of y, and the running statistics are updated."""
     y = numbers(4, CHANNELS, 2, 5)
     scale, bias, mean, variance = numbers(CHANNELS), numbers(CHANNELS), numbers(CHANNELS), numbers(CHANNELS) ** 2
     operation = BnFinalizeStatisticsTraining(40, 0.25, 1e-2, *(VECTOR,) * 10)
@@ -82,7 +82,7 @@ def test_running_statistics_normalise():
 
 
 def test_sum_and_bit_mask():
-    """Element by element, bit by bit."""
+    """Each element of the sum and each bit of the mask agree with plain loops."""
     x, z = numbers(2, 35, 1, 3), numbers(2, 35, 1, 3)
     vectors = [numbers(35) for _ in range(4)]
     tensor, vector = TensorSpec.packed(DOUBLE, x.shape), TensorSpec.packed(DOUBLE, (1, 35, 1, 1))
@@ -102,7 +102,7 @@ def test_sum_and_bit_mask():
 
 
 def test_gradient_is_that_of_batch_normalisation():
-    """Central differences of the normalised, activated sum of products with dy."""
+    """Gradients are central differences of sum(relu(normalised x) * dy)."""
     x, dy = numbers(2, CHANNELS, 2, 2), numbers(2, CHANNELS, 2, 2)
     scale, bias = numbers(CHANNELS), numbers(CHANNELS)
     epsilon, step = 1e-2, 1e-6
@@ -144,7 +144,7 @@ def test_gradient_is_that_of_batch_normalisation():
 
 
 def convolved(x, w, stride, padding):
-    """The cross-correlation, element by element."""
+    """Return the cross-correlation by plain loops."""
     images, channels, height, width = x.shape
     filters, _, rows, columns = w.shape
     out = [1 + (extent + 2 * padding - taps) // stride for extent, taps in ((height, rows), (width, columns))]
@@ -183,7 +183,7 @@ def test_convolution_and_its_statistics():
 
 
 def test_statistics_of_what_half_does_not_hold():
-    """Sums are of y before it is rounded or after it, where 2e5 has become an infinity: such a channel is not judged."""
+    """Sums may be taken before y is rounded to half, or after it, where 2e5 is infinite: such a channel is not judged."""
     half, of_x = TensorSpec.packed(HALF, (1, 2, 1, 2)), TensorSpec.packed(HALF, (1, 1, 1, 2))
     convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
     vector, sums = TensorSpec.packed(FLOAT, (1, 1, 1, 1)), TensorSpec.packed(FLOAT, (1, 2, 1, 1))
@@ -202,7 +202,7 @@ def test_statistics_of_what_half_does_not_hold():
 
 
 def test_gradient_of_the_filter():
-    """The objective is linear in the filter."""
+    """The objective is linear in the filter, so each gradient element is the objective of a unit filter."""
     x, dy, scale, bias = numbers(*X.dims), numbers(*Y.dims), numbers(3), numbers(3)
     operation = ScaleBiasActivationWgrad(CONVOLUTION, RELU, BACKWARD, 0, X, VECTOR, VECTOR, Y, W)
     found = evaluated(operation, x=x, eqScale=scale, eqBias=bias, dy=dy)["dw"]
@@ -229,7 +229,7 @@ def test_convolution_with_a_residual():
 
 
 def test_small_results_of_half_are_scaled():
-    """Between the steps 3e-7 may be a multiple of 2^-24, which a scale of 256 shows."""
+    """A product of 3e-7 may be rounded to a multiple of 2^-24 before it is scaled by 256: both results are right."""
     small, vector = TensorSpec.packed(HALF, (1, 1, 1, 2)), TensorSpec.packed(FLOAT, (1, 1, 1, 1))
     convolution = replace(CONVOLUTION, compute_type=FLOAT, padding=(0, 0), stride=(1, 1))
     w = FilterSpec(HALF, NCHW, (1, 1, 1, 1))

@@ -1,4 +1,4 @@
-"""The reference of operation graphs against plain loops, adjoint identities and arithmetic in float."""
+"""Test the reference of operation graphs against plain loops, adjoint identities and float arithmetic."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from dualdnn.reference.view import read
 
 
 def computed(operation, seed=0):
-    """(inputs by uid, outputs by uid) of the reference."""
+    """Return (inputs by uid, outputs by uid) of the reference."""
     memory = prepare(operation, "normal", seed)
     inputs = {operation.tensors[n].uid: read(operation.tensor(n), memory[n]) for n in operation.inputs}
     return inputs, {operation.tensors[n].uid: exact.value for n, exact in evaluate(operation, memory).items()}
 
 
 def loops(node: ConvolutionNode, x, w):
-    """The response of a forward convolution from its definition."""
+    """Return the response of a forward convolution by its definition."""
     settings, spatial, groups = node.convolution, node.convolution.rank, node.groups
     _image, window, response = node.bound
     x = x.reshape(x.shape[0], -1, *x.shape[-spatial:])
@@ -68,7 +68,7 @@ def test_convolutions_are_their_definition(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_adjoint(form):
-    """<conv(x, w), dy> = <x, dx> = <w, dw>, for values that have nothing to do with each other."""
+    """<conv(x, w), dy> equals <x, dx> and <w, dw> for independent random values."""
     inputs, outputs = computed(executed(node_of("data", form)))
     w, dy = inputs[2], inputs[3]
     x = np.random.default_rng(5).standard_normal(FORMS[form][0])
@@ -122,7 +122,7 @@ def test_several_operations():
 
 
 def chain(between, length):
-    """tanh again and again, in virtual tensors of this type."""
+    """Return a chain of tanh nodes with virtual tensors of type ``between``."""
     tensors = [
         tensor(1, (4, 50)),
         *(tensor(2 + i, (4, 50), between, virtual=True) for i in range(length)),
@@ -133,7 +133,7 @@ def chain(between, length):
 
 @pytest.mark.parametrize("between", [FLOAT, HALF], ids=["float", "half"])
 def test_bounds_add_up_and_stay_near(between):
-    """Results of float arithmetic that rounds between the operations lie within the bound, and those of one wrong digit do not."""
+    """Float arithmetic that rounds between operations stays within the bound; a slightly larger error does not."""
     operation = chain(between, 5)
     memory = prepare(operation, "normal", 1)
     value = read(operation.tensor("tensor_1"), memory["tensor_1"]).astype(np.float32)
@@ -151,7 +151,7 @@ def test_bounds_add_up_and_stay_near(between):
 
 
 def test_roots_near_zero_are_not_determined():
-    """x - x is zero or a rounding error of either sign, whose root is a number, zero or NaN."""
+    """x - x is zero or a rounding error of either sign, so its root may be a number, zero or NaN."""
     x, b, difference, y = tensor(1, (2, 8)), tensor(2, (2, 8)), tensor(3, (2, 8), virtual=True), tensor(4, (2, 8))
     operation = executed(
         pointwise(Mode.CUDNN_POINTWISE_MUL, x, tensor(5, (2, 8), virtual=True), b),
@@ -172,7 +172,7 @@ def test_roots_near_zero_are_not_determined():
 
 @pytest.mark.parametrize("first, alpha", [(np.inf, 1.0), (0.0, 0.0)])
 def test_infinities_beside_what_overflows(first, alpha):
-    """In float -1e30 * 1e20 is an infinity that makes NaN of the other one, which comes before it or from y; -1e20 is none."""
+    """-1e30 * 1e20 overflows in float, and gives NaN with an infinity of x or y; -1e20 does not overflow."""
     x, w, y = tensor(1, (1, 2, 1, 2)), tensor(2, (1, 2, 1, 1)), tensor(3, (1, 1, 1, 2))
     operation = executed(NODES["forward"](convolution(), x, w, y, alpha, 1.0))
     memory = prepare(operation, "normal", 1)
@@ -188,7 +188,7 @@ def test_infinities_beside_what_overflows(first, alpha):
 
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POINTWISE_SQRT, Mode.CUDNN_POINTWISE_ADD, Mode.CUDNN_POINTWISE_MAX])
 def test_what_follows_a_nan_in_integers_is_not_determined(mode):
-    """A tensor of INT8 stands between a NaN and a node; elements beside it are determined as ever (D654)."""
+    """A NaN stored as INT8 has no determined value, so only the results of other elements are judged (D654)."""
     x, held, y = tensor(1, (1, 3, 2, 2)), tensor(2, (1, 3, 2, 2), INT8), tensor(3, (1, 3, 2, 2))
     other = x if settings(mode).has_two_inputs else None
     graph = executed(

@@ -1,5 +1,5 @@
-"""The reference of LRN and divisive normalization against loops in 50 digits, box filters of SciPy, central differences, and the
-formula that torch.nn.LocalResponseNorm documents."""
+"""Test the reference of LRN and divisive normalization against loops in 50 digits, SciPy's box filters, central
+differences, and the formula of torch.nn.LocalResponseNorm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def memory(**arrays: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def lrn_by_loops(lrn: LRNSpec, x: np.ndarray) -> np.ndarray:
-    """Element by element, from the sentence about the window in 3.2.83."""
+    """Return LRN by plain loops, with the window that 3.2.83 describes."""
     found = np.empty(x.shape)
     behind = (lrn.n - 1) // 2
     ahead = lrn.n - behind - 1
@@ -60,7 +60,7 @@ def divisive_by_loops(lrn: LRNSpec, x: np.ndarray, means: np.ndarray) -> np.ndar
 
 
 def gradient(function, values: np.ndarray, dy: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    """Central differences of the sum of dy * function(values)."""
+    """Return the central differences of sum(dy * function(values))."""
     found = np.empty(values.shape)
     for place in np.ndindex(*values.shape):
         sides = []
@@ -91,7 +91,7 @@ def test_lrn_forward(n, channels, alpha, beta, k):
 
 
 def test_lrn_as_torch_maps_it():
-    """LocalResponseNorm(5, alpha=0.5, beta=0.75, k=2.0) of 1 to 8 along the channels, the sums by hand: alpha / n is 0.1."""
+    """LocalResponseNorm(5, alpha=0.5, beta=0.75, k=2.0) of channels 1 to 8; alpha / n is 0.1, the sums are by hand."""
     x = np.arange(1.0, 9.0).reshape(1, 8, 1, 1)
     total = np.array([14, 30, 55, 90, 135, 190, 174, 149])
     expected = np.arange(1, 9) / (2 + 0.1 * total) ** 0.75
@@ -121,7 +121,7 @@ def test_divisive_forward(shape, n):
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_divisive_forward_as_a_box_filter(n):
-    """SciPy's mean over n^d neighbours with zeros outside, of x^2, of x and of 1."""
+    """The sums equal SciPy's box filters of x^2, x and 1, with zeros outside."""
     lrn = LRNSpec(n, 2.0, 0.75, 1.5)
     x, means = RANDOM.standard_normal((2, 2, 3, 13, 17))
 
@@ -161,7 +161,7 @@ def test_parameters_are_narrowed(kind, unit):
 
 
 def test_bounds_hold_float_arithmetic_and_little_more():
-    """What NumPy computes in float lies inside; three units in the last place are seen at small exponents."""
+    """NumPy's float results are within the bound; for small exponents, an error of three units is not."""
     shape = (1, 32, 4, 4)
     spec, x = TensorSpec.packed(FLOAT, shape), RANDOM.standard_normal(shape).astype(np.float32)
     for n, beta in ((5, 0.75), (16, 0.5), (3, 8.0)):
@@ -187,7 +187,7 @@ def test_sums_beyond_the_compute_type_are_not_determined():
 
 @pytest.mark.parametrize("beta, power", [(0.75, np.nan), (2.0, 0.0)])
 def test_powers_of_negative_sums_that_are_infinite(beta, power):
-    """They are NaN as those of finite ones are, but for whole exponents; a C library's power is 0."""
+    """The power of an infinite negative sum is NaN, except for whole exponents; C's pow returns 0."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     operation = LRNCrossChannelForward(LRNSpec(2, -1.0, beta, 1.0), 1.0, 0.0, spec, spec)
     value = evaluate(operation, memory(x=np.array([3, np.inf], np.float32)))["y"].value.ravel()
@@ -196,7 +196,7 @@ def test_powers_of_negative_sums_that_are_infinite(beta, power):
 
 @pytest.mark.parametrize("beta", [0.75, 2.0])
 def test_products_that_float_does_not_hold(beta):
-    """Squares of 1e16 beside it: in float the power, or the term of the sum, is smaller than any normal number, and becomes zero."""
+    """For x = 1e16 the power, or the term of the sum, is subnormal in float and may become zero."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     x, dy = np.array([1e16, 2.0], np.float32), np.array([3.0, 5.0], np.float32)
     lrn = LRNSpec(1, 5.0, beta, 1.0)
@@ -217,7 +217,7 @@ def test_products_that_float_does_not_hold(beta):
 
 
 def test_a_product_of_x_that_float_does_not_hold():
-    """2 alpha beta / n * x is a tenth of the least number of float beside a term of 1e10: zero times that term is right, too."""
+    """2 alpha beta / n * x is below the smallest float and may become zero, although the other factor is 1e10."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     x, dy = np.array([2e-41, 0.03], np.float32), np.array([0, 6e4], np.float32)
     operation = LRNCrossChannelBackward(LRNSpec(10, 1e-4, 0.5, 1e-5), 1.0, 0.0, spec, spec, spec, spec)
@@ -227,13 +227,13 @@ def test_a_product_of_x_that_float_does_not_hold():
     assert bound[1] <= abs(value[1]) * 2.0**-16
     x[1], dy[1] = 0.03, np.inf
     held = memory(x=x, y=x, dy=dy)
-    for found in (-np.inf, np.nan):  # the product times an infinity, or zero times it
+    for found in (-np.inf, np.nan):  # The product may be zero, and zero times infinity is NaN.
         after = {"dx": np.array([found, np.nan], np.float32).view(np.uint8)}
         assert judge(operation, held | {"dx": 0 * after["dx"]}, held | after).agrees
 
 
 def test_a_term_beyond_float():
-    """dy * x * s^(-beta - 1) is 9e39 where the gradient is 3e35: what float makes of it is infinite, and not judged."""
+    """dy * x * s^(-beta - 1) is 9e39 and overflows in float, although the gradient is 3e35: an infinity is accepted."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     x, dy = np.array([0.1, 0.1], np.float32), np.array([5e19, 5e9], np.float32)
     operation = LRNCrossChannelBackward(LRNSpec(1, 1e-4, 3.3, 1e-5), 1.0, 0.0, spec, spec, spec, spec)
@@ -254,7 +254,7 @@ def test_a_term_beyond_float():
     ids=["dy * x", "dy * x in planes", "dy * x * s^(-beta - 1)"],
 )
 def test_factors_of_a_gradient_beyond_float(operation_type, output, lrn, x, dy):
-    """Their product leaves the range of float, or does not, by the order of the factors: the gradient, which does not, is not judged."""
+    """The order of the factors decides whether a product overflows, although the gradient is finite: it is not judged."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
     held = memory(x=np.array([x, 0.5], np.float32), dy=np.array([dy, 2.0], np.float32), y=np.zeros(2, np.float32))
     if operation_type is LRNCrossChannelBackward:
@@ -273,7 +273,7 @@ def test_factors_of_a_gradient_beyond_float(operation_type, output, lrn, x, dy):
 
 @pytest.mark.parametrize("operation_type", [LRNCrossChannelForward, DivisiveNormalizationForward])
 def test_a_sum_whose_sign_rounding_decides(operation_type):
-    """1 - 0.1 / n * n * 10 is zero, or a little more or less, whose power is infinite, a large number or NaN."""
+    """The sum s is zero or a rounding error of either sign, so its power may be infinite, large or NaN."""
     in_channels = operation_type is LRNCrossChannelForward
     spec = TensorSpec.packed(DOUBLE, (1, 3, 1, 1) if in_channels else (1, 1, 3, 1))
     x = np.array([1.0, 5.0, 2.0])

@@ -1,4 +1,4 @@
-"""The pooling reference against plain loops over the elements, written from the definition."""
+"""Test the pooling reference against plain loops over the elements, by the definition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
 LOWEST = {HALF: -65504.0, FLOAT: -3.4028234663852886e38, DOUBLE: -1.7976931348623157e308, INT8: -128.0}
 
-# spatial extents, window, padding, stride, outputs
+# (spatial extents, window, padding, stride, outputs)
 GEOMETRIES = [
     ((5, 6), (3, 3), (1, 1), (2, 2), (3, 3)),
     ((5, 6), (2, 3), (0, 1), (1, 2), (4, 3)),
@@ -38,7 +38,7 @@ GEOMETRIES = [
 
 
 def window_of(spec: PoolingSpec, output: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All positions of a window in row-major order, those outside the input too."""
+    """Yield all positions of a window in row-major order, also outside the input."""
     starts = [o * s - p for o, s, p in zip(output, spec.stride, spec.padding, strict=True)]
     return itertools.product(*(range(start, start + w) for start, w in zip(starts, spec.window, strict=True)))
 
@@ -62,7 +62,7 @@ def first_maximum(spec: PoolingSpec, plane: Array, output: tuple[int, ...]) -> t
 
 
 def divisor(spec: PoolingSpec, extents: tuple[int, ...], output: tuple[int, ...]) -> int:
-    """How many positions lie in the input, or in the input and its padding."""
+    """Count the positions in the input, or in the input and its padding."""
     margins = [max(p, 0) if spec.mode == INCLUDE else 0 for p in spec.padding]
     return sum(
         all(-margin <= p < extent + margin for p, extent, margin in zip(position, extents, margins, strict=True))
@@ -151,7 +151,7 @@ def test_backward(mode, geometry, kind, nan):
 
 @pytest.fixture
 def plane_by_plane(monkeypatch):
-    """Parts of one plane each, so that small tensors have several."""
+    """Make each part one plane, so that small tensors have several parts."""
     caches = (engine._prepared, engine.launcher)
     for cache in caches:
         cache.cache_clear()
@@ -166,7 +166,7 @@ def plane_by_plane(monkeypatch):
 @for_each("nan", list(Nan))
 @for_each("geometry", GEOMETRIES)
 def test_the_backend_stores_the_gradient_rounded_once(plane_by_plane, geometry, nan, data_type, blend):
-    """Part by part, and in the stored type where windows do not overlap: the bits are those of wide arithmetic."""
+    """Computing part by part, or in the stored type where windows do not overlap, gives the bits of wide arithmetic."""
     dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
     x, y = TensorSpec.packed(data_type, dims), TensorSpec.packed(data_type, outputs)
     operation = PoolingBackward(specification(MAXIMA[0], geometry, nan), *blend, y, y, x, x)
@@ -185,7 +185,7 @@ def test_the_backend_stores_the_gradient_rounded_once(plane_by_plane, geometry, 
 @pytest.mark.parametrize("mode", [m for m in Mode if m not in MAXIMA], ids=lambda m: m.name)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_backward_is_the_transpose_of_the_average(mode, geometry):
-    """<dy, pool(x)> == <gradient(dy), x>, over the windows that average something."""
+    """<dy, pool(x)> equals <gradient(dy), x> over the windows that are not empty."""
     dims, outputs = (1, 1, *geometry[0]), (1, 1, *geometry[-1])
     x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
     spec = specification(mode, geometry, Nan.CUDNN_NOT_PROPAGATE_NAN)
@@ -198,7 +198,7 @@ def test_backward_is_the_transpose_of_the_average(mode, geometry):
 
 @pytest.mark.parametrize("geometry", GEOMETRIES[:4], ids=str)
 def test_the_bound_holds_for_any_order_and_no_further(geometry):
-    """float32 sums in random order and a rounded reciprocal stay within the bound; one input left out does not."""
+    """Float sums in random order, times a rounded reciprocal, stay within the bound; a sum that lacks one input does not."""
     dims, outputs = (1, 1, *geometry[0]), (1, 1, *geometry[-1])
     x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
     spec = specification(INCLUDE, geometry, Nan.CUDNN_NOT_PROPAGATE_NAN)
@@ -223,7 +223,7 @@ def test_the_bound_holds_for_any_order_and_no_further(geometry):
 
 
 def test_integer_sums_are_exact_where_the_divisor_is_a_power_of_two():
-    """No error is allowed there, so that ties must go to even."""
+    """Such averages are exact, so ties must round to even."""
     spec = PoolingSpec(INCLUDE, Nan.CUDNN_NOT_PROPAGATE_NAN, (1, 2), (0, 0), (1, 2))
     operation = PoolingForward(
         spec, 1.0, 0.0, TensorSpec.packed(INT8, (1, 1, 1, 6)), TensorSpec.packed(INT8, (1, 1, 1, 3))
@@ -235,11 +235,11 @@ def test_integer_sums_are_exact_where_the_divisor_is_a_power_of_two():
 
 @pytest.mark.parametrize("is_backward, window", [(True, (3, 5)), (False, (1, 3))])
 def test_averages_by_a_rounded_reciprocal_are_not_suspect(is_backward, window):
-    """1 / 15 and 1 / 3 are rounded once for all elements: their errors go one way, and do not average out. A unit more is noticed."""
+    """Rounded reciprocals give all elements errors of one sign, which is right; a reciprocal one unit off is suspect."""
     pooling = PoolingSpec(Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Nan(0), window, (0, 0), window)
     x, y = (TensorSpec.packed(FLOAT, (4, 8, 12 * height, 15 * width)) for height, width in (window, (1, 1)))
     random, once = np.random.default_rng(1), np.float32(1 / math.prod(window))
-    away = 1 if float(once) * math.prod(window) > 1 else 0  # the neighbour of the reciprocal that is farther off
+    away = 1 if float(once) * math.prod(window) > 1 else 0  # direction of the less exact neighbour of the reciprocal
     for times, suspect in ((once, False), (np.nextafter(once, np.float32(away)), True)):
         if is_backward:
             operation = PoolingBackward(pooling, 1.0, 0.0, y, y, x, x)

@@ -1,4 +1,4 @@
-"""The reference of the reductions against plain loops over exact fractions, and its error bounds against real arithmetic."""
+"""Test the reference of reductions against loops over exact fractions, and its bounds against float arithmetic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def operation_of(op, data_type, dims, to, nan=PROPAGATE):
 
 
 def reductions(values, to):
-    """For each element of C in row-major order: the elements of A that it reduces, in row-major order."""
+    """Yield, for each element of C in row-major order, the elements of A that it reduces."""
     for place in product(*(range(extent) for extent in to)):
         ranges = [
             range(extent) if size == 1 else [at] for extent, size, at in zip(values.shape, to, place, strict=True)
@@ -38,7 +38,7 @@ def reductions(values, to):
 
 
 def exact(op, elements):
-    """The reduction of finite elements as a fraction; the square root is rounded to double."""
+    """Return the reduction of finite elements as a fraction; a square root is rounded to double."""
     fractions = [Fraction(element) for element in elements]
     match op:
         case Op.CUDNN_REDUCE_TENSOR_ADD:
@@ -62,7 +62,7 @@ def exact(op, elements):
 
 
 def first_extremum(op, elements, nan):
-    """(extremum, its first position) by one comparison after another."""
+    """Return (extremum, its first position) by sequential comparison."""
     best, position = None, 0
     for i, element in enumerate(elements):
         if math.isnan(element):
@@ -111,7 +111,7 @@ def test_extrema_and_their_positions(op, nan):
 
 
 def orders(elements, random):
-    """Some orders of evaluation: forward, backward, sorted by size, shuffled."""
+    """Yield the elements in several orders: forward, backward, sorted by size, shuffled."""
     yield elements
     yield elements[::-1]
     yield sorted(elements, key=abs)
@@ -120,7 +120,7 @@ def orders(elements, random):
 
 
 def in_float(op, elements):
-    """The reduction in float arithmetic, one rounding after another, from the left."""
+    """Return the reduction in float arithmetic, from the left, rounded at each step."""
     one = np.float32
     match op:
         case Op.CUDNN_REDUCE_TENSOR_MUL | Op.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS:
@@ -155,7 +155,7 @@ def test_bounds_hold_for_every_order_and_catch_a_lost_element(op, scale):
             value = float(found.value.ravel()[0])
             bound = float((2.0**-24 * magnitude_of(found) * roundings_of(found)).ravel()[0])
             if not magnitude_of(found).max() < np.finfo(np.float32).max:
-                continue  # some order leaves the range of float: nothing is determined
+                continue  # Some orders overflow in float, so the result is not determined.
             with np.errstate(all="ignore"):
                 for order in orders(values.tolist(), random):
                     assert abs(float(in_float(op, order)) - value) <= bound + np.finfo(np.float32).tiny
@@ -164,7 +164,7 @@ def test_bounds_hold_for_every_order_and_catch_a_lost_element(op, scale):
 
 
 def test_exact_sums_leave_no_room():
-    """Multiples of 0.5 whose sum stays below 2 ** 23: every order gives the same float, one wrong element shows."""
+    """Sums of multiples of 0.5 below 2**23 are exact in every order, so the bound is zero."""
     values = np.random.default_rng(4).integers(-5, 6, (1, 1, 100_000)).astype(np.float32) / 2
     for op in (Op.CUDNN_REDUCE_TENSOR_ADD, Op.CUDNN_REDUCE_TENSOR_NORM1):
         found = evaluated(operation_of(op, FLOAT, values.shape, (1, 1, 1)), values)["C"]
@@ -176,8 +176,8 @@ def test_exact_sums_leave_no_room():
 
 @pytest.mark.parametrize("op", ROUNDED[-2:], ids=lambda o: o.name)
 def test_products_beyond_double(op):
-    """Products of some hundred 1e30 and 1e-4 are zero, infinity or NaN in float, by the order. Small numbers alone give
-    what they may be rounded to. An infinite factor gives infinity or NaN."""
+    """The order decides whether a product of a hundred 1e30 and 1e-4 is zero, infinity or NaN in float. A product of
+    small factors may be a rounded subnormal. A product with an infinite factor is infinite or NaN."""
     length = 3000
     values = np.ones((3, length), np.float32)
     values[0, :100], values[0, 100:200], values[1], values[1, -60:], values[2, :100], values[2, 100] = (

@@ -1,4 +1,4 @@
-"""Recurrent networks: the reference against plain loops over single numbers, which know one cell and one sequence."""
+"""Test the reference of recurrent networks against plain loops over one cell and one sequence."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def sigmoid(x):
 
 
 class Loops:
-    """One network by the equations of 7.1.2.8, number by number."""
+    """Compute one network by the equations of 7.1.2.8, number by number."""
 
     def __init__(self, network: RNNSpec, weights: np.ndarray) -> None:
         self.n, self.w = network, weights
 
     def product(self, place, vector):
-        """A row-major matrix times a vector; the vector itself where there is no matrix."""
+        """Return a row-major matrix times a vector, or the vector if the matrix is absent."""
         if place is None:
             return list(vector)
         return [
@@ -62,7 +62,7 @@ class Loops:
         return [0.0] * self.n.hidden if place is None else list(self.w[place.offset : place.end])
 
     def cell(self, p, x, h, c):
-        """(output, cell state) of pseudo-layer p after one more vector."""
+        """Return (output, cell state) of pseudo-layer p after one more vector."""
         n, size = self.n, range(self.n.hidden)
         own = [self.product(n.matrix(p, g), x) for g in range(n.gates)]
         state = [self.product(n.matrix(p, n.gates + g), h) for g in range(n.gates)]
@@ -82,7 +82,7 @@ class Loops:
         return [max(value, 0.0) if n.cell == RELU else math.tanh(value) for value in total[0]], c
 
     def passed_on(self, vectors, layer, sequence, batch, states):
-        """What the next layer gets: each element by its own random word, as docs/dropout.md says."""
+        """Return the input of the next layer after dropout, by one random word for each element (docs/dropout.md)."""
         seed, call = (int(number) for number in states.view("<u8"))
         word, width = 2**32 - 1, len(vectors[0]) if vectors else 0
 
@@ -101,7 +101,7 @@ class Loops:
         ]
 
     def sequence(self, vectors, hx, cx, sequence=0, batch=1, states=None):
-        """(outputs of the last layer, final h and c of each pseudo-layer) of one sequence of a batch; states: of dropout."""
+        """Return (last outputs, final h and c of each pseudo-layer) of one sequence; ``states`` are the dropout states."""
         finals = []
         for layer in range(self.n.layers):
             ways = []
@@ -134,7 +134,7 @@ def networks():
 
 
 def dropping():
-    """Networks with dropout between three layers."""
+    """Return networks with dropout between three layers."""
     chosen = {(n.cell, n.directions, n.is_projected): n for n in networks() if n.bias and not n.skips_input}
     return [replace(n, layers=3, dropout=0.375) for n in chosen.values()]
 
@@ -160,7 +160,7 @@ def random_memory(operation, seed=0, scale=0.7):
 
 
 def numbers(operation, memory, name):
-    """An operand as (step or pseudo-layer, sequence, element)."""
+    """Return an operand as an array (step or pseudo-layer, sequence, element)."""
     spec = getattr(operation, name)
     values = np.frombuffer(memory[name], np.float64)
     if isinstance(spec, RNNDataSpec):
@@ -218,7 +218,7 @@ def compare(operation):
 
 
 def chain_of(forward):
-    """The backward operations behind a forward operation."""
+    """Return the two backward operations of a forward operation."""
     n, h, c = forward.network, forward.hx, forward.cx
     data = RNNBackwardData(
         n, forward.y, forward.y, h, h, c, c, forward.weightSpace, forward.x, h, c, forward.workspace, forward.reserve
@@ -233,7 +233,7 @@ def chain_of(forward):
 )
 @for_each("layout", [SEQ_MAJOR, PACKED])
 def test_backward_is_the_slope_of_forward(network, layout):
-    """Central differences of the forward computation along random directions of every input."""
+    """Each gradient is the central difference of forward along a random direction of its input."""
     forward = forward_of(network, layout, (3, 2, 1), None)
     data, weights = chain_of(forward)
     memory = {**random_memory(data, 1), **random_memory(weights, 2), **random_memory(forward)}
@@ -276,8 +276,8 @@ def test_backward_is_the_slope_of_forward(network, layout):
         assert np.dot(np.nan_to_num(gradient), direction) == pytest.approx(slope, rel=2e-6, abs=2e-8), name
 
 
-# Sums that NVIDIA's sample of version 8 publishes: 20 steps of 64 sequences, 2 layers of 512, every matrix element 2^-18, all else 1.
-# y, hy, cy, dx, dhx, dcx, dweightSpace; None where the cell has none.
+# NVIDIA's version 8 sample prints these sums: 20 steps, 64 sequences, 2 layers of 512, matrices of 2^-18, all else 1.
+# cell -> (y, hy, cy, dx, dhx, dcx, dweightSpace), None for states that the cell lacks
 PUBLISHED = {
     "CUDNN_RNN_RELU": (1.315793e06, 1.315212e05, None, 6.676003e01, 6.425050e01, None, 1.453750e09),
     "CUDNN_RNN_TANH": (6.319591e05, 6.319605e04, None, 4.501830e00, 4.489543e00, None, 5.012598e07),
@@ -286,12 +286,12 @@ PUBLISHED = {
 }
 
 
-# Each cell takes two seconds; the cells with gates have the products of the others, too.
+# Each cell takes two seconds; LSTM and GRU cover the products of the other two.
 @pytest.mark.parametrize(
     "cell", [pytest.param(cell, marks=[pytest.mark.long] * cell.startswith("CUDNN_RNN_")) for cell in PUBLISHED]
 )
 def test_published_sums(cell):
-    """Equal sequences have equal sums: one of them stands for 64."""
+    """All 64 sequences of the sample are equal, so the test computes only one."""
     network = RNNSpec(
         cell=cudnnRNNMode_t[cell],
         data_type=DOUBLE,
@@ -320,7 +320,7 @@ def test_published_sums(cell):
 
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
 def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
-    """A state of 100,000 between two layers: memory in HALF holds an infinity, and the layer behind it makes NaN of that."""
+    """HALF may store a state of 100,000 between two layers as an infinity, which the second layer turns into NaN."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1, 1), training=False, null=("hx",))
     before = prepare(o, "normal", 0)
@@ -339,14 +339,14 @@ def test_what_follows_a_state_beyond_half_is_not_judged(data_type):
 
 
 def test_zeros_times_a_state_beyond_half_are_not_judged():
-    """A weight of zero behind it makes NaN of the infinity, in the rectified states and in what they pass of a gradient."""
+    """A weight of zero turns an infinite state into NaN, so states and gradients of the next layer are not judged."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=HALF, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
     before = prepare(o, "normal", 0)
     strided(o.tensor("x"), before["x"])[...] = 1000, 1
     weights = strided(o.tensor("weightSpace"), before["weightSpace"])
     weights[...] = 0
-    weights[0, [0, 3, 9, 11], 0] = 100, 1, 0.25, -0.25  # states of 100,000 and 1, then sums of 0.25 and -0.25
+    weights[0, [0, 3, 9, 11], 0] = 100, 1, 0.25, -0.25  # The states are 100,000 and 1, the next sums 0.25 and -0.25.
     after = {name: memory.copy() for name, memory in before.items()}
     run(o, after)
     assert strided(o.tensor("y"), after["y"]).ravel().tolist() == [0.25, 0.0]
@@ -365,8 +365,8 @@ def test_zeros_times_a_state_beyond_half_are_not_judged():
 
 
 def wrong_elements(x, state_weight, found, dy=np.nan, output="dx"):
-    """How many elements of an output are wrong if they are each of some numbers, behind a ReLU. x, 0.1 and no initial state meet weights
-    of 1, 2^-24 - 1 and this one."""
+    """Count the wrong elements of an output for each number in ``found`` that fills it. A ReLU gets x and 0.1 with
+    weights of 1 and 2^-24 - 1, and a missing initial state with ``state_weight``."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1)
     o = forward(spec, SEQ_MAJOR, (1,), null=("hx",))
     before = prepare(o, "normal", 0)
@@ -389,19 +389,19 @@ def wrong_elements(x, state_weight, found, dy=np.nan, output="dx"):
 
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (np.inf, 2)], ids=["rounding", "infinity"])
 def test_gradients_that_are_not_finite_beside_a_sum(x, wrong):
-    """A rounding error of 0.1 - 0.1 has no certain sign: a ReLU passes a NaN of dy or does not. An infinite sum has one."""
+    """The sign of a rounding error is unknown, so a ReLU may pass a NaN of dy or stop it. An infinite sum has a sign."""
     assert wrong_elements(x, 1.0, (np.nan, 0)) == [0, wrong]
 
 
 @pytest.mark.parametrize("x, wrong", [(0.1, 0), (-1.0, 2)], ids=["rounding", "negative"])
 def test_gradients_behind_a_product_that_may_be_left_out(x, wrong):
-    """The product of an initial state that there is not and an infinite weight is NaN, which a ReLU stops. Left out, the sum that is left
-    has no certain sign, or is negative: the NaN of dy passes, or does not."""
+    """A missing initial state times an infinite weight is NaN, which stops dy at the ReLU. If that product is left out,
+    a rounding error may pass the NaN of dy, but a negative sum stops it."""
     assert wrong_elements(x, np.inf, (np.nan, 0)) == [wrong, 0]
 
 
 def test_a_gradient_that_may_pass_times_an_infinity():
-    """An infinite dy passes, or zero does: the gradient of the initial state is infinite, or NaN."""
+    """A ReLU passes an infinite dy or zero; times an infinite weight, that is infinite or NaN."""
     assert wrong_elements(0.1, np.inf, (np.inf, np.nan), np.inf, "dhx") == [0, 0]
 
 
@@ -420,12 +420,12 @@ def test_gradients_of_weights_that_met_a_state_beyond_half_are_not_judged(data_t
     before = {name: memory[name].copy() for name in weights.operands}
     run(weights, memory)
     after = {name: memory[name].copy() for name in weights.operands}
-    strided(weights.tensor("dweightSpace"), after["dweightSpace"])[0, 2] = np.nan  # the weight of the state of 100,000
+    strided(weights.tensor("dweightSpace"), after["dweightSpace"])[0, 2] = np.nan  # weight of the state of 100,000
     assert judge(weights, before, after, {"reserveSpace": before["reserveSpace"]}).agrees == (data_type == HALF)
 
 
 def test_what_follows_a_state_beyond_float_is_not_judged():
-    """The second layer takes 1e60 off itself: an infinity off itself is NaN, or zero once rectified."""
+    """The second layer subtracts 1e60 from itself: in float, that is NaN, or zero after the ReLU."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
     before = prepare(o, "normal", 0)
@@ -447,7 +447,7 @@ def test_what_follows_a_state_beyond_float_is_not_judged():
 
 @pytest.mark.parametrize("data_type, wrong", [(HALF, 0), (FLOAT, 2)], ids=["half", "float"])
 def test_states_that_may_have_been_stored_between_layers(data_type, wrong):
-    """(1 + a)^2 less 1 + 2a is a^2; it is 0 where the square was stored in HALF before."""
+    """(1 + a)^2 - (1 + 2a) is a^2, or 0 if the square was stored in HALF before."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
     before, a = prepare(o, "normal", 0), 3 * 2.0**-10
@@ -467,7 +467,7 @@ def test_states_that_may_have_been_stored_between_layers(data_type, wrong):
 
 @pytest.mark.parametrize("data_type, wrong", [(HALF, 0), (FLOAT, 2)], ids=["half", "float"])
 def test_an_infinity_beside_a_state_beyond_half(data_type, wrong):
-    """Zero times a state of 100,000 and an infinity: NaN where the state was stored in HALF before. They are no numbers in either way."""
+    """Zero times a state of 100,000, plus an infinity, is infinite, or NaN if HALF stored the state as infinity."""
     spec = network(RELU, NO_BIAS, ONE_WAY, data_type=data_type, width=2, hidden=2, layers=2)
     o = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
     before = prepare(o, "normal", 0)
@@ -484,7 +484,7 @@ def test_an_infinity_beside_a_state_beyond_half(data_type, wrong):
 
 @pytest.mark.parametrize("factor, wrong", [(1e30, 0), (1e3, 2)])
 def test_a_function_of_a_sum_beyond_float_is_not_judged(factor, wrong):
-    """1e60 less 5e59 is an infinity off another, though its tanh is 1 in double; 1e33 less 5e32 is a number."""
+    """1e60 - 5e59 is NaN in float, although its tanh is 1 in double; 1e33 - 5e32 is a number in float, too."""
     o = forward(
         network(TANH, NO_BIAS, ONE_WAY, width=2, hidden=1, layers=1), SEQ_MAJOR, (1,), training=False, null=("hx",)
     )
@@ -501,7 +501,7 @@ def test_a_function_of_a_sum_beyond_float_is_not_judged(factor, wrong):
 
 @pytest.mark.parametrize("function, falling", [("tanh", 2), ("sigmoid", 1)])
 def test_functions_of_numbers_that_may_be_far_off(function, falling):
-    """1 - tanh(25)^2 is zero in double; the slope at 5, where the number may be, is not."""
+    """1 - tanh(25)^2 is zero in double, but the error must allow for the slope at 5, where the number may be."""
     unit = 2.0**-24
     a = Arithmetic(Running(unit))
     for value, least in ((25.0, 5.0), (60.0, 0.5), (3.0, 2.9), (1.0, 1.0)):
@@ -513,7 +513,7 @@ def test_functions_of_numbers_that_may_be_far_off(function, falling):
 
 
 def test_errors_that_go_along_with_numbers_grow_as_these_do():
-    """In the mean of all units: as independent ones where signs are mixed, to the square of sixteen terms where they are alike."""
+    """Correlated errors add like independent ones in sums of mixed signs, and linearly in sums of one sign."""
     a, ones = Arithmetic(Running(2.0**-24), expects=True), np.ones((1, 16))
     mixed = np.where(np.arange(16)[:, np.newaxis] & np.arange(16) & 1, -1.0, 1.0) * np.where(np.arange(16) & 2, -1, 1)
     for matrix, grown in ((np.ones((16, 16)), 16**2), (mixed, 16)):
@@ -530,8 +530,8 @@ def test_small_numbers_of_half_are_rounded_to_the_nearest_multiple_of_the_least(
 
 @pytest.mark.parametrize("state, wrong", [(2.0**13, 0), (2.0**14, 1)])
 def test_a_product_that_is_lost_before_other_factors_enlarge_it(state, wrong):
-    """The gradient dc c f (1 - f) is 2^-125 * state / 4. Where dc f (1 - f), no normal number, is flushed to zero, it is zero: that may be so for
-    a state of 2^12 and somewhat beyond it."""
+    """The gradient dc c f (1 - f) is 2^-125 * state / 4. It may be zero if dc f (1 - f), a subnormal, is flushed
+    to zero; the bound allows this for states up to 2^13."""
     o = forward(network(LSTM, NO_BIAS, ONE_WAY, width=1, hidden=1, layers=1), SEQ_MAJOR, (1,))
     data = chain_of(o)[0]
     memory = prepare(data, "normal", 0) | prepare(o, "normal", 0)
@@ -539,7 +539,7 @@ def test_a_product_that_is_lost_before_other_factors_enlarge_it(state, wrong):
     for name, number in numbers.items():
         operation = o if name in o.operands else data
         strided(operation.tensor(name), memory[name])[...] = number
-    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, 1] = 1  # the weight of the input of f
+    strided(o.tensor("weightSpace"), memory["weightSpace"])[0, 1] = 1  # input weight of the forget gate
     run(o, memory)
     before = {name: memory[name].copy() for name in data.operands}
     run(data, memory)
@@ -551,7 +551,7 @@ def test_a_product_that_is_lost_before_other_factors_enlarge_it(state, wrong):
 
 
 def sums_behind_a_relu(math_type, kind, size=1000):
-    """(operation, operands before it): 64 sums of so many products."""
+    """Return (operation, its operands before the call) for 64 sums of ``size`` products."""
     spec = network(RELU, NO_BIAS, ONE_WAY, width=size, hidden=64, layers=1, math_type=math_type)
     operation = forward(spec, SEQ_MAJOR, (1,), training=False, null=("hx",))
     return operation, prepare(operation, kind, 0)
@@ -559,7 +559,7 @@ def sums_behind_a_relu(math_type, kind, size=1000):
 
 @pytest.mark.parametrize("off, suspect", [(110, 0), (160, 64)])
 def test_how_far_sums_of_numbers_of_one_sign_may_be_off(off, suspect):
-    """Three deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings of the sum; the worst case is 1000."""
+    """Three standard deviations of 1000 additions are 3 sqrt(2 * 1000), or 134, roundings; the worst case is 1000."""
     operation, before = sums_behind_a_relu(EXACT, "positive")
     after = {name: memory.copy() for name, memory in before.items()}
     run(operation, after)
@@ -570,7 +570,7 @@ def test_how_far_sums_of_numbers_of_one_sign_may_be_off(off, suspect):
 
 
 def weights_judged(o, memory, change):
-    """The verdict on the gradients of weights once a function has changed their array; the calls before are made on this memory."""
+    """Run the chain on ``memory``, let ``change`` alter the weight gradients, and return their verdict."""
     data, weights = chain_of(o)
     for operation in (o, data):
         run(operation, memory)
@@ -583,7 +583,7 @@ def weights_judged(o, memory, change):
 
 @pytest.mark.parametrize("off, suspect", [(110, 0), (160, 1)])
 def test_how_far_the_gradient_of_a_bias_may_be_off(off, suspect):
-    """The sum of 1000 positive gradients that a ReLU passes."""
+    """A bias gradient, a sum of 1000 positive terms, is suspect if it is off by 160 roundings, but not by 110."""
     o = forward(network(RELU, direction=ONE_WAY, width=1, hidden=1, layers=1), SEQ_MAJOR, (1,) * 1000)
     memory = {}
     for operation in (o, *chain_of(o)):
@@ -598,7 +598,7 @@ def test_how_far_the_gradient_of_a_bias_may_be_off(off, suspect):
 
 
 def test_a_sequence_of_no_steps_is_in_no_gradient():
-    """Though the states that it is left at, and what they make of hidden numbers and later layers, are no numbers."""
+    """NaN in the states of a sequence without steps does not reach the weight gradients, so all are judged."""
     o = forward(network(LSTM, projected=5, direction=ONE_WAY), SEQ_MAJOR, (0, 2))
     memory = {}
     for operation in (o, *chain_of(o)):
@@ -615,7 +615,7 @@ def test_a_sequence_of_no_steps_is_in_no_gradient():
 
 @pytest.mark.parametrize("number, suspect", [(0.04, False), (0.065, True)])
 def test_products_with_factors_in_tf32(number, suspect):
-    """A product that is left out of 1024 is seen once it is larger than three roundings of all factors are expected to be together."""
+    """A sum that lacks one of 1024 products is suspect if the product exceeds three deviations of all roundings."""
     operation, before = sums_behind_a_relu(DEFAULT, "normal", 1024)
     x = strided(operation.tensor("x"), before["x"])
     x[..., 0] = 0
@@ -627,7 +627,7 @@ def test_products_with_factors_in_tf32(number, suspect):
 
 
 def test_right_gradients_in_tf32_are_not_suspect():
-    """A rounding to TF32 reaches a gradient of four layers through several gates, which err the same way; all of them count."""
+    """The bound for TF32 counts that one rounding reaches a gradient through several gates with the same sign."""
     spec = network(GRU, direction=ONE_WAY, width=8, hidden=24, layers=4, math_type=DEFAULT)
     steps = [Step(operation) for operation in training(spec, SEQ_MAJOR, lengths=(2, 2), fill=0.5)]
     caller = Caller(cudnn, cudnn.cudnnCreate(backend="accelerated", device="emulated"))
@@ -637,7 +637,7 @@ def test_right_gradients_in_tf32_are_not_suspect():
 
 @pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda cell: cell.name)
 def test_products_of_states_that_a_call_does_not_have(cell):
-    """Made or left out, both are right; elements that do not depend on it are judged, of each block of a large output."""
+    """The product of a missing state may be computed or left out; elements that do not depend on it are judged."""
     o = forward(network(cell, layers=1), lengths=(3,) * 400, null=("hx", "cx"))
     before = prepare(o, "normal", 0) | infinite_recurrent(o, 1)
     given = replace(o, hx=o.hy, cx=o.cy)

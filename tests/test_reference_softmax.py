@@ -1,4 +1,4 @@
-"""The reference of softmax against loops over single elements, written from the formulas in docs/errata.md."""
+"""Test the reference of softmax against loops over single elements, by the formulas in docs/errata.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Index = tuple[int, ...]
 
 
 def rows(dims: Index, mode: Mode) -> Iterator[list[Index]]:
-    """The positions of every row that one softmax runs over."""
+    """Yield the positions of each row that softmax normalizes."""
     indices = list(product(*map(range, dims)))
     instance = mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE
     for key in dict.fromkeys(index[:1] if instance else index[:1] + index[2:] for index in indices):
@@ -30,7 +30,7 @@ def rows(dims: Index, mode: Mode) -> Iterator[list[Index]]:
 
 
 def softmax(algorithm: Algorithm, x: list[mpmath.mpf]) -> list[mpmath.mpf]:
-    """By the formula, with 60 digits; the maximum does not matter then."""
+    """Return softmax with 60 digits, which makes the subtraction of the maximum unnecessary."""
     with mpmath.workdps(60):
         total = mpmath.fsum(mpmath.exp(value) for value in x)
         if algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
@@ -97,7 +97,7 @@ def test_gradient_is_the_derivative_of_forward(algorithm, mode):
 
 
 def test_layouts_and_blending():
-    """x in NHWC, y in NCHW, alpha and beta."""
+    """Softmax reads x in NHWC, and blends into y in NCHW with alpha and beta."""
     x_spec, y_spec = TensorSpec.packed(FLOAT, DIMS, NHWC), TensorSpec.packed(FLOAT, DIMS, NCHW)
     random = np.random.default_rng(6)
     x, y = (random.standard_normal(DIMS).astype(np.float32) for _ in range(2))
@@ -115,7 +115,7 @@ def test_layouts_and_blending():
 
 @pytest.mark.parametrize("algorithm", list(Algorithm), ids=lambda a: a.name)
 def test_bound_holds_and_catches_errors(algorithm):
-    """Naive arithmetic in float stays within the bound, in any order of summation; dropping an element does not."""
+    """Plain float arithmetic stays within the bound in any order of summation; a sum that lacks an element does not."""
     dims = (1, 60, 1, 1)
     spec = TensorSpec.packed(FLOAT, dims)
     x = (np.random.default_rng(7).standard_normal(dims) * 2).astype(np.float32)
@@ -138,7 +138,7 @@ def test_bound_holds_and_catches_errors(algorithm):
 
 
 def test_fast_is_undetermined_exactly_where_exp_leaves_the_compute_type():
-    """exp(88) fits in float, exp(89) does not; double takes both."""
+    """exp(88) fits in float, exp(89) only in double."""
     for x, data_type, determined in [
         (88.0, FLOAT, True),
         (89.0, FLOAT, False),
@@ -156,7 +156,7 @@ def test_fast_is_undetermined_exactly_where_exp_leaves_the_compute_type():
 @pytest.mark.parametrize("alpha", [2.0, 1000.0])
 @pytest.mark.parametrize("x, allowed", [(-88.0, True), (-80.0, False)], ids=("no normal number", "a normal number"))
 def test_only_exponentials_that_are_no_normal_numbers_may_be_zero(x, allowed, alpha):
-    """Also before alpha multiplies them: exp(-88) is 6e-39, which 2^-126 is above."""
+    """exp(-88) is 6e-39, a subnormal, so it may be zero before alpha multiplies it."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     operation = SoftmaxForward(
         Algorithm.CUDNN_SOFTMAX_ACCURATE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL, alpha, 0.0, spec, spec
@@ -175,7 +175,7 @@ def test_only_exponentials_that_are_no_normal_numbers_may_be_zero(x, allowed, al
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_gradients_behind_a_sum_that_overflows_are_not_determined(algorithm, y, dy):
-    """The sum over the channels leaves float, its product with a small factor would not."""
+    """The sum over the channels overflows in float, although its product with a small factor would not."""
     spec = TensorSpec.packed(FLOAT, (1, 2, 1, 1))
     operation = SoftmaxBackward(algorithm, Mode.CUDNN_SOFTMAX_MODE_CHANNEL, 1.0, 0.0, spec, spec, spec)
     exact = evaluate(operation, memory(y=np.array(y, np.float32), dy=np.array(dy, np.float32)))["dx"]
@@ -184,7 +184,7 @@ def test_gradients_behind_a_sum_that_overflows_are_not_determined(algorithm, y, 
 
 
 def test_sixteen_bit_results_are_rounded_once():
-    """Every result is one of the two halves next to the exact value, the nearer one."""
+    """Every result is the half nearest to the exact value."""
     spec = TensorSpec.packed(HALF, (1, 7, 1, 1))
     x = np.random.default_rng(8).standard_normal((1, 7, 1, 1)).astype(np.float16)
     held = memory(x=x, y=x)

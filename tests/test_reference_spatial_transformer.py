@@ -1,4 +1,4 @@
-"""The spatial transformer against plain loops over all pixels, and its gradients against central differences of those."""
+"""Test the spatial transformer against loops over all pixels, and its gradients against central differences."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def transformer(dims):
 
 
 def computed(operation, **arrays):
-    """The exact results of an operation on arrays."""
+    """Return the exact results of an operation on arrays."""
     memory = {name: np.ascontiguousarray(array).view(np.uint8).reshape(-1) for name, array in arrays.items()}
     return {name: exact.value.astype(float) for name, exact in evaluate(operation, memory).items()}
 
 
 def grid_of(theta, height, width):
-    """The definition of affine_grid with aligned corners; one pixel lies at -1."""
+    """Return affine_grid with aligned corners by its definition; a single pixel is at -1."""
     grid = np.zeros((len(theta), height, width, 2))
     for n in range(len(theta)):
         for i in range(height):
@@ -48,7 +48,7 @@ def grid_of(theta, height, width):
 
 
 def sampled(x, grid):
-    """Every pixel of x with the weight of two tents around the sample: bilinear, zero outside."""
+    """Return bilinear samples of x, zero outside, as sums over all pixels with tent weights."""
     images, channels, height, width = x.shape
     y = np.zeros((images, channels, *grid.shape[1:3]))
     for n in range(images):
@@ -64,7 +64,7 @@ def sampled(x, grid):
 
 
 def difference(function, at, step=1e-6):
-    """The gradient of a function with one value, by central differences."""
+    """Return the gradient of a scalar function by central differences."""
     gradient = np.zeros_like(at)
     for index in np.ndindex(*at.shape):
         moved = [at.copy(), at.copy()]
@@ -75,7 +75,7 @@ def difference(function, at, step=1e-6):
 
 
 def away_from_pixels(random, dims, source):
-    """A grid whose samples lie at least a tenth of a pixel from every row and column of pixels, some of them outside."""
+    """Return a grid of samples, some outside, at least a tenth of a pixel from each row and column of pixels."""
     grid = np.zeros((dims[0], *dims[2:], 2))
     for component, size in enumerate((source[3], source[2])):
         cell = random.integers(-2, size + 1, grid.shape[:3])
@@ -97,7 +97,7 @@ def test_grids_and_their_gradient(dims, source):
 
 @shapes
 def test_samples(dims, source):
-    """Everywhere, pixels and their borders included."""
+    """Samples agree with plain loops anywhere, also exactly at pixels and at the border."""
     random = np.random.default_rng(1)
     x = random.normal(size=source)
     operation = SpatialTfSamplerForward(
@@ -126,7 +126,7 @@ def test_gradients(dims, source):
 
 
 def test_gradient_of_a_coordinate_at_a_pixel():
-    """Towards the next pixel, outside of the last one towards zero; measured so."""
+    """At a pixel, the gradient is the slope to the next pixel, or to zero after the last one (measured)."""
     x = np.array([[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [3, 2, 1, 0, 4]], float).reshape(1, 1, 3, 5)
     columns = np.array([-1.5, -1.25, -1.0, -0.5, 0.0, 1.0, 1.25, 1.5])
     dims = (1, 1, 1, columns.size)

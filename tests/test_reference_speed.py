@@ -1,4 +1,4 @@
-"""What the reference may cost on a CPU: counted, not timed, so that a busy machine changes nothing."""
+"""Test what the reference costs on a CPU: counted, not timed, so that a busy machine changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def blas_thread_counts():
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The numbers of BLAS's threads during each matrix product, on a machine of four cores."""
+    """Record the number of BLAS threads during each matrix product, on a pretended machine of four cores."""
     from threadpoolctl import threadpool_limits
 
     counts = []
@@ -113,7 +113,7 @@ def test_a_data_gradient_multiplies_once_and_not_once_for_each_tap(seen, stride,
 
 
 def test_bounds_are_computed_for_the_judge_alone(monkeypatch):
-    """A backend's call does not ask how far others may be from its sums."""
+    """A backend's call does not compute the error bounds of its sums."""
     monkeypatch.setattr(reduce_tensor, "_sums_are_exact", lambda *_, **__: pytest.fail("asked"))
     for op in cudnnReduceTensorOp_t:
         operation = parse(
@@ -127,7 +127,7 @@ def test_bounds_are_computed_for_the_judge_alone(monkeypatch):
 
 @pytest.mark.parametrize("window, stride", [(2, 2), (3, 2)])
 def test_a_maximum_pooling_gradient_needs_less_memory_than_its_tensor(window, stride):
-    """Large temporaries cost more in page faults than all that is computed."""
+    """The page faults of large temporaries would cost more time than the computation."""
     tensor = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(128, 40, {0}, {0}), strides=({1}, {2}, {0}, 1))"
     x, y = (tensor.format(size, 40 * size**2, size**2) for size in (24, 1 + (24 - window) // stride))
     operation = parse(
@@ -168,7 +168,7 @@ def test_window_maxima_are_those_of_plain_loops(propagate, window, padding, stri
 
 
 def test_the_data_gradient_of_short_rows_takes_few_products(monkeypatch, seen):
-    """The second convolution of LeNet, batch 64: each of two products has all images, so that a sum of a row is a long one."""
+    """Two matrix products, each over all images, compute the second convolution of LeNet at batch 64."""
     spec = CONVOLUTION[CONVOLUTION.index("convolution=") : CONVOLUTION.index(" algo=")].replace("(1, 1)", "(0, 0)", 1)
     w = "FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(50, 20, 5, 5))"
     dy = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(64, 50, 8, 8), strides=(3200, 64, 8, 1))"

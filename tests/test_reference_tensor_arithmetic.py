@@ -1,4 +1,4 @@
-"""The reference of the tensor arithmetic family beside loops over elements in exact rational arithmetic."""
+"""Test the reference of tensor arithmetic against loops over elements in exact fractions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE_7 = [
 
 
 def offset(spec: TensorSpec, index: tuple[int, ...]) -> int:
-    """Byte offset of an element; a dimension of extent 1 has one position."""
+    """Return the byte offset of an element; a dimension of extent 1 is broadcast."""
     scalar = INT8 if spec.data_type == INT8x4 else spec.data_type
     place = [0 if extent == 1 else i for i, extent in zip(index, spec.dims, strict=True)]
     if spec.data_type == INT8x4:
@@ -48,7 +48,7 @@ def fetch(spec: TensorSpec, memory: Any, index: tuple[int, ...]) -> float:
 
 
 def rounded(value: Fraction, data_type: cudnnDataType_t) -> float:
-    """To nearest, ties to even, from the exact value; finite results only."""
+    """Round an exact value to nearest, ties to even; the result must be finite."""
     if data_type in (INT8, INT8x4):
         return max(-128, min(127, round(value)))
     if value == 0:
@@ -80,7 +80,7 @@ FORMULAS = {
 
 
 def compare(operation: Any, expected: Any, inputs: str = "normal") -> None:
-    """Run the reference and compare every element of the output, and the bytes that are none, with the loop."""
+    """Run the reference, compare every output element with ``expected``, and the gaps with their prior bytes."""
     before = prepare(operation, inputs, 3)
     after = {name: memory.copy() for name, memory in before.items()}
     run(operation, after)
@@ -136,7 +136,7 @@ def test_op_tensor(op, source, destination, beta):
     inputs = "normal"
     if op == Op.CUDNN_OP_TENSOR_SQRT:
         if source == INT8:
-            return  # half of the integers have no root; test_roots_of_integers has those that do
+            return  # Negative integers have no root; test_roots_of_integers tests the others.
         inputs = "positive"
 
     def expected(memory, index):
@@ -155,7 +155,7 @@ def test_roots_of_integers():
         assert (2 * got - 1) ** 2 <= 4 * number <= (2 * got + 1) ** 2 or number == got == 0
 
 
-# minimum and maximum of (A, B): not propagating, propagating
+# (A, B, minimum, maximum, either one where NaN propagates)
 SPECIAL = [
     (math.nan, 1.0, 1.0, 1.0, math.nan), (1.0, math.nan, 1.0, 1.0, math.nan),
     (math.nan, math.nan, math.nan, math.nan, math.nan), (-math.inf, 2.0, -math.inf, 2.0, None),
@@ -188,7 +188,7 @@ def test_scale_and_set(data_type, layout):
 
 
 def in_float32(operation: OpTensor, a: Any, b: Any) -> Any:
-    """The formula with every step rounded to float32."""
+    """Return the formula with every step rounded to float32."""
     a, b = np.float32(operation.alpha1) * a, np.float32(operation.alpha2) * b
     return {
         Op.CUDNN_OP_TENSOR_ADD: a + b,
@@ -203,11 +203,11 @@ def in_float32(operation: OpTensor, a: Any, b: Any) -> Any:
 @pytest.mark.parametrize("scale", [1.0, 2.0**-120, 2.0**-140, 2.0**63], ids=str)
 @pytest.mark.parametrize("op", list(Op), ids=lambda o: o.name)
 def test_bound_holds_for_float32_and_catches_wrong_elements(op, scale):
-    """Arithmetic in float32 is within the bound, also where it underflows; results 16 units off are not."""
+    """Float arithmetic is within the bound, also where it underflows; results that are 16 units off are not."""
     spec = TensorSpec.packed(FLOAT, (1, 1, 1, 4000))
     operation = OpTensor(OpTensorSpec(op, FLOAT, Nan.CUDNN_PROPAGATE_NAN), 0.3, 1.7, 0.0, spec, spec, spec)
     random = np.random.default_rng(5)
-    other = scale if op != Op.CUDNN_OP_TENSOR_MUL else 2.0**120 if scale < 1 else 1.0  # makes small losses of A count
+    other = scale if op != Op.CUDNN_OP_TENSOR_MUL else 2.0**120 if scale < 1 else 1.0  # B shows underflow of A.
     a, b = (random.uniform(0.5, 2, 4000).astype(np.float32) * np.float32(factor) for factor in (scale, other))
     with np.errstate(all="ignore"):
         result = in_float32(operation, a, b).astype(np.float32)
@@ -215,6 +215,6 @@ def test_bound_holds_for_float32_and_catches_wrong_elements(op, scale):
         verdict = judge(operation, before, {**before, "C": result.view(np.uint8)})
     assert verdict.agrees, verdict.worst
     if scale == 1.0:
-        assert verdict.error_ratio > 0.2  # no bound so wide that it shows nothing
+        assert verdict.error_ratio > 0.2  # The bound is not too wide.
         moved = (result.view(np.int32) + 16).view(np.uint8)
         assert judge(operation, before, {**before, "C": moved}).wrong > 3900

@@ -1,4 +1,4 @@
-"""The reference of the transforms against loops over single elements, written from the definition in docs/errata.md."""
+"""Test the reference of transforms against loops over single elements, by the definition in docs/errata.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRANSFORMS_3D = [((0, 0, 0, 0, 0), (0, 0, 0, 0, 0), (2, 2, 2)), ((0, 1, 1, 0, 1)
 
 
 def folded_element(source: np.ndarray, transform: TransformSpec, at: tuple[int, ...]) -> float:
-    """One element after folding: the channel says the offset in its block, blocks lie side by side."""
+    """Return one element after folding: the channel gives the offset within its block of pixels."""
     factors = [max(1, factor) for factor in transform.fold]
     image = at[0] - transform.pad_before[0]
     channel = at[1] - transform.pad_before[1]
@@ -47,7 +47,7 @@ def folded_element(source: np.ndarray, transform: TransformSpec, at: tuple[int, 
 
 
 def unfolded_element(source: np.ndarray, transform: TransformSpec, at: tuple[int, ...]) -> float:
-    """One element after unfolding and padding: the offset in its block says the group of channels."""
+    """Return one element after unfolding and padding: its offset within a block selects the group of channels."""
     factors = [max(1, factor) for factor in transform.fold]
     kept = -(-source.shape[1] // prod(factors))
     image, channel, *spatial = (p - before for p, before in zip(at, transform.pad_before, strict=True))
@@ -86,7 +86,7 @@ def test_unfolding_undoes_folding():
 
 
 def test_layouts_are_honoured():
-    """NHWC becomes NCHW with gaps: every offset is computed by hand, and the gaps stay untouched."""
+    """NHWC becomes NCHW with gaps; the offsets are computed by hand, and the gaps are not written."""
     dims = (2, 3, 2, 4)
     x, y = TensorSpec.packed(HALF, dims, NHWC), TensorSpec(HALF, dims, (64, 16, 5, 1))
     memory = np.arange(x.count).astype(np.float16)
@@ -99,7 +99,7 @@ def test_layouts_are_honoured():
 
 
 def test_blending_and_bounds():
-    """Moved elements are exact; alpha and beta come after."""
+    """Elements are moved exactly; then alpha and beta blend them."""
     spec = TensorSpec.packed(INT32, (1, 1, 1, 3))
     x, y = (np.array(values, np.int32) for values in ([2**31 - 1, -7, 10], [4, 4, 4]))
     operation = TransformTensor(-1.5, 0.25, spec, spec)
@@ -107,7 +107,7 @@ def test_blending_and_bounds():
     exact = evaluate(operation, memory)["y"]
     assert exact.roundings == 0
     run(operation, memory)
-    assert list(y) == [-(2**31), 12, -14]  # saturated, 11.5 to even, -14
+    assert list(y) == [-(2**31), 12, -14]  # saturated, tie to even, exact
 
 
 def test_conversion_rounds_once():

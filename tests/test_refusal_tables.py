@@ -1,4 +1,4 @@
-"""Tables of refusals: mistakes in them are told, and a case holds both of its calls to what they must do."""
+"""Test the tables of refusals: mistakes in a table are reported, and a case checks both of its calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(tmp_path):
 
 
 def refuses(status, clause, call, *arguments, unchanged=(), **named):
-    """The fixture of the suite without its subject."""
+    """Stand in for the suite's fixture ``refuses``, without a subject."""
     with pytest.raises(CudnnError) as caught:
         call(*arguments, **named)
     assert (caught.value.status, caught.value.clause) == (status, clause)
@@ -64,14 +64,14 @@ def test_a_case_that_says_nothing_is_told(table, entry, said):
 
 
 def test_rows_are_in_the_order_of_the_table(table):
-    """Processes that share the cases must agree on it."""
+    """Processes that share the cases must agree on their order."""
     clauses = [f"c{number:02d}" for number in range(9)]
     changes = ", ".join(f'"{clause} BAD_PARAM" = [{{ id = "{clause}", mode = 9 }}]' for clause in clauses)
     assert list(read(table(f'case = {{ of = "set", {changes} }}'))["case"].rows) == clauses
 
 
 def test_the_accepted_call_must_succeed(table):
-    """Else its change could be refused for what was wrong before."""
+    """Otherwise the changed call could be refused for another reason."""
     subject = open_subject("reference")
     change = '"c07 BAD_PARAM" = [{ mode = 9 }]'
     module_of(table(f'case = {{ of = "set", {change} }}')).test_case(subject, refuses, "")
@@ -81,7 +81,7 @@ def test_the_accepted_call_must_succeed(table):
 
 
 def test_a_refused_setter_may_not_change_its_descriptor(table, monkeypatch):
-    """Its getter is asked before and after."""
+    """The case compares what the getter returns before and after the refusal."""
     subject = open_subject("reference")
     right = subject.cudnn.cudnnSetActivationDescriptor
 

@@ -1,4 +1,4 @@
-"""Calls that the document refuses and a release of NVIDIA's library serves: refused by default, served as that release."""
+"""Test calls that the document refuses but a release of NVIDIA's library serves: only that release serves them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dualdnn.conformance.recorded.replay import Replayer
 from dualdnn.conformance.subjects.recorded import recordings_of
 
 CLAUSES = {clause for entry in releases.table() for clause in entry.clauses}
-# Version 9.19 converts BFLOAT16 to DOUBLE as zeros and other numbers than any conversion gives.
+# Version 9.19 converts BFLOAT16 to DOUBLE wrongly, to zeros and unrelated numbers.
 NO_CONVERSION = "0612"
 
 
 @pytest.fixture
 def told(monkeypatch):
-    """Let differences be named again."""
+    """Forget which differences were named, so that they are named again."""
     monkeypatch.setattr(releases, "_told", set())
 
 
@@ -50,7 +50,7 @@ def test_the_document_is_the_default(monkeypatch, capsys):
         cudnn.cudnnCreate(backend="reference"),
         cudnn.cudnnCreate(backend="reference", as_release="8.9.7"),
     )
-    for _ in range(2):  # one handle's answers are not the other's
+    for _ in range(2):  # Handles do not share answers.
         with pytest.raises(CudnnError, match=r"BAD_PARAM: data types differ.*cudnnTransformTensor/c11"):
             transform(document)
         assert transform(release).ravel().tolist() == [1.0, -2.0, np.float16(0.1), 65504.0]
@@ -83,7 +83,7 @@ def test_what_no_release_serves_stays_refused():
 
 
 def test_no_release_serves_positions_that_32_bits_do_not_count():
-    """Releases serve an algorithm and types beyond the tables."""
+    """Releases serve algorithms and types that the tables lack, but refuse positions that overflow 32 bits."""
     plain = convolution((1, 1, 1, 4), (1, 1, 1, 1), algo=PRECOMP, padding=(0, 0))
     wide = replace(plain.convolution, padding=(0, 2**30), stride=(1, 2**30))
     problems = [Problem(c, plain.x, plain.w, plain.y) for c in (plain.convolution, wide)]
@@ -96,7 +96,7 @@ def test_no_release_serves_positions_that_32_bits_do_not_count():
 
 @pytest.mark.parametrize("release", releases.RELEASES)
 def test_recorded_calls_that_are_served_compute_what_was_recorded(release):
-    """Each call that 9.19 answered with SUCCESS and the document refuses by one of the served clauses."""
+    """Calls that 9.19 serves and a served clause refuses compute the recorded results."""
     document = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release="8.0.3"), compute=False)
     served = Replayer(cudnn, cudnn.cudnnCreate(backend="reference", as_release=release))
     functions = {clause.partition("/")[0] for clause in CLAUSES} | {"cudnnConvolutionBiasActivationForward"}
@@ -110,7 +110,7 @@ def test_recorded_calls_that_are_served_compute_what_was_recorded(release):
             if refused is None or refused.clause not in CLAUSES:
                 continue
             finding = examine(record, recording, served)
-            if finding.clause != refused.clause:  # not every refusal by such a clause is served
+            if finding.clause != refused.clause:  # Some refusals by such a clause stay.
                 assert finding.kind == AGREES, finding
                 agreed += 1
     assert agreed >= 80

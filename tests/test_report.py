@@ -1,4 +1,4 @@
-"""The compliance report: what follows from the results, and that the three files say it."""
+"""Test the compliance report: the states and totals of results, and the files that hold them."""
 
 import base64
 import copy
@@ -125,7 +125,7 @@ def test_a_result_counts_for_its_own_subject_and_each_clause_it_cites():
 
 
 def test_states_and_totals_of_thousands_of_results(report):
-    """Against the definition, written over the raw results."""
+    """States and totals equal their definition over the raw results."""
     outcomes = defaultdict(set)
     for result in report.cases:
         for cited in result.clauses:
@@ -135,7 +135,7 @@ def test_states_and_totals_of_thousands_of_results(report):
     for each, subject in itertools.product(report.clauses.values(), SUBJECTS):
         seen = outcomes[each.id, subject.name]
         second = [f.implemented[subject.name] for f in report.functions.values() if f.library == "miopen"]
-        there = each.library != "miopen" or any(second)  # a library of cuDNN's has nothing of the second document
+        there = each.library != "miopen" or any(second)  # A cuDNN library has no MIOpen functions.
         expected = "untested" if there and each.shown_on in subject.shows else "not_applicable"
         if "passed" in seen:
             expected = "passed"
@@ -472,7 +472,7 @@ def test_a_file_that_is_not_json_is_refused(tmp_path):
 
 
 def test_junit_says_what_the_results_say(report):
-    """Each test once, with its cases counted; a test fails where a case fails anew, and its text has the lines that run them again."""
+    """Each test appears once. It fails if a case has a new failure, and its text has the lines that rerun them."""
     root = ElementTree.fromstring(to_junit(report))
     assert [suite.get("name") for suite in root] == [subject.name for subject in SUBJECTS]
     for suite in root:
@@ -520,12 +520,12 @@ def test_junit_shows_a_limited_number_of_failures_in_full():
 def test_junit_has_failures_of_a_size_that_annotations_take():
     failures = [case("failed", f"pooling/test[{index}-{'é' * 90}]") for index in range(1000)]
     root = ElementTree.fromstring(to_junit(build(failures)))
-    assert len(root.find(".//failure").text.encode()) <= 65_536  # GitHub's limit
+    assert len(root.find(".//failure").text.encode()) <= 65_536  # bytes, GitHub's limit
     assert root.find("testsuite").get("failures") == "1"
 
 
 def test_junit_has_its_facts_as_plain_text():
-    """Entries inside others with dotted names, as CI systems show them; no Python in them."""
+    """Nested facts have dotted names, and their values are plain text instead of Python's."""
     environment = {
         "state": "partial",
         "packages": {"numpy": "2.4"},
@@ -578,10 +578,10 @@ def test_a_report_of_the_first_schema_is_read_with_its_differences_known(tmp_pat
 
 
 def test_a_report_of_the_second_schema_lists_each_case_and_has_each_line():
-    """Skipped cases are counted on reading, and lines that follow from the subject are derived, with the name that was asked for."""
+    """Reading counts the skipped cases, and drops reproduction lines that follow from the subject's name."""
     listed = [CaseResult(id, "host", ("f/c01",), "passed", 1.0, reproduction="r") for id in ('k["a"]', "k[b]")]
     document = to_document(build(listed))
-    assert [entry["id"] for entry in document["cases"]] == ['k["a"]', "k[b]"]  # a line of its own is kept
+    assert [entry["id"] for entry in document["cases"]] == ['k["a"]', "k[b]"]  # Cases with their own line are kept.
     skipped = {**document["cases"][0], "id": "k[c]", "outcome": "skipped", "error_ratio": None, "reason": "no GPU"}
     document["schema"], document["cases"] = 2, [*document["cases"], skipped]
     for name in ("skips", "tests"):
@@ -599,7 +599,7 @@ def test_a_report_of_the_second_schema_lists_each_case_and_has_each_line():
 
 
 def test_cases_that_passed_alike_share_an_entry():
-    """Cases share an entry by subject and clauses; what each measured follows the parameters of its test."""
+    """Cases with equal subject and clauses share an entry, which lists measurements in the order of the test's parameters."""
     results = [
         CaseResult("t[a]", "host", ("f/c01",), "passed", 0.5, 0.25),
         CaseResult("t[b]", "host", ("f/c01",), "passed", 0.25, None),
@@ -645,7 +645,7 @@ def test_failures_of_one_known_difference_share_an_entry_and_keep_what_they_say(
 
 
 def test_a_known_failure_says_what_the_exception_says():
-    """The source that pytest shows above it would fill a report."""
+    """Only the exception is kept, because pytest's source lines would fill a report."""
     trace = "def f():\n>       g()\n\nfile.py:1:\n    def g():\n>       assert 1 == 2\nE       assert (1 == 2)\nE        +  where 1"
     assert shortened(f"difference D1: As listed.\n{trace}") == "difference D1: As listed.\nassert (1 == 2)\n+  where 1"
     assert shortened(trace) == "assert (1 == 2)\n+  where 1"

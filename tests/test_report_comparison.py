@@ -1,4 +1,4 @@
-"""dualdnn diff: what changed between two reports, and whether something became worse."""
+"""Test dualdnn diff: which results changed between two reports, and whether one became worse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""report.html in headless Chromium, driven over the WebDriver protocol.
+"""Test report.html in headless Chromium over the WebDriver protocol.
 
-DUALDNN_CHROMIUM names the browser where it is not on the path.
+DUALDNN_CHROMIUM names the browser if it is not on the path.
 """
 
 import base64
@@ -48,7 +48,7 @@ FLAGS = (
 
 
 class Browser:
-    """As much of a WebDriver client as these tests need."""
+    """Drive the browser with the few WebDriver commands that these tests need."""
 
     def __init__(self, driver_url, profile):
         self.url = driver_url
@@ -72,7 +72,7 @@ class Browser:
         return self.call("POST", "/execute/sync", script=script, args=list(arguments))
 
     def wait(self, script, *arguments):
-        deadline = time.monotonic() + 120  # a machine may be busy
+        deadline = time.monotonic() + 120  # seconds, for a busy machine
         while not (value := self.run(script, *arguments)):
             assert time.monotonic() < deadline, f"still waiting for: {script}"
             time.sleep(0.03)
@@ -84,7 +84,7 @@ class Browser:
     def screenshot(self, path):
         path.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
-    # The page under test
+    # Access to the page under test
 
     def filter(self, name, value):
         before = self.drawn("found")
@@ -101,7 +101,7 @@ class Browser:
         return self.found()
 
     def seconds_to_find(self, words):
-        """Measure in the page how long it takes to show what was found for words that are typed."""
+        """Measure in the page how many seconds it takes to show the results of a search."""
         return self.call(
             "POST",
             "/execute/async",
@@ -115,7 +115,7 @@ class Browser:
         )
 
     def drawn(self, view):
-        """How often a view was drawn."""
+        """Return how often a view was drawn."""
         return self.run("return Number(document.getElementById(arguments[0]).dataset.drawn ?? 0)", view)
 
     def wait_drawn(self, view, before):
@@ -158,8 +158,8 @@ def session(tmp_path_factory):
 
 @pytest.fixture
 def browser(session, page):
-    """A fresh page, which at the end has reported no error and run nothing that came out of the data."""
-    session.log()  # what an earlier test left
+    """Open a fresh page, and check at the end that it logged no error and ran no script from the data."""
+    session.log()  # Drop the log of earlier tests.
     session.open(page)
     yield session
     assert session.run("return window.hacked ?? null") is None
@@ -190,7 +190,7 @@ def test_the_totals_are_those_of_the_report(browser, report):
 
 
 def test_cases_that_share_an_entry_have_their_own_lines(session, tmp_path):
-    """Each passed case of a test is shown with what it measured and the line that runs it again, as Python derives it."""
+    """The page shows each passed case with its measurement and the rerun line that Python derives."""
     clause = Clause("f/c01", "f", "semantics", None, "cpu", "1", "l", "text")
     ids = ["t[a]", 't["b"]', "t[it's $x]"]
     cases = [CaseResult(name, "vendor-1", ("f/c01",), "passed", 0.25, 0.5) for name in ids]
@@ -213,7 +213,7 @@ def test_cases_that_share_an_entry_have_their_own_lines(session, tmp_path):
 
 @pytest.fixture(scope="module")
 def whole():
-    """A report as large as that of a whole run: 13,000 cases on two subjects, 10,000 skipped ones, 2,200 known failures."""
+    """Return a report as large as a whole run's: 13,000 cases on two subjects, 10,000 skips, 2,200 known failures."""
     clauses = load_clauses()
     names = [c.id for c in clauses.values() if c.shown_on == "cpu" or c.shown_on == "both"]
     subjects = [Subject("reference"), Subject("accelerated:emulated"), Subject("vendor-8907", ("cpu",))]
@@ -243,11 +243,11 @@ def test_a_whole_run_has_small_files_and_a_page_that_is_usable_at_once(session, 
     assert read_json(paths["compliance.json"]).case_totals == whole.case_totals
     root = ElementTree.parse(paths["junit.xml"])
     objects = sum(1 + len(element.attrib) for element in root.iter())
-    assert objects < 100_000  # GitLab's reader takes 250,000
+    assert objects < 100_000  # GitLab reads up to 250,000.
     named = [(element.get("classname"), element.get("name")) for element in root.iter("testcase")]
-    assert len(set(named)) == len(named)  # GitLab and the actions of GitHub know a test by both
+    assert len(set(named)) == len(named)  # GitLab and GitHub identify a test by both.
     usable = found = math.inf
-    for _ in range(5):  # a machine may be busy
+    for _ in range(5):  # The machine may be busy.
         session.open(paths["report.html"].as_uri())
         usable = min(usable, session.run("return performance.getEntriesByName('ready')[0].startTime"))
         found = min(found, session.seconds_to_find("cudnnPooling") * 1000)
@@ -330,7 +330,7 @@ def test_the_whole_tree_opens_at_once(browser, report):
     browser.run("document.getElementById('expand').click()")
     browser.wait_drawn("found", before)
     assert browser.run("return document.querySelectorAll('tr[data-clause]').length") == len(report.clauses)
-    assert browser.drawn("found") == before + 1  # in one pass, not clause by clause
+    assert browser.drawn("found") == before + 1  # one pass, not one per clause
 
 
 def open_clause(browser, page, identifier):
@@ -348,7 +348,7 @@ def open_clause(browser, page, identifier):
 
 
 def shows(browser, selector, text):
-    """Compared in the page: the driver cannot carry every text a page can hold."""
+    """Tell whether an element has this text; the page compares, because the driver cannot carry every text."""
     script = "return [...document.querySelectorAll(arguments[0])].some(node => node.textContent === arguments[1])"
     return browser.run(script, selector, text)
 
@@ -376,7 +376,7 @@ def test_hostile_texts_are_shown_as_they_are_and_do_nothing(browser, page, repor
 
 
 def hostile_report():
-    """Markup in every place that can hold a text."""
+    """Return a report with markup in every text."""
     text = "<u>__proto__</u><img src=x onerror=window.hacked=1>"
     clause = Clause(f"{text}/c01", text, text, text, "cpu", text, text, text)
     cases = [CaseResult(text, text, (clause.id,), "failed", 1, 2.0, text, text, text)]
@@ -444,7 +444,7 @@ def test_differences_benchmarks_and_environment_are_shown(browser, report):
 
 
 class Benchmarks:
-    """The benchmarks' section of a page."""
+    """Drive the benchmark section of a page."""
 
     def __init__(self, browser):
         self.browser = browser
@@ -468,7 +468,7 @@ class Benchmarks:
         return self.browser.run("return [...document.querySelectorAll('tr[data-bench]')].map(row => row.dataset.bench)")
 
     def points(self, family, column):
-        """{row: place on the axis} of a strip."""
+        """Return {row: position on the axis} of a strip plot."""
         return self.browser.run(
             """const line = [...document.querySelectorAll(".plots tr[data-family]")].find(row => row.dataset.family === arguments[0]);
             const points = [...line.querySelectorAll("svg")][arguments[1]].querySelectorAll("circle");
@@ -506,7 +506,7 @@ def test_the_axes_are_labelled_with_powers_of_two(browser):
     for axis, unit in zip(labels, ("×", " %"), strict=True):
         places = [(x, math.log2(float(text.removesuffix(unit)))) for text, x in axis]
         steps = [(x1 - x0) / (v1 - v0) for (x0, v0), (x1, v1) in itertools.pairwise(places)]
-        assert steps and all(step == pytest.approx(steps[0], rel=0.1) for step in steps)  # labels have two digits
+        assert steps and all(step == pytest.approx(steps[0], rel=0.1) for step in steps)  # Labels have two digits.
 
 
 def test_operations_have_their_means(browser, report):
@@ -567,7 +567,7 @@ def test_rows_are_shown_by_and_by_with_what_has_no_column(browser, report):
     )
     assert "GEMM 31.0" in text and "algorithms (µs)" in text
     everything = browser.run("return document.getElementById('benchmarks').innerText")
-    assert "e+" not in everything  # figures are written out
+    assert "e+" not in everything  # No exponents are shown.
     assert "NaN" not in everything and "undefined" not in everything and "null" not in everything
     failed = next(row for row in report.benchmarks if row["ours_us"] is None)
     assert failed["message"] in everything

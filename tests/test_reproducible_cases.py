@@ -1,4 +1,4 @@
-"""The cases of levels of reproducibility notice results that depend on what they may not depend on."""
+"""Test that reproducibility cases notice results that depend on what their level rules out."""
 
 from argparse import Namespace
 
@@ -20,7 +20,7 @@ FILTER = cases.convolution(ConvolutionBackwardFilter, cases.FILTER(1), "fma-nchw
 
 @pytest.fixture
 def caller(monkeypatch):
-    """Return a function that makes a caller of a level, on a device that plans as a GPU with 132 SMs and knows none."""
+    """Return a function that makes a caller of a level, on a device with 132 SMs and no cached plans."""
 
     def made(level: str) -> Caller:
         handle = cudnn.cudnnCreate(backend="accelerated", device="emulated", reproducible=level)

@@ -1,4 +1,4 @@
-"""The weight space of recurrent networks: against NVIDIA's library where it is installed, and without gaps."""
+"""Test the RNN weight space: it has no gaps, and equals that of NVIDIA's library, if installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualdnn.conformance.subjects.library import find_vendor_library
 
 
 def random_networks(count: int) -> list[RNNSpec]:
-    """Networks of all cells, modes and data types, with small odd sizes."""
+    """Return networks of all cells, modes and data types, with small random sizes."""
     random = np.random.default_rng(8)
     found = []
     for i in range(count):
@@ -52,7 +52,7 @@ def test_there_are_no_gaps(network):
 
 
 class Vendor:
-    """Release 8.9.7 of NVIDIA's library, whose queries of the weight space need no GPU: zeros stand for the handle."""
+    """Query the weight space of NVIDIA's release 8.9.7, which needs no GPU: a handle of zeros serves."""
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
@@ -80,7 +80,7 @@ class Vendor:
         return tuple(dims[: rank.value])
 
     def weights(self, pseudo_layer: int, weight_id: int, size: int) -> list[tuple[int, int, int] | None]:
-        """(byte offset, rows, columns) of a matrix and a bias."""
+        """Return [(byte offset, rows, columns) or None] of a matrix and a bias."""
         start, matrix, bias = 1 << 20, ctypes.c_void_p(), ctypes.c_void_p()
         status = self.library.cudnnGetRNNWeightParams(
             self.handle, self.descriptor, pseudo_layer, ctypes.c_size_t(size), ctypes.c_void_p(start), weight_id,
@@ -105,7 +105,7 @@ def vendor():
 
 @pytest.mark.parametrize("part", range(4))
 def test_offsets_are_those_of_nvidia(vendor, part):
-    """Sizes, offsets and shapes of 240 networks."""
+    """Sizes, offsets and shapes of 240 networks equal those of NVIDIA's library."""
     for network in random_networks(240)[part::4]:
         vendor.describe(network)
         size = vendor.size()

@@ -1,4 +1,4 @@
-"""Rounding into every data type, against exact arithmetic with fractions."""
+"""Test rounding to every data type against exact fractions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_floats_are_rounded_once(data_type, wide):
 
 
 def test_every_value_between_two_halves_is_rounded_once():
-    """Halfway to the even one, beside it to the nearer one, subnormals too."""
+    """A tie rounds to the even half, other values to the nearer half, also between subnormals."""
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     low, high = halves[:-1], halves[1:]
     middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Runs on many machines: shards, runs that are stopped and go on, and the report of all."""
+"""Test runs on several machines: shards, stopped runs that resume, and the merged report."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_set_that_is_not_complete_is_refused(environments, message):
 
 
 def test_merged_shards_are_the_run(tmp_path, capsys):
-    """The same cases with the same outcomes; half of the set is refused."""
+    """Merged shards give the cases and outcomes of one run; an incomplete set is refused."""
     folders = [str(tmp_path / name) for name in ("first", "second")]
     for index, folder in enumerate(folders, 1):
         assert main([*RUN, "--shard", f"{index}/2", "--out", folder]) == 0
@@ -67,13 +67,13 @@ def test_merged_shards_are_the_run(tmp_path, capsys):
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, capsys):
-    """A case that has a result is not run again; results of another run are refused."""
+    """A resumed run skips cases that have results, and refuses the results of another run."""
     out = tmp_path / "report"
     assert main([*RUN, "--out", str(out)]) == 0
     whole = read_json(out / "compliance.json")
     lines = (out / journal.RESULTS).read_text().splitlines()
     failed = {**json.loads(lines[1]), "outcome": "failed", "message": "it was so"}
-    # As after a kill: the last line is not whole, and no report was written.
+    # A killed run leaves a truncated last line and no report.
     (out / journal.RESULTS).write_text("\n".join([lines[0], json.dumps(failed), lines[2], lines[3][:40]]))
     (out / "compliance.json").unlink()
     capsys.readouterr()
@@ -84,7 +84,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, capsys):
     assert [case.id for case in again.cases if case.outcome == "failed"] == [failed["id"]]
     ran = (out / journal.RESULTS).read_text().splitlines()[1:]
     assert len(ran) == len(lines) - 3
-    assert main([*RUN, "--resume", "--out", str(out)]) == 1  # nothing is left to run, and the failure counts
+    assert main([*RUN, "--resume", "--out", str(out)]) == 1  # No case is left, but the failure counts.
 
 
 def test_a_damaged_journal_is_told(tmp_path):

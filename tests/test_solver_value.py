@@ -1,5 +1,5 @@
-"""A solver earns its place: by two rows of the benchmark that are 1.25 times as fast with it, by rows that it alone serves, or it is
-excused with a reason."""
+"""Test that each solver makes two benchmark rows 1.25 times as fast, is the only one for a row, or is excused with
+a reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(name, us, **ways):
 
 
 def test_what_a_solver_is_worth(solver_value):
-    """Tiles of a kernel are one solver; a small row counts in a stream, too; solvers that are gone do not."""
+    """Tiles of a kernel count as one solver, small rows count by stream time, and removed solvers do not count."""
     first, second = "convolution.implicit_gemm_tma_128x256", "convolution.implicit_gemm_tma_128x64"
     other, gone = "convolution.implicit_gemm_mma_64", "convolution.gone"
     timed = [
@@ -57,7 +57,7 @@ def test_every_solver_earns_its_place(solver_value):
 
 
 def test_the_page_is_that_of_the_rows(solver_value):
-    """The page has every solver and tile."""
+    """The committed page is the table of the measured rows, with every solver and tile."""
     page = solver_value.TABLE.read_text()
     times = solver_value.timed_rows()
     found = solver_value.standings(times["rows"], solver_value.served_alone())

@@ -1,4 +1,4 @@
-"""A program's costs before its first call are counted in modules, not timed, so that a busy machine changes nothing."""
+"""Test the start-up cost of a program by counting imported modules, so that a busy machine changes nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualdnn.api import cudnn
 from dualdnn.api.cudnn.homes import HOMES
 
 START = "{}\nimport json, sys\njson.dump(sorted(sys.modules), sys.stdout)"
-MAX_MODULES = 55  # modules of this project, when a program has set descriptors and computed one activation
+MAX_MODULES = 55  # modules of this project, after setting descriptors and one activation
 NEEDLESS = ("scipy", "threadpoolctl", "dualdnn.accelerated", "dualdnn.conformance", "dualdnn.api.miopen")
 ACTIVATION = """
 import ctypes
@@ -84,7 +84,7 @@ def test_every_name_of_the_package_can_be_had():
 
 
 def test_every_module_can_be_the_first():
-    """A program's first call may be any: no module waits for one that only another module's import brings."""
+    """Each module can be imported first, without relying on the imports of another module."""
     script = """
 import os, sys
 from importlib import import_module

@@ -1,5 +1,5 @@
-"""Check the layers: which package may import which, and that each family has a file in every package. tests/accelerated/test_families.py checks the
-folders of accelerated/."""
+"""Test the layers: which package may import which, and that each has every family and operation.
+tests/accelerated/test_families.py checks the folders of accelerated/."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_operation_is_implemented_and_callable():
     from dualdnn.conformance.calls.caller import function_of
     from dualdnn.conformance.calls.derived import arguments
 
-    def of_the_project(kinds):  # other tests declare operations of their own
+    def of_the_project(kinds):  # Other tests declare operations, too.
         return {kind for kind in kinds if issubclass(kind, Operation) and kind.__module__.startswith("dualdnn.")}
 
     operations = of_the_project(RECORDS.values())
@@ -87,7 +87,7 @@ def test_every_operation_is_implemented_and_callable():
 
 
 def test_a_module_names_a_thing_once():
-    """A second constant of one name would quietly change what the first one decides."""
+    """A second constant with the same name would silently replace the first."""
     for path in sources():
         names = collections.Counter(
             name.id

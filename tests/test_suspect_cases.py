@@ -1,4 +1,4 @@
-"""A case whose outputs lie in their worst case and break a sharper rule fails, on our backends."""
+"""Test that on our backends a case fails if its outputs are within their worst case but statistically suspect."""
 
 from __future__ import annotations
 

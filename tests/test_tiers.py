@@ -1,4 +1,4 @@
-"""The tiers of the suite: their frozen lists, and how these are chosen."""
+"""Test the tiers of the suite: their frozen lists, and how cases are chosen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_function_has_a_case_in_each_tier(name):
 
 @pytest.mark.parametrize("name", LISTED)
 def test_the_functions_of_listed_cases_exist(name):
-    """A whole run looks at the parameters, too: it fails where a listed case did not run."""
+    """This checks function names only; a whole run also fails if a listed case, with its parameters, did not run."""
     known = json.loads((CASES / "clauses.json").read_text(encoding="utf-8"))
     assert {case.partition("[")[0] for case in read_tier(name).cases} <= set(known)
 
@@ -86,7 +86,7 @@ def test_a_whole_run_misses_cases_of_the_list():
 
 
 def test_a_report_says_which_tier_it_is_of(tmp_path, capsys):
-    """It replaces the report of its own tier, not one of a larger tier."""
+    """A run may replace a report of its own tier, but not the report of a larger tier."""
     case = next(case for case in read_tier(SMOKE).cases if case.startswith("activation/"))
     run = ["conformance", "--subject", "reference", "--tier", "smoke", "--jobs", "1", "--out", str(tmp_path)]
     run += ["--case", case]

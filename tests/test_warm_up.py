@@ -1,4 +1,4 @@
-"""`dualdnn.warm_up`: the kernels of operations, or of an API log, are compiled together and loaded before the first call."""
+"""Test that `dualdnn.warm_up` compiles the kernels of operations or of an API log together, before the first call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = TensorSpec.packed(FLOAT, (1, 2, 3, 4))
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """A device of this test alone, and the batches of modules that were compiled, none of which is."""
+    """Return a device with no compiled module, and the batches of modules that were to be compiled."""
     batches = []
     made = EmulatedDevice()
     monkeypatch.setattr(warm_up, "open_device", lambda *_: made)
@@ -45,7 +45,7 @@ with cudnn.cudnnCreate(backend="reference") as handle:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log of two calls that compute, one of them twice, and a line of somebody else."""
+    """Return the path of a log of two computing calls, one of them made twice, and a foreign line."""
     path = tmp_path_factory.mktemp("log") / "api.log"
     environment = {**os.environ, "CUDNN_LOGINFO_DBG": "1", "CUDNN_LOGDEST_DBG": str(path)}
     subprocess.run([sys.executable, "-c", CALLS], check=True, env=environment)
