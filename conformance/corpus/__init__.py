@@ -1,17 +1,17 @@
-"""Pinned operations: what cases and a fuzzer found worth keeping, run by the suite ever since.
+"""Keep operations that cases or a fuzzer found worth running again; the suite runs them.
 
-A line of <module>.jsonl is an operation, or a chain of them, with everything that it takes to run it:
+A line of <module>.jsonl is an operation, or a chain of operations, with all that is needed to run it:
 
-id          test_name[parameter] of the case that runs it, with all lines of this id; or family-number of what a fuzzer found
-why         what it shows, in a sentence
+id          test_name[parameter] of the case that runs it, with all lines of this id; or family-number if a fuzzer found it
+why         a sentence on the property that it shows
 clauses     the clauses that the case shows
-ours        true where only our own backends have the call
+ours        true where only our backends have the call
 each        one entry for each operation of a chain whose steps differ: ``names``, operand -> its memory in the chain, and ``inputs``
-workspace   "given" where the operations keep their own workspace, instead of getting what the subject asks for
-turns       the operations run once with each of these, operand -> bytes by which it begins later, in place of ``offsets``
+workspace   "given" where the operations state their workspace, instead of getting the size that the subject asks for
+turns       the operations run once with each of these ``offsets``: operand -> bytes by which it begins later
 multiprocessors   number of SMs of the device that the operations are planned for
 
-The other fields are those of ``dualdnn fuzz --again``; one without a family has no operands whose numbers depend on each other.
+The other fields are those of ``dualdnn fuzz --again``; a line without a family has independent operands.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..fuzz.entries import FIELDS, Entry, entry_of
 from ..trial import Step
 
 FOLDER = Path(__file__).parent
-OF_CASES = "test_"  # what the ids of cases begin with
+OF_CASES = "test_"  # prefix of the ids of cases
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A line that belongs to a case."""
+    """Hold a line that belongs to a case."""
 
     why: str
     clauses: tuple[str, ...]
@@ -44,7 +44,7 @@ class Pinned:
 
     @cached_property
     def entry(self) -> Entry:
-        """Return what is called."""
+        """Return the operations and their inputs, as an entry."""
         return entry_of(_without_reason(self.line), frozenset({"operations"}))
 
     @property
@@ -53,7 +53,7 @@ class Pinned:
         return self.line.get("turns") or [dict(self.entry.drawn.offsets)]
 
     def steps(self, operations: Sequence[Operation]) -> list[Step]:
-        """Return the calls of these operations, which are those of the line with their workspaces."""
+        """Return the steps that call these operations: the line's operations with their workspaces."""
         drawn = self.entry.drawn
         each = self.line.get("each", [{"names": dict(drawn.aliases), "inputs": drawn.inputs}] * len(operations))
         pairs = zip(operations, each, strict=True)
@@ -61,7 +61,7 @@ class Pinned:
 
 
 def pinned() -> dict[str, Entry]:
-    """Return what a fuzzer found by id: family-number."""
+    """Return the entries that a fuzzer found, by id: family-number."""
     return {
         values["id"]: entry_of(_without_reason(values))
         for path in sorted(FOLDER.glob("*.jsonl"))
@@ -71,8 +71,8 @@ def pinned() -> dict[str, Entry]:
 
 
 def cases(path: Path) -> dict[str, dict[str, list[Pinned]]]:
-    """Return the lines of a file that belong to cases: test -> parameter -> lines in their order. The parameter of a case without one is
-    empty text."""
+    """Return the lines of a file that belong to cases: test -> parameter -> lines in order.
+    The parameter is an empty text for a case without parameters."""
     found: dict[str, dict[str, list[Pinned]]] = {}
     for values in _lines(path):
         test, _, parameter = values["id"].partition("[")
@@ -92,7 +92,7 @@ def _without_reason(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def pin(entry: Entry, why: str) -> str:
-    """Append an entry to the corpus of its family, and return its id. ``ValueError`` where it has no reason or is there already."""
+    """Append an entry to the corpus of its family, and return its id. Raise ``ValueError`` without a reason, or for a duplicate."""
     if not entry.family:
         raise ValueError("an entry is pinned in its family, this one has none")
     if len(why.split()) < 3:

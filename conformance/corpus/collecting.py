@@ -1,4 +1,4 @@
-"""Makes cases of the pinned operations that have a case's name: each line of <module>.jsonl is called and judged."""
+"""Make cases of the pinned operations: run and judge each line of <module>.jsonl that has the id of a case."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..solvers import divided_among
 from ..trial import Step
 from . import FOLDER, Pinned, cases
 
-GIVEN = "given"  # a workspace that the operations of a line say
+GIVEN = "given"  # The operations of a line state their workspace.
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -29,7 +29,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 
 
 class Pins(pytest.Module):
-    """The cases of a file."""
+    """Collect the cases of a file."""
 
     def _getobj(self) -> ModuleType:
         return module_of(self.path)
@@ -37,12 +37,12 @@ class Pins(pytest.Module):
 
 @pytest.fixture
 def pin() -> str:
-    """The parameter of a case that has none."""
+    """Return the parameter of a case without parameters."""
     return ""
 
 
 def module_of(path: Path) -> ModuleType:
-    """Return a module with a test for each test that the pinned operations of a file name."""
+    """Return a module with each test that the lines of a file name."""
     module = ModuleType(f"{__package__}.{path.stem}")
     for name, pins in cases(path).items():
         test = _test(pins)
@@ -71,7 +71,7 @@ def _test(pins: dict[str, list[Pinned]]) -> Any:
 
 
 def _marks(lines: list[Pinned]) -> list[pytest.MarkDecorator]:
-    """Return the mark of what the lines of one parameter show; their siblings may show something else."""
+    """Return the mark with the clauses that the lines of one parameter show."""
     clauses = dict.fromkeys(clause for one in lines for clause in one.clauses)
     return [pytest.mark.shows(*clauses)] if clauses else []
 
@@ -83,8 +83,8 @@ def run_entry(
     made: Callable[[Sequence[Operation]], list[Step]] | None = None,
     offsets: Mapping[str, int] | None = None,
 ) -> None:
-    """Run what an entry says by the fixture ``chain``. caller: asks for the workspaces, None where the operations say them. made: the steps of
-    operations, where they differ in more than these. offsets: those of operands, in place of the entry's."""
+    """Run an entry by the fixture ``chain``. caller: asks for the workspaces, None where the operations state them.
+    made: returns the steps where they differ in more than the operation. offsets: replace the entry's offsets."""
     drawn = entry.drawn
     operations = drawn.steps if caller is None else [sized(caller, step) for step in drawn.steps]
     steps = made(operations) if made else [Step(one, dict(drawn.aliases), drawn.inputs) for one in operations]

@@ -1,10 +1,10 @@
-"""Choose among operations those that together show what all of them show.
+"""Choose few operations that together show the same as all of them.
 
-    python -m dualdnn.conformance.corpus.reducing FILE ...    # which entries of these files the others make superfluous
+    python -m dualdnn.conformance.corpus.reducing FILE ...    # print the entries of these files that are superfluous
 
 An operation shows what each solver that can serve it launches: kernels with their definitions, and the values of their
-argument fields. It shows each pair of its modes, types, layouts, factors and kinds of input as well, which the other
-floors tell apart. Nothing is compiled or run: the emulated device plans, and its kernels are names.
+argument fields. It also shows each pair of its modes, types, layouts, factors and kinds of input, which the other
+layers tell apart. Nothing is compiled or run: the emulated device plans, and its kernels are names.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dualdnn.api.operations import Operation, TensorSpec, parse
 from dualdnn.conformance.tiers.choosing import union
 
 Shown = frozenset[Hashable]
-DERIVED = ("magic", "shift", "multiplier")  # parts of the names of fields that follow from others
-ANY_WORKSPACE = 2**40  # bytes, as much as any solver asks for
+DERIVED = ("magic", "shift", "multiplier")  # Fields with these words in their names follow from other fields.
+ANY_WORKSPACE = 2**40  # bytes, enough for every solver
 
 
 class Named:
-    """A kernel that is known by its source, name and definitions alone."""
+    """Stand for a kernel, by its source, name and definitions."""
 
     argument_bytes, maximum_threads, static_shared_bytes = 0, 1024, 0
 
@@ -42,11 +42,11 @@ class Named:
         self.key = (str(source), name, tuple(sorted(dict(definitions).items())))
 
     def wait_for_kernel(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once, because nothing is compiled."""
 
 
 class Planner:
-    """Plans operations for the emulated device and notes what would be launched."""
+    """Plan operations for the emulated device, and note the kernels that would be launched."""
 
     def __init__(self) -> None:
         self.device = EmulatedDevice(0)
@@ -83,8 +83,8 @@ class Planner:
 
 
 def members(arguments: ctypes.Structure, before: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of an argument structure by name, those of structures in it as well."""
-    for name, *_ in arguments._fields_:  # a bit field has three parts
+    """Yield the numbers of an argument structure by name, including nested structures."""
+    for name, *_ in arguments._fields_:  # A bit field has three parts.
         value = getattr(arguments, name)
         parts = value if hasattr(value, "__len__") else [value]
         for i, part in enumerate(parts):
@@ -95,7 +95,7 @@ def members(arguments: ctypes.Structure, before: str = "") -> Iterator[tuple[str
 
 
 def size_of(value: float) -> Hashable:
-    """Return what values of a field count as one: small numbers are themselves, larger ones a power of eight."""
+    """Return the class of a field's value: small numbers are their own class, larger ones share a power of eight."""
     if isinstance(value, float):
         return value if value in (0.0, 1.0) else "another factor"
     return value if -1 <= value <= 3 else (value > 0, len(f"{abs(value):o}"))
@@ -123,13 +123,13 @@ def traits(operation: Operation, inputs: Any) -> set[tuple[str, Hashable]]:
 
 
 def layout_of(spec: TensorSpec) -> Hashable:
-    """Return the order of the dimensions of a tensor by their strides, the number of them, and whether elements lie apart."""
+    """Return the dimensions of a tensor in the order of their strides, and whether it has no gaps."""
     order = sorted(range(len(spec.dims)), key=lambda i: (-spec.strides[i], i))
     return tuple(order), spec.count == spec.nbytes // max(1, spec.scalar_bytes)
 
 
 def shown_by(planner: Planner, operations: Sequence[Operation], inputs: Any, more: Iterable[Hashable] = ()) -> Shown:
-    """Return what a chain of operations shows. more: what else somebody wants kept, an operand's offset say."""
+    """Return everything that a chain of operations shows. more: further things to keep, such as an operand's offset."""
     found: set[Hashable] = set(more)
     for operation in operations:
         kind = type(operation).__name__
@@ -140,8 +140,8 @@ def shown_by(planner: Planner, operations: Sequence[Operation], inputs: Any, mor
 
 
 def chosen(shown: Mapping[str, Shown], kept: Iterable[str] = ()) -> list[str]:
-    """Return the names of those that show everything, the most telling first, beside those that are kept anyway. One that the others
-    make superfluous is left out at the end."""
+    """Return the names of ``kept``, then names that together show all the rest, the most telling first.
+    A name that the others make superfluous is left out at the end."""
     had = list(kept)
     left = union(shown.values()) - union(shown[name] for name in had)
     wanted, picked = left, []
@@ -169,7 +169,7 @@ def chosen(shown: Mapping[str, Shown], kept: Iterable[str] = ()) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how many entries of files show as much as all of them, and the ids of the others."""
+    """Print how many entries of files are needed to show everything, and the ids of superfluous ones."""
     parser = argparse.ArgumentParser(
         prog="python -m dualdnn.conformance.corpus.reducing", description=__doc__.partition("\n")[0]
     )
