@@ -1,1 +1,1 @@
-"""Times the operations beside the vendor's library and beside the floor of the hardware."""
+"""Times the operations, the vendor's library, and the least time that the hardware allows."""

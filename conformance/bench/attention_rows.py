@@ -109,7 +109,7 @@ def core_rows() -> Iterator[Row]:
 
 
 def attention_kinds() -> Iterator[Operation]:
-    """Return small calls that between them use every kernel in every data type."""
+    """Return small calls that together use every kernel in every data type."""
     for data_type in (FLOAT, HALF, DOUBLE):
         for projected in (True, False):
             attn = spec(data_type, 2, 4, 8, (4, 4), 2, projected)

@@ -1,8 +1,8 @@
-"""Runs ``dualdnn bench --calls``: times calls on the host, from C the first time and every other time, from Python, and
-by a rival.
+"""Runs ``dualdnn bench --calls``: times calls on the host: the first and the repeated ones from C, from Python, and by
+a rival.
 
-The calls are those of one sample of every operation: its descriptors' setters, queries and the call itself. A launch
-counts with the time that the driver takes for it. On the emulated device a launch runs its kernel, so that times of
+One sample of every operation gives the calls: its descriptors' setters, queries and the call itself. A launch includes
+the driver's time for it. On the emulated device a launch runs its kernel, so that times of
 computing calls are useful on a GPU alone.
 """
 
@@ -32,7 +32,7 @@ from ..subjects import open_subject
 from ..subjects.binding.types import LibraryError
 
 ROUNDS, CALLS, WORDS, NUMBERS = 10, 50, 32, 4
-# The bench cannot repeat calls that begin so, but for those of REPEATED: they make or end something, or run algorithms by the clock.
+# Calls with these prefixes, except REPEATED, are not repeated: they create or destroy something, or time algorithms.
 ONCE = ("cudnnCreate", "cudnnDestroy", "cudnnFind", "cudnnBackend", "cudnnMake", "cudnnNewFused")
 REPEATED = ("cudnnBackendExecute",)
 
@@ -73,7 +73,7 @@ class Watched:
 
 
 def words_of(encoded: list[Any]) -> tuple[Any, Any]:
-    """Return the integers and the floating-point numbers that the arguments of a C call are, each in order."""
+    """Return the arguments of a C call as integers and as floating-point numbers, each in order."""
     words, numbers = (ctypes.c_uint64 * WORDS)(), (ctypes.c_double * NUMBERS)()
     integers = floating = 0
     for value in encoded:
@@ -112,7 +112,7 @@ def entries() -> int:
 
 
 def run_samples(caller_of: Callable[[], tuple[Any, Any]], text: str) -> list[str]:
-    """Make the call of each sample whose name contains the text; returns what could not be made, with the reason."""
+    """Make the call of each sample whose name contains the text; return the samples that failed, with the reason."""
     functions, handle = caller_of()
     left = []
     for name, operation in SAMPLES.items():

@@ -53,7 +53,7 @@ def microseconds(seconds: float | None) -> float | None:
 
 
 def data_sheet(device: str) -> tuple[Mapping[str, float], str | None]:
-    """Return the paces of a device by its name, and the source of the figures; nothing for a device that is not
-    listed."""
+    """Return the paces of a device by its name, and the source of the figures; nothing for an unlisted
+    device."""
     model = next((model for model in DATA_SHEETS if model in device), None)
     return (DATA_SHEETS[model], f"data sheet of {model}") if model else ({}, None)

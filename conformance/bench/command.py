@@ -129,7 +129,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def wanted_rows(chosen: argparse.Namespace) -> list[Row]:
-    """Return the rows that the options name, in the order in which they are timed; a seed that is not given is chosen and kept."""
+    """Return the rows that the options name, in the order of timing; without a seed, choose one and keep it."""
     if chosen.networks and chosen.drawn:
         raise ValueError("--networks and --drawn are two lists of rows: give one of them")
     if chosen.seed is None:
@@ -170,7 +170,7 @@ def told(facts: dict[str, Any], results: list[dict[str, Any]]) -> str:
 
 
 def family_lines(results: list[dict[str, Any]]) -> list[str]:
-    """Return for each family, and for all, the geometric mean over the best rival, the shares below 0.8 and 0.5, and the least."""
+    """Return the geometric mean over the best rival, the shares below BARS and the least, by family and for all."""
     families = {
         family: [r for r in results if r["family"] == family] for family in dict.fromkeys(r["family"] for r in results)
     }
@@ -188,8 +188,8 @@ def family_lines(results: list[dict[str, Any]]) -> list[str]:
 
 
 def small_rows_first(wanted: Iterable[Row]) -> list[Row]:
-    """Put small rows first. Behind large rows, leftovers in a device's memory made each small call 0.16 us longer,
-    ours and the vendor's."""
+    """Put small rows first. After large rows, each small call took 0.16 us longer, ours and the vendor's, because of
+    the state of the device's memory."""
     return sorted(wanted, key=lambda row: row.nbytes >= SMALL_ROW_BYTES or row.flops > 0)
 
 

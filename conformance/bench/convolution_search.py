@@ -1,5 +1,5 @@
-"""Finds the algorithm of a library that serves a convolution best: for ours by its own searches, for any library by
-the clock."""
+"""Finds the algorithm of a library that serves a convolution best: by its own searches for ours, by time for any
+library."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Draws:
         self.random = np.random.default_rng(seed)
 
     def size(self, low: int, high: int) -> int:
-        """Return an integer whose logarithm is uniform between those of both limits."""
+        """Return an integer whose logarithm is uniform between both limits."""
         return round(float(np.exp(self.random.uniform(np.log(low), np.log(high)))))
 
     def channels(self, low: int = 1, high: int = 2048) -> int:

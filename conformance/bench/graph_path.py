@@ -62,9 +62,9 @@ class GraphPath:
         self.description = f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
     def calls(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """Yield by name the ways to compute an operation on these buffers; none for unsupported operations.
+        """Yield by name the ways to compute an operation on these buffers; nothing for unsupported operations.
 
-        The operations are a convolution, its gradient, an attention of one head, and those with an operator of PyTorch.
+        The operations are a convolution, its gradient, an attention of one head, and any with an operator of PyTorch.
         """
         if isinstance(operation, MultiHeadAttnForward | MultiHeadAttnBackwardData) and _is_plain(operation):
             yield from self._attentions(operation, memory)
@@ -87,7 +87,7 @@ class GraphPath:
             yield name, self._on_stream(work, tf32)
 
     def _operators(self, operation: Operation, memory: Mapping[str, Any]) -> Iterator[tuple[str, Work]]:
-        """Yield PyTorch's operator of a memory-bound family on its data types; doubles and integers have none here."""
+        """Yield PyTorch's operator of a memory-bound family on its data types; not on doubles and integers."""
         named = [name for name in operation.inputs if name in memory and name not in operation.raw]
         specs = {name: operation.tensor(name) for name in named}
         if any(spec.data_type not in DTYPES for spec in specs.values()):
@@ -126,7 +126,7 @@ class GraphPath:
         self.torch.cuda.empty_cache()
 
     def _tensor(self, spec: TensorSpec | FilterSpec, address: int) -> Any:
-        """Return the operand's memory in its own layout: channels_last where it lies so."""
+        """Return the operand's memory in its own layout: channels_last where it is NHWC."""
         torch, tensor = self.torch, spec.tensor if isinstance(spec, FilterSpec) else spec
         memory = torch.as_tensor(_Bytes(address, tensor.nbytes), device="cuda")
         return memory.view(getattr(torch, DTYPES[tensor.data_type])).as_strided(tensor.dims, tensor.strides)
@@ -150,7 +150,7 @@ class GraphPath:
 
 def _is_plain(o: MultiHeadAttnForward | MultiHeadAttnBackwardData) -> bool:
     """Return whether it is the attention of one head without projections, batch by batch, each query with all keys
-    or those up to its own."""
+    or with the keys up to its own."""
     attn, steps = o.attn, o.queries.dims[0]
     projected = attn.q_projected + attn.k_projected + attn.v_projected + attn.o_projected
     every, causal = (o.keys.dims[0],) * steps, tuple(range(1, steps + 1))
@@ -185,7 +185,7 @@ def _plain(torch: Any, o: ConvolutionForward, given: Mapping[str, Any]) -> Itera
         f"conv{c.rank}d",
         lambda: convolve(given["x"], given["w"], None, c.stride, c.padding, c.dilation, c.group_count),
     )
-    # PyTorch's conv2d may run kernels of its own; this operator always calls cuDNN.
+    # PyTorch's conv2d may run its own kernels; this operator always calls cuDNN.
     if c.group_count > 1 and hasattr(torch, "cudnn_convolution"):
         settings = (c.padding, c.stride, c.dilation, c.group_count, True, False, allows_tf32(c))
         yield "cudnn_convolution", lambda: torch.cudnn_convolution(given["x"], given["w"], *settings)

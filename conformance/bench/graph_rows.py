@@ -72,7 +72,7 @@ def _convolved(plain: Convolution, y: GraphTensor) -> ConvolutionForwardNode:
 
 
 def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
-    """Return relu(conv(x, w) + bias), or with z added, beside the one documented call."""
+    """Return relu(conv(x, w) + bias), or with z added, and the one documented call."""
     call = replace(rectified(convolution(layer, kind, NHWC), added), algo=PRECOMPUTED)
     between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
     sums, joined, shifted = (_of(10 + i, between, virtual=True) for i in range(3))
@@ -97,7 +97,7 @@ def _fused_row(layer: Layer, kind: str, added: bool) -> Row:
 
 
 def _statistics_row(layer: Layer) -> Row:
-    """Return conv(x, w) and its statistics, beside a convolution and two reductions."""
+    """Return conv(x, w) and its statistics, and a convolution with two reductions."""
     call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
     channels = TensorSpec.packed(FLOAT, (1, layer.filters, 1, 1))
     y, sums, squares = _of(3, call.y), _of(4, channels), _of(5, channels)
@@ -112,7 +112,7 @@ def _statistics_row(layer: Layer) -> Row:
 
 
 def _scaled_row(layer: Layer) -> Row:
-    """Return relu(conv(x, w) * scale + bias), beside a convolution, an inference of batch normalisation and a ReLU."""
+    """Return relu(conv(x, w) * scale + bias), and a convolution with an inference of batch normalisation and a ReLU."""
     call = replace(convolution(layer, "half", NHWC), algo=PRECOMPUTED)
     channels = TensorSpec.packed(HALF, (1, layer.filters, 1, 1))
     between = TensorSpec.packed(FLOAT, call.y.dims, NHWC)
@@ -132,7 +132,7 @@ def _scaled_row(layer: Layer) -> Row:
 
 
 def graph_rows() -> Iterator[Row]:
-    """Return graphs by the engine that is for them."""
+    """Return each graph with the engine that serves it."""
     for dims in SHAPES:
         shape = "x".join(map(str, dims))
         for data_type, layout in ((FLOAT, "NCHW"), (HALF, "NHWC")):

@@ -20,7 +20,7 @@ from .convolution_rows import ANY_ALGORITHM, FORMATS, KINDS, data_gradient, filt
 from .row import Row
 from .rows import Dims, Make, activation, batch_backward, batch_training, dropout, lrn, pooling, softmax
 
-# The support tables have no ALGO_1 for filter gradients of volumes, nor for dilated data gradients of volumes (6.2.2, 5.2.8).
+# Volumes have no ALGO_1 for filter gradients, nor for dilated data gradients (6.2.2, 5.2.8).
 DATA_ALGO_0 = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0
 FILTER_ALGO_0 = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0
 CELLS = {"lstm": rnn_rows.LSTM, "gru": rnn_rows.GRU}
@@ -34,7 +34,7 @@ class Layer:
 
     kind: "convolution", "max pooling", "average pooling", "batch normalization", an activation, "softmax", "lrn",
     "dropout", "lstm", "gru" or "attention". x: dims of the input in the order N, C, spatial; a transposed convolution
-    gives those of its output. w: dims of a convolution's filter. window, stride, padding, dilation: one entry for each
+    gives the dims of its output. w: dims of a convolution's filter. window, stride, padding, dilation: one entry per
     spatial dimension. sequence: a recurrent layer gives steps, batch, units, layers, directions; attention gives query
     and key steps, batch, heads, size of a head.
     """
@@ -91,7 +91,7 @@ def convolution(layer: Layer, kind: str, layout: str) -> ConvolutionForward:
 
 
 def makers(layer: Layer) -> dict[str, Make]:
-    """Return the makers of a memory-bound layer's calls by the name of the pass; none for other kinds."""
+    """Return the makers of a memory-bound layer's calls by the name of the pass; empty for other kinds."""
     if layer.kind == "batch normalization":
         return {"training": batch_training, "backward": batch_backward}
     if layer.kind in POOLINGS:
@@ -142,7 +142,7 @@ def calls(layer: Layer, kind: str, layout: str) -> Iterator[tuple[str, Operation
 
 
 def rows_of(layer: Layer, kind: str, layout: str) -> Iterator[Row]:
-    """Yield the timed rows of a layer's calls; a row's name says everything that makes it differ from others."""
+    """Yield the timed rows of a layer's calls; each row has a distinct name."""
     formed = "" if layer.sequence else f" {layout}"
     for family, operation in calls(layer, kind, layout):
         yield Row(f"{family} {layer} {kind}{formed}", family, operation)

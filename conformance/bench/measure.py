@@ -44,7 +44,7 @@ from .row import Attention, Convolution, Row
 
 TARGET_SECONDS = 2e-3  # seconds, device time of one graph
 HOST_CALLS = 200
-HOST_SECONDS = 0.05  # seconds of device time; the queue would fill with more calls than these
+HOST_SECONDS = 0.05  # seconds of device time; more calls would fill the queue
 ROUNDS = 9
 REST_SECONDS = 0.01
 BLOCK_ELEMENTS = 1 << 18
@@ -57,20 +57,20 @@ ALONE_ROUNDS = 31
 SMALL_ROW_BYTES = 2e6  # bytes; a row that moves less takes little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # bytes of the small shape in float
 VECTOR_BYTES, COPY_THREADS = 16, 256  # A thread copies one vector, and a block of the small copy has this many threads.
-COPY_MULTIPLE = 4096  # bytes; the driver copies 35 % fewer in a second where a size is no multiple (H200)
-SCRATCH_BYTES = 1 << 20  # bytes at least: a library is never handed NULL for a workspace
+COPY_MULTIPLE = 4096  # bytes; the driver copies 35 % fewer bytes a second where a size is not a multiple (H200)
+SCRATCH_BYTES = 1 << 20  # minimum bytes: a library never gets NULL for a workspace
 
 Work = Callable[[], Any]
 Recurrent = RNNForward | RNNBackwardData | RNNBackwardWeights
 
 
 def with_room(functions: Any, handle: Any, operation: Operation) -> Operation:
-    """Return the operation with the workspace that a library asks for; convolutions have theirs by algorithm."""
+    """Return the operation with the workspace that a library asks for; convolutions get it by algorithm."""
     return operation if isinstance(operation, Convolution) else sized(Caller(functions, handle), operation)
 
 
 def workspace_of(operation: Operation) -> str | None:
-    """Return the name of the operand that is its workspace."""
+    """Return the name of the workspace operand, or None."""
     scratch = [n for n in operation.raw if n not in operation.inputs and n not in operation.outputs]
     return next((n for n in scratch if operation.raw[n] == "workspace_bytes"), next(iter(scratch), None))
 
@@ -94,7 +94,7 @@ def algorithms_of(operation: Any) -> list[tuple[str, Any]]:
 
 
 class Captured:
-    """Stands for a namespace and keeps the computing call instead of making it."""
+    """Replaces a namespace of functions, and keeps the computing call instead of making it."""
 
     def __init__(self, functions: Any, computing: str) -> None:
         self.functions, self.computing = functions, computing
@@ -129,7 +129,7 @@ class Contender:
 
 
 def in_turn(found: Sequence[dict[str, Contender]]) -> dict[str, Contender]:
-    """Return rivals that make several calls one after the other: those that can make each of them."""
+    """Return the rivals that can make each of several calls, which they make one after the other."""
 
     def together(works: Sequence[Work]) -> Work:
         def work() -> None:
@@ -167,8 +167,8 @@ class Bench:
         self.chip, self.copied = OnChip.of(self.device), dict[int, float]()
 
     def ceilings(self) -> Ceilings:
-        """Measure the ceilings of memory and launches, and of the arithmetic where PyTorch is; else the data sheet
-        states it."""
+        """Measure the ceilings of memory and launches, and of the arithmetic where PyTorch is installed; else the
+        data sheet states it."""
         paces, source = data_sheet(self.device.name)
         if self.graph_path is not None:
             with contextlib.suppress(Exception):
@@ -235,10 +235,10 @@ class Bench:
             return self.clock.median(kernel, SHORT_LAUNCHES)
 
     def copy_seconds(self, nbytes: int) -> float | None:
-        """Return the device time of the faster of two copies that read and write about so many bytes together, in a
-        graph of many.
+        """Return the device time of the faster of two copies, in a graph of many, that read and write about ``nbytes``
+        together.
 
-        One is the driver's, the other a kernel's. The result is None on the emulated device, where it says nothing.
+        One is the driver's, the other a kernel's. The result is None on the emulated device.
         """
         if self.device.kind != "gpu":
             return None
@@ -249,7 +249,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _copies(self, nbytes: int) -> Iterator[tuple[Work, Work]]:
-        """Yield copies of so many bytes, by the driver and by a kernel."""
+        """Yield copies of ``nbytes`` bytes, by the driver and by a kernel."""
         function, stream, vectors = self.device.function(LAUNCHES, "copy"), self.clock.stream, nbytes // VECTOR_BYTES
         with self.handle.allocate(nbytes) as source, self.handle.allocate(nbytes) as target:
             self.device.fill(source.address, nbytes, 7)
@@ -281,10 +281,10 @@ class Bench:
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
     def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
-        """Return the medians of all contenders; for small rows also those of single calls.
+        """Return the medians of all contenders; for small rows also the medians of single calls.
 
         Each round times every contender. Where arithmetic heats the device and its clocks fall, a rest precedes each
-        one, so that nobody begins with the heat of another.
+        one, so that every contender begins at the same temperature.
         """
         operation = row.operation
         rivals: dict[str, Contender] = {}
@@ -368,7 +368,7 @@ class Bench:
         }
 
     def _separate(self, row: Row, memory: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-        """Return the separate calls that do together the row's operation, each with the buffers of its operands."""
+        """Return the separate calls that together do the row's operation, each with the buffers of its operands."""
         calls = [(sized(Caller(cudnn, self.handle), call.operation), call.where) for call in row.separate]
         further: dict[str, int] = {}
         for operation, where in calls:
@@ -447,7 +447,7 @@ class Bench:
     def _in_own_spaces(
         self, operation: Attention, arguments: tuple[Any, ...], memory: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Return the arguments with work and reserve space as large as the vendor asks for; both then lie among the
+        """Return the arguments with work and reserve space as large as the vendor asks for; both are added to the
         buffers."""
         assert self.vendor is not None
         names = [parameter.name for parameter in functions()[function_of(type(operation))].arguments]
@@ -475,7 +475,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _told(self, who: str, messages: list[str]) -> Iterator[None]:
-        """Note a failure in the block, and let the run go on: one contender or row says nothing about the others."""
+        """Note a failure in the block, and continue the run, because the other contenders and rows are independent."""
         try:
             yield
         except Exception as error:

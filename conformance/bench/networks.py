@@ -1,4 +1,4 @@
-"""Describes layers of published networks as data, and sums the times of their training steps beside the best rival."""
+"""Describes layers of published networks as data, and sums the times of training steps, ours and the best rival's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RIVALS = ("vendor_us", "graph_us")
 class Network:
     """Describes a published network: the layers of one training step, each with how often it occurs.
 
-    kind, layout: those of usual training: "half NHWC" for mixed precision, "TF32 NCHW" for float.
+    kind, layout: as in usual training: "half NHWC" for mixed precision, "TF32 NCHW" for float.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Step:
 
 
 def steps(results: Iterable[Mapping[str, Any]]) -> list[Step]:
-    """Return the step of each network of which rows were timed."""
+    """Return the step of each network with timed rows."""
     timed = {result["name"]: result for result in results}
     found = []
     for network in networks():

@@ -59,7 +59,7 @@ def network(cell: Any, size: int, layers: int, directions: int, data_type: Any) 
 
 
 def forward(spec: RNNSpec, steps: int, lengths: tuple[int, ...]) -> RNNForward:
-    """Return the forward call of training, with states before and behind."""
+    """Return the forward call of training, with initial and final states."""
     batch, layout = len(lengths), cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
     x, y = (
         RNNDataSpec(spec.data_type, layout, steps, batch, size, lengths, 0.0)

@@ -50,8 +50,8 @@ class Row:
     """Describes one timed operation.
 
     family: name of the rows that differ in shape, data type or layout only. separate: calls that compute the same one
-    after the other. They are timed beside a fused operation and, in the vendor's library, also beside a graph.
-    contents: returns how some operands begin, where the calls do not take random numbers.
+    after the other. They are compared with a fused operation and, in the vendor's library, also with a graph.
+    contents: returns the first bytes of operands that may not be random numbers.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Row:
 
     @property
     def copy(self) -> TransformTensor | None:
-        """Return a copy that moves as many bytes between tensors with the strides that a sum reads, and half of its
-        images where there are several.
+        """Return a copy of half the images that a sum reads, with the same strides: it moves the same number of bytes.
+        Return None for one image or another operation.
 
         A small copy, or one with gaps, does not reach the speed of a large copy either.
         """

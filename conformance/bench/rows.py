@@ -230,7 +230,7 @@ def batch_backward(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Opera
 
 
 def norm_fused(ops: int, backward: bool) -> Make:
-    """Return a normalization with a ReLU behind it (1), or with z added before the ReLU (2)."""
+    """Return a normalization followed by a ReLU (1), or with z added before the ReLU (2)."""
     relu = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, NAN, 0.0)
     mode, algo = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
 

@@ -27,10 +27,10 @@ AVERAGES_WITH_PADDING = "CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING"
 
 
 def operator(torch: Any, operation: Operation, given: Given) -> tuple[str, Work] | None:
-    """Return the name of PyTorch's operator for an operation, and what runs it; None where it has none.
+    """Return the name of PyTorch's operator for an operation, and a function that runs it; None without an operator.
 
-    given: operand -> tensor with the row's memory and strides. What only a backward call needs and the row has not (indices of
-    maxima, a graph of autograd) is made once, outside of what is timed. The results go to new tensors.
+    given: operand -> tensor with the row's memory and strides. Data that only a backward call needs (indices of maxima,
+    a graph of autograd) are made once, before anything is timed. The results go to new tensors.
     """
     found = OPERATORS.get(type(operation))
     return None if found is None else found(torch, operation, given)
@@ -74,7 +74,7 @@ def _softmax_gradient(torch: Any, o: SoftmaxBackward, given: Given) -> tuple[str
 
 
 def _pooled(torch: Any, o: PoolingForward | PoolingBackward, x: Any) -> tuple[str, Work]:
-    """Return the forward call; averages that leave padding out have the divisor of PyTorch's ``count_include_pad=False``."""
+    """Return the forward call; averages without padding have the divisor of ``count_include_pad=False``."""
     p, rank = o.pooling, len(o.pooling.window)
     form = p.window, p.stride, p.padding
     if p.mode.name.startswith("CUDNN_POOLING_MAX"):
