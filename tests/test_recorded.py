@@ -201,7 +201,7 @@ def test_all_measured_calls_are_packaged():
     assert sum(path.stat().st_size for path in packaged_recordings()) < 12 * 2**20
 
 
-# --- judging notices
+# --- judging
 
 
 @pytest.mark.parametrize("compute", [False, True], ids=["recorded", "ours"])

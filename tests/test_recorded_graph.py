@@ -26,7 +26,7 @@ OUTPUT = {"fwd": "y", "bwdData": "x"}
 LATER_MODES = ("IDENTITY",)  # The document does not have it.
 APPROXIMATE = {
     "1087"
-}  # Three of 384 values of its tanh in half differ by more than the bound of one rounding and one float function.
+}  # Three of 384 values of its tanh in half are off by more than a float function and a rounding to half allow.
 
 
 @cache

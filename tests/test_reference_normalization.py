@@ -121,7 +121,7 @@ def test_divisive_forward(shape, n):
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_divisive_forward_as_a_box_filter(n):
-    """The sums equal SciPy's box filters of x^2, x and 1, with zeros outside."""
+    """Results equal those with sums by SciPy's box filters of x^2, x and 1, with zeros outside."""
     lrn = LRNSpec(n, 2.0, 0.75, 1.5)
     x, means = RANDOM.standard_normal((2, 2, 3, 13, 17))
 

@@ -27,7 +27,7 @@ def blas_thread_counts():
 
 @pytest.fixture
 def seen(monkeypatch):
-    """Record the number of BLAS threads during each matrix product, on a pretended machine of four cores."""
+    """Record the number of BLAS threads during each matrix product, on a simulated machine with four cores."""
     from threadpoolctl import threadpool_limits
 
     counts = []
@@ -168,7 +168,7 @@ def test_window_maxima_are_those_of_plain_loops(propagate, window, padding, stri
 
 
 def test_the_data_gradient_of_short_rows_takes_few_products(monkeypatch, seen):
-    """Two matrix products, each over all images, compute the second convolution of LeNet at batch 64."""
+    """Two matrix products, each over all images, compute the data gradient of LeNet's second convolution."""
     spec = CONVOLUTION[CONVOLUTION.index("convolution=") : CONVOLUTION.index(" algo=")].replace("(1, 1)", "(0, 0)", 1)
     w = "FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NCHW, dims=(50, 20, 5, 5))"
     dy = "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(64, 50, 8, 8), strides=(3200, 64, 8, 1))"

@@ -71,7 +71,7 @@ def test_rows_are_in_the_order_of_the_table(table):
 
 
 def test_the_accepted_call_must_succeed(table):
-    """Otherwise the changed call could be refused for another reason."""
+    """A case fails if its accepted call is refused: its change could then be refused for the same reason."""
     subject = open_subject("reference")
     change = '"c07 BAD_PARAM" = [{ mode = 9 }]'
     module_of(table(f'case = {{ of = "set", {change} }}')).test_case(subject, refuses, "")

@@ -472,7 +472,7 @@ def test_a_file_that_is_not_json_is_refused(tmp_path):
 
 
 def test_junit_says_what_the_results_say(report):
-    """Each test appears once. It fails if a case has a new failure, and its text has the lines that rerun them."""
+    """Each test appears once. It fails if one of its cases newly fails, and its text has the lines that rerun these."""
     root = ElementTree.fromstring(to_junit(report))
     assert [suite.get("name") for suite in root] == [subject.name for subject in SUBJECTS]
     for suite in root:
@@ -525,7 +525,7 @@ def test_junit_has_failures_of_a_size_that_annotations_take():
 
 
 def test_junit_has_its_facts_as_plain_text():
-    """Nested facts have dotted names, and their values are plain text instead of Python's."""
+    """Nested facts have dotted names, and their values are plain text, not Python literals."""
     environment = {
         "state": "partial",
         "packages": {"numpy": "2.4"},

@@ -15,7 +15,7 @@ from dualdnn.api.operations import FAMILIES
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("api", "reference", "accelerated", "conformance")
-# reference and accelerated import api. Only OPENERS import upwards, inside functions: they open backends or call the judge.
+# Both backends import api. Only OPENERS import upwards, inside functions, to open backends or call the judge.
 ALLOWED = {
     "api": {"api"},
     "reference": {"api", "reference"},
