@@ -45,8 +45,8 @@ struct __align__(16) KOffset {
   int at[3];
 };
 
-// Locates the receptive field of an output pixel. A launch meets fewer than 2**31 values of x, including gaps. The sum
-// of a pixel's and a term's offset is therefore right modulo 2**32, even if one of them overflows.
+// Locates the receptive field of an output pixel. A launch addresses fewer than 2**31 values of x, including gaps. The
+// sum of a pixel's and a term's offset is therefore right modulo 2**32, even if one of them overflows.
 struct Pixel {
   int offset, at[3];
 };

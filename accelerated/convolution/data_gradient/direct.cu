@@ -1,6 +1,7 @@
-// Gradients of a convolution with respect to its input (5.2.8), without a workspace.
+// This kernel computes input gradients of convolutions (5.2.8) without a workspace.
 //
-// Tiling: up to 32 lanes of a warp share the output channels of one element of dx. Each visits the taps that meet it.
+// Tiling: up to 32 lanes of a warp share the output channels of one element of dx. Each lane visits the taps that reach
+// the element.
 //
 // Roofline bound: bytes, dx written once and dy and w read once; 2 flops a product. Each element of dy is read once per
 // tap and input channel, from L1 and L2; these reads limit this kernel. Convolutions of more than a few products take
@@ -32,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_data_gradient_dire
   const ELEMENT* w = a.w + first * a.w_step[0] + c * a.w_step[1];
   const ELEMENT* dy = a.dy + image * a.dy_step[0] + first * a.dy_step[1];
   COMPUTE sum = 0;
-  // Finds the position of dy that meets this element under a tap. Returns whether the tap meets the element.
+  // Finds the position of dy whose tap `tap` reads this element. Returns false if the stride skips the element.
   auto meets = [&](int d, int tap, int& position) {
     const int distance = static_cast<int>(element.at[d]) + a.padding[d] - tap * a.dilation[d];
     position = distance / a.stride[d];

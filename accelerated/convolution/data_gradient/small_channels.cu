@@ -1,5 +1,5 @@
-// Gradients of a convolution with respect to an input of up to 8 channels (5.2.8), on tensor cores: half, bfloat16, or
-// float where TF32 is allowed.
+// This kernel computes gradients of an input of up to 8 channels (5.2.8) on tensor cores: half, bfloat16, or float
+// where TF32 is allowed.
 //
 // Tiling: a tile covers 16 x 16 steps of the stride in dx. Its elements form up to four residue classes; each class has
 // 8 columns of sums, one per channel. A K-block is 128 bytes of dy's channels at all pixels that meet the tile, and of

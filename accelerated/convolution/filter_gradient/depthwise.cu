@@ -1,9 +1,9 @@
 // This file computes filter gradients (6.2.2) of depthwise convolutions with one filter per channel.
 //
-// Tiling: a thread owns CHANNELS channels and COLUMNS output columns, and slides down the rows of one chunk of an image
-// after the other. It keeps the rows of dy that meet a row of x, and the sums of all taps. The threads of a block own a
-// few vectors of channels and share chunks (`items`). A tree adds their sums; sum.cu adds those of blocks that share
-// channels, in a fixed order.
+// Tiling: a thread owns CHANNELS channels and COLUMNS output columns, and slides down the rows of its chunks of images.
+// It keeps the rows of dy that meet a row of x, and the sums of all taps. The threads of a block own a few vectors of
+// channels and share chunks (`items`). A tree adds their sums. If several blocks share channels, sum.cu adds the
+// blocks' sums in a fixed order.
 //
 // In NHWC, a producer warp loads rows by TMA into a ring of stages, and a warp owns 64 channels.
 //

@@ -1,4 +1,4 @@
-// Gradients of a convolution with respect to its filter (6.2.2), without a workspace.
+// This kernel computes filter gradients of convolutions (6.2.2) without a workspace.
 //
 // Tiling: up to 32 lanes of a warp share the images and output positions of one element of dw. Their sums are added in
 // a fixed order.

@@ -1,4 +1,4 @@
-// Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma) in TF32, fed by TMA.
+// This file computes filter gradients (6.2.2) on Hopper's tensor cores (wgmma) in TF32, fed by TMA.
 //
 // Tiling: products of 256 or 128 rows by 128 or 64 columns and 32 pixels (tma.cuh). Rows are channels of x under a tap,
 // MN-major in place. Tensor cores do not transpose 32-bit elements, so lanes read the rows from shared memory. Columns

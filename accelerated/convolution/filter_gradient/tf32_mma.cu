@@ -1,5 +1,5 @@
-// Gradients of a convolution with respect to its filter (6.2.2) in TF32 by warp products (mma.sync), fed by TMA. This
-// kernel serves where the bytes of x and dy are the bound, so that a copy of either would cost more than the products.
+// This file computes filter gradients (6.2.2) in TF32 by warp products (mma.sync), fed by TMA. It is for problems that
+// the bytes of x and dy bound, so that a copy of either would cost more than the products.
 //
 // Tiling: products of 256 rows by 64 columns and 32 pixels (tma.cuh). Both operands are MN-major in place. Lanes read
 // them from shared memory; a warp has 32 rows and all columns.
@@ -37,8 +37,8 @@ struct Multiplication : TmaPipeline<STAGES, (ROW_BOXES + COLUMN_BOXES) * BOX_BYT
     }
   }
 
-  // Column lane / 4 of eight, number n of four in a box, is column 16 * (lane / 16) + 4 * n + lane / 4 % 4. No two
-  // lanes meet in a bank (TmaPipeline::read_left).
+  // Column lane / 4 of the n-th group of eight is column 16 * (lane / 16) + 4 * n + lane / 4 % 4 of its box. No two
+  // lanes share a bank (TmaPipeline::read_left).
   __device__ __forceinline__ void read_right(int step, int right, int n, unsigned (&fragment)[2]) const {
     const unsigned char* box = this->stages + this->stage * this->STAGE_BYTES + right;
     const int lane = threadIdx.x % 32;

@@ -1,5 +1,5 @@
-// Gradients of a convolution with respect to its filter (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and
-// bfloat16 in NHWC. The NCHW variant serves filters of one tap, also in TF32.
+// This file computes filter gradients (6.2.2) on Hopper's tensor cores (wgmma), fed by TMA: half and bfloat16 in NHWC.
+// The NCHW variant serves filters of one tap, also in TF32.
 //
 // Tiling: products of 128 or 64 rows by 256 or 128 columns and 128 bytes of pixels (tma.cuh). dy and x are both
 // MN-major in place. In NCHW they are K-major, and a K-block has pixels of one image. Either may be the rows. With 64

@@ -22,8 +22,8 @@ __device__ __forceinline__ void add(float4& sum, const float4& value) {
   sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
 }
 
-// Adds parts with LANES threads of a block per group of four sums. The first of them add the others and blend.
-// Neighbouring threads have neighbouring columns, 64 of them.
+// Adds the parts of each group of four sums with LANES threads. The first of these adds their sums and blends.
+// Neighbouring threads take neighbouring columns, 64 in all.
 template <int LANES> __device__ __forceinline__ void sum_parts(const SumArguments& a) {
   constexpr int QUADS = SUM_THREADS / LANES;
   __shared__ float4 shared[LANES][QUADS];

@@ -1,5 +1,5 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) in float, and the batched products of GEMM, FFT and nonfused
-// Winograd.
+// This kernel computes convolutions by implicit GEMM (5.2.9, 5.2.10) in float, and batched products of GEMM, FFT and
+// nonfused Winograd.
 //
 // Tiling: a block owns TILE_N filters x TILE_M pixels, a thread 8 x 8 sums. TILE_K = 16 rows of both operands pass
 // through three stages of shared memory by cp.async. One bit of a mask says whether a tap is inside the image.

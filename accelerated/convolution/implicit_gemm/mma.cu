@@ -1,5 +1,5 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on tensor cores: half, bfloat16, float where TF32 is allowed; sums
-// in float.
+// This file computes convolutions by implicit GEMM (5.2.9, 5.2.10) on tensor cores: half, bfloat16, float where TF32 is
+// allowed; sums in float.
 //
 // Tiling: a block of two warpgroups owns TILE_M = 128 pixels x TILE_N filters. K-blocks of 128 bytes (64 elements of 16
 // bits) of both operands pass through a pipeline of stages in shared memory. cp.async fills it with vectors, or threads
@@ -101,7 +101,7 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_VECTORS> struct Mul
     for (int i = 0; i < X_ROWS; i++)
       copy_vector(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, wrapping_sum(field[i].offset, term.offset),
                   positions_exist >> i & 1 ? VECTOR : 0, x_reading);
-    // The next K-block usually has the same tap, some channels further.
+    // The next K-block usually has the same tap and later channels.
     lane += TILE_K;
     if (lane < c.inner_channels.divisor) term.offset += TILE_K;
     else find_vector((k_block + 1) * TILE_K + vector * VECTOR);

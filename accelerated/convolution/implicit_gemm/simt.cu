@@ -1,5 +1,5 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on CUDA cores, in any data type. It also multiplies the batches of
-// GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters of one tap.
+// This file computes convolutions by implicit GEMM (5.2.9, 5.2.10) on CUDA cores, in any data type. It also multiplies
+// the batches of GEMM, FFT and nonfused Winograd, as convolutions with filters of one tap.
 //
 // Tiling: a block owns TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory. A thread owns 4
 // x 4 to 8 x 8 sums.

@@ -1,4 +1,4 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bf16, TF32.
+// This file computes implicit GEMM (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bf16, TF32.
 //
 // Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
 // 128 bytes by TMA (x in im2col mode) into a pipeline of stages. Two or three consumer warpgroups multiply together.

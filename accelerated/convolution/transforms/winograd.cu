@@ -198,7 +198,7 @@ extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a)
   for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
 }
 
-// Computes 32 filters x 32 tiles of 2 x 2 outputs per block. 16 threads serve one pixel in the tile, 8 x 8 sums each.
+// Computes 32 filters x 32 tiles of 2 x 2 outputs per block. Each pixel in the tile has 16 threads of 8 x 8 sums.
 extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(const Arguments a) {
   griddepcontrol_wait();
   union Shared {
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
   const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace) +
                                static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
 
-  // A thread also owns the columns and rows that are 16 further.
+  // A thread also owns these rows and columns plus 16.
   const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;
   COMPUTE sums[8][8] = {};
   COMPUTE image_held[FUSED_TILE][FUSED_TILE], filter_held[FREQUENCIES];
