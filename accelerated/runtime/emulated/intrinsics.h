@@ -305,7 +305,7 @@ EMULATED_INLINE __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_
   return __halves2bfloat162(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
 }
 
-// --- the rest ---
+// --- traps and time ---
 
 [[noreturn]] inline void __trap() { emulated::fail("__trap() was called"); }
 inline long long clock64() { return clock(); }

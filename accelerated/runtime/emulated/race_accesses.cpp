@@ -45,8 +45,8 @@ constexpr const char* names[] = {"read", "write", "atomic access"};
           names[int(kind)], names[int(earlier.kind)], who);
 }
 
-// Keeps the last access of each agent to each byte. Threads of equal rank in different blocks count as one agent, so
-// that a race with only the earlier one of two such threads is missed in global memory.
+// Keeps the last access of each agent to each byte. Threads of equal rank in different blocks count as one agent. In
+// global memory, a race with only the earlier of two such threads is therefore missed.
 static void compact(List& list) {
   static unsigned char later[agents];
   memset(later, 0, sizeof later);

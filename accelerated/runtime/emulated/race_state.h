@@ -34,7 +34,7 @@ struct Clock {
 };
 struct Object {  // An object is a barrier with the joined clocks of the threads that arrived.
   const void* address;
-  Clock arrived, completed;  // `arrived` counts arrivals so far, `completed` those up to the end of the last phase.
+  Clock arrived, completed;  // `arrived` covers all arrivals so far, `completed` the arrivals of ended phases.
 };
 struct Past {  // It lists a block's accesses that other blocks may be ordered behind: all up to `floor`, later ones
                // by the clock.
@@ -64,7 +64,7 @@ inline Past pasts[maximum_pasts];
 struct Ordered {
   unsigned past, gate;
 };
-inline Ordered ordered_pasts[maximum_pasts];  // They precede what the block does next.
+inline Ordered ordered_pasts[maximum_pasts];  // They precede the block's next accesses.
 inline unsigned past_count, ordered_count, fenced[maximum_threads];
 inline unsigned lane_floor[maximum_threads / warp_lanes];  // time of the last synchronization of all lanes of a warp
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];

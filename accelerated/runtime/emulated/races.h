@@ -1,12 +1,12 @@
 // The race detector reports two accesses to the same bytes, one of them a write, that no synchronization orders.
 //
 // Kernels compiled with -fsanitize=thread report each access by a call (race_calls.cpp). Only the synchronization of
-// the PTX manual orders accesses, whatever the order in which fibers and blocks run, so that a race is found even when
-// the results are right. It consists of barriers of the block, __syncwarp, and an arrival at a barrier object before
-// the wait for its phase. Between blocks it is an atomic access after a fence, before another access to the same
+// the PTX manual orders accesses. The order in which fibers and blocks run does not count, so that races are found even
+// when the results are right. It consists of barriers of the block, __syncwarp, and an arrival at a barrier object
+// before the wait for its phase. Between blocks it is an atomic access after a fence, before another access to the same
 // variable. Shared memory that TMA or asynchronous products read must have been published by the threads that wrote it.
-// Not tracked are TMA reads of global memory, variables of the module, allocations of more than 64 MB, flags that are
-// not atomic, and whether a fence follows an atomic access.
+// The detector does not track TMA reads of global memory, variables of the module, allocations of more than 64 MB, or
+// flags that are not atomic. It does not check that a fence follows an atomic access.
 //
 // Time is a counter that synchronization increments. Each access has its time. Each thread has a vector clock: for each
 // agent, the time up to which the agent's accesses precede the thread's next one. TMA has one agent per barrier object,
@@ -88,7 +88,7 @@ struct Unseen {        // Accesses in its scope are ignored.
   Unseen();
   ~Unseen();
 };
-struct Later {  // Accesses in its scope are those that this thread requested before.
+struct Later {  // Accesses in its scope were requested by this thread before.
   const unsigned rank;
   Later(Request request);
   ~Later();

@@ -79,8 +79,8 @@ void fail(const char* format, ...) {
   abandon();
 }
 
-// --- memory that earlier kernels may still write is inaccessible until the first thread of the launch has waited for
-// them, and again until one more thread has, which the seed chooses ---
+// --- memory that earlier kernels may still write is inaccessible until the launch's first thread has waited for them,
+// and later once more until a thread that the seed chooses has waited ---
 
 static bool memory_held;
 static uint64_t watched_block;

@@ -135,7 +135,7 @@ void end_copy(void* to, size_t bytes);
 void require_arrived(const void* from, size_t bytes, Site site);  // It fails if a copy into the range is in flight.
 bool is_shared(const void* address, size_t bytes);
 
-// A list keeps items in order of arrival and drops those of earlier blocks, which a failed launch may have left.
+// A list keeps items in order of arrival. It drops the items of earlier blocks, which a failed launch may have left.
 // Containers of the C++ library would take longer to compile than many kernels.
 template <class T> struct List {
   T* items;
