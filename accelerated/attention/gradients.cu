@@ -1,8 +1,8 @@
 // This file computes the gradients of each head's vectors in multi-head attention (8.2.15).
 //
 // A block has a tile of queries (or keys), one head and TILE elements of their gradient. It visits the tiles of keys
-// (or queries) whose windows meet its own. No scores are stored: it recomputes them, with the maxima and inverse sums
-// of the forward call. The order of sums is fixed, so that results are reproducible.
+// (or queries) that share a window with its own. No scores are stored: it recomputes them, with the maxima and inverse
+// sums of the forward call. The order of sums is fixed, so that results are reproducible.
 //
 // Roofline bound: flops on CUDA cores. Each pair of a query and a key in its window takes 2 (size of q + size of v)
 // flops for scores and weights. Each tile of TILE elements of a gradient takes 2 TILE more. Bytes: each tile reads each
@@ -24,7 +24,7 @@ struct GradientArguments {
   long long result_offset, values_offset;
   int pairs;  // number of queries times heads
   FastDivmod tiles, chunks, head_count, beam_count;
-  int key_chunks;  // chunks of keys; the others are chunks of values
+  int key_chunks;  // chunks of keys; chunks of values follow
 };
 
 // Multiplies the heads' outputs by their gradients. One warp computes one query and head.
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_gradients_querie
   }
 }
 
-// Computes the gradients of a tile of keys or of values. Beams that share them come one after the other.
+// Computes the gradients of a tile of keys or of values. It visits the beams that share them in order.
 template <bool OF_KEYS>
 __device__ __forceinline__ void gradients_of_keys(const GradientArguments& a, Tiles& tiles, int key, int column,
                                                   int head, int batch, int key_beam) {

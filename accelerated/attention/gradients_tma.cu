@@ -346,7 +346,7 @@ __device__ __forceinline__ void produce_queries(const Context& c) {
     const int index = c.take(round);
     if (index >= a.division.items) break;
     const Item item(a.division, index, false);
-    // Beams of queries that share the keys come one after the other.
+    // The beams of queries that share the keys are visited in order.
     const int last_beam = item.beam + (h.key_beams > 1 ? 1 : h.beams);
     if (threadIdx.x == LOADER)
       c.load_own(round, item.first, a.k_map, a.v_map, c.coordinates(h.k, item, item.beam),

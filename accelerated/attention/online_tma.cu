@@ -50,7 +50,7 @@ struct SharedTiles {
 
 __device__ __forceinline__ void produce(const OnlineTmaArguments& a, Pipelines& p, const SharedTiles& t) {
   const Heads& h = a.heads;
-  unsigned count = 0, searched = 0;  // tiles so far; one bit per stage: the parity of its next searched tile
+  unsigned count = 0, searched = 0;  // tiles so far; one bit per stage: the parity of its next search
   const auto search = [&](unsigned stage) {
     mbarrier_wait_parity(&p.values_loaded[stage], searched >> stage & 1);
     searched ^= 1u << stage;

@@ -40,7 +40,7 @@ __device__ __forceinline__ void release(Mbarrier* empty) {
   if (threadIdx.x % 32 == 0) mbarrier_arrive(empty);
 }
 
-// Holds the item of a block. The block's own number selects its first item, and a counter selects the others.
+// Holds the item of a block. The block's index selects its first item, and a counter selects the later ones.
 struct ItemQueue {
   Mbarrier full, empty;
   int index;
@@ -63,7 +63,7 @@ __device__ __forceinline__ int take_item(ItemQueue& queue, int* counter, int rou
 }
 
 // Holds the span of the windows of a tile of queries, for all lanes of a warp. It also locates the tiles of `COUNT`
-// keys that meet it.
+// keys that overlap it.
 struct KeyTiles {
   Span span;
   int begin, count;

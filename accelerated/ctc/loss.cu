@@ -1,10 +1,10 @@
-// CTC loss (8.2.3, 8.2.4): costs, and gradients with respect to the activations, in logarithms, deterministic.
+// These kernels compute CTC costs and gradients of activations (8.2.3, 8.2.4), in logarithms and in a fixed order.
 //
-// Three kernels compute it. normalizers: one warp per row of activations computes the logarithm of its sum of
-// exponentials. alignments: one block per sequence and direction, one thread per state (the labels, and blanks around
-// them). The states of the last time step are in shared memory, so that a step takes a barrier, three exponentials and
-// a logarithm. Probabilities are read AHEAD steps early. Each step also goes to the workspace. gradients: one block per
-// sequence and time step. The thread of a label's first occurrence adds all occurrences in order.
+// normalizers: one warp per row of activations computes the logarithm of its sum of exponentials. alignments: one block
+// per sequence and direction, one thread per state (the labels, and blanks around them). The states of the last time
+// step are in shared memory, so that a step takes a barrier, three exponentials and a logarithm. Probabilities are read
+// AHEAD steps early. Each step also goes to the workspace. gradients: one block per sequence and time step. The thread
+// of a label's first occurrence adds all occurrences in order.
 //
 // Roofline bound: latency, `times` dependent steps of about 0.2 us. In bytes, probs are read and gradients written
 // once. The workspace has 2 * states words per time step and sequence, written and read mostly in L2, at 8 flops a

@@ -15,7 +15,7 @@ struct Arguments {
   const unsigned* mask;
   const COMPUTE *mean, *inverse, *scale;
   unsigned char* workspace;
-  COMPUTE *sum, *product;  // results; NULL where the call does not want one
+  COMPUTE *sum, *product;  // results; NULL where not requested
   // byte offsets of the segments' sums, of the totals and of the factors; 0 means no factors
   long long partials, totals, factors;
   Pixels pixels;

@@ -13,7 +13,7 @@ struct Arguments {
   const ELEMENT *x, *dy;
   const unsigned* mask;
   const unsigned char* workspace;
-  ELEMENT *dx, *dz;   // NULL where the call does not want the operand
+  ELEMENT *dx, *dz;   // NULL where not requested
   long long factors;  // byte offset of the channels' factors
   Pixels pixels;
   TensorStrides x_strides, dy_strides, dx_strides, dz_strides;

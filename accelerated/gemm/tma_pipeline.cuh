@@ -108,7 +108,7 @@ template <int STAGES, int BYTES> struct TmaPipeline {
   __device__ __forceinline__ void release_by_lane(unsigned used) const { mbarrier_arrive(&empty[used]); }
 
   // Row 8 * part + lane / 4 of a warp in block b is row 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4 of its box.
-  // No two lanes meet in a bank, because neighbouring lanes read neighbouring k.
+  // No two lanes share a bank, because neighbouring lanes read neighbouring k.
   __device__ __forceinline__ void read_left(int step, int left, unsigned (&fragments)[2][4]) const {
     const unsigned char* box = stages + stage * STAGE_BYTES + left;
     const int lane = threadIdx.x % 32;

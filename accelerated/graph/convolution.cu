@@ -46,7 +46,7 @@ __device__ __forceinline__ Position position(const Tensor& tensor, int index) {
   return found;
 }
 
-// Returns a filter position as it moves over the image, and the offset of its filter value.
+// Returns a tap's position in the window, and the offset of its filter value, which a convolution flips.
 __device__ __forceinline__ Position tap(const Arguments& a, int index) {
   Position found = position(a.filter, index);
   if (!a.flipped) return found;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void finish(const Arguments& a, const Tensor& tensor,
   store_stored(a.result, offset, tensor.type, value);
 }
 
-// Finds the offset of the pixel that a filter position meets. Returns false in the padding.
+// Finds the offset of the pixel under a tap. Returns false in the padding.
 __device__ __forceinline__ bool meets(const Arguments& a, const Position& response, const Position& tap,
                                       long long& offset) {
   bool inside = true;

@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_columns(COMPUTE (&sums)[THREADS], COMPUTE (&
   }
 }
 
-// Adds the sums of a block: WIDTH channels per thread in `lanes` vectors side by side, or one channel.
+// Adds the sums of a block: WIDTH channels per thread in `lanes` neighbouring vectors, or one channel.
 template <class Arguments>
 __device__ __forceinline__ void write_segment(const Arguments& a, const Values& sum, const Values& square) {
   __shared__ COMPUTE sums[THREADS], squares[THREADS];

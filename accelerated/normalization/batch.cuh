@@ -3,7 +3,7 @@
 //
 // A thread owns every `stride`-th position of one group. A cluster covers all positions of its groups. Its blocks
 // divide the positions, and each sends its moments to all others. A thread keeps its elements in shared memory as far
-// as there is room.
+// as they fit.
 #pragma once
 #include "normalization/batch_call.cuh"
 #include "primitives/geometry.cuh"

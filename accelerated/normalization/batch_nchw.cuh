@@ -15,7 +15,7 @@ struct Share {
   Total total;
 };
 
-// This accumulates the moments of a thread, one element after the other.
+// This accumulates the moments of a thread, element by element.
 struct ThreadMoments {
   ShiftedSum sum;
   unsigned elements = 0;

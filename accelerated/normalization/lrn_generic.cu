@@ -118,7 +118,7 @@ template <class Where, int S> struct Next {
   }
 };
 
-// Writes the results of those of the S channels from `channel` on that are in [first, last).
+// Writes the results of S channels from `channel` on; channels outside [first, last) are skipped.
 template <class Where, int V, int S, int OPERANDS>
 __device__ __forceinline__ void write(const Where& where, const Columns<OPERANDS>& columns, ELEMENT* to, int channel,
                                       int first, int last, COMPUTE (&results)[S][V]) {

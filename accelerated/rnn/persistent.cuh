@@ -196,8 +196,7 @@ struct ColumnPieces {
   const ELEMENT* from;
   const int stride, count, depth;
 
-  // Returns a row of K. Half of a pair's rows use the memory of this step's sums, the other half that of the next
-  // step's.
+  // Returns a row of K. Half of a pair's rows use the memory of this step's sums, the other half the next step's.
   static __device__ __forceinline__ ELEMENT* staged(int k) {
     constexpr int HALF = PAIR / 2;
     static_assert(HALF * ROWS * sizeof(ELEMENT) <= WARP_SUMS * sizeof(float) && WARP_SUMS % 4 == 0);

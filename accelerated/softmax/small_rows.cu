@@ -195,7 +195,7 @@ __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, 
 constexpr unsigned MAX_THREADS = 512, WARP = 32;
 constexpr int PARTS = (CLUSTER_SIZE * MAX_THREADS / WARP + WARP - 1) / WARP;  // states per lane
 
-// Holds what a warp needs to send its state to the other blocks of its cluster.
+// Holds a warp's addresses for sending its state to the other blocks of its cluster.
 struct Sending {
   const ClusterExchange* exchange;
   const OnlineState* parts;                    // states of the cluster's warps, padded with neutral ones

@@ -2,9 +2,10 @@
 //
 // A tile of 16 x 16 input pixels adds up the samples that have a corner in it. `sampler_sort` builds its list: each
 // block sorts CHUNK output pixels of an image by tiles in shared memory. In `sampler_gradients` a block owns a tile and
-// CHANNELS channels. It sorts the samples of its lists by cell, and each thread adds those of the four cells around its
-// pixel. Both kernels sort with atomic additions in undefined order, which does not change which samples are added
-// together. Samples of one cell are then put in the order of the output pixels, so results are bitwise reproducible.
+// CHANNELS channels. It sorts the samples of its lists by cell, and each thread adds the samples of the four cells
+// around its pixel. Both kernels sort with atomic additions in undefined order, which does not change which samples are
+// added together. Samples of one cell are then put in the order of the output pixels, so results are bitwise
+// reproducible.
 //
 // If FUSED, the tile that owns a cell also computes the gradient of its grid, with its pixels of x in shared memory.
 // Else separate blocks do: one thread per output pixel, or several that divide its channels.
@@ -387,7 +388,7 @@ __device__ __forceinline__ void gradient_of_x(const GradientArguments& a, unsign
     }
   };
   // Adds up the samples and writes the result where channels are contiguous. Neighbouring threads own vectors of
-  // channels. Each thread reads the vectors of one pixel's samples one after the other.
+  // channels. Each thread reads the vectors of one pixel's samples in order.
   auto add_rows = [&] {
     using Packed = Vector<ELEMENT, LANES>;
     __syncthreads();

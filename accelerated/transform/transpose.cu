@@ -62,8 +62,8 @@ __device__ __forceinline__ void transpose_square(const Vector<unsigned, WORDS> (
     }
 }
 
-// Each thread transposes a square of vectors of WORDS words. The low bits of the thread index go across, the other bits
-// of a warp along. The host assigns the higher bits.
+// Each thread transposes a square of vectors of WORDS words. The low bits of the thread index count across, and the
+// lane's other bits count along. The host assigns the higher bits.
 template <int WORDS, class T, class Write>
 __device__ __forceinline__ void transpose_squares(const Transpose& transpose, const T* source, T* destination,
                                                   Write write) {

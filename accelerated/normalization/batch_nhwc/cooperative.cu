@@ -1,9 +1,9 @@
 // This file normalizes columns (batch_nhwc.cu) in one cooperative launch, for training or for the gradient. Blocks
 // keep their first rows in shared memory and registers while they wait for each other.
 //
-// The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. Blocks
-// and L2 save the second read of what they keep; blocks keep 35 MB. Training 64 x 256 x 56 x 56 float takes 149 us on
-// an H200. The bytes alone take 135 us of these at the copy's 4.2 TB/s. Forward needs 6 flops per element, backward 12.
+// The roofline bound is bytes. Forward reads x twice and writes y; backward reads x and dy twice and writes dx. Data
+// that blocks (35 MB) or L2 keep are read from memory once. Training 64 x 256 x 56 x 56 float takes 149 us on an H200.
+// The bytes alone take 135 us of these at the copy's 4.2 TB/s. Forward needs 6 flops per element, backward 12.
 #include "normalization/batch_nhwc/batch_nhwc.cuh"
 #include "primitives/grid_barrier.cuh"
 
@@ -69,7 +69,7 @@ __device__ __forceinline__ void store_block_partials(BlockExchange& exchange, co
 //
 // Every read is a copy to shared memory, COPIES rows ahead, because little of L1 is left for other reads. These copies
 // use COPIES slots after the rows that stay. So does the operand that the second pass adds, AHEAD rows ahead. The words
-// of a mask hold the bits of a vector and its neighbours and have slots of their own.
+// of a mask hold the bits of a vector and its neighbours, in separate slots.
 template <int TENSORS> struct Kept {
   static constexpr unsigned AHEAD = TENSORS == 1 && AGAIN && (CALLS == ADDED || CALLS == ANY) ? COPIES / 2 : COPIES;
   const ELEMENT* const (&from)[TENSORS];

@@ -167,7 +167,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void slide(c
             }
         }
 
-    // Sums that no later window reaches are written; the others move on to the next step.
+    // Sums that no later window reaches are written; other sums move on to the next step.
     if (step >= own) {
 #pragma unroll
       for (int k = 0; k < S0; k++)
