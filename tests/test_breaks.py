@@ -23,6 +23,7 @@ from dualdnn.api.status import CudnnError
 from dualdnn.conformance import scope
 from dualdnn.conformance.breaks import HOWS, Border, Break, breaks_of
 from dualdnn.conformance.breaks.border import is_filled, parameters_of
+from dualdnn.conformance.breaks.demands import is_due
 from dualdnn.conformance.breaks.memory import MEMORY_BREAKS, Judged
 from dualdnn.conformance.breaks.proofs import Outcome, of_part
 from dualdnn.conformance.breaks.rules import DECLARED, NUMBERED, OF_MEMORY
@@ -50,6 +51,8 @@ FIRST = {  # clause -> the first break that its sentence has
     "cudnnRNNForwardTraining/c06": "accepted cudnnRNNForwardTraining.seqLength",
     "cudnnNormAlgo_t/c02": "element * where CUDNN_NORM_ALGO_PERSIST",
     "cudnnRNNForward/c14": "accepted cudnnRNNForward.xDesc",
+    "cudnnRNNForward/c26": "accepted cudnnRNNForward.hDesc",
+    "cudnnRNNForward/c24": "accepted cudnnRNNForward.hDesc where CUDNN_UNIDIRECTIONAL",
 }
 
 
@@ -128,6 +131,38 @@ def test_a_refusal_that_names_the_parameter_is_accepted(border):
     border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", "dataType"))
     with pytest.raises(CudnnError):
         border.call("cudnnSetTensor4dDescriptor", call, tensor, NCHW, FLOAT, 0, 1, 1, 1)
+    assert not border.applied
+
+
+DUE = TensorSpec.packed(FLOAT, (4, 3, 7))
+PACKED, WIDER = "cudnnRNNForwardInference/c16", TensorSpec.packed(FLOAT, (4, 3, 8))
+
+
+@pytest.mark.parametrize(
+    "clause, status, message, due",
+    [
+        (PACKED, "CUDNN_STATUS_BAD_PARAM", "hxDesc is NULL", False),
+        (PACKED, "CUDNN_STATUS_BAD_PARAM", f"hxDesc is {WIDER}, {DUE} is due", False),
+        (PACKED, "CUDNN_STATUS_BAD_PARAM", f"hxDesc is {TensorSpec(FLOAT, DUE.dims, (22, 7, 1))}, {DUE} is due", True),
+        ("cudnnRNNForward/c28", "CUDNN_STATUS_BAD_PARAM", f"hDesc is {WIDER}, {DUE} is due", True),
+        ("cudnnRNNForward/c26", "CUDNN_STATUS_BAD_PARAM", f"hDesc is {WIDER}, {DUE} is due", False),
+        ("cudnnRNNForward/c11", "CUDNN_STATUS_BAD_PARAM", "xDesc has vectors of 6 elements, 5 are due", False),
+        ("cudnnRNNForward/c11", "CUDNN_STATUS_BAD_PARAM", "xDesc and yDesc differ in layout: 0 and 1", True),
+        ("cudnnBackendFinalize/c06", "CUDNN_STATUS_NOT_SUPPORTED", "no knob", False),
+        ("cudnnBackendFinalize/c06", "CUDNN_STATUS_BAD_PARAM", "no knob", True),
+        ("miopenSetLRNDescriptor/c03", "miopenStatusNotImplemented", "mode is miopenLRNWithinChannel", False),
+    ],
+)
+def test_a_refusal_proves_the_demand_that_it_names(clause, status, message, due):
+    assert is_due(clause, status, None, message) == due
+    assert is_due(clause, status, clause, "any message of its own check")
+
+
+def test_a_refusal_for_another_matter_is_made_nonetheless(border):
+    call = cudnn.cudnnSetTensor4dDescriptor
+    border.begin(Break("accepted", "cudnnSetTensor4dDescriptor", clause=PACKED))
+    with pytest.raises(CudnnError, match="NULL"):
+        border.call("cudnnSetTensor4dDescriptor", call, None, NCHW, FLOAT, 1, 1, 1, 1)
     assert not border.applied
 
 
@@ -248,6 +283,7 @@ def test_a_clause_that_is_due_and_that_no_case_shows_is_told():
         ("cudnnBatchNormalizationForwardTraining/c01", {"cudnnBatchNormalizationForwardTraining"}, True, False),
         ("cudnnBatchNormalizationForwardTraining/c07", {"cudnnBatchNormalizationForwardTraining"}, True, True),
         ("cudnnConvolutionBackwardFilter/c10", {"cudnnConvolutionBackwardFilter"}, True, True),
+        ("cudnnRNNForward/c26", {"cudnnRNNForward"}, True, False),
     ],
 )
 def test_a_failure_proves_a_clause_only_in_its_own_call(clause, called, refuses, proves):
@@ -308,6 +344,8 @@ def test_what_a_sibling_shows_is_no_proof(parameters, proves):
         ("cudnnSoftmaxMode_t/c03", "FAST-instance", ["FAST-channel"], False),
         ("cudnnSoftmaxMode_t/c03", "FAST-channel", ["FAST-instance"], True),
         ("cudnnConvolutionForward/c30", "IMPLICIT_PRECOMP_GEMM dilation", ["WINOGRAD_NONFUSED stride"], False),
+        ("cudnnConvolutionBiasActivationForward/c14", "FLOAT", ["PSEUDO_BFLOAT16"], False),
+        ("cudnnConvolutionBiasActivationForward/c14", "PSEUDO_BFLOAT16", ["FLOAT"], True),
         ("CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR/c16", "dims3-c17-sum", ["dims0-c16-sum"], False),
     ],
 )

@@ -24,6 +24,7 @@ from dualdnn.api.operations.specs import FLOAT, NHWC, TransformSpec
 from dualdnn.api.status import BAD_PARAM, EXECUTION_FAILED, CudnnError
 
 from .border import REFUSALS, Border, Call, parameters_of
+from .demands import is_due
 from .operands import position
 from .rules import Break
 from .values import neighbours, others
@@ -82,12 +83,13 @@ def held_refused(border: Border, broken: Break, name: str, function: Call, value
 
 
 def accepted(border: Border, broken: Break, name: str, function: Call, values: list[Any]) -> Any:
-    """Do nothing and report success, where a refusal that names the parameter is due."""
+    """Do nothing and report success, where a refusal that names the parameter is due for the clause."""
     try:
         return function(*values)
     except REFUSALS as error:
         other = broken.point and not re.search(rf"\b{broken.point}", f"{error}", re.I)
-        if other or (results_of(name) and not broken.function):
+        due = not broken.clause or is_due(broken.clause, error.status.name, error.clause, error.message)
+        if other or not due or (results_of(name) and not broken.function):
             raise
         border.applied = True
         return None

@@ -20,7 +20,7 @@ from ..scope import clauses as documented
 from ..trial import Chain
 from .border import REFUSALS, Border
 from .memory import MEMORY_BREAKS, Judged
-from .rules import OF_MEMORY, SPACES_OF, Break, breaks_of
+from .rules import ALLOWS, DEMANDS, OF_MEMORY, SPACES_OF, Break, breaks_of
 from .runs import Case
 
 UNREPEATABLE = "not repeatable"
@@ -124,9 +124,13 @@ class Outcome:
 
 
 def is_of_acceptance(clause: Any) -> bool:
-    """Return whether a clause says what a call accepts, so that a refusal of another value breaks it."""
+    """Return whether a clause says what a call accepts, so that a refusal of another value breaks it.
+
+    A demand says what a call refuses.
+    """
+    demands = DEMANDS.search(clause.text) and not ALLOWS.search(clause.text)
     selects = SELECTING.search(clause.function) and SELECTS.search(clause.text)
-    return clause.kind in OF_ACCEPTANCE or (clause.kind == "semantics" and selects is not None)
+    return (clause.kind in OF_ACCEPTANCE and not demands) or (clause.kind == "semantics" and selects is not None)
 
 
 def objects_of(clause: Any, broken: Break) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.miopen.document import functions as miopen_functions
+
+from .demands import head_of
 
 # These sentences forbid or demand something, which a refusal shows.
 DEMANDS = re.compile(
@@ -64,6 +66,8 @@ NUMBERS = re.compile(
 )
 # These descriptors hold settings. A sentence compares them with the values that it demands of others.
 SETTINGS = ("handle", "rnnDesc", "attnDesc", "ctcLossDesc", "convDesc", "poolingDesc", "mode")
+DIRECTION = re.compile(r"\b(?:CUDNN_)?(UNIDIRECTIONAL|BIDIRECTIONAL)\b", re.I)  # networks of which a sentence speaks
+DIMENSIONS = re.compile(r"\b[Dd]im(ension)? \d|\bdimension\b")
 WHOLE = re.compile(r"(Computes|Runs|Performs|Applies)\b")  # sentences on all that a call computes
 SIMILAR = re.compile(r"\bsimilar\b|\bsame output\b")  # sentences that compare an enumerator's results with others
 SORTED = re.compile(r"\b(sorted|ordered)\b")
@@ -88,7 +92,8 @@ class Break:
 
     how: a key of ``HOWS``, or "element" for a fault of memory. function: the broken function; empty for all. point: a
     parameter, a field of a result or an enumerator; empty for all. type: the enumeration of the enumerator. only:
-    enumerators that the arguments must contain. kind: the kind of the clause.
+    enumerators that the arguments must contain. kind: the kind of the clause. clause: the demand whose refusals are
+    not made; empty for all refusals.
 
     step: how an enumerator is replaced: 1 by the next, -1 by the previous, 0 by the first that the call accepts.
     """
@@ -99,6 +104,7 @@ class Break:
     type: str = ""
     only: tuple[str, ...] = ()
     kind: str = ""
+    clause: str = ""
     step: int = 0
 
     def __str__(self) -> str:
@@ -122,7 +128,11 @@ def breaks_of(clause: Any) -> tuple[Break, ...]:
     """Return the breaks of a clause, the declared ones or else those of its text, the most specific first."""
     if clause.id in DECLARED:
         return tuple(Break(**{**one, "only": tuple(one.get("only", ()))}) for one in DECLARED[clause.id])
-    return tuple(broken for broken in dict.fromkeys(_breaks(clause)) if not _refuses(clause) or broken.how in REFUSALS)
+    return tuple(
+        replace(broken, clause=clause.id) if broken.how == "accepted" else broken
+        for broken in dict.fromkeys(_breaks(clause))
+        if not _refuses(clause) or broken.how in REFUSALS
+    )
 
 
 def _refuses(clause: Any) -> bool:
@@ -303,7 +313,8 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
     if clause.kind == "determinism":
         yield Break("unsteady", function.name)
     if demands or _refuses(clause):
-        yield from (Break("accepted", function.name, p.name) for p in _subjects(named))
+        only = tuple(f"CUDNN_{word.upper()}" for word in DIRECTION.findall(clause.text))
+        yield from (Break("accepted", function.name, p.name, only=only) for p in _subjects(clause.text, named))
     if function.name == "cudnnSetCallback":
         yield from _of_callback(words)
     if UNHELD.search(clause.text):
@@ -350,7 +361,7 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield Break("result", function.name)
     if (demands and function.arguments) or _refuses(clause):
         if _refuses(clause) or not [p for p in named if p.memory == "device"]:
-            yield Break("accepted", function.name)
+            yield Break("accepted", function.name, only=only)
         return
     if clause.kind in ("dtype", "support", "layout") and ALLOWS.search(clause.text):
         only = tuple(word for word in words if word in types)
@@ -364,9 +375,15 @@ def _of_function(clause: Any, function: Any, words: tuple[str, ...]) -> Iterator
         yield from _of_all(clause, function)
 
 
-def _subjects(named: list[Any]) -> list[Any]:
-    """Return the parameters that a demand is about: not the settings that it compares with, if it names others."""
-    return [p for p in named if p.name not in SETTINGS] or named
+def _subjects(text: str, named: list[Any]) -> list[Any]:
+    """Return the parameters that a demand may be about, those before its verb first.
+
+    Others than settings are compared with settings, and one dimension with other operands.
+    """
+    head = re.findall(r"\w+", head_of(text))
+    first = [p for p in named if p.name in head and p.name not in SETTINGS]
+    others = [p for p in named if p.name not in SETTINGS and p not in first]
+    return first if first and DIMENSIONS.search(text) else [*first, *others] or named
 
 
 def _of_callback(words: tuple[str, ...]) -> Iterator[Break]:

@@ -16,6 +16,9 @@ from ..scope import clauses as documented
 
 CONFIGURATION = "_CONFIG"  # end of the names of combinations of data types; parameters of cases leave it out
 NUMBER = re.compile(r"c\d{2,3}")
+# Such a sentence is a row of a table of data types; its first type is that of the input.
+ROW = re.compile(r"\bcombination:|_CONFIG:")
+TYPE = "cudnnDataType_t"
 Kinds = dict[str, frozenset[str]]
 
 
@@ -44,7 +47,8 @@ def _words(value: Any) -> set[str]:
     if isinstance(value, str):
         words = set(re.findall(r"\w+", value))
         named = (_ends().get(word.upper(), ()) for word in words)
-        return words.union(*named, (f"{word}{CONFIGURATION}" for word in words))
+        types = (f"CUDNN_DATA_{word.rpartition('_')[2]}" for word in words)
+        return words.union(*named, types, (f"{word}{CONFIGURATION}" for word in words))
     if isinstance(value, ParameterSet):
         value = value.values
     return set().union(*map(_words, value)) if isinstance(value, tuple | list | dict) else set()
@@ -85,4 +89,7 @@ def _kinds_of(clause: str) -> Kinds:
     short = {
         name for word in words for name in _ends().get(word, ()) if "_" in word or _kinds()[name] == function
     }  # One word may belong to several types.
-    return by_kind({function, number, *words, *short})
+    found = by_kind({function, number, *words, *short})
+    if ROW.search(documented()[clause].text) and TYPE in found:
+        found[TYPE] = frozenset(re.findall(r"CUDNN_DATA_\w+", documented()[clause].text)[:1])
+    return found

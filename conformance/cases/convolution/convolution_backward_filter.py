@@ -167,8 +167,8 @@ OUTSIDE: dict[str, tuple[Algo, str, dict[str, Any], dict[str, Any]]] = {
 
 
 @shows(f"{F}/c49", f"{SIZE}/c07", *(f"{F}/c{n}" for n in range(32, 39)))
-@pytest.mark.parametrize("limit", OUTSIDE)
-def test_limits_of_the_tables(caller, run, refused, refuses, limit):
+@pytest.mark.parametrize("limit, clause", [(limit, row[1]) for limit, row in OUTSIDE.items()], ids=OUTSIDE)
+def test_limits_of_the_tables(caller, run, refused, refuses, limit, clause):
     algo, _, inside, outside = OUTSIDE[limit]
     run(gradient(algo=algo, **inside, alpha=0.5))
     operation = gradient(algo=algo, **outside)

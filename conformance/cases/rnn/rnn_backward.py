@@ -18,6 +18,7 @@ from dualdnn.conformance.cases.rnn.rnn_descriptors import (
     ONE_WAY,
     STATIC,
     TANH,
+    TWO_WAYS,
 )  # fmt: skip
 from dualdnn.conformance.cases.rnn.rnn_forward import (
     RAGGED,
@@ -26,6 +27,7 @@ from dualdnn.conformance.cases.rnn.rnn_forward import (
     forward,
     label,
     network,
+    wrong_states,
 )
 from dualdnn.conformance.domains.rnn import backward
 from dualdnn.conformance.marks import shows
@@ -102,21 +104,20 @@ def calls_of(caller, operation, name):
     return dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
 
 
-@shows("cudnnRNNBackwardData_v8/c07 c13 c14 c26 c30 c33-c36 c41-c44 c52-c54")
+@shows("cudnnRNNBackwardData_v8/c07 c13 c14 c26 c30 c33-c37 c41-c45 c52-c54")
 def test_wrong_arguments_of_data(subject, caller, cudnn, refuses):
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
-    _, operation, _ = training(network(projected=3))
-    good = calls_of(caller, operation, DATA)
 
     def call(**changes):
         getattr(cudnn, DATA)(*{**good, **changes}.values())
 
-    for name, size in (("hDesc", 3), ("cDesc", 7)):
-        for dims in ((4, 3, size + 1), (3, 3, size), (4, 2, size)):
-            refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: caller.tensor(TensorSpec.packed(FLOAT, dims))})
-        gaps = TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1))
-        refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: caller.tensor(gaps)})
-        refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: None})
+    for direction in (ONE_WAY, TWO_WAYS):
+        _, operation, _ = training(network(projected=3, direction=direction))
+        good = calls_of(caller, operation, DATA)
+        for name, size in (("hDesc", 3), ("cDesc", 7)):
+            for spec in wrong_states(operation.network, size):
+                refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: caller.tensor(spec)})
+            refuses(BAD_PARAM, f"{DATA}/c53", call, **{name: None})
     for name in ("rnnDesc", "xDesc", "yDesc"):
         refuses(BAD_PARAM, f"{DATA}/c52", call, **{name: None})
     for name, clause in (("y", "c30"), ("dy", "c30"), ("dx", "c07"), ("devSeqLengths", "c26")):
@@ -128,6 +129,15 @@ def test_wrong_arguments_of_data(subject, caller, cudnn, refuses):
             refuses(BAD_PARAM, f"{DATA}/c54", call, **{name: good[name].slice(0, good[f"{name}Size"] - 4)})
     call(hDesc=None, hx=None, dhy=None, dhx=None)
     call(cDesc=None, cx=None, dcy=None, dcx=None)
+
+
+@shows(f"{DATA}/c38")
+def test_hidden_states_without_projection(caller, cudnn, refuses):
+    _, operation, _ = training(network())
+    good = calls_of(caller, operation, DATA)
+    getattr(cudnn, DATA)(*good.values())
+    for spec in wrong_states(operation.network, 7):
+        refuses(BAD_PARAM, f"{DATA}/c53", getattr(cudnn, DATA), *{**good, "hDesc": caller.tensor(spec)}.values())
 
 
 @shows(*(f"{WEIGHTS}/c{i:02}" for i in (6, 7, 14, 22, 23, 24, 25)))

@@ -149,24 +149,33 @@ def test_cell_states_of_other_cells(caller, cudnn, handle, cell):
     np.testing.assert_array_equal(*found)
 
 
-@shows("cudnnRNNForward/c09 c16 c39 c44-c46", "cudnnGetRNNTempSpaceSizes/c05")
+def wrong_states(spec, size):
+    """Yield descriptors of three states of this size that have one defect: a dimension, the strides or the type."""
+    count = spec.pseudo_layers
+    for dims in ((count, 3, size + 1), (count - 1, 3, size), (count, 2, size), (count, 3, size, 2)):
+        yield TensorSpec.packed(FLOAT, dims)
+    yield TensorSpec(FLOAT, (count, 3, size), (3 * size + 1, size, 1))
+    yield TensorSpec.packed(DOUBLE, (count, 3, size))
+
+
+@shows("cudnnRNNForward/c09 c16 c20 c21 c24-c28 c33-c37 c39 c44-c46", "cudnnGetRNNTempSpaceSizes/c05")
 def test_wrong_arguments(subject, caller, cudnn, handle, refuses):
     """Wrong descriptors of states, NULL, and buffers that are too small by a byte are refused."""
     from dualdnn.conformance.calls.derived import arguments
 
-    operation = sized(caller, forward(network(projected=3)))
-    memory = {name: handle.to_device(np.zeros(operation.nbytes(name), np.uint8)) for name in operation.operands}
-    good = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
-
     def call(place, value):
         getattr(cudnn, NAME)(*good[:place], value, *good[place + 1 :])
 
-    for place, size in ((8, 3), (11, 7)):
-        for dims in ((4, 3, size + 1), (3, 3, size), (4, 2, size)):
-            refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(TensorSpec.packed(FLOAT, dims)))
-        gaps = TensorSpec(FLOAT, (4, 3, size), (3 * size + 1, size, 1))
-        for spec in (gaps, TensorSpec.packed(DOUBLE, (4, 3, size)), TensorSpec.packed(FLOAT, (4, 3, size, 2))):
-            refuses(BAD_PARAM, f"{NAME}/c45", call, place, caller.tensor(spec))
+    for direction in (ONE_WAY, TWO_WAYS):
+        operation = sized(caller, forward(network(projected=3, direction=direction)))
+        memory = {name: handle.to_device(np.zeros(operation.nbytes(name), np.uint8)) for name in operation.operands}
+        good = [value(caller, operation, memory) for value in arguments(NAME, RNNForward)]
+        for spec in wrong_states(operation.network, 3):
+            refuses(BAD_PARAM, f"{NAME}/c45", call, 8, caller.tensor(spec))
+        for spec in wrong_states(operation.network, 7):
+            refuses(BAD_PARAM, f"{NAME}/c45", call, 11, caller.tensor(spec))
+        wider = replace(operation.y, vector=operation.y.vector + 1)
+        refuses(BAD_PARAM, f"{NAME}/c45", call, 6, caller.descriptor(wider))
     for place in (1, 4, 6, 8):
         refuses(BAD_PARAM, f"{NAME}/c44", call, place, None)
     refuses(BAD_PARAM, f"{NAME}/c16", call, 3, None)

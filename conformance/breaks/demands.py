@@ -1,0 +1,79 @@
+"""Tell which matters a demand is about and which ones a refusal names, so that no other refusal proves the demand."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from ..scope import clauses as documented
+
+# The subject of a demand comes before its verb.
+VERB = re.compile(r"\b(must|should|has to|have to|needs?|equals?|is|are|may)\b")
+DIMENSION = {"0": "first", "1": "second", "2": "third"}
+# Each matter has words of sentences, and words of refusals that find a fault in it.
+MATTERS = {
+    "NULL": (r"NULL\b|\bis required", r"\bis NULL\b|is given|are NULL|NULL is"),
+    "contents": (r"initiali[sz]ed|\b[Cc]reated|creation|filled in|[Ff]inali[sz]ed", r"not been initialised|was destroyed|finalised"),
+    "strides": (r"[Pp]acked|[Ss]trides?\b|NCDHW", r"[Pp]acked|strides"),
+    "type": (r"[Dd]ata ?[Tt]ypes?\b|\bfloat\b|\bdouble\b|CUDNN_DATA_", r"CUDNN_DATA_|data_type|data type|\bdouble\b"),
+    "layout": (r"[Ll]ayout\b", r"layout"),
+    "rank": (r"\b\d-?D\b|\d-dimensional|\b[Rr]ank\b|nbDims|\+\d dimensions", r"has \d+ dimensions|nbDims|numbers differ"),
+    "bytes": (r"\bbytes?\b|[Ss]izes?InBytes|Size\b|\bsizes?\b|[Ww]orkspace", r"\bbytes\b|SizeInBytes|Size\b"),
+    "scale": (r"\balpha\b|\bbeta\b", r"\balpha\b|\bbeta\b"),
+    "order": (r"sorted|descending", r"in the order"),
+    "lengths": (r"seqLengthArray|maxSeqLength|lengths?\b", r"lengths|Length"),
+    "batch": (r"batchSize", r"batch"),
+    "vector": (r"vectorSize|[Vv]ector length", r"vectors of|dimension 1"),
+    **{f"dimension {i}": (rf"\b[Dd]im(ension)? {i}\b|\b({name}|{name.title()}) dimension", rf"dimension {i}\b")
+       for i, name in DIMENSION.items()},
+}  # fmt: skip
+# A refusal for one of these says nothing on a sentence that does not name it.
+NARROW = {"NULL", "contents", "bytes", "scale"}
+TENSOR = r"TensorSpec\(data_type=(\w+), dims=\(([^)]*)\), strides=\(([^)]*)\)\)"
+OTHER = re.compile(rf"is {TENSOR}, {TENSOR} is due|is {TENSOR}, \w+\[0\] is {TENSOR}")
+BATCHES = re.compile(r"has a batch of|differ in lengths")
+VECTORS = re.compile(r"vectors of \d+ elements")
+
+
+def is_due(clause: str, status: str, cited: str | None, message: str) -> bool:
+    """Return whether a refusal is of what a clause demands: its status, and one of the matters of its sentence."""
+    demand = documented()[clause]
+    if cited == clause:
+        return True
+    if demand.status and status != demand.status:
+        return False
+    wanted, found = of_sentence(demand.text), of_refusal(message)
+    return bool(wanted & found) if wanted and found else not found & NARROW
+
+
+def head_of(text: str) -> str:
+    """Return the words before the verb of a demand, which name what it demands something of."""
+    return VERB.split(text)[0]
+
+
+@cache
+def of_sentence(text: str) -> frozenset[str]:
+    """Return the matters of a demand; other dimensions, with which it compares one, are none."""
+    dimensions = {matter for matter in _named(head_of(text), 0) if matter.startswith("dimension")}
+    return frozenset(dimensions or _named(text, 0))
+
+
+def of_refusal(message: str) -> frozenset[str]:
+    """Return the matters in which a refusal finds a fault; of two tensors, those in which they differ."""
+    message, _, _ = message.partition(";")  # The rest of a message on support tells all operands.
+    tensors = OTHER.search(message)
+    if tensors is None:
+        said = BATCHES.sub("dimension 0", VECTORS.sub("dimension 1", message))
+        return frozenset(_named(message, 1) | _named(said, 1))
+    kind, dims, strides, other_kind, other_dims, other_strides = (
+        value for value in tensors.groups() if value is not None
+    )
+    sizes = [value.split(", ") for value in (dims, other_dims)]
+    found = {f"dimension {i}" for i, pair in enumerate(zip(*sizes, strict=False)) if len(set(pair)) > 1}
+    found |= {"rank"} if len(sizes[0]) != len(sizes[1]) else set()
+    found |= {"strides"} if strides != other_strides and not found else set()
+    return frozenset(found | ({"type"} if kind != other_kind else set()))
+
+
+def _named(text: str, which: int) -> set[str]:
+    return {matter for matter, words in MATTERS.items() if re.search(words[which], text)}
