@@ -1,4 +1,4 @@
-"""Provide a compiler that waits for the test."""
+"""Provides a fixture that holds compilation until a test allows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dualdnn.accelerated.runtime import device as device_module
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Return an event, and hold the compiler until it is set."""
+    """Hold every compilation until the returned event is set."""
     opened, build = threading.Event(), device_module.build
 
     def slow(*arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Makes forward convolutions for the tests of this family, and runs and judges one on the emulated device."""
+"""Makes forward convolutions for the tests in this folder, and runs and judges operations on the emulated device."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dualdnn.reference import judge
 
 IMPLICIT, PRECOMPUTED, EXPLICIT, _, FFT, FFT_TILING, WINOGRAD, NONFUSED = cudnnConvolutionFwdAlgo_t
 FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
-MARGIN = 64  # bytes around operands
-UNALIGNED = 2  # elements beyond a multiple of 16 bytes
+MARGIN = 64  # bytes of guard pattern before and after each operand
+UNALIGNED = 2  # elements by which an operand misses 16-byte alignment
 
 
 def convolution(
@@ -42,13 +42,13 @@ def convolution(
 
 
 def backwards(operation):
-    """Return the filter backwards."""
+    """Return the operation with its filter mirrored."""
     spec = replace(operation.convolution, mode=cudnnConvolutionMode_t.CUDNN_CONVOLUTION)
     return replace(operation, convolution=spec)
 
 
 def with_pitch(operation, pitch):
-    """Return rows of x that lie ``pitch`` elements apart."""
+    """Return the operation with ``pitch`` elements from one row of x to the next."""
     x = operation.x
     strides = (x.dims[1] * x.dims[2] * pitch, x.dims[2] * pitch, pitch, 1)
     return replace(operation, x=TensorSpec(x.data_type, x.dims, strides))
@@ -59,10 +59,10 @@ def family_of(operation):
 
 
 def check(backend, operation, only=None, *, shift=0, shifted=None, inputs="normal", problem=None, made=None):
-    """Run and judge an operation on emulated memory between patterns, and return its plan.
+    """Run an operation and judge it, assert that nothing around its operands was written, and return its plan.
 
-    only: the solver that must serve, or its name. shift: elements that operands begin beyond a multiple of 16 bytes:
-    all, or the one that ``shifted`` names. problem, made: used instead of the operation's own problem, or plan.
+    only: the solver that must serve, or its name. shift: elements by which operands miss 16-byte alignment. Only the
+    operand ``shifted`` is shifted, if given. problem, made: replace the operation's own problem or plan.
     """
     plan = made
     if plan is None:

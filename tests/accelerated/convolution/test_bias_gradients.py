@@ -1,4 +1,4 @@
-"""Tests gradients of the bias on the emulated device: channels innermost, in parts."""
+"""Tests bias gradients of NHWC tensors on the emulated device, in one part or split among blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def backend(request, monkeypatch):
 
 
 class DividedChannels(BiasGradientChannels):
-    """Divides few pixels among blocks."""
+    """Splits even a few pixels among blocks."""
 
     min_vectors = 1
 
@@ -42,13 +42,13 @@ def test_channels(backend, kind, dims):
 
 
 def test_what_they_do_not_serve(backend):
-    """The solver refuses channels that are no neighbours, and more channels than a block meets again."""
+    """The solver refuses NCHW, and more channels than it is written for."""
     of = lambda *given: possible_solvers(gradient(*given), backend.device)  # noqa: E731
     assert CHANNELS not in of(FLOAT, (2, 3, 4, 5), "nchw") and CHANNELS not in of(FLOAT, (2, 1028, 2, 2), "nhwc")
 
 
 def test_nothing_is_read_around_dy(backend):
-    """Nothing behind the last element is read: the emulated device would stop there."""
+    """The kernel reads nothing past the last element of dy; the emulated device would report it."""
 
     class Operand:
         def __init__(self, spec):

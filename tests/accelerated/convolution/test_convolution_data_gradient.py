@@ -1,4 +1,4 @@
-"""Tests the gradient with respect to the input on the emulated device: residue classes and planes that TMA serves."""
+"""Tests data gradients of convolutions on the emulated device: strides, NCHW and NHWC, groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def on_tensor_cores(dx, w, configuration="PSEUDO_HALF", formats=NHWC, **options)
     return gradient(dx, w, configuration=configuration, formats=formats, math_type=DEFAULT, **options)
 
 
-# Each name has the gradient, the number of products that TMA feeds, and the copies (of filters, of dy, of dx).
+# Each entry has a gradient, its number of TMA-fed products, and its number of copies (of w, dy and dx).
 GRADIENTS = {
     "stride": (on_tensor_cores((2, 40, 10, 8), (64, 40, 3, 3), stride=(2, 2)), 1, 0),
     "stride, rows of four": (on_tensor_cores((3, 72, 6, 16), (136, 72, 3, 3), stride=(2, 2), alpha=-1.5), 1, 0),
@@ -68,7 +68,7 @@ def test_by_tma(backend, name):
 
 
 def test_filters_at_odd_addresses_are_copied(backend):
-    """TMA reads the taps of w only where w begins at a multiple of 16 bytes."""
+    """TMA needs 16-byte alignment, so a misaligned w is copied first."""
     operation, *_ = GRADIENTS["stride"]
     check(backend, operation, "convolution.data_gradient", shift=UNALIGNED, shifted="w")
 
@@ -79,7 +79,7 @@ def test_what_no_tap_meets_is_zero_by_one_launch(backend):
 
 
 def test_patches_are_one_product(backend):
-    """256 residue classes make one product, with the filter read in place, and dx unfolded."""
+    """If the stride is as large as the filter, all 256 residue classes are one matrix product."""
     operation = gradient((1, 3, 32, 48), (16, 3, 16, 16), padding=(0, 0), stride=(16, 16))
     names = kernels(check(backend, operation, "convolution.data_gradient_folded"))
     assert len(names) == 3 and sum(name.startswith("transform") for name in names) == 2, names
@@ -108,7 +108,7 @@ def test_all_residues_in_one_launch(backend, name):
 
 
 def test_small_groups_take_one_launch_whatever_the_stride(backend):
-    """The gradient of a depthwise window with a kernel of its own is a convolution of dy where the stride is 1."""
+    """The grouped kernel serves small groups with a stride; a depthwise convolution of dy serves stride 1."""
     strided = on_tensor_cores((2, 8, 9, 7), (8, 1, 3, 3), stride=(2, 2), groups=8)
     assert kernels(check(backend, strided)) == ["convolution_grouped"]
     of_eight = on_tensor_cores((2, 64, 10, 7), (64, 8, 3, 3), stride=(2, 2), groups=8)
@@ -118,7 +118,7 @@ def test_small_groups_take_one_launch_whatever_the_stride(backend):
 
 
 def test_one_launch_fills_what_no_tap_meets(backend):
-    """A stride of 3 leaves two of three classes without a tap."""
+    """No tap meets two of the three residue classes of stride 3 and a 1 x 1 filter; they must become zero."""
     operation = gradient((1, 8, 9, 7), (16, 8, 1, 1), padding=(0, 0), stride=(3, 1))
     names = kernels(check(backend, operation, "convolution.data_gradient"))
     assert len(names) == 3, names

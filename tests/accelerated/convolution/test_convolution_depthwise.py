@@ -1,5 +1,4 @@
-"""Tests depthwise convolution on the emulated device: thread tiles end where they should, vectors are as large as
-memory allows."""
+"""Tests depthwise convolution on the emulated device: partial tiles, padding, gaps, and the widest possible vectors."""
 
 from __future__ import annotations
 
@@ -63,12 +62,12 @@ def fused(operation, alpha2=0.5):
 
 
 def gapped(tensor, **steps):
-    """Return the tensor with other distances along some axes (n, c, h, w)."""
+    """Return the tensor with other strides along the named axes (n, c, h, w)."""
     return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
 
 
 def check(backend, operation, inputs="normal", shifted=None):
-    """Run and judge by every depthwise solver that can serve; the operand `shifted` begins one element later."""
+    """Run and judge every depthwise solver that can serve; the operand ``shifted`` begins one element later."""
     names = [name for name in possible_solvers(operation, backend.device) if "depthwise" in name]
     for name in names:
         plan = run(backend, operation, name, inputs=inputs, shift=int(shifted is not None), shifted=shifted)
@@ -77,7 +76,7 @@ def check(backend, operation, inputs="normal", shifted=None):
 
 
 def preferred(operation):
-    """Return the solver that serves an operation where none is forced."""
+    """Return the name of the solver that serves unless another one is forced."""
     return (
         family_of(operation)
         .solver(family_of(operation).problem(operation, Recorder()))
@@ -156,21 +155,21 @@ def test_any_operand_may_begin_at_any_element(backend, layout, channels, name):
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
 @pytest.mark.parametrize("channels", (12, 16))
 def test_padding_times_what_is_not_finite(backend, layout, channels):
-    """The padding is zeros, so the sum is NaN where the filter has infinities or NaN there."""
+    """Padding is zero, so an infinite or NaN filter tap in the padding makes the result NaN."""
     inputs = {"x": "normal", "w": "special", "y": "normal"}
     check(backend, depthwise(channels, (5, 4), layout=layout), inputs=inputs)
 
 
 def test_what_lies_outside_of_windows_is_of_no_matter(backend):
-    """Not even NaN spreads from columns and rows that steps leave out, or from results of other channels."""
+    """NaN must not spread to other channels, nor from rows and columns that the stride skips."""
     for data_type in (HALF, FLOAT):
         operation = depthwise(72, (35, 16), stride=2, padding=0, data_type=data_type)
         check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
 
 
 def test_which_solver_is_preferred():
-    """TMA serves channels of 2 or 4 bytes in vectors of 16, thread tiles serve windows with a compiled kernel, lanes
-    of four channels the rest."""
+    """TMA serves NHWC vectors of half and float. Thread tiles serve the other windows with a compiled kernel, and the
+    grouped kernel serves the rest."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
@@ -185,13 +184,13 @@ def test_which_solver_is_preferred():
 @pytest.mark.parametrize("data_type", (HALF, FLOAT, DOUBLE), ids=lambda t: t.name)
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=lambda t: t.name)
 def test_any_window(backend, data_type, layout):
-    """A lane has four channels, of which the last one has two."""
+    """A lane computes four channels; the last lane has only two."""
     run(backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.grouped")
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
 def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
-    """The chosen blocks are possible, and together they have every channel, column and row."""
+    """The chosen blocks fit shared memory and the thread limit, and cover every channel, column and row."""
     for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
         for data_type in (HALF, FLOAT):
             operation = depthwise(
@@ -212,7 +211,7 @@ def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
 
 
 class Recorder:
-    """Stands for a device and notes the requests."""
+    """Stands in for a device and records the definitions of the requested kernel."""
 
     kind, multiprocessors = "emulated", 132
 
@@ -235,7 +234,7 @@ def chosen(operation, solver="convolution.depthwise"):
     ],
 )  # fmt: skip
 def test_vectors_of_rows(width, data_type, stride, expected):
-    """Rows of 56 elements of 16 bits move 16 bytes at once, those of 7 element by element."""
+    """Rows of 56 halves move in 16-byte vectors; rows of 7 move element by element."""
     found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
     assert (found["COLUMNS"], found["X_VECTOR"], found["Y_VECTOR"]) == expected
 

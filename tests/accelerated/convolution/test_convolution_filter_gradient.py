@@ -1,7 +1,7 @@
 """Tests gradients with respect to the filter on the emulated device.
 
-Every tile that TMA feeds has either operand as its rows, and K-blocks that several blocks share. There are depthwise
-convolutions.
+TMA-fed tiles run with filters as rows and with channels as rows, and with K split among blocks. Depthwise gradients
+have their own tests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def half(x, dw, configuration="PSEUDO_HALF", formats=NHWC, **options):
 
 
 def with_gaps(operation):
-    """Return dy with pixels, rows and images that lie apart."""
+    """Return the gradient with gaps between the pixels, rows and images of dy."""
     _, channels, height, width = operation.dy.dims
     pixel = channels + 8
     strides = ((height * width + 3) * pixel + 16, 1, (width + 1) * pixel, pixel)
@@ -77,7 +77,7 @@ GRADIENTS = {
 
 @pytest.fixture
 def seven_multiprocessors(monkeypatch):
-    """Return a device whose blocks share tiles, and meet several."""
+    """Return a backend with so few multiprocessors that a block works on several tiles."""
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made.device, "multiprocessors", 7)
@@ -85,7 +85,7 @@ def seven_multiprocessors(monkeypatch):
 
 
 def divided(solver, alone=False, **settings):
-    """Return the solver of the same tile, whose blocks may have one K-block of it. alone: tiles that one block has."""
+    """Return the solver with blocks of at least one K-block. alone: whether some tiles have one block each."""
     return type(solver)(replace(solver.kernel, min_k_blocks=1, alone=(alone,), **settings))
 
 
@@ -102,8 +102,8 @@ def test_every_tile(seven_multiprocessors, name, kernel, rows_are_filters):
 @pytest.mark.parametrize("kernel", KERNELS[1:], ids=lambda kernel: kernel.entry.removeprefix("convolution_"))
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_tiles_of_one_block_are_blended_from_its_registers(seven_multiprocessors, name, kernel, rows_are_filters):
-    """Some blocks have two such tiles. In "groups" and "one tap", seven of each round are unsplit, and the rest is
-    shared."""
+    """A block may compute two unsplit tiles. In "groups" and "one tap", full rounds of seven tiles are unsplit, and
+    blocks share the rest."""
     solver = divided(FilterGradientTma(kernel), alone=True, rows_are_filters=(rows_are_filters,))
     plan = check(seven_multiprocessors, GRADIENTS[name], solver)
     assert kernel.entry in kernels(plan)
@@ -113,8 +113,8 @@ def test_tiles_of_one_block_are_blended_from_its_registers(seven_multiprocessors
     "solver", [FilterGradientTma(KERNELS[0]), FilterGradientTma(KERNELS[2])], ids=lambda solver: solver.kernel.entry
 )
 def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solver):
-    """Two blocks have one or two of three or five tiles each alone, and share the last one, where a launch costs
-    nothing."""
+    """If splitting costs nothing, two blocks share the last of three or five tiles, and each computes one or two of
+    the others alone."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", 2)
     monkeypatch.setattr(tma, "SUM_SECONDS", 0.0)
     monkeypatch.setattr(tma, "SLOTS_BANDWIDTH", 1e15)
@@ -128,7 +128,7 @@ def test_whole_tiles_before_shared_ones(seven_multiprocessors, monkeypatch, solv
 
 
 def test_few_pixels_of_many_channels_need_one_launch(monkeypatch):
-    """Every tile of 1280 x 23040 results of two K-blocks belongs to one block on 132 multiprocessors."""
+    """No tile of 1280 x 23040 results is split among blocks if K has only two K-blocks."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     family = SOLVER_FAMILIES[ConvolutionBackwardFilter]
@@ -174,7 +174,7 @@ def test_products_of_warps(seven_multiprocessors, name, rows_are_filters):
 
 
 def test_groups_share_tiles(seven_multiprocessors):
-    """Sixteen groups of four channels make a box of 64, and the last four of twenty another one."""
+    """Sixteen groups of four channels fill a box of 64; the last four of twenty groups use a second box."""
     problem = SOLVER_FAMILIES[ConvolutionBackwardFilter].problem(GRADIENTS["many groups"], seven_multiprocessors.device)
     made = FilterGradientTma(KERNELS[-1]).product(problem, KERNELS[-1])
     assert (made.groups, made.channels, made.filters) == (2, 64, 64)
@@ -194,10 +194,10 @@ def test_volumes_in_planes_have_algorithm_3(seven_multiprocessors, configuration
 @pytest.mark.parametrize("few_parts", [0, 1000])
 @pytest.mark.parametrize("multiprocessors", [1, 2, 7, 8, 24])
 def test_shares_of_the_pixels(seven_multiprocessors, monkeypatch, multiprocessors, few_parts):
-    """A tile has less than a block, equal parts, or parts and a rest; one thread or several add them."""
+    """A tile is less than a block's share, or has equal parts, or parts and a rest. One thread or several add them."""
     monkeypatch.setattr(seven_multiprocessors.device, "multiprocessors", multiprocessors)
     solver = divided(FilterGradientTma(KERNELS[-1]), few_parts=few_parts)
-    # This product has 13 K-blocks, and tiles of 3 x 2 or 2 x 2.
+    # This product has 13 K-blocks and 3 x 2 or 2 x 2 tiles.
     wide = half((5, 72, 14, 11), (136, 72, 1, 1), padding=(0, 0))
     plan = check(seven_multiprocessors, wide, solver)
     assert kernels(plan)[-1] == SUM
@@ -220,10 +220,10 @@ def test_addresses_that_tma_does_not_take(seven_multiprocessors):
 
 
 def test_which_gradients_are_preferred(seven_multiprocessors):
-    """Tiles are preferred where the math type allows tensor cores, except for a few pixels of few channels."""
+    """TMA-fed tiles are preferred if the math type allows tensor cores, except for few pixels and channels."""
     few = seven_multiprocessors
     assert check(few, half((2, 64, 4, 5), (64, 64, 3, 3))).solver.startswith(TMA)
-    assert few.plan(half((32, 3, 224, 224), (64, 3, 3, 3))).solver.startswith(TMA)  # Three taps of a row make a box.
+    assert few.plan(half((32, 3, 224, 224), (64, 3, 3, 3))).solver.startswith(TMA)  # A row's three taps share a box.
     assert not check(few, half((2, 9, 4, 5), (9, 9, 3, 3))).solver.startswith(TMA)
     plain = gradient((2, 64, 4, 5), (64, 64, 3, 3), configuration="PSEUDO_HALF", formats=NHWC)
     assert not check(few, plain).solver.startswith(TMA)
@@ -232,7 +232,7 @@ def test_which_gradients_are_preferred(seven_multiprocessors):
 @pytest.mark.parametrize("images, channels, size, layout, transposed", [
     (32, 512, 14, NCHW, True), (32, 512, 7, NHWC, False), (24, 512, 14, NCHW, False), (64, 128, 28, NCHW, False)])  # fmt: skip
 def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, channels, size, layout, transposed):
-    """Images fill boxes where both operands are copied anyway, on 132 multiprocessors; none are added in parts."""
+    """Images become innermost if both operands are copied anyway, images fill boxes, and the sum is not split."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     dims = (images, channels, size, size), (channels, channels, 3, 3)
@@ -247,10 +247,7 @@ def test_where_tf32_is_multiplied_with_images_innermost(monkeypatch, images, cha
     ((32, 1024, 14, 14), (256, 1024, 1, 1), 8, False, 0), ((8, 512, 7, 7), (512, 512, 3, 3), 0, False, 72),
     ((64, 256, 56, 56), (256, 256, 3, 3), 7, True, 0)], ids=str)  # fmt: skip
 def test_how_blocks_share_tiles(monkeypatch, dx, dw, parts, further, unsplit):
-    """Blocks get equal parts where blocks with several tiles, or many sums, would take longer, else unsplit tiles.
-
-    The device has 132 multiprocessors.
-    """
+    """The fastest division is chosen: equal parts, parts and a rest that further blocks share, or unsplit tiles."""
     device = AcceleratedBackend("emulated").device
     monkeypatch.setattr(device, "multiprocessors", 132)
     operation = half(dx, dw, padding=(dw[2] // 2, dw[3] // 2))
@@ -325,7 +322,7 @@ def test_lanes_of_few_filters_and_channels(seven_multiprocessors, name):
 
 @pytest.mark.parametrize("x, dw", [((16, 3, 416, 416), (16, 3, 3, 3)), ((2, 16, 400, 400), (16, 16, 1, 1))])
 def test_few_results_of_many_pixels_are_shared_by_blocks(monkeypatch, x, dw):
-    """A product of images as channels would have one block for all results."""
+    """A forward convolution with images as channels would leave all results to one block."""
     backend = AcceleratedBackend("emulated")
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     padding = (dw[2] // 2, dw[3] // 2)

@@ -1,5 +1,4 @@
-"""Tests how blocks of cudnnIm2Col divide the matrix where shared memory has less room; cases show the documented
-behaviour."""
+"""Tests how cudnnIm2Col divides the matrix among blocks, also with little shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def backend():
 @pytest.mark.parametrize("most", [6000, 2500, 1200, 600])
 @pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
 def test_less_room(backend, most, data_type):
-    """Patches shrink to fewer rows, fewer channels, fewer columns, one channel."""
+    """A block with less shared memory takes fewer rows, fewer channels, fewer columns, and at last one channel."""
     operation = im2col((1, 40, 9, 31), (1, 40, 3, 3), data_type=data_type, padding=(1, 1))
     problem = Im2ColProblem(operation, backend.device, max_shared=most)
     plan = check(backend, operation, problem=problem)

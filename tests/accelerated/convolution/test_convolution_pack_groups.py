@@ -1,5 +1,4 @@
-"""Tests groups that share tiles on tensor cores, on the emulated device: forward, data gradients, and groups apart
-beside infinities."""
+"""Tests convolution groups that share tensor-core tiles, on the emulated device, also if an operand is infinite."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from dualdnn.conformance.cases.convolution.convolution import DEFAULT
 from dualdnn.conformance.cases.convolution.convolution_backward_data import gradient
 
 PACKED = "convolution.pack_groups"
-FORWARD = {  # Each has the convolution, and the number of groups that share a tile.
+FORWARD = {  # Each entry has a convolution and the number of groups that share a tile.
     "eight groups of four": (convolution(PRECOMPUTED, (2, 32, 7, 9), 32, (3, 3), data_type=HALF, layout=NHWC, groups=8), 8),
     "more filters": (convolution(PRECOMPUTED, (2, 32, 6, 5), 64, (3, 2), data_type=BFLOAT16, layout=NHWC, groups=4, stride=2), 4),
     "groups of 24": (convolution(PRECOMPUTED, (2, 72, 7, 6), 72, (3, 2), data_type=HALF, layout=NHWC, groups=3), 1),
@@ -36,7 +35,7 @@ def backend(monkeypatch):
 @pytest.mark.parametrize("inputs", ["normal", "infinite"])
 @pytest.mark.parametrize("name", FORWARD)
 def test_groups_that_share_tiles(backend, name, inputs):
-    """The last launch recomputes what a zero and an infinity made NaN."""
+    """Zero times infinity makes results of other groups NaN; the last launch computes them again."""
     operation, together = FORWARD[name]
     assert Packed.of(ConvolutionProblem(operation, backend.device)).together == together
     *_, product, again = kernels(check(backend, operation, PACKED, inputs=inputs))
@@ -45,12 +44,12 @@ def test_groups_that_share_tiles(backend, name, inputs):
 
 @pytest.mark.parametrize("shifted", ["x", "w", "y", "workSpace"])
 def test_operands_that_begin_anywhere(backend, shifted):
-    """No block notes anything where TMA does not read the operands, and the last launch computes all."""
+    """If TMA cannot read the operands, no block marks its results as right, so the last launch computes all."""
     check(backend, FORWARD["eight groups of four"][0], PACKED, shift=UNALIGNED, shifted=shifted, inputs="infinite")
 
 
 def test_a_rectified_nan_is_noted(backend):
-    """ReLU makes a zero of a NaN, so the kernel checks sums and not results."""
+    """ReLU turns NaN into zero, so the kernel looks for NaN in the sums and not in the results."""
     plain = FORWARD["eight groups of four"][0]
     relu = ActivationSpec(
         cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0

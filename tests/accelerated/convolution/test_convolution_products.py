@@ -1,5 +1,4 @@
-"""Tests the kernels of matrix products on the emulated device: every tile of each of them, on shapes that do not
-fill it."""
+"""Tests the matrix-product kernels of convolution on the emulated device: all tiles, also partial ones."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def backend(monkeypatch):
 
 @pytest.fixture
 def two_multiprocessors(backend, monkeypatch):
-    """Return a device on which a persistent block computes several tiles."""
+    """Return a backend on which a persistent block computes several tiles."""
     monkeypatch.setattr(backend.device, "multiprocessors", 2)
     return backend
 
@@ -60,7 +59,7 @@ def named(kernel):
 
 # --- products in float ---
 
-PRODUCTS = {  # Each has an operation and its kernel.
+PRODUCTS = {  # Each entry has an operation and the kind of its kernel.
     "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
     "channels, many terms": (convolution(IMPLICIT, (1, 72, 12, 12), 20, (3, 3), layout=NHWC, math=FMA), "rows"),
     "channels to planes": (
@@ -86,17 +85,14 @@ PRODUCTS = {  # Each has an operation and its kernel.
 @pytest.mark.parametrize("kernel", FP32, ids=named)
 @pytest.mark.parametrize("operation, kind", PRODUCTS.values(), ids=PRODUCTS)
 def test_every_tile_in_float(backend, operation, kind, shift, kernel):
-    """Every tile of the implicit GEMM is right, and of the products within other solvers."""
+    """Every tile is right in the implicit GEMM, and in the products of FFT, Winograd and im2col."""
     with forcing(kernel.name):
         plan = check(backend, operation, shift=shift)
     assert f"convolution_implicit_gemm_fp32_{kind}_{kernel.n}x{kernel.m}" in kernels(plan)
 
 
 def test_values_that_are_gathered_one_by_one(backend):
-    """CUDA cores multiply gathered floats, also where TF32 is allowed.
-
-    Tensor cores multiply them where all channels of a tap are vectors.
-    """
+    """Even if TF32 is allowed, floats in NCHW run on CUDA cores; vectors of NHWC channels run on tensor cores."""
     nchw, vectors = (
         convolution(IMPLICIT, (2, 12, 6, 7), 17, (3, 3), layout=layout, result=NCHW) for layout in (NCHW, NHWC)
     )
@@ -105,16 +101,13 @@ def test_values_that_are_gathered_one_by_one(backend):
 
 @pytest.mark.parametrize("filters, vectors", [(72, True), (70, False)])
 def test_transformed_filters_in_vectors(backend, filters, vectors):
-    """Filters of a group lie side by side where they are vectors of 16 bytes."""
+    """Transformed filters of a group are stored contiguously if they fill 16-byte vectors."""
     operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
     assert any("vectors" in name for name in kernels(check(backend, operation))) == vectors
 
 
 def test_filters_fill_tiles(backend, monkeypatch):
-    """A tile has as many rows as there are filters; where both tiles are full, those of more filters are faster.
-
-    The device has 132 multiprocessors.
-    """
+    """The tile that filters and pixels fill best is preferred; if both are full, the one with more filters."""
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
 
     def tile(n, m, matrices=ROWS):
@@ -130,7 +123,7 @@ def test_filters_fill_tiles(backend, monkeypatch):
 
 # --- products that TMA feeds ---
 
-STREAMED = {  # Each has an operation, and whether TMA writes y in planes.
+STREAMED = {  # Each entry has an operation, and whether TMA writes y in NCHW.
     "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
     "blended": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, blend=(-1.75, 0.5)), False),
     "dilated": (convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2), False),
@@ -152,7 +145,7 @@ STREAMED = {  # Each has an operation, and whether TMA writes y in planes.
     "volumes, backwards": (backwards(convolution(IMPLICIT, (2, 36, 4, 3, 5), 72, (2, 3, 2), layout=NHWC)), False),
     "volumes, planes": (convolution(IMPLICIT, (3, 72, 2, 4, 8), 72, (2, 3, 3), data_type=HALF, layout=NHWC, result=NCHW), False),
 }  # fmt: skip
-IN_PLANES = {  # Their x and y lie in planes, which are read in place.
+IN_PLANES = {  # x and y are NCHW, and TMA reads x in place.
     "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
     "full boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
     "precomputed": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
@@ -188,7 +181,7 @@ def test_every_tile_that_tma_feeds(two_multiprocessors, operation, kernel):
     "count, k_blocks, shared", [(3136, 1, True), (3137, 2, True), (500, 1, False), (100, 1, False), (3136, 36, False)]
 )
 def test_blocks_share_tiles(count, k_blocks, shared):
-    """Every tile is computed once, also where later blocks take the last ones, of tiles that are mostly written."""
+    """Every tile is computed once, also if K is short and later blocks take the last tiles."""
     shares = share_tiles(TMA[0], count, k_blocks, 132)
     first = [range(block, shares.first_end, shares.first_blocks) for block in range(shares.first_blocks)]
     starts = range(shares.first_end, count, shares.later)
@@ -201,7 +194,7 @@ def test_blocks_share_tiles(count, k_blocks, shared):
 @pytest.mark.parametrize("kernel", TMA, ids=named)
 @pytest.mark.parametrize("later", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))])
 def test_later_blocks(two_multiprocessors, kernel, later):
-    """Later blocks get few tiles each, blended or not."""
+    """Results are right if later blocks take only a few tiles each, with and without beta."""
     sharing = Sharing(min_tiles=1, later_results=later * kernel.m * kernel.n)
     other = TmaKernel(
         kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput,
@@ -219,8 +212,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
 
 
 def test_which_planes_are_read_as_they_are(backend):
-    """Planes are read in place for filters of one pixel, on tensor cores, if they are vectors and fill most of their
-    boxes."""
+    """TMA reads NCHW in place for 1 x 1 filters on tensor cores, if planes are whole vectors and fill most of a box."""
 
     def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
         operation = convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options})
@@ -236,7 +228,7 @@ def test_which_planes_are_read_as_they_are(backend):
 
 
 def test_boxes_do_not_reach_across_images(backend):
-    """No box of 64 lies in a plane of 40 pixels, so TMA cannot write planes."""
+    """A box of 64 pixels does not fit into an image of 40 pixels, so TMA cannot write NCHW."""
     product = ConvolutionProblem(STREAMED["planes, odd"][0], backend.device).products[0]
     assert not any(kernel.serves(product) for kernel in TMA if kernel.nchw)
 
@@ -244,8 +236,7 @@ def test_boxes_do_not_reach_across_images(backend):
 @pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
 @pytest.mark.parametrize("kernel", TMA, ids=named)
 def test_bias_and_relu_beside_tma(backend, kernel, alpha2):
-    """Results of the fused operation are right in both orders of y, with more filters than a tile, and groups that
-    end within one."""
+    """The fused operation is right in NCHW and NHWC, with more filters than a tile, and groups that end inside one."""
     layout = NCHW if kernel.nchw else NHWC
     for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):
         image, taps, padding = (NCHW, (1, 1), 0) if kernel.transposed else (NHWC, (3, 3), 1)
@@ -279,7 +270,7 @@ def test_what_tma_cannot_read(backend, operation):
 
 # --- copies with channels innermost ---
 
-TRANSPOSED = {  # Each has an operation, and whether a second kernel transposes its results into planes.
+TRANSPOSED = {  # Each entry has an operation, and whether a second kernel transposes its result to NCHW.
     "odd planes": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF), True),
     "odd planes, TF32": (convolution(PRECOMPUTED, (3, 8, 5, 7), 34, (3, 3), blend=(-0.5, 0.0)), True),
     "odd planes, groups": (convolution(PRECOMPUTED, (1, 128, 5, 7), 128, (3, 3), data_type=BFLOAT16, groups=2), True),
@@ -298,7 +289,7 @@ def test_results_that_pass_through_the_workspace(backend, operation, transposed)
 
 
 def test_copies_that_32_bits_do_not_count(backend):
-    """The copy of a large image has more values than the image: beyond 2**31 values the kernel gathers them."""
+    """The copy of x has padded channels; if it had 2**31 elements or more, the kernel gathers x instead."""
     needed = [
         backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
         for n in (511, 512)
@@ -323,7 +314,7 @@ FEW = {
 @pytest.mark.parametrize("operation", FEW.values(), ids=FEW)
 @pytest.mark.parametrize("rows, columns", [(1, 32), (2, 32), (1, 1000), (3, 1000), (1000, 1000)])
 def test_every_tile_of_few_channels(backend, operation, rows, columns):
-    """One block computes all tiles, of which the last are cut off."""
+    """One block computes all tiles; the last ones are partial."""
     for filters in small_channels.FILTERS:
         free = small_channels.Geometry(operation, 1, filters)
         tile = small_channels.Tile(min(rows, free.outputs[1]), min(columns, free.outputs[2]))
@@ -334,7 +325,7 @@ def test_every_tile_of_few_channels(backend, operation, rows, columns):
 
 @pytest.mark.parametrize("blocks, filters", [(1, 3), (66, 5), (500, 9)])
 def test_the_sums_of_any_number_of_blocks_are_added(backend, blocks, filters):
-    """A device with many short tiles has sums of more blocks than the kernel reads at once."""
+    """The kernel adds the sums of any number of blocks, even more than it reads at once."""
     pitch, device = 16, backend.device
     kernel = SimpleNamespace(sums_of_blocks=lambda _: (blocks, pitch), launch=lambda _: None)
     product = SimpleNamespace(device=device, value=SimpleNamespace(n=filters))

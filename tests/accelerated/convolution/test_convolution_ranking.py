@@ -1,4 +1,4 @@
-"""Tests that workspaces and the expected ranking of convolution algorithms make sense, and that searches measure."""
+"""Tests the workspaces and the ranking of convolution algorithms, and that searches measure time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def backend():
 
 
 def test_workspace_of_transforms(backend, monkeypatch):
-    """FFT_TILING takes less than FFT for large images (5.1.3.10); implicit products take none."""
-    # So many multiprocessors hold untiled images in the workspace.
+    """FFT_TILING needs less workspace than FFT for large images (5.1.3.10); implicit GEMM needs no workspace."""
+    # A smaller device would slice the work and need less workspace.
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
     needed = {
         algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))
@@ -40,8 +40,7 @@ def test_workspace_of_transforms(backend, monkeypatch):
 
 
 def test_ranking():
-    """In large float images transforms beat the direct sum, in half tensor cores beat everything, and 1 x 1 gains
-    nothing."""
+    """Transforms win for large float images, tensor cores win in half, and implicit GEMM wins for 1 x 1 filters."""
     backend = AcceleratedBackend("emulated")
 
     def ranked(algorithms, **options):
@@ -62,7 +61,7 @@ def test_ranking():
 @pytest.mark.parametrize("layout", [NCHW, NHWC])
 @pytest.mark.parametrize("data_type", [HALF, BFLOAT16, FLOAT])
 def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
-    """One kernel serves both."""
+    """The same kernel serves IMPLICIT_GEMM and IMPLICIT_PRECOMP_GEMM for few channels, so their estimates are equal."""
     backend = AcceleratedBackend("emulated")
     options = {"stride": stride, "padding": taps // 2, "layout": layout, "data_type": data_type}
     operations = [
@@ -76,7 +75,7 @@ def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
 
 
 def test_copies_that_32_bits_do_not_count(backend):
-    """The copy of a large image has more values than the image: beyond 2**31 values the kernel gathers them."""
+    """The copy of x has padded channels; if it had 2**31 elements or more, the kernel gathers x instead."""
     needed = [
         backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
         for n in (511, 512)
@@ -91,7 +90,7 @@ def test_time_is_measured(backend):
 
 
 def test_what_reads_x_and_w_as_they_lie_reports_no_workspace(backend):
-    """The reported bytes are those that the launches use: none where TMA reads planes, or channels, in place."""
+    """The reported workspace is 0 if TMA reads x and w in place, in NCHW or NHWC."""
     planes = convolution(PRECOMPUTED, (3, 64, 8, 8), 64, (1, 1), data_type=HALF, padding=0)
     channels = convolution(PRECOMPUTED, (1, 72, 5, 6), 40, (3, 3), data_type=HALF, layout=NHWC)
     for operation in (planes, channels):

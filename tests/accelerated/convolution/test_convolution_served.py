@@ -1,6 +1,6 @@
-"""Tests which solver serves a forward convolution on the emulated device, in all orders of threads and at any address.
+"""Tests which solver serves a forward convolution on the emulated device, in several thread orders, at any alignment.
 
-conformance/cases shows the documented behaviour.
+The documented behaviour is judged in conformance/cases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def backend(request, monkeypatch):
     return made
 
 
-SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9 need more rounds than the tensor cores' ring has stages.
+SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9 taps have more K-blocks than the kernels have stages.
 VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "implicit_gemm_16x256"),
@@ -123,10 +123,10 @@ def test_operands_may_begin_at_any_element(backend, operation, solver):
     assert check(backend, operation, shift=UNALIGNED).solver.startswith(f"convolution.{solver}")
 
 
-@pytest.mark.long  # each takes as long as all solvers that claim it, which the suite runs on other operations
+@pytest.mark.long  # Each case runs all possible solvers, which the suite also runs on other operations.
 @pytest.mark.parametrize("operation, solver", SERVED.values(), ids=SERVED)
 def test_what_could_serve_is_right(operation, solver):
-    """Every solver that claims an operation computes it right, whatever is preferred."""
+    """Every solver that claims to serve an operation computes it correctly, preferred or not."""
     backend = AcceleratedBackend("emulated")
     names = possible_solvers(operation, backend.device)
     assert any(name.startswith(f"convolution.{solver}") for name in names)
@@ -143,7 +143,7 @@ def wanted(listed):
 
 @pytest.mark.parametrize("operation", [operation for operation, _ in SERVED.values()], ids=SERVED)
 def test_what_serves_a_convolution_is_built(wanted, operation):
-    """Everything is built except thread tiles of depthwise convolutions: only the timed ones are."""
+    """Every preferred kernel is built ahead, except depthwise kernels, which are compiled for one shape each."""
     device = AcceleratedBackend("emulated").device
     listing = build_ahead.Listing(device)
     plan = build_ahead.plan(replace(operation, workspace_bytes=build_ahead.workspace_bytes(operation, device)), listing)
@@ -171,7 +171,7 @@ def test_lanes_that_share_an_output(backend, operation, shift):
 
 
 def test_terms_that_cancel_keep_the_digits_of_their_difference(backend):
-    """A tiny product of floats is its exact sum, rounded once; float additions are off by roundings of the terms."""
+    """The tiny kernel rounds the exact sum once; adding in float would lose the digits if large terms cancel."""
     operation = convolution(IMPLICIT, (1, 27, 3, 3), 4, (3, 3), math=FMA, padding=0)
     before = prepare(operation, "normal", 0)
     operands = [backend.to_device(before[name]) if before[name].size else None for name in operation.operands]
@@ -207,7 +207,7 @@ def test_convolutions_of_no_depth_of_channels_are_not_depthwise(backend):
     ids=["GEMM of one slice", "GEMM", "FFT_TILING", "WINOGRAD_NONFUSED of one slice", "WINOGRAD_NONFUSED"],
 )
 def test_large_images_go_slice_by_slice(operation, request):
-    """The workspace of a device of few multiprocessors holds fewer images at a time."""
+    """On few multiprocessors the workspace holds fewer images at a time, so there are more launches."""
     plans = []
     for multiprocessors in (1, 132):
         backend = AcceleratedBackend("emulated")
@@ -218,7 +218,7 @@ def test_large_images_go_slice_by_slice(operation, request):
 
 
 class SimpleDevice:
-    """Stands for a device with another number of multiprocessors."""
+    """Stands in for a device with another number of multiprocessors."""
 
     def __init__(self, device, multiprocessors):
         self.device, self.multiprocessors = device, multiprocessors
@@ -230,12 +230,11 @@ class SimpleDevice:
 @pytest.mark.parametrize("algo", [IMPLICIT, PRECOMPUTED])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_images_beyond_32_bits(backend, algo, groups):
-    """A tensor of more values than 32 bits count goes through several launches; a single image of that size is
-    refused."""
+    """A tensor whose offsets exceed 32 bits is split into several launches; a single image that large is refused."""
     operation = convolution(algo, (5, 8 * groups, 6, 7), 5 * groups, (3, 3), data_type=INT8, layout=NHWC, groups=groups)
     plan = check(backend, operation)
-    image = 6 * 7 * 2 * groups  # words hold four channels
-    # The workspace holds two images at a time.
+    image = 6 * 7 * 2 * groups  # words per image, of four channels each
+    # The limit allows two images per launch.
     problem = ConvolutionProblem(operation, backend.device, farthest=2 * image - 1)
     assert len(check(backend, operation, problem=problem).steps) == len(plan.steps) + 2
     problem = ConvolutionProblem(operation, backend.device, farthest=image - 2 * groups)
