@@ -1,5 +1,4 @@
-"""Provides a stand-in for a device, and the judge of a plan on the emulated device, for the tests of the pooling
-family."""
+"""Provides a stand-in for a device, and a judge of plans on the emulated device, for the tests of pooling."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dualdnn.reference import judge
 
 
 class PlanningDevice:
-    """Stands for a device while calls are planned, and notes the kernels that plans ask for."""
+    """Stands in for a device while calls are planned, and records the kernels that plans request."""
 
     architecture, kind, name = "sm_90", "gpu", "stand-in"
     compiles_in_background = False
@@ -41,7 +40,7 @@ class PlanningDevice:
 
 
 def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layout: str) -> list[Any]:
-    """Return forward calls and gradients: maxima with and without NaN, averages, with and without factors."""
+    """Return forward calls and gradients: maxima with and without NaN propagation, averages, several alpha and beta."""
     size, stride, padding = window
     rank = len(dims) - 2
     of = Geometry(dims, (size,) * rank, (padding,) * rank, (stride,) * rank), data_type, layout, layout
@@ -58,13 +57,13 @@ def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layou
 
 
 def with_ties(operation: PoolingForward | PoolingBackward, inputs: str = "ties_and_nan") -> dict[str, Any]:
-    """Return memory whose x has equal maxima, or other inputs, and whose y is the forward result of a gradient."""
+    """Return operands with ties and NaN in x, or other ``inputs``; y of a gradient is the forward result."""
     kinds = {"x": inputs}
     return before(Drawn((operation,), kinds), 0) or prepare(operation, kinds, 0)
 
 
 def kernel_of(operation: Any, only: str, multiprocessors: int = 132) -> str:
-    """Return the kernel by which a solver serves an operation."""
+    """Return the name of the first kernel that a solver requests for an operation."""
     device = PlanningDevice(multiprocessors)
     plan_by(operation, device, only)
     return device.kernels[0]
@@ -77,7 +76,7 @@ def problem_of(operation: Any, multiprocessors: int = 132, aligned: bool = True)
 def assert_agrees(
     backend: Any, operation: Any, plan: Any, memory: dict[str, Any] | None = None, shift: int = 0
 ) -> None:
-    """Run a plan on operands ``shift`` bytes behind aligned addresses, and judge its output."""
+    """Run a plan on operands ``shift`` bytes past aligned addresses, and judge its output."""
     memory = memory or with_ties(operation)
     buffers = {name: backend.allocate(content.nbytes + shift) for name, content in memory.items()}
     for name, content in memory.items():

@@ -25,7 +25,7 @@ EXCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
 
 @pytest.mark.parametrize(("channels", "depth"), [(150, 4), (152, 8), (172, 8)])
 def test_volumes_slide_where_half_as_deep_ones_would_wait(channels, depth):
-    """At half the depth, 152 channels would have more threads than run at a time."""
+    """Depth 8 has enough threads to fill the device from 152 channels on; below, the depth is halved."""
     volume = pooling("MAX", 3, 2, 1, False)(FLOAT, (1, channels, 16, 56, 56), "nchw")
     assert StaticForward().configuration(problem_of(volume)).arguments.depth == depth
 
@@ -57,7 +57,7 @@ def test_a_constant_divisor_is_that_of_every_window(mode):
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_indices_are_packed_in_the_order_of_x(layout):
-    """Every window has an index of its own; channels lie together where x has them so, whatever the layout of dy."""
+    """Every window has its own index; the indices are contiguous along channels if x is NHWC."""
     geometry = cases.Geometry((2, 8, 9, 12), (3, 3), (1, 1), (2, 2))
     shape = problem_of(cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, layout, layout)).shape
     found = index_shape(shape)
@@ -76,7 +76,7 @@ def static_axes(size: int):
 
 
 def test_tiles_keep_the_windows_over_their_inputs():
-    """A block keeps the windows that exist over the inputs of its tile, whether the tile lies at an edge or not."""
+    """A block keeps every window that covers an input of its tile, also at the edges of the tensor."""
     random, split = np.random.default_rng(2), 0
     for _ in range(300):
         sizes, window, stride = (random.integers(1, high, 2).tolist() for high in (60, 7, 6))
@@ -114,11 +114,11 @@ def test_blocks_scan_all_windows_over_what_they_write():
 @pytest.mark.parametrize(
     ("data_type", "dims", "tiles"),
     [
-        (HALF, (70, 300, 10, 56), 18 * 7),  # Rows have 3.5 sectors.
+        (HALF, (70, 300, 10, 56), 18 * 7),  # A row has 3.5 sectors.
         (FLOAT, (200, 50, 12, 12), 21 * 6),
-        (HALF, (20, 300, 4, 8, 24), 0),  # Volumes have pairs of planes.
-        (HALF, (200, 300, 9, 56), 0),  # The last row of windows ends in a row of x.
-        (HALF, (200, 300, 10, 64), 0),  # Rows have full sectors.
+        (HALF, (20, 300, 4, 8, 24), 0),  # The depth has a stride, too.
+        (HALF, (200, 300, 9, 56), 0),  # The stride does not divide the height.
+        (HALF, (200, 300, 10, 64), 0),  # A row has 4 full sectors.
         (FLOAT, (2, 5, 12, 12), 0),  # The tensor is small.
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""Tests the solvers of pooling: each serves what it claims, whatever the number of blocks, and at any address."""
+"""Tests that pooling solvers are right for all that they claim to serve, in any number of blocks, at any alignment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def backend():
 
 
 def case_operations():
-    """Return calls of the conformance cases, in the shapes that decide about kernels."""
+    """Yield the calls of those conformance cases whose shapes decide which kernel serves."""
     for lines in pinned(FOLDER / "pooling_static_windows.jsonl").values():
         yield from (one.entry.drawn.operation for several in lines.values() for one in several)
     for geometry, layout in product([*cases.SIZES.values(), cases.GEOMETRIES["gaps"]], ("nchw", "nhwc", "gaps")):
@@ -86,7 +86,7 @@ DIMS = [
 @pytest.mark.parametrize("dims", DIMS, ids=str)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_accesses_are_aligned(data_type, dims, layout):
-    """Every access of several elements begins at a multiple of them, and does not reach beyond its row."""
+    """Every vector access is aligned and does not reach beyond its row."""
     for window in sorted(WINDOWS):
         for operation in operations_of(window, data_type, dims, layout):
             device = PlanningDevice()
@@ -98,25 +98,23 @@ def test_accesses_are_aligned(data_type, dims, layout):
 
 
 def assert_vectors(tensor, nbytes):
-    """Check that vectors of so many bytes begin at multiples of themselves and leave nothing over."""
+    """Assert that vectors of ``nbytes`` bytes are aligned in every row and fill it."""
     vector = nbytes // tensor.scalar_bytes
     inner = [next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)]
-    while (
-        np.prod([tensor.dims[i] for i in inner]) % vector
-    ):  # These are contiguous rows of a few channels, or rows that follow each other.
+    while np.prod([tensor.dims[i] for i in inner]) % vector:  # Dimensions without gaps merge into longer rows.
         inner.append(tensor.strides.index(np.prod([tensor.dims[i] for i in inner])))
     others = [s for i, s in enumerate(tensor.strides) if i not in inner and tensor.dims[i] > 1]
     assert all(stride % vector == 0 for stride in others)
 
 
-# Several blocks share these shapes in rows, columns, planes and channels; each window has one type with all of them.
+# Several blocks divide these shapes, by rows, columns, planes or channels.
 SPLIT = [
     ("pooling.max_backward", FLOAT, (1, 2, 70, 132), "nchw"), ("pooling.max_backward", HALF, (1, 3, 64, 33), "nchw"),
     ("pooling.max_backward", HALF, (1, 24, 40, 38), "nhwc"), ("pooling.max_backward", FLOAT, (1, 2, 9, 36, 44), "nchw"),
     ("pooling.max_backward", BFLOAT16, (1, 8, 6, 8, 10), "nhwc"), ("pooling.max_backward", DOUBLE, (2, 3, 12, 14), "nhwc"),
     ("pooling.max_backward", FLOAT, (3, 22, 12, 13), "nchw"), ("pooling.max_backward", HALF, (2, 40, 9, 10), "nhwc"),
     ("pooling.max_backward", DOUBLE, (2, 3, 9, 13), "gaps"), ("pooling.static_forward", FLOAT, (1, 2, 33, 9, 20), "nchw"),
-    ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB, whose rows are written together
+    ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB: rows are written together.
     ("pooling.static_average_backward", FLOAT, (2, 2, 4, 160, 220), "nchw"),
 ]  # fmt: skip
 
@@ -124,7 +122,7 @@ SPLIT = [
 @pytest.mark.parametrize("multiprocessors", [1, 6])
 @pytest.mark.parametrize("name, data_type, dims, layout", SPLIT, ids=str)
 def test_any_number_of_blocks(backend, monkeypatch, name, data_type, dims, layout, multiprocessors):
-    """NaN, infinities and equal maxima are right for any number of blocks, with scaled sums and others."""
+    """NaN, infinities and ties are right for any number of blocks, with and without alpha and beta."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
     served = [
         operation
@@ -147,7 +145,7 @@ GENERIC = [
 @pytest.mark.parametrize("multiprocessors", [pytest.param(1, marks=pytest.mark.long), 132])
 @pytest.mark.parametrize("window, dims, layout", GENERIC, ids=str)
 def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors):
-    """Tiles have all inputs or one, and threads share windows that are too large for a tile."""
+    """Windows of any size are right, also if a tile holds a single input, or if threads share a large window."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
     for operation in operations_of(window, FLOAT, dims, layout):
         if layout == "odd" and not isinstance(operation, PoolingForward):
@@ -159,7 +157,7 @@ def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors)
 @pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
 @pytest.mark.parametrize("window", [(3, 1, 2), (2, 3, 1)], ids=str)
 def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
-    """The filling around a tensor is never the maximum, not even in windows that hold -infinity and NaN alone."""
+    """Padding is never the maximum, not even in a window of nothing but -infinity and NaN."""
     geometry = cases.Geometry((2, 4, 7, 9), *((size,) * 2 for size in (window[0], window[2], window[1])))
     operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, "nchw", "nchw", nan=nan)
     memory = with_ties(operation)
@@ -171,7 +169,7 @@ def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("shift", [4, 12])
 def test_operands_at_any_address(backend, layout, shift):
-    """A solver that needs vectors hands over to one that does not."""
+    """A solver that needs aligned vectors has a fallback for other addresses."""
     for operation in operations_of(PADDED, FLOAT, (2, 8, 6, 8), layout):
         for name in possible_solvers(operation, backend.device):
             assert_agrees(backend, operation, plan_by(operation, backend.device, name), shift=shift)
@@ -187,8 +185,8 @@ def one_forward(window, stride, padding, x, outputs=(4, 4)):
 @pytest.mark.parametrize(
     "operation",
     [
-        one_forward(2, 2, 0, TensorSpec.packed(FLOAT, (1, 1, 6, 8))),  # These windows have no inputs.
-        one_forward(2, 2, 0, TensorSpec(FLOAT, (2, 3, 8, 8), (2**33, 2**20, 64, 1))),  # These distances exceed 32 bits.
+        one_forward(2, 2, 0, TensorSpec.packed(FLOAT, (1, 1, 6, 8))),  # Some windows have no inputs.
+        one_forward(2, 2, 0, TensorSpec(FLOAT, (2, 3, 8, 8), (2**33, 2**20, 64, 1))),  # The strides exceed 32 bits.
         one_forward(5, 2, 1, TensorSpec.packed(FLOAT, (2, 3, 9, 9))),
         one_forward(3, 1, 0, TensorSpec.packed(FLOAT, (2, 3, 6, 6))),
     ],
@@ -223,7 +221,7 @@ def test_preferences(dims, layout, kernel):
     ids=str,
 )  # fmt: skip
 def test_high_windows_are_pooled_by_rows_first(window, stride, dims, kernel):
-    """Rows come first where hardly two windows share a row, or windows are too large for tiles."""
+    """A kernel pools rows first if windows hardly overlap or are too large for a tile."""
     operation = pooling("AVERAGE_COUNT_EXCLUDE_PADDING", window, stride, 0, False)(HALF, dims, "nchw")
     assert kernel_of(operation, "pooling.generic_forward") == f"pooling_generic_forward_{kernel}"
 
@@ -232,7 +230,7 @@ def test_high_windows_are_pooled_by_rows_first(window, stride, dims, kernel):
 @pytest.mark.parametrize("dims", [(2, 3, 7, 9), (1, 2, 40, 33), (2, 16, 6, 5), (3, 8, 1, 64), (5, 1, 2, 17)], ids=str)
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_one_window_over_everything(backend, data_type, dims, layout):
-    """Every solver is right for planes that begin anywhere, rows with gaps, and channels that are vectors or not."""
+    """Global pooling is right for misaligned planes, rows with gaps, and any number of channels."""
     rank = len(dims) - 2
     for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
         geometry = cases.Geometry(dims, dims[2:], (0,) * rank, (1,) * rank)
@@ -249,7 +247,7 @@ def test_one_window_over_everything(backend, data_type, dims, layout):
     [(4, 8, 0), (5, 9, 0), (6, 11, 0), (7, 8, 1), (7, 14, 1), (8, 11, 1), (15, 16, 1)],
 )
 def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
-    """Planes begin anywhere, and their vectors of 16 bytes would reach over no, one or two gaps."""
+    """NaN in gaps changes no average, even if a vector of 16 bytes reaches across a gap."""
     dims, strides = (3, 5, 6, columns), (31 * pitch + 1, 6 * pitch + 3, pitch, 1)
     x, y = TensorSpec(HALF, dims, strides), TensorSpec.packed(HALF, (3, 5, 1, 1))
     spec = PoolingSpec(
@@ -267,7 +265,7 @@ def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 def test_they_compile_for_a_gpu():
-    """No kernel that is built ahead, or timed, exists for double, nor for volumes in bfloat16."""
+    """No kernel in double is built ahead or timed, so this test compiles some of them for a GPU."""
     device = PlanningDevice()
     for layout in ("nchw", "nhwc"):
         operations = operations_of(PADDED, DOUBLE, (2, 24, 9, 12), layout)
