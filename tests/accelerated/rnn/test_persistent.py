@@ -1,5 +1,4 @@
-"""Tests the persistent kernels of recurrent networks in divisions that small networks do not get, against the
-reference."""
+"""Tests persistent RNN kernels, in divisions that only large networks get, against kernels that run step by step."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from dualdnn.conformance.trial import prepare
 
 
 class Divided:
-    """Serves by a division that the test chooses."""
+    """Makes a solver use the division that the test chooses."""
 
     made: ClassVar[Division]
 
@@ -31,7 +30,7 @@ class Divided:
 
 
 def run(operation, memory, solver):
-    """Run the plan of a solver on copies of the operands, and return all of them."""
+    """Run the plan of a solver on copies of the operands, and return the copies."""
     device = open_device("emulated")
     problem = RNNProblem(operation, device)
     buffers = {}
@@ -49,7 +48,7 @@ def elements(content, data_type):
 
 
 def gradients_agree(cell, data_type, hidden, batch, divisions):
-    """Compare a training step in divided kernels with the same in one kernel for each step."""
+    """Assert that a training step with these solvers agrees with one that launches a kernel per time step."""
     from dualdnn.accelerated.rnn.gradient import GradientSolver
     from dualdnn.accelerated.rnn.recurrence import RecurrenceSolver
 
@@ -68,7 +67,7 @@ def gradients_agree(cell, data_type, hidden, batch, divisions):
         }
         behind |= {name: memory[name] for name in ("hx", "cx") if name in memory}
         results.append((made, run(data, behind, backwards)))
-    unit = 2.0**-11 if data_type == HALF else 2.0**-14  # Both round factors to TF32 alike, but add in another order.
+    unit = 2.0**-11 if data_type == HALF else 2.0**-14  # Both round to TF32, but add in another order.
     for names, (one, other) in zip((("y", "hy", "cy"), ("dx", "dhx", "dcx")), zip(*results, strict=True), strict=True):
         for name in names:
             if name in one:
@@ -78,7 +77,7 @@ def gradients_agree(cell, data_type, hidden, batch, divisions):
 
 
 def solvers(forwards, backwards):
-    """Return the two solvers with these divisions."""
+    """Return a forward and a backward solver with these divisions."""
     return (
         type("Forward", (Divided, PersistentForwardSolver), {"made": forwards})(),
         type("Backward", (Divided, PersistentBackwardSolver), {"made": backwards})(),
@@ -87,8 +86,8 @@ def solvers(forwards, backwards):
 
 @pytest.mark.parametrize("m_tiles, n_tiles, batch", [(1, 1, 3), (2, 4, 9), (4, 2, 17)])
 def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
-    """K has more pairs than registers hold, for each number of tiles; the last group of sequences is partial."""
-    # An element has 4 bytes: 608 bytes make two pairs for some warps, and 2432 of all gates five.
+    """K has more pairs than registers hold, so shared memory has the rest; the last group of sequences is partial."""
+    # K has 608 bytes forward, two pairs for some warps, and 2432 bytes for all gates backward, five pairs.
     hidden, size = 152, 4
     groups = -(-batch // (8 * n_tiles))
     forwards = Division(
@@ -104,7 +103,7 @@ def test_left_operands_in_shared_memory(m_tiles, n_tiles, batch):
 
 @pytest.mark.parametrize("cell, rows, gates", [(GRU, 3, 3), (TANH, 1, 1)])
 def test_other_cells(cell, rows, gates):
-    """Units have three rows, or one; loads come in several parts."""
+    """A unit has three rows in GRU and one in TANH; loads come in several parts."""
     hidden, batch = 40, 19
     forwards = Division(rows, 4, 16, -(-hidden // 16), 1, hidden * 2)
     backwards = Division(1, 4, 16, -(-hidden // 16), 1, gates * hidden * 2)
@@ -113,7 +112,7 @@ def test_other_cells(cell, rows, gates):
 
 @pytest.mark.parametrize("cell, data_type, hidden", [(GRU, HALF, 21), (LSTM, HALF, 22), (GRU, FLOAT, 19)])
 def test_vectors_that_begin_between_multiples_of_16_bytes(cell, data_type, hidden):
-    """Loads of 2 bytes and of 4 bytes give the same as loads of 16 bytes, in both directions."""
+    """If hidden sizes misalign vectors, loads of 2 or 4 bytes give the right results, forward and backward."""
     gates, size = 3 if cell == GRU else 4, 2 if data_type == HALF else 4
     forwards = Division(gates, 1, 16, -(-hidden // 16), 1, hidden * size)
     backwards = Division(1, 1, 16, -(-hidden // 16), 1, gates * hidden * size)
@@ -121,7 +120,7 @@ def test_vectors_that_begin_between_multiples_of_16_bytes(cell, data_type, hidde
 
 
 class H200:
-    """Stands for the properties of an H200 that the choice of a division reads."""
+    """Holds the properties of an H200 on which the choice of a division depends."""
 
     kind, architecture, multiprocessors, shared_bytes_per_block = "gpu", "sm_90", 132, 227 * 1024
 
@@ -137,7 +136,7 @@ class H200:
     ],
 )
 def test_divisions_fit_the_device(cell, batch, hidden, fits):
-    """All blocks of a division run at a time, where shared memory and multiprocessors have room."""
+    """All blocks of a division run at once; otherwise the solver does not apply."""
     spec = network(cell, hidden, 1, 1, HALF)
     problem = RNNProblem(forward(spec, 4, (4,) * batch), H200())
     for rows, depth in ((spec.gates, 1), (1, spec.gates)):
@@ -153,7 +152,7 @@ def test_divisions_fit_the_device(cell, batch, hidden, fits):
 
 
 def test_persistent_kernels_serve_any_hidden_size_at_aligned_addresses():
-    """Tensor cores multiply hidden sizes of any alignment; exact float products are left to other kernels."""
+    """Any hidden size is served at aligned addresses; float without TF32 is left to other kernels."""
     for hidden, aligned, served in ((309, True, True), (20, True, True), (24, True, True), (24, False, False)):
         problem = RNNProblem(forward(network(TANH, hidden, 1, 1, HALF), 2, (2,)), H200(), aligned)
         assert PersistentForwardSolver().serves(problem) == served
@@ -165,7 +164,7 @@ def test_persistent_kernels_serve_any_hidden_size_at_aligned_addresses():
 
 
 def test_a_network_that_has_divisions_of_two_layers_and_none_of_one_is_planned():
-    """GRU of 2048 in float at one sequence is such a network: the blocks of two layers do not run at one time."""
+    """A GRU with 2048 units in float is such a network, but the blocks of its two layers do not run at once."""
     spec = network(GRU, 2048, 2, 1, FLOAT)
     problem = RNNProblem(forward(spec, 4, (4,)), H200())
     assert not PersistentForwardSolver().divisions(problem)

@@ -1,6 +1,6 @@
 """Tests layers of recurrent networks that overlap in one launch.
 
-Results equal those of layer by layer and step by step, in every order of the work that the dependencies allow.
+Results agree with layer-by-layer execution, in every order that the dependencies allow.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from test_persistent import H200, elements, run
 
 
 def skewed(kind, skew, most=MAX_LAYERS, **changes):
-    """Return a solver whose layers are so many waves behind each other; ``most`` of them in a launch.
+    """Return a solver that runs each layer ``skew`` waves after the one before, with up to ``most`` layers per launch.
 
-    changes: replaced fields of its divisions.
+    changes: fields to replace in its divisions.
     """
 
     class Skewed(kind):
@@ -39,8 +39,7 @@ def skewed(kind, skew, most=MAX_LAYERS, **changes):
 
 
 def training_step(spec, lengths, solvers):
-    """Return the operands of the forward call, inference and the gradients of data by two solvers; weights keep
-    states small."""
+    """Return the outputs of training, inference and data gradients by two solvers, with weights scaled down."""
     forwards, backwards = solvers
     first, data, _ = (operation for _, operation in passes(forward(spec, max(lengths), lengths)))
     memory = prepare(first, "normal", 0)
@@ -58,7 +57,7 @@ def training_step(spec, lengths, solvers):
 
 
 def assert_close(one, other, data_type, layers):
-    """Compare within a bound: every layer may add roundings of its inputs, and sums in another order."""
+    """Assert closeness within a bound that grows with each layer, for roundings and another order of sums."""
     unit = 2.0**-11 if data_type == HALF else 2.0**-14
     for name in one:
         a, b = elements(one[name], data_type), elements(other[name], data_type)
@@ -71,8 +70,7 @@ def assert_close(one, other, data_type, layers):
     (RELU, HALF, 2, 72, (5, 4)), (LSTM, FLOAT, 3, 20, (3, 2, 3)), (GRU, FLOAT, 2, 12, (2,) * 9),
 ])  # fmt: skip
 def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hidden, lengths):
-    """Slices and groups may be partial, sequences have several lengths or none, and two launches serve where one has
-    no room for all layers."""
+    """Results agree for partial slices and groups, for any lengths (0 too), and if the layers need two launches."""
     spec = network(cell, hidden, layers, 1, data_type)
     steps = training_step(spec, lengths, (RecurrenceSolver(), GradientSolver()))
     for most in {2, layers}:
@@ -81,7 +79,7 @@ def test_layers_that_overlap_are_those_step_by_step(cell, data_type, layers, hid
 
 
 def test_left_operands_of_both_products_in_shared_memory():
-    """K has more pairs than registers hold, also for the recurrent matrices."""
+    """K has more pairs than registers hold, in input and recurrent matrices."""
     spec, lengths = network(LSTM, 136, 2, 1, FLOAT), (2, 2)
     solvers = [skewed(kind, 1, max_register_pairs=1) for kind in (WavefrontForwardSolver, WavefrontBackwardSolver)]
     assert_close(training_step(spec, lengths, (RecurrenceSolver(), GradientSolver())),
@@ -90,8 +88,7 @@ def test_left_operands_of_both_products_in_shared_memory():
 
 @pytest.mark.parametrize("cell", [LSTM, GRU])
 def test_any_order_of_the_waves_gives_the_same(cell):
-    """Every layer runs right behind the one before it, or some steps later, with the same bits: only dependencies
-    decide."""
+    """The bits are the same if each layer runs 1, 2 or 6 waves after the one before."""
     spec, lengths = network(cell, 24, 3, 1, HALF), (5, 3, 5)
     one, *others = (
         training_step(spec, lengths, (skewed(WavefrontForwardSolver, skew), skewed(WavefrontBackwardSolver, skew)))
@@ -105,7 +102,7 @@ def test_any_order_of_the_waves_gives_the_same(cell):
 @pytest.mark.parametrize("most", [2, 3])
 @pytest.mark.parametrize("call", ["training", "inference", "backward"])
 def test_what_blocks_wait_for_is_filled_before(call, most):
-    """Every vector of every layer holds a value that no cell puts out, when the launches of all steps are left out."""
+    """Before the cooperative launch, every vector that blocks wait for holds a value that no cell outputs."""
     training, data, _ = (operation for _, operation in passes(forward(network(LSTM, 24, 3, 1, HALF), 3, (3, 2))))
     operation = {"training": training, "inference": inference(training), "backward": data}[call]
     solver = skewed(WavefrontBackwardSolver if call == "backward" else WavefrontForwardSolver, 1, most)
@@ -128,7 +125,7 @@ def test_what_blocks_wait_for_is_filled_before(call, most):
 
 @pytest.mark.parametrize("kind, call", [(WavefrontForwardSolver, 0), (WavefrontBackwardSolver, 1)])
 def test_an_order_against_a_dependency_is_noticed(kind, call):
-    """A layer a wave before the one whose vectors it needs would wait for ever."""
+    """A layer that runs one wave before its inputs would wait forever, so the kernel traps."""
     operation = [operation for _, operation in passes(forward(network(TANH, 24, 2, 1, HALF), 3, (3, 3)))][call]
     memory = prepare(operation, "normal", 0)
     with pytest.raises(DeviceError, match="__trap"):
@@ -140,7 +137,7 @@ def test_an_order_against_a_dependency_is_noticed(kind, call):
     (TANH, 128, 8, 4, FLOAT, [8], [8]), (LSTM, 2048, 2, 8, HALF, [], []),
 ])  # fmt: skip
 def test_layers_of_a_launch_have_room_on_the_device(cell, size, layers, batch, data_type, forwards, backwards):
-    """All blocks run at once; a division that does not fit is not tried."""
+    """Only divisions whose blocks all run at once are used."""
     first, data, _ = (
         operation for _, operation in passes(forward(network(cell, size, layers, 1, data_type), 64, (64,) * batch))
     )
@@ -159,8 +156,7 @@ def test_layers_of_a_launch_have_room_on_the_device(cell, size, layers, batch, d
 
 
 def test_what_cannot_overlap_goes_layer_by_layer():
-    """Layers run one by one with two directions, projections or a single layer: the second direction begins at the
-    first layer's end."""
+    """Networks with two directions, with projections, or with a single layer run layer by layer."""
     spec = network(LSTM, 24, 2, 1, HALF)
     device = open_device("emulated")
     for changed in (network(LSTM, 24, 2, 2, HALF), replace(spec, projected=16), network(LSTM, 24, 1, 1, HALF)):

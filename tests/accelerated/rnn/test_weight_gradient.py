@@ -1,4 +1,4 @@
-"""Tests which layers share a product of the gradients of their weights."""
+"""Tests which layers compute the gradients of their weights in one matrix product."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from dualdnn.conformance.bench.rnn_rows import forward, network, passes
 
 
 @pytest.mark.parametrize("cell, width, directions, layers, batches", [
-    (LSTM, 24, 1, 3, [(3, 2)]),  # Both kinds of matrices have products.
-    (LSTM, 16, 1, 3, [(1, 1), (2, 1), (3, 1)]),  # The first layer's inputs are shorter.
-    (GRU, 24, 1, 1, [(1, 2), (1, 2)]),  # Recurrent matrices have two products.
-    (LSTM, 24, 2, 2, [(2, 1)] * 4),  # Directions are batches.
+    (LSTM, 24, 1, 3, [(3, 2)]),  # One product computes all layers, and both kinds of matrices.
+    (LSTM, 16, 1, 3, [(1, 1), (2, 1), (3, 1)]),  # The first layer has another input size.
+    (GRU, 24, 1, 1, [(1, 2), (1, 2)]),  # GRU needs two products.
+    (LSTM, 24, 2, 2, [(2, 1)] * 4),  # The directions of a layer are batches.
     (LSTM, 24, 1, 1, [(1, 2)]),
 ])  # fmt: skip
 def test_what_is_one_product(monkeypatch, cell, width, directions, layers, batches):
-    """The batches of each product show it; cases of the suite judge where each begins."""
+    """Layers share a product if their matrices have equal sizes; the suite's cases judge the results."""
     spec = replace(network(cell, 24, layers, directions, HALF), input_size=width)
     assert batches_of(monkeypatch, forward(spec, 3, (3, 2))) == batches
 
 
 def test_many_vectors_are_not_copied(monkeypatch):
-    """A product of both kinds of matrices does not pay for the copies of inputs."""
+    """One product for both kinds of matrices is not worth copying many inputs."""
     long = forward(network(LSTM, 512, 3, 1, HALF), 128, (128,) * 64)
     assert batches_of(monkeypatch, long) == [(1, 1), (2, 1), (3, 1)]
 
 
 def batches_of(monkeypatch, training):
-    """Return the batches of the products of the gradients of weights, on 132 multiprocessors."""
+    """Return the batches of each product of weight gradients, on 132 multiprocessors."""
     *_, (_, operation) = passes(training)
     device, found = open_device("emulated"), []
     monkeypatch.setattr(device, "multiprocessors", 132)
