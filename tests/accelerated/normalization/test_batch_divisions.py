@@ -23,7 +23,7 @@ SPATIAL, ACTIVATION = (
 
 
 class Device(SimpleNamespace):
-    """Stands for a device whose kernels are names."""
+    """Stands in for a device; its functions hold only the name and the definitions of a kernel."""
 
     def function(self, source, kernel, definitions):
         return SimpleNamespace(name=kernel, definitions=dict(definitions), device=self)
@@ -48,7 +48,7 @@ def problem_of(device, data_type, dims, tensor_format, mode=SPATIAL, backward=Fa
 @of_types
 @pytest.mark.parametrize("mode", [SPATIAL, ACTIVATION], ids=lambda m: m.name)
 def test_columns_have_every_element_once(device, data_type, mode):
-    """Every vector is in one row and one segment; clusters share partial results of the same rows; arrays have room."""
+    """Rows and segments contain every vector once, clusters divide the segments evenly, and shared memory suffices."""
     found = 0
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
         problem = problem_of(device, data_type, (images, channels, side, side), NHWC, mode)
@@ -69,7 +69,7 @@ def test_columns_have_every_element_once(device, data_type, mode):
         moments = 3 * (batch_nhwc.THREADS * width + of_cluster) + 2 * batch_nhwc.THREADS
         sums = 2 * (batch_nhwc.THREADS * width + of_cluster) + 4 * batch_nhwc.THREADS + 4 * columns
         assert max(moments, sums) * problem.compute_bytes <= STATIC_SHARED_BYTES
-        # The kernel counts the rows of all columns of a group.
+        # The columns of a group must have problem.count elements together.
         of_group = [
             sum(d.rows - ((g + i * d.groups) // width >= d.tail) for i in range(d.repeats)) for g in (0, d.groups - 1)
         ]
@@ -81,7 +81,7 @@ def test_columns_have_every_element_once(device, data_type, mode):
 @pytest.mark.parametrize("dims", [(5, 12, 3, 3), (3, 7, 5, 5), (85, 12, 509, 509)], ids=str)
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, dims, backward):
-    """Vectors get narrower where 16 bytes do not divide the tensor; they never fall back to single elements."""
+    """The NHWC solver serves every NHWC tensor; its vectors get narrower if 16 bytes do not divide the tensor."""
     problem = problem_of(H200, data_type, dims, NHWC, backward=backward)
     assert batch_nhwc.BatchNhwcSolver().serves(problem)
     assert problem.x.count % batch_nhwc.width_of(problem) == 0
@@ -91,7 +91,7 @@ def test_channels_innermost_never_fall_to_the_kernel_of_any_layout(data_type, di
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
-    """Blocks keep only what they have room for; those of several channels keep all of them."""
+    """A block keeps only the vectors that fit shared memory; a block of several channels keeps all of them."""
     found = 0
     solver = batch_nchw.BatchNchwSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
@@ -124,7 +124,7 @@ def test_planes_fit_the_memory_of_a_cluster(device, data_type, backward):
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_registers_hold_a_channel(data_type, backward):
-    """Every vector of a channel has a register of a thread, within the bytes that threads have for them."""
+    """The registers of a block hold every vector of a channel, in at most HELD_BYTES per thread."""
     found = 0
     solver = batch_nchw.BatchNchwInRegistersSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):
@@ -144,7 +144,7 @@ def test_registers_hold_a_channel(data_type, backward):
 @of_types
 @pytest.mark.parametrize("backward", [False, True], ids=["training", "backward"])
 def test_blocks_that_wait_for_each_other_run_together(data_type, backward):
-    """Each multiprocessor has one block at most, all rows are in one segment, and shared memory has room."""
+    """There is at most one block per multiprocessor, the segments contain all rows, and shared memory suffices."""
     found = 0
     solver = cooperative.BatchNhwcCooperativeSolver()
     for images, channels, side in product(IMAGES, CHANNELS, SIDES):

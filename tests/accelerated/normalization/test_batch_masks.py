@@ -1,4 +1,4 @@
-"""Tests which elements a ReLU passes, as one call stores them for the other, whichever solver serves either."""
+"""Tests the mask of the elements that ReLU passes: every solver stores it in the same format for the gradient."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def handle():
 )
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 def test_a_byte_for_each_16_bytes_of_elements(handle, data_type, solver, dims):
-    """The mask has the elements in the order of memory, the lowest bit first, whatever the memory held."""
+    """Bits follow the order of elements in memory, lowest bit first, and replace the old contents."""
     kind = np.float16 if data_type == HALF else np.float32
     x, s = TensorSpec.packed(data_type, dims, NHWC), TensorSpec.packed(FLOAT, (1, dims[1], 1, 1), NHWC)
     mode, ops = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL, cudnnNormOps_t.CUDNN_NORM_OPS_NORM_ADD_ACTIVATION
@@ -58,7 +58,7 @@ def test_a_byte_for_each_16_bytes_of_elements(handle, data_type, solver, dims):
     passes = memory["y"].to_host(kind, -1) > 0
     assert 0.3 < passes.mean() < 0.7
     padded = np.concatenate([passes, np.zeros(-x.count % width, bool)]).reshape(-1, width)
-    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # These bits stand for elements.
+    counts = np.arange(len(padded) * width).reshape(-1, width) < x.count  # True where a bit has an element.
     mask = (
         memory["reserveSpace"].to_host(np.uint8, -1)[: len(padded)]
         & np.packbits(counts, axis=1, bitorder="little")[:, 0]

@@ -1,4 +1,4 @@
-"""Tests a variance where one element is far from all others: differences from that one would cancel."""
+"""Tests variances of channels with one outlier: differences from the outlier would cancel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.layouts import laid_out
 
 CHANNELS = 64
-# This bounds the roundings of a right variance, in units in the last place: differences, squares, and three sums of few
-# parts.
-FEW = 8
+FEW = 8  # units in the last place, bounds the roundings of differences, squares and three sums of few parts
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def handle():
 
 
 def variances(handle, x: TensorSpec, values: np.ndarray, solver: str) -> np.ndarray:
-    """Return the running variances of one call, whose old ones do not count."""
+    """Return the running variances after one call that replaces the old ones."""
     s = TensorSpec.packed(FLOAT, (1, x.dims[1], 1, 1))
     mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
     operation = BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, 1.0, s, 1e-5, None)

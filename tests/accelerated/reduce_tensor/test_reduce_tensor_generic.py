@@ -1,4 +1,4 @@
-"""Tests reductions of any tensor, forced: divisions, partial results and their counts, every layout and address."""
+"""Tests the generic reduction, forced: divisions, partial results, layouts and alignment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MULTIPROCESSORS = 132
 
 
 class Device:
-    """Stands for a larger device, with counts of its own, so that reductions are split."""
+    """Stands in for a device with more multiprocessors, so that reductions are split."""
 
     def __init__(self, device, multiprocessors=MULTIPROCESSORS):
         self.device, self.multiprocessors = device, multiprocessors
@@ -53,7 +53,7 @@ def operation_of(op, data_type, dims, to, tensor_format=NCHW, indices=False, bet
 
 
 def run(backend, device, operation, solver, kind="ties", workspace_offset=0, shift=0, seed=0):
-    """Run and judge an operation by one solver; its workspace begins at an offset of an allocation, A at ``shift``."""
+    """Run and judge an operation by one solver. Its workspace and A begin at the given byte offsets of buffers."""
     needed = ReduceProblem(operation, device).workspace_bytes
     operation = dataclasses.replace(operation, workspace_bytes=needed)
     memory = prepare(operation, kind, seed)
@@ -72,8 +72,8 @@ def run(backend, device, operation, solver, kind="ties", workspace_offset=0, shi
     return plan, launched
 
 
-# Rows and columns come in segments, with indices and without. A thread has more partial results than it reads at once.
-# Some segments lie in one of several rows.
+# Rows and columns are split into segments, with and without indices. A thread merges more partial results than it
+# reads at once. Some segments are parts of one row.
 SPLIT = [
     operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, HALF, (9, 7, 31, 33), (1, 7, 1, 1)),
     operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (1, 32, 130, 131), (1, 32, 1, 1), NHWC),
@@ -117,7 +117,7 @@ def test_divisions_fill_the_device_with_little_workspace(data_type, tensor_forma
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(31, 67, 37, 41), (9, 132, 40, 40), (64, 150, 56, 56)], ids=str)
 def test_rows_are_cut_into_segments_for_one_wave_of_blocks_or_into_long_ones(data_type, dims):
-    """A thread reads four vectors of each segment at least, because partial results are not free."""
+    """Segments are long, or their blocks run in one wave, because each partial result costs time."""
     A = TensorSpec.packed(data_type, dims)
     division = divided(A, TensorSpec.packed(FLOAT, (1, dims[1], 1, 1)), MULTIPROCESSORS)
     vectors = A.count // dims[1] / (256 * vector_width(A))
@@ -136,7 +136,7 @@ def test_numbers_follow_the_order_of_the_strides():
 @pytest.mark.parametrize("dims, to", [((5, 55, 9, 11), (1, 55, 9, 11)), ((3, 60, 21, 6), (3, 60, 21, 1))],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_results_across_the_rows_of_a(backend, device, dims, to, data_type, indices):
-    """A has channels innermost, C has planes: blocks cover tiles of both."""
+    """A is NHWC and C is NCHW, so blocks process tiles of both."""
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, NHWC, indices)
     problem = ReduceProblem(operation, device)
     tiles = Tiles.of(problem.walked[1], 256 // problem.division.lanes)
@@ -146,7 +146,7 @@ def test_results_across_the_rows_of_a(backend, device, dims, to, data_type, indi
 
 @pytest.mark.parametrize("channels", [3, 67])
 def test_tiles_that_would_leave_threads_idle(backend, device, channels):
-    """A block of rows is wider for rows of few vectors, or rows that end soon after a tile begins."""
+    """There are no tiles if rows have few vectors, or end soon after a tile begins."""
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, channels, 9, 11), (1, channels, 9, 11), NHWC)
     assert Tiles.of(ReduceProblem(operation, device).walked[1], 32) is None
     run(backend, device, operation, ANY)
@@ -162,8 +162,8 @@ def test_a_thread_has_a_vector_of_c_to_itself(backend, device, dims, alone, data
     run(backend, device, operation, ANY)
 
 
-# Columns run across rows, in tiles and in segments. Rows lie one step apart, with images, in one row of all, and with
-# rows and images between vectors.
+# The first three reduce columns: across rows, in tiles, in segments. The others reduce rows: each alone, across
+# images, and the whole tensor.
 SUMS = [((16, 3, 9, 40), (1, 3, 9, 40), NCHW), ((3, 64, 21, 14), (3, 64, 21, 1), NHWC), ((9, 8, 40, 41), (1, 8, 1, 1), NHWC),
         ((1, 1, 3, 9008), (1, 1, 3, 1), NCHW), ((9, 7, 40, 41), (1, 7, 1, 1), NCHW), ((9, 7, 40, 41), TO_ONE, NCHW)]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Tests reductions of small tensors: every way in which threads share them gives what the judge expects."""
+"""Tests that every way to share a small reduction among threads agrees with the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPS = (Op.CUDNN_REDUCE_TENSOR_ADD, Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_T
        Op.CUDNN_REDUCE_TENSOR_MAX, Op.CUDNN_REDUCE_TENSOR_AMAX, Op.CUDNN_REDUCE_TENSOR_MUL)  # fmt: skip
 KEPT = {"to one": (), "to channels": (1,), "over rows": (0, 1, 2), "over images": (1, 2, 3), "mixed": (0, 3)}
 MAX_SHARINGS = 12  # per operation, chosen by a seed
-# Each width of accesses is a module: HALF has all widths, other types few.
+# Each access width is another module to compile: HALF gets all layouts, the other types a few.
 LAID_OUT = [
     pytest.param(data_type, layout, id=f"{data_type.name.removeprefix('CUDNN_DATA_')}-{layout}")
     for data_type, layouts in {
@@ -62,28 +62,28 @@ def run(backend, operation, plan):
 @pytest.mark.parametrize("kept", KEPT)
 @pytest.mark.parametrize(("data_type", "layout"), LAID_OUT)
 def test_every_sharing(backend, data_type, kept, layout):
-    """Every sharing is right. A cluster is one block here."""
+    """Every sharing is right. A cluster has only one block here."""
     chance = random.Random(f"{data_type}{kept}{layout}")
     op = OPS[chance.randrange(len(OPS))]
     operation = operation_of(
         op, data_type, chance.choice([(4, 16, 3, 8), (3, 6, 7, 14)]), KEPT[kept], layout, chance.choice([0.0, 0.5])
     )
     found = small.choices(operation, backend.device)
-    # Each width is a module, and another one for clusters: their addition depends only on the number of states of a
-    # thread.
+    # Each width is a module, and another one for clusters. Two widths suffice for clusters, whose additions depend only
+    # on the states per thread.
     widths = {1, max(reading.width for _, reading in found)}
     found = [choice for choice in found if not choice[0].blocks or choice[1].width in widths]
     assert {sharing.blocks for sharing, _ in found} == {0, 1}
     for sharing, reading in chance.sample(found, min(MAX_SHARINGS, len(found))):
         run(backend, operation, Plan(operation, [small.launch_of(operation, backend.device, reading, sharing)]))
-    # A sum needs all elements, by most accesses of a thread.
+    # A sum depends on every element; it runs with the most accesses per thread.
     sharing, reading = max(found, key=lambda choice: choice[1].accesses)
     summed = dataclasses.replace(operation, reduction=dataclasses.replace(operation.reduction, op=OPS[0]))
     run(backend, summed, Plan(summed, [small.launch_of(summed, backend.device, reading, sharing)]))
 
 
 def test_accesses_are_as_wide_as_every_place_allows():
-    """Rows of 14 elements are not only vectors; with gaps they start anywhere."""
+    """Rows of 14 halves allow accesses of two elements; rows with gaps are misaligned and allow only one."""
     widths = {
         layout: {r.width for r in small.readings(operation_of(OPS[0], HALF, (2, 3, 5, 14), (0, 1, 2), layout))}
         for layout in ("nchw", "gaps")

@@ -1,5 +1,4 @@
-"""Tests softmax over channels of operands that begin anywhere: kernels that need vectors leave such operands to
-others."""
+"""Tests softmax over channels of misaligned operands: kernels that need vectors leave them to others."""
 
 from __future__ import annotations
 
@@ -14,9 +13,8 @@ from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-# Rows and strided rows come in vectors of 16 and of 8 bytes, short, in tiles, and longer than a multiprocessor can hold.
-# Strided rows of single elements follow the number that a thread has; others take several rounds of all that
-# multiprocessors hold.
+# Rows and strided rows have vectors of 16 and 8 bytes, or single elements. Some rows are short, some fit a tile, and
+# some are longer than a multiprocessor can hold.
 DIMS = [
     (3, 64, 4, 8), (2, 96, 2, 6), (3, 3, 8, 8), (2, 67, 3, 5), (40, 128, 4, 4), (3, 67, 5, 7), (3, 90, 5, 7), (2, 128, 5, 7),
     (5, 1030, 4, 4),
@@ -55,6 +53,6 @@ def test_operands_begin_anywhere(dims, data_type, element, tensor_format, beta):
         content = np.frombuffer(device.download(operands[-1].address, prior.nbytes), element)
         found = content.reshape([dims[d] for d in order]).transpose(np.argsort(order))
         wanted = exact + beta * prior.astype(np.float64)
-        # The bound covers some roundings of sums of 128 terms, and one of the result.
+        # The bound covers the roundings of a sum of 128 terms, and one of the result.
         scale = np.abs(exact) + np.abs(beta * prior) + np.abs(wide_y) * np.abs(wide_dy).max()
         np.testing.assert_array_less(np.abs(found - wanted), np.finfo(element).eps * 4 * scale + 1e-7)

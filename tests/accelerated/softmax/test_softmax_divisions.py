@@ -46,10 +46,10 @@ def test_registers_hold_every_vector_once(device, inputs, tensor_format, data_ty
         shares = held.threads // held.team if layout.strided else held.team
         assert shares * held.vectors >= vectors > 0 and held.vectors <= register_resident.STRIDED_VECTORS
         assert held.threads in (32, 64, 128, 256) and held.team & (held.team - 1) == 0
-        # The blocks have all rows, and each block has some.
+        # The blocks have all rows, and no block is idle.
         at_once = held.team if layout.strided else held.threads // held.team
         assert (held.grid - 1) * at_once < layout.rows.vectors <= held.grid * at_once
-        # Warps that share rows hand over a state for every row.
+        # Warps that share rows exchange one state per row.
         warps = held.threads // max(held.team, 32) if layout.strided else 1
         assert warps == 1 or held.states == warps * held.team * width
     assert found > 10
@@ -63,7 +63,7 @@ def test_tiles_are_full_warps_of_rows(scalar_bytes, inputs):
         assert lanes * row_tiles.MORE_EACH[inputs - 1] >= length
         assert (
             of_tile % (row_tiles.TILE_THREADS // lanes) == 0
-        )  # All lanes of a warp then branch alike, and tiles begin at vectors.
+        )  # All lanes of a warp take the same branch, and tiles are aligned.
         if length <= SHORT_ROW:
             of_tile = short_tile(rows, length, inputs, scalar_bytes, H200)
             assert of_tile % (row_tiles.TILE_THREADS * 16 // scalar_bytes) == 0
@@ -85,7 +85,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
             continue
         found += 1
         shares = held.threads // held.team
-        alone = max(length, register_resident.MIN_VECTORS) if length <= SHORT_ROW else None  # One thread has the row.
+        alone = max(length, register_resident.MIN_VECTORS) if length <= SHORT_ROW else None  # One thread takes the row.
         assert held.vectors == alone if alone else held.vectors in register_resident.ELEMENTS
         assert shares * held.vectors >= length
         assert held.threads in (128, 256) and held.team & (held.team - 1) == 0
@@ -95,7 +95,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
 
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_tiles_of_pairs(inputs):
-    """Tiles have vectors, full warps of lanes, and no more threads than a block."""
+    """A tile has full warps of rows, and no more threads or bytes than a block may have."""
     for length in range(5, 257):
         lanes, of_tile = pair_tile(length, inputs)
         assert lanes * row_tiles.PAIR_LANE_ELEMENTS >= length and lanes & (lanes - 1) == 0
@@ -135,6 +135,6 @@ def test_few_rows_have_every_element_once(layout):
     (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
 ])  # fmt: skip
 def test_few_rows_run_at_once(rows, vectors, values, at_once):
-    """A multiprocessor runs two blocks where threads have few values, else one."""
+    """A multiprocessor runs two blocks if threads have few values, else one."""
     found = small_rows.divisions(([vectors], [[values]] * 2), rows, H200, (4,), values)
     assert any(division.blocks == 8 and division.at_once for division in found) == at_once

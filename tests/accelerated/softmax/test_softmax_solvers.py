@@ -1,4 +1,4 @@
-"""Tests that every solver of softmax, forced, gives what the judge expects on whatever it serves."""
+"""Tests that every softmax solver agrees with the judge on all that it serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def backend():
 
 
 class Device:
-    """Stands for the emulated device with other properties."""
+    """Stands in for the emulated device with other properties."""
 
     def __init__(self, device, **properties):
         self.device = device
@@ -42,7 +42,7 @@ def operation_of(backward, algorithm, data_type, dims, layout, beta, mode):
 
 
 def check(backend, operation, plan):
-    """Run and judge numbers whose exponentials overflow unless the maximum is subtracted."""
+    """Run and judge a plan. Inputs of ACCURATE overflow unless the kernel subtracts the maximum first."""
     memory = prepare(operation, "normal", 4)
     if operation.algorithm == cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE and "x" in memory:
         memory["x"].view(NUMBERS[operation.x.data_type])[:] += 800
@@ -54,8 +54,8 @@ def check(backend, operation, plan):
     assert verdict.agrees, verdict.worst
 
 
-# Shapes have vectors and single elements, rows with gaps and strides, tiles of short rows, and rows that a block and
-# rings of tiles hold.
+# The shapes have vectors and single elements, gaps and strides, short rows that share a tile, and rows that fill a
+# block or a ring of tiles.
 ROWS = [((2, 7, 9, 14), "gaps"), ((1, 48, 5, 4), "gaps"), ((1, 1021, 1, 1), "odd"), ((2, 5, 8, 16), "nchw"),
         ((300, 3, 1, 1), "nchw"), ((70, 67, 1, 1), "nchw"), ((40, 24, 1, 1), "nchw"), ((3, 9, 94, 13), "nchw"),
         ((2, 6, 50, 64), "nchw")]  # fmt: skip
