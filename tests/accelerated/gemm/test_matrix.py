@@ -24,13 +24,13 @@ class Sizes(NamedTuple):
 
 
 def rounded_to_tf32(values):
-    """Return the nearest numbers of 11 bits, away from zero in ties."""
+    """Round floats to TF32 (11 significant bits), ties away from zero."""
     bits = values.view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def laid_out(rng, rows, columns, batches, mn_major, gap, kind):
-    """Return random batches of matrices and their layout: (values, memory, stride of rows, of columns, of batches)."""
+    """Return random matrices: their values, memory with NaN in the gaps, and strides (row, column, both batches)."""
     shape = (*batches, columns, rows) if mn_major else (*batches, rows, columns)
     padded = (*shape[:-1], shape[-1] + gap)
     memory = rng.standard_normal(padded).astype(kind)
@@ -45,9 +45,9 @@ def check(
     sizes, element, result, tensor_cores=True, majors=(0, 0), gap=0, offset=0, beta=0.0, with_bias=False, shared="",
     **chosen,
 ):  # fmt: skip
-    """Multiply and compare every element with the sum of exact products; nothing else is written.
+    """Multiply, compare every element with a product in higher precision, and assert that the gaps stay NaN.
 
-    shared: the operand that is the same in all inner batches.
+    shared: the operand that all inner batches share.
     """
     m, n, k, batches = sizes
     rng = np.random.default_rng(m * 7 + n * 5 + k * 3 + gap)
@@ -103,7 +103,7 @@ def check(
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["mma_64", "mma_128"])
 def test_tensor_cores(element, result, majors, tile):
-    """Sizes are multiples of nothing, of vectors or of tiles, aligned or not; K may be shorter than a K-block."""
+    """Products are right for any size, gap and alignment, also if K is shorter than a K-block."""
     for sizes, gap, offset in (
         (Sizes(72, 136, 96), 0, 0), (Sizes(33, 65, 70), 0, 0), (Sizes(64, 40, 200), 8, 0), (Sizes(1, 9, 3), 1, 1),
         (Sizes(17, 24, 1), 0, 0),
@@ -114,8 +114,7 @@ def test_tensor_cores(element, result, majors, tile):
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", ["fp32_128x128", "fp32_64x64"])
 def test_floats_without_tensor_cores(majors, tile):
-    """Vectors of 16 bytes or none, aligned or not, partial tiles, short K, more K-blocks than stages, and parts are
-    right."""
+    """Products on CUDA cores are right for any size, gap and alignment, for short and long K, and if K is split."""
     for sizes, gap, more in (
         (Sizes(136, 72, 96), 0, {}), (Sizes(33, 65, 70), 0, {}), (Sizes(64, 40, 70, (1, 2)), 4, {"beta": 1.0, "splits": 2}),
         (Sizes(1, 9, 3), 1, {"offset": 1}), (Sizes(66, 6, 17), 2, {"with_bias": True}),
@@ -127,7 +126,7 @@ def test_floats_without_tensor_cores(majors, tile):
 @pytest.mark.parametrize("majors", list(product((0, 1), (0, 1))), ids=str)
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.name}-{tile.from_registers}")
 def test_tensor_cores_fed_by_tma(element, result, majors, tile):
-    """Full and partial tiles, short K, more K-blocks than stages, gaps between rows, and parts of sums are right."""
+    """TMA-fed products are right for partial tiles, short and long K, gaps between rows, and if K is split."""
     from_registers = element == "float" and 1 in majors
     if from_registers != tile.from_registers or (element == "half" and majors == (1, 0)):
         pytest.skip("not served")
@@ -143,13 +142,13 @@ def test_tensor_cores_fed_by_tma(element, result, majors, tile):
 
 @pytest.mark.parametrize("blocks", [3, 7, 13])
 def test_blocks_share_tiles(monkeypatch, blocks):
-    """Fewer blocks than tiles share each tile, or take the rest from the middle of a tile; batches work too."""
+    """Blocks may begin and end in the middle of a tile, if there are fewer or more blocks than tiles."""
     monkeypatch.setattr(TmaProduct, "_blocks", staticmethod(lambda *_: [blocks]))
     more = {"max_workspace": 1 << 24, "beta": 1.0}
     made = check(Sizes(104, 72, 12 * 64 + 8), "half", "half", True, (1, 1), 8, tile="64x64", **more)
     assert made._by_tma.shares.further and made._by_tma.shares.blocks == blocks
     check(Sizes(72, 40, 9 * 64, (3, 1)), "half", "float", tile="64x64", with_bias=True, **more)
-    for majors in ((0, 1), (1, 1)):  # B is the left operand: A comes from registers, as a copy of B.
+    for majors in ((0, 1), (1, 1)):  # First B is the left operand, in registers; then A is, with a copy of B.
         check(Sizes(144, 136, 9 * 32), "float", "float", True, majors, tile="128x64", **more)
 
 
@@ -157,7 +156,7 @@ def test_blocks_share_tiles(monkeypatch, blocks):
     "element, tensor_cores", [("half", True), ("float", True), ("float", False), ("double", False)]
 )
 def test_epilogue_batches_and_splits(element, tensor_cores):
-    """Bias, beta, two levels of batches, and unequal parts of K, one of them empty, are right."""
+    """Products with bias, beta, two batch levels, and unequal or empty parts of K are right."""
     for majors in ((0, 0), (1, 1), (0, 1)):
         check(Sizes(34, 19, 50, (2, 3)), element, element, tensor_cores, majors, beta=-0.5, with_bias=True)
         made = check(Sizes(21, 70, 333, (1, 2)), element, element, tensor_cores, majors, 3, beta=1.0, splits=4)
@@ -169,7 +168,7 @@ def test_epilogue_batches_and_splits(element, tensor_cores):
 @pytest.mark.parametrize("majors", [(0, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shared", "ab")
 def test_batches_of_two_levels(element, tensor_cores, majors, shared):
-    """The inner batches share A, or B, with TMA and without."""
+    """All inner batches may share A or B, with and without TMA."""
     for k in (40, 37):
         check(Sizes(24, 40, k, (3, 2)), element, element, tensor_cores, majors, shared=shared, beta=1.0)
     more = {"tile": "128x64", "max_workspace": 1 << 24} if tensor_cores else {}
@@ -179,7 +178,7 @@ def test_batches_of_two_levels(element, tensor_cores, majors, shared):
 
 @pytest.mark.parametrize("tensor_cores, splits", [(True, None), (False, None), (False, 1), (False, 3)])
 def test_parts_that_nobody_added(tensor_cores, splits):
-    """Scratch memory has the parts of the sums of every batch behind its earlier contents."""
+    """launches_in_parts() leaves the parts of all batches in scratch memory, after its earlier contents."""
     device, rng = open_device("emulated"), np.random.default_rng(5)
     a, b = (rng.standard_normal((2, rows, 200)).astype(np.float32) for rows in (6, 20))
     begin, strides = 48, (200, 1)
@@ -204,13 +203,13 @@ def test_parts_that_nobody_added(tensor_cores, splits):
 
 
 def test_double_buffered_stages_are_filled_again():
-    """There are more K-blocks than stages, and the last one is partial."""
+    """Stages are reused correctly: there are more K-blocks than stages, and the last K-block is partial."""
     for tile in ("mma_64", "mma_128"):
         check(Sizes(40, 24, 64 * 7 + 8), "half", "float", tile=tile)
 
 
 def test_bfloat16():
-    """Elements of bfloat16 give exact sums of small integers."""
+    """Products of small integers in bfloat16 are exact."""
     device = open_device("emulated")
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((20, 30), (12, 30)))
@@ -228,7 +227,7 @@ def test_bfloat16():
 
 
 def test_tiles_and_splits_follow_from_sizes():
-    """Many tiles are large; the multiprocessors split a small result of a long sum."""
+    """Large results get large tiles; for a small result with a long K, multiprocessors split K."""
 
     class H200:
         kind, architecture, multiprocessors = "gpu", "sm_90", 132
@@ -244,12 +243,12 @@ def test_tiles_and_splits_follow_from_sizes():
     assert chosen(64, 64, 1 << 15) == ("64x64", 128)
     assert chosen(64, 64, 1 << 15, 3 * 64 * 64 * 4 + 1) == ("64x64", 3)
     assert chosen(1024, 1024, 16384) == ("128x256", 4)
-    assert chosen(72, 63, 1 << 15) == ("mma_64", 32)  # TMA does not read these rows.
+    assert chosen(72, 63, 1 << 15) == ("mma_64", 32)  # TMA cannot read rows of 63 halves.
 
 
 @pytest.mark.parametrize("element, tensor_cores", [("half", True), ("float", True), ("float", False)])
 def test_segments_of_k(element, tensor_cores):
-    """K has three parts that do not follow each other, shorter and longer than a K-block, split and not."""
+    """K consists of three separate segments, shorter or longer than a K-block, with and without splits."""
     kind = TYPES[element]
     rng, device = np.random.default_rng(5), open_device("emulated")
     for k, splits in ((5, 1), (72, 1), (72, 4)):

@@ -35,7 +35,7 @@ def backend():
 
 
 def layer(dims=(2, 16, 8, 8), order=LAST, bias_dims=None):
-    """Return relu(1.5 * x * scale + bias), with the product kept."""
+    """Return the nodes of relu(1.5 * x * scale + bias); the product is an output, too."""
     x, kept = tensor(1, dims, HALF, order=order), tensor(2, dims, FLOAT, order=order)
     shifted, y = tensor(3, dims, HALF, order=order, virtual=True), tensor(4, dims, HALF, order=order)
     scale, bias = (tensor(uid, bias_dims or (1, dims[1], 1, 1), FLOAT) for uid in (5, 6))
@@ -47,7 +47,7 @@ def layer(dims=(2, 16, 8, 8), order=LAST, bias_dims=None):
 
 
 def run(backend, plan, operation, contents, offset=0):
-    """Return the outputs of the plan. offset: bytes between the beginnings of buffers and of operands."""
+    """Run the plan and return its outputs. offset: bytes from the start of each buffer to its operand."""
     buffers = {
         name: backend.allocate(operation.nbytes(name) + 64) for name in operation.operands if operation.nbytes(name)
     }
@@ -62,8 +62,8 @@ def run(backend, plan, operation, contents, offset=0):
     ((2, 16, 32, 64), LAST, None), ((2, 16, 32, 64), None, None), ((2, 3, 1366, 8), None, (1, 1, 1, 8)), ((2, 3, 1366, 8), None, (1, 1, 1, 1)),
 ], ids=["channels last", "channels first", "a row", "a number"])  # fmt: skip
 def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch, dims, order, bias):
-    """Bits are equal wherever operands are broadcast. The interpreted chain serves where an operand is unaligned or
-    nothing compiles."""
+    """Both kernels give the same bits for any broadcast. The interpreted one serves misaligned operands, and all
+    operands if nothing compiles."""
     operation = executed(*layer(dims, order, bias))
     random = np.random.default_rng(4)
     contents = {name: random.standard_normal(operation.tensor(name).count).astype(np.float16 if name == "tensor_1" else np.float32) for name in operation.inputs}  # fmt: skip
@@ -83,8 +83,7 @@ def test_compiled_chains_have_the_bits_of_interpreted_ones(backend, monkeypatch,
 
 
 def test_a_chain_whose_kernel_is_not_compiled_is_compiled(backend, monkeypatch):
-    """The interpreted kernel serves where nothing compiles, and not where the family only checks whether modules are
-    built."""
+    """A missing kernel is compiled, although the family first only checks whether its modules are built."""
     operation = executed(*layer((4, 16, 32, 32), LAST))
     ready, asked = backend.device.function_when_ready, []
 
@@ -103,7 +102,7 @@ def test_a_chain_whose_kernel_is_not_compiled_is_compiled(backend, monkeypatch):
     "dims, order", [((4, 16, 32, 32), LAST), ((4, 3, 96, 96), None)], ids=["channels last", "channels first"]
 )
 def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
-    """Another launch adds the sums of segments. Two launches serve until the kernel is compiled, with the same bits."""
+    """A second launch adds the sums of segments. Until the kernel is compiled, two other launches give the same y."""
     nodes, outputs = layer(dims, order), (1, dims[1], 1, 1)
     sums = GenStatsNode(
         SUM_SQSUM, FLOAT, nodes[-1].y, tensor(7, outputs), tensor(8, outputs, strides=(3 * dims[1], 3, 3, 3))
@@ -129,8 +128,7 @@ def test_chains_add_up_their_last_result(backend, monkeypatch, dims, order):
 
 
 def test_which_chains_are_compiled(backend):
-    """Large chains of full vectors are compiled, but not with gaps between vectors of a result, or strides of an
-    operand."""
+    """Large chains of whole, aligned vectors are compiled; other chains are interpreted."""
 
     def width(*nodes):
         return compiled.width_of(Layout.of(GraphProblem(executed(*nodes), backend.device), nodes))
@@ -142,7 +140,7 @@ def test_which_chains_are_compiled(backend):
     assert width(relu(tensor(1, large, HALF), tensor(2, large, HALF))) == 8
     assert width(relu(tensor(1, large, FLOAT), tensor(2, large, FLOAT))) == 4
     assert width(relu(tensor(1, large, FLOAT), tensor(2, large, HALF))) == 8
-    # The tensor has few elements.
+    # The tensor is too small.
     assert not width(relu(tensor(1, (4, 16, 32, 31), HALF), tensor(2, (4, 16, 32, 31), HALF)))
     assert not width(relu(tensor(1, (5, 16, 32, 33), HALF, order=LAST), tensor(2, (5, 16, 32, 33), HALF)))
     assert not width(relu(tensor(1, (4, 9, 51, 51), HALF), tensor(2, (4, 9, 51, 51), HALF, (9 * 2602, 2602, 51, 1))))
@@ -153,7 +151,7 @@ def test_which_chains_are_compiled(backend):
 
 
 def test_global_indices_stay():
-    """A number that a client has stored names the same engine in every version: new engines come behind these."""
+    """An engine number that a client has stored must stay valid, so new engines are appended."""
     names = [engine.name for engine in ENGINES]
     assert names[:12] == [
         "node by node", "fwd algo implicit gemm", "fwd algo implicit precomp gemm", "fwd algo gemm", "fwd algo fft",
@@ -173,7 +171,7 @@ def test_heuristics_have_the_order_of_the_estimates(backend, graph):
 
 @pytest.mark.parametrize("graph, engine", [("forward", 1), ("fused half", 9), ("filter", 20)])
 def test_the_knob_chooses_what_runs(backend, graph, engine):
-    """The knob's values are the solvers of the family, by their order; 0 is the family's own choice."""
+    """Knob value i selects the i-th solver of the family; 0 leaves the choice to the family."""
     solvers = backend.graph_solvers(executed(*GRAPHS[graph], engine=engine))
     own = backend.plan(executed(*GRAPHS[graph], engine=engine)).inner
     chosen = [backend.plan(executed(*GRAPHS[graph], engine=engine, choice=1 + i)).inner for i in range(len(solvers))]
@@ -184,7 +182,7 @@ def test_the_knob_chooses_what_runs(backend, graph, engine):
 
 @pytest.mark.parametrize("segments", [2, 129, 1500])
 def test_sums_of_any_number_of_segments_are_added(backend, segments):
-    """A device with many multiprocessors has more segments than the kernel reads at once."""
+    """The kernel adds the sums of any number of segments, even more than it reads at once."""
     channels, device = 3, backend.device
     x, sums, squares = tensor(1, (1, channels, 4, 4), FLOAT, order=LAST), *(tensor(i, (1, channels, 1, 1), FLOAT) for i in (2, 3))  # fmt: skip
     operation = executed(node := GenStatsNode(SUM_SQSUM, FLOAT, x, sums, squares))
@@ -198,7 +196,7 @@ def test_sums_of_any_number_of_segments_are_added(backend, segments):
 
 
 def test_a_pack_that_ran_before_is_held_to_what_the_device_knows(monkeypatch):
-    """The device is asked each time, and says whether memory is smaller or was freed."""
+    """Every execution checks the memory of each operand again, and refuses what is too small or was freed."""
     handle = cudnn.cudnnCreate(backend="accelerated", device="emulated")
     device, operation = type(handle.backend.device), executed(*GRAPHS["forward"], engine=1)
     buffers = {name: handle.backend.allocate(operation.nbytes(name)) for name in operation.operands[:-1]}

@@ -1,5 +1,4 @@
-"""Tests plans of the memory-bound kernels that no small call makes: several vectors or elements of a thread,
-transposes."""
+"""Tests memory-bound kernels in plans that only large calls get: several vectors or elements per thread, transposes."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ def backend(monkeypatch):
 
 
 def check(backend, operation, shift=0, only=None):
-    """Run the operation with every operand ``shift`` bytes behind an aligned address, and judge the result.
+    """Run the operation with every operand ``shift`` bytes past an aligned address, and judge the result.
 
-    only: the name of the solver, if one is forced.
+    only: the name of a solver to force.
     """
     memory = prepare(operation, "normal", 0)
     buffers = {}
@@ -62,9 +61,9 @@ MAKERS = {
 @pytest.mark.parametrize("rows_of_x, vectors", [(13, 1), (31, 2), (33, 3), (47, 4)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_vectors(backend, monkeypatch, name, rows_of_x, vectors, shift):
-    """A device of one multiprocessor has several blocks of 256 threads, the last one short, the last vector partial.
+    """Results are right for any number of vectors per thread, also in a partial last block and last vector.
 
-    vectors: those of a thread, where the solver takes so many.
+    vectors: per thread, if the solver takes several.
     """
     monkeypatch.setattr(backend.device, "multiprocessors", 1)
     dims = (3, 7, rows_of_x, 37)
@@ -91,7 +90,7 @@ def test_blending_takes_several_vectors(backend, monkeypatch):
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
 def test_gaps_are_skipped_and_kept(backend, name, dims, shift):
-    """Rows of any pitch move element by element."""
+    """Rows whose pitch is not a multiple of a vector move element by element."""
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
@@ -106,7 +105,7 @@ def test_gaps_of_other_types_and_blended(backend):
 
 
 def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
-    """Results of 32 MB are planned; the kernel runs on fewer with the field set."""
+    """Large results with gaps set partial_sectors; the kernel runs on a small tensor with that field set by hand."""
     kept, left = (laid_out(HALF, (64, channels, 30, 11), "gaps") for channels in (2, 400))
     packed = TensorSpec.packed(HALF, left.dims)
     for x, y, partial_sectors in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
@@ -125,7 +124,7 @@ def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend):
 @pytest.mark.parametrize("multiprocessors, elements", [(10, 1), (3, 3), (1, 8)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiprocessors, elements):
-    """A thread takes several elements. elements: the most of them in half."""
+    """A thread takes several single elements if there are many. elements: per thread, in half."""
     monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors)
     most = geometry.vectors_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
     assert most == elements
@@ -136,7 +135,7 @@ def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiproces
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_rows_of_full_vectors(backend, name, shift):
-    """Rows that are a multiple of a vector apart move vector by vector, at any address."""
+    """Rows whose pitch is a multiple of a vector move vector by vector, at any address."""
     dims, strides = (3, 5, 7, 16), (5 * 7 * 24 + 8, 7 * 24, 24, 1)
     operation = MAKERS[name](HALF, dims, "nchw")
     padded = {
@@ -182,7 +181,7 @@ def test_transposes_at_any_address_and_with_gaps(backend, kind):
 @pytest.mark.parametrize("shift", [0, 4, 8])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
 def test_half_planes_of_short_vectors_are_transposed_in_squares(backend, back, shift):
-    """Planes have 44 elements and 36 channels, which make vectors of 4 only."""
+    """Neither 44 pixels nor 36 channels divide into vectors of 8, only into vectors of 4."""
     x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     for alpha, beta, kernel in ((1.0, 0.0, "short_vectors"), (0.5, 2.0, "short_vectors_blend")):
         operation = TransformTensor(alpha, beta, x, y)
@@ -200,7 +199,7 @@ MOVED = {
 @pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
 def test_small_transposes_begin_anywhere(backend, changes, kind):
-    """The source may begin anywhere where it is cropped, and the destination where channels precede the folded ones."""
+    """A cropped source, and a destination after other channels, may be misaligned."""
     operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
     (launch, _), *_ = plan_by(operation, backend.device, "transform.transpose").steps
     assert launch.function.name.startswith("transform_transpose")
@@ -208,7 +207,7 @@ def test_small_transposes_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_access(backend, monkeypatch):
-    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # A thread has two vectors.
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # Each thread takes two vectors.
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 33, 37)
         assert geometry.vectors_per_thread(prod(dims) // 8, backend.device) == 2
