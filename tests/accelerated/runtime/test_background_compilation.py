@@ -103,7 +103,7 @@ def test_whoever_measures_waits(device, gate, tmp_path):
 
 
 def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_path):
-    """The other launch also serves where operands are not aligned."""
+    """The fallback also serves misaligned operands."""
     served = []
 
     class Other(Launch):
@@ -131,14 +131,14 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_other_launch(device, tmp_pa
 
 
 def test_cases_judge_the_kernel_that_was_planned(monkeypatch):
-    """In the suite no other kernel serves until the planned one is compiled: it would never be judged."""
+    """The suite waits for the planned kernel; otherwise it would judge only the fallback."""
     monkeypatch.setattr(device_module.Device, "compiles_in_background", True)
     open_subject("accelerated:emulated")
     assert not device_module.Device.compiles_in_background
 
 
 def test_what_serves_meanwhile_is_planned_once():
-    """Calls repeat the record that serves while kernels are compiled, until one of them is there."""
+    """Calls reuse a temporary record until another kernel has been compiled, and then plan again."""
     made = []
 
     class Waiting:

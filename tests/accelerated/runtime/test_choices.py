@@ -1,4 +1,4 @@
-"""Tests the times that searches measured: kept beside the kernels, found by other processes, shipped in wheels."""
+"""Tests the times that searches measured: kept in the kernel cache, found by other processes, shipped in wheels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GPU = "NVIDIA H200, MIG 1g"
 
 @pytest.fixture
 def path(monkeypatch, tmp_path):
-    """Return the path of the file with the times of GPU."""
+    """Return the path of the file that keeps the times of GPU."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(choices, "package_folders", lambda: [tmp_path / "package"])
     return tmp_path / "cache/choices/NVIDIA-H200-MIG-1g.txt"
@@ -28,7 +28,7 @@ def path(monkeypatch, tmp_path):
 
 @pytest.fixture
 def searched(monkeypatch, path):
-    """Return a backend on a device whose times are kept, and how often its clock was read."""
+    """Return a backend that keeps times, and a list that grows with each measurement."""
     found, asked = AcceleratedBackend("emulated"), []
     monkeypatch.setattr(found.device, "choices", Choices(GPU), raising=False)
     monkeypatch.setattr(found, "prepare", lambda operation: Launcher())
@@ -45,7 +45,7 @@ class Launcher:
 
 
 def test_what_was_measured_is_not_measured_again(searched, monkeypatch):
-    """Another process finds the times, too; a run that judges times measures them whatever is known."""
+    """Another process finds the times, too; a device with ``measures_anew`` always measures."""
     backend, asked = searched
     monkeypatch.setattr(backend.device, "measures_anew", False, raising=False)
     assert [backend.algorithm_time(FIRST, [], None) for _ in range(2)] == [250, 250] and len(asked) == 1
@@ -63,7 +63,7 @@ def test_the_newest_whole_line_of_an_operation_counts(path, tmp_path, monkeypatc
     assert (Choices(GPU).find(FIRST), Choices(GPU).find(SECOND), Choices("other").find(FIRST)) == (2.5, 3.5, None)
     text = path.read_text()
     (tmp_path / "package/choices").mkdir(parents=True)
-    (tmp_path / "package/choices" / path.name).write_text(text)  # This text is older than the cache's.
+    (tmp_path / "package/choices" / path.name).write_text(text)  # The package is older than the cache.
     path.write_text(text[:-4] + "9\nrubbish\n\n")
     Choices(GPU).keep(FIRST, 4.5)
     assert (Choices(GPU).find(FIRST), Choices(GPU).find(SECOND)) == (4.5, 3.5)

@@ -1,5 +1,4 @@
-"""Tests contexts of a GPU on a driver without a device: which threads end well, which context serves, who describes
-the GPU."""
+"""Tests CUDA contexts on a fake driver: which context serves a call, and that threads end without an abort."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["PyCUDA", "the driver"])
 def run(request, folder):
-    """Return a function that runs a program behind OPENED and returns what it prints."""
+    """Return a function that runs OPENED and then a program, and returns the printed lines."""
     pycuda = FAKE if request.param == "PyCUDA" else folder / "no_pycuda"
     imports = "import cffi, dualdnn.accelerated.records, dualdnn.accelerated.runtime.information"
     forked = Forked(folder, imports, LD_LIBRARY_PATH=str(folder), PYTHONPATH=str(pycuda))
@@ -100,7 +99,7 @@ def run(request, folder):
 @pytest.mark.parametrize("run", ["PyCUDA"], indirect=True)
 @pytest.mark.parametrize("kind", THREADS)
 def test_no_thread_aborts_the_process_at_its_end(run, kind):
-    """PyCUDA aborts where a thread ends with a context on its stack, whoever started the thread."""
+    """PyCUDA aborts the process if a thread ends with a context on its stack."""
     printed = run(THREADS[kind] + "\nprint('end')")
     assert printed[0] == "end"
     if "finalisation" in kind:
@@ -108,7 +107,7 @@ def test_no_thread_aborts_the_process_at_its_end(run, kind):
 
 
 def test_a_thread_keeps_the_context_that_somebody_made_current_meanwhile(run):
-    """torch.cuda.set_device does so between two calls; a thread that had none keeps the device's."""
+    """torch.cuda.set_device does so between two calls. A thread without a context keeps the device's context."""
     program = """
 print(current()); use(); print(current())
 fake.cuCtxSetCurrent(0x1001)
@@ -118,7 +117,7 @@ use(); print(current(), fake.fake_launches())
 
 
 def test_a_device_that_is_opened_while_another_one_is_current(run):
-    """The launches of each device go to its own context, in a thread with the context of a third."""
+    """Each device launches in its own context, even if the context of a third device is current."""
     program = """
 other = open_device("gpu", 1)
 fake.cuCtxSetCurrent(0x1007)
@@ -129,8 +128,7 @@ second.launch(bytes(8), (1,), (32,)); use(); print(other.name, current(), fake.f
 
 
 def test_a_context_of_the_caller_is_adopted(run):
-    """A context of the same GPU is adopted, whether PyCUDA or somebody else made it current. One of another GPU is
-    not."""
+    """A current context of the same GPU is adopted, made by PyCUDA or not; a context of another GPU is not."""
     made = "import pycuda.driver as cuda; cuda.init(); context = cuda.Device(0).make_context()"
     end = "\ncontext.pop()" if run.layer == "PyCUDA" else ""
     before = made if run.layer == "PyCUDA" else "fake.cuCtxSetCurrent(0x2000)"
@@ -142,7 +140,7 @@ def test_a_context_of_the_caller_is_adopted(run):
 
 
 def test_the_gpu_is_described_alike_by_both(run):
-    """The description of this machine also says who described the GPU."""
+    """PyCUDA and the driver describe the GPU alike; the facts about the machine name the source."""
     printed = run(
         "print(device.name, device.architecture, device.multiprocessors, device.shared_bytes_per_block)\n"
         "from dualdnn.accelerated.runtime.information import facts\nprint(facts()['GPU'])"
@@ -171,7 +169,7 @@ print(fake.fake_launches(), fake.fake_ended(), fake.fake_mode(), [bytes(data) fo
 
 
 def test_a_capture_outlives_what_its_launches_need(run):
-    """The graph reads modules, memory and copies of the host's bytes each time it runs, so they stay."""
+    """A graph reads its modules, memory and copied host bytes each time it runs, so the device keeps them."""
     assert run(CAPTURED) == ["2 0 0 [b'12345678', b'12345678']"]
 
 

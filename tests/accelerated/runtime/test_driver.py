@@ -1,4 +1,4 @@
-"""Tests the driver's numbers against the header that defines them."""
+"""Tests the constants and structures of the driver's interface against cuda.h."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_attributes(header, kind, name):
 
 
 def test_layout_of_a_launch(header, tmp_path):
-    """The structures that the driver reads match the compiler's layout of its header."""
+    """Our structures have the layout that a C++ compiler gives them in cuda.h."""
     source = tmp_path / "layout.cpp"
     source.write_text(
         """
@@ -70,7 +70,7 @@ int main() {
 
 
 def test_configuration():
-    """The driver reads three sizes each, and attributes as pairs of number and 1."""
+    """Grid and block have three sizes, and each attribute is a pair of its number and 1."""
     how = driver.configuration((7,), (32, 2), 128, 0x1234, (driver.COOPERATIVE,))
     seen = driver._Configuration.from_address(how.address)
     assert (list(seen.grid), list(seen.block), seen.shared_bytes) == ([7, 1, 1], [32, 2, 1], 128)
@@ -83,8 +83,7 @@ def test_configuration():
 
 @pytest.mark.parametrize("kilobytes", [(100, 99), (164, 163), (228, 227)])
 def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
-    """The parametrised kilobytes are the shared memory of a multiprocessor, and the most of a block, which takes one
-    more."""
+    """kilobytes: shared memory per multiprocessor, and at most per block, which reserves one more."""
     function = object.__new__(GpuFunction)
     function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024, multiprocessors=6)
     function._overlaps = False
@@ -102,7 +101,7 @@ def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
 
 @pytest.fixture
 def stand_in(tmp_path):
-    """Return a function of a GPU whose driver notes each launch request."""
+    """Return a GPU function on a fake driver, the list of its launches, and the error code that the driver returns."""
     seen = []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
@@ -134,7 +133,7 @@ def step(function, template, operands, *shape):
 
 
 def test_a_step_writes_addresses_into_its_arguments(stand_in):
-    """A step works on any stream and never changes the template. Making it refuses whatever launch() refuses."""
+    """A step works on any stream and never changes its template. Its constructor refuses all that launch() refuses."""
     function, seen, _ = stand_in
     template = struct.pack("3Q", 0, 0, 5)
     made = step(function, template, 2, (3,), (64,))
@@ -153,7 +152,7 @@ def test_a_step_writes_addresses_into_its_arguments(stand_in):
 
 
 def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
-    """Four threads at a time are inside the driver, which reads the arguments when all of them have come."""
+    """The fake driver reads the arguments only after four threads have entered it."""
     function, seen, _ = stand_in
     function.together = threading.Barrier(4, timeout=60)
     made = step(function, bytes(24), 2, (3,), (64,))
@@ -167,7 +166,7 @@ def test_launches_of_several_threads_have_arguments_of_their_own(stand_in):
 
 
 def test_a_launch_that_the_driver_refuses(stand_in):
-    """After a refused launch, the next one is made."""
+    """After a refused launch, the next one works."""
     function, seen, refused = stand_in
     made = step(function, bytes(24), 1, (3,), (64,))
     refused[0] = 700

@@ -1,6 +1,6 @@
-"""Tests the emulated device: right kernels give right results in every thread order, wrong kernels are reported.
+"""Tests the emulated device: correct kernels give correct results in any thread order, faulty ones are reported.
 
-The right kernels also run on a GPU, where there is one.
+The correct kernels also run on a GPU, if there is one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def to_host(device: Device, memory: Memory, dtype: Any) -> np.ndarray[Any, Any]:
     return np.frombuffer(device.download(memory.address, memory.nbytes), dtype)
 
 
-# --- right kernels ---
+# --- correct kernels ---
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -99,7 +99,7 @@ def test_block_sum(device: Device, seed: int, element: str, threads: int) -> Non
 
 
 def test_cooperative_launches(device: Device) -> None:
-    """Blocks that wait for each other must run at the same time; the emulated device runs one."""
+    """Blocks that wait for each other must run at once, so the emulated device accepts only one."""
     values = np.arange(64, dtype=np.float32)
     source, target = to_device(device, values), device.allocate(values.nbytes)
     reverse = device.function(KERNELS / "basic.cu", "reverse_blocks")
@@ -121,7 +121,7 @@ def test_dynamic_shared_memory(device: Device, seed: int, threads: int) -> None:
 
 
 def test_modules_share_the_stacks(emulated: Any) -> None:
-    """A process has some 65000 mappings, of which a stack takes two, and may load a thousand modules."""
+    """A thousand modules share the stacks, because a stack takes two of a process's 65000 mappings."""
     source = to_device(emulated, np.arange(1024, dtype=np.float32))
     target = emulated.allocate(4096)
     arguments = struct.pack("QQi4x", source.address, target.address, 0)
@@ -209,7 +209,7 @@ def test_atomics(device: Device, seed: int) -> None:
     assert integers.tolist() == [values.sum(), values.max(), values.min(), np.bitwise_or.reduce(values), 77, 55]
     assert floats[0] == doubles[0] == values.sum()
     assert half_values[0] == (values % 3).sum()
-    total = np.array(0, ml_dtypes.bfloat16)  # The sum of ones stays at 256, because the next integer is no bfloat16.
+    total = np.array(0, ml_dtypes.bfloat16)  # The sum of ones stays at 256, because 257 is not a bfloat16.
     for value in values % 2:
         total = np.array(float(total) + value, ml_dtypes.bfloat16)
     assert bfloats[0] == total
@@ -305,11 +305,11 @@ def test_tensor_core_instructions(device: Device, seed: int, element: str, ptx: 
     np.testing.assert_array_equal(to_host(device, memories[2], np.float32).reshape(16, columns), expected)
 
 
-# --- wrong kernels ---
+# --- faulty kernels ---
 
 
 def line_of(mark: str) -> str:
-    """Return faults.cu:LINE of the line with a mark."""
+    """Return faults.cu:LINE for the line that ends with the mark."""
     lines = (KERNELS / "faults.cu").read_text().splitlines()
     return f"faults.cu:{next(i for i, line in enumerate(lines, 1) if line.endswith('// ' + mark))}"
 
@@ -447,7 +447,7 @@ def test_fault_is_reported_with_its_line(emulated: Any, fault: str) -> None:
     with pytest.raises(DeviceError, match=f"(?s)^{name} failed in block \\(0, 0, 0\\).*{message}") as caught:
         run_fault(emulated, name, number, shared=256)
     assert line_of(mark) in str(caught.value)
-    run_fault(emulated, "trap", -1)  # The device works on.
+    run_fault(emulated, "trap", -1)  # The device still works.
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
 def test_dynamic_shared_memory_ends_at_both_sides(emulated: Any, side: int, name: str, number: int) -> None:
     """An even seed puts the end of the memory at an inaccessible page, an odd one its start.
 
-    On the other side, writes are found up to the page's end when the block has ended, and accesses behind it at once.
+    On the other side, a write inside the page is found when the block ends, an access beyond the page at once.
     """
     emulated.seed, index = side, number + (64 if name == "dynamic_shared_read" and number > 0 else 0)
     if abs(number) == 1 and (number < 0) != side:
@@ -545,7 +545,7 @@ def test_sums_of_products_in_flight(emulated: Any) -> None:
 
 
 def box_arguments(emulated: Any, map_: TiledMap, base: int, target: int, first: int, at: int) -> bytes:
-    """Return the arguments of a kernel with BoxArguments."""
+    """Pack the arguments of a kernel that takes BoxArguments."""
     return struct.pack("Qii", target, first, at).ljust(64, b"\0") + bytes(emulated.tensor_map(map_, base))
 
 
@@ -574,7 +574,7 @@ def test_boxes_that_are_not_aligned(emulated: Any, first: int, at: int, message:
 
 @pytest.mark.parametrize("columns", [64, 62])
 def test_boxes_that_are_stored_within_16_bytes(emulated: Any, columns: int) -> None:
-    """A GPU writes vectors of 16 bytes, also behind a row that ends within one."""
+    """TMA writes whole vectors of 16 bytes, so it would write past a row that ends inside one."""
     target = to_device(emulated, np.zeros(128, np.float32))
     tensor = TiledMap("float", (columns, 2, 1), (256, 512), (32, 2, 1))
     arguments = box_arguments(emulated, tensor, target.address, 0, 32, 0)
@@ -594,7 +594,7 @@ def test_variables_start_as_nan(emulated: Any) -> None:
 
 
 def test_a_thread_without_griddepcontrol_wait(emulated: Any) -> None:
-    """The first thread of a launch is reported, and another one, in a block that depends on the launch."""
+    """The device checks the first thread and another one, which it draws by the seed and the size of the launch."""
     function = emulated.function(KERNELS / "faults.cu", "some_wait")
     memory, found = emulated.allocate(256), []
     for blocks in range(1, 9):
@@ -618,7 +618,7 @@ def test_loads_that_are_waited_for(emulated: Any) -> None:
 
 
 def test_shared_memory_starts_as_nan(emulated: Any) -> None:
-    for _ in range(2):  # The device also poisons what an earlier launch left.
+    for _ in range(2):  # The device overwrites what an earlier launch left.
         assert np.isnan(run_fault(emulated, "unset_shared", threads=32)[:32]).tolist() == [True] + 31 * [False]
 
 
@@ -739,7 +739,7 @@ def test_streams(device: Device) -> None:
     for used in (stream, device.adopt_stream(stream.handle), device.default_stream, None):
         device.fill(target.address, target.nbytes, 0, used)
         add.launch(arguments, (16,), (256,), 0, used)
-        device.copy(source.address, target.address, 4, used)  # Element 0 is 0.
+        device.copy(source.address, target.address, 4, used)  # Element 0 is 0 in both.
         result = device.download(target.address, target.nbytes, used)
         np.testing.assert_array_equal(np.frombuffer(result, np.float32), 2 * values)
         device.upload(target.address, values, used)
@@ -769,7 +769,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-3", "2000", ""])
 def test_number_of_multiprocessors_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """A launch must have one multiprocessor at least: 0 would divide by zero."""
+    """The number must be at least 1, because planners divide by it."""
     monkeypatch.setenv("DUALDNN_EMULATION_MULTIPROCESSORS", text)
     with pytest.raises(ValueError, match=f"DUALDNN_EMULATION_MULTIPROCESSORS='{text}': expected an integer from 1"):
         EmulatedDevice()
@@ -799,7 +799,7 @@ def test_threads_share_a_device(device: Device) -> None:
 
 
 def test_padding_is_looked_at_before_another_thread_launches(emulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch makes its memory inaccessible for a while: another one that reads the same input must not look then."""
+    """Padding is checked under the lock of launches: another launch may make the same input inaccessible."""
     alone = []
     looked_at = Allocation.changed_padding
     monkeypatch.setattr(Allocation, "changed_padding", lambda each: alone.append(launching.locked()) or looked_at(each))

@@ -1,4 +1,4 @@
-"""Tests the kernel cache: compiled once, by whichever process is first; never stale, never trusted when damaged."""
+"""Tests the kernel cache: a module is compiled once, by the first process; stale or damaged files are not used."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[sources.Module]:
 
 
 def scale(source: Path, definitions: sources.Definitions = ()) -> float:
-    """Return the result of a new device for 1."""
+    """Return the kernel's result for 1 on a new device."""
     device = EmulatedDevice()
     memory = device.allocate(4)
     device.upload(memory.address, np.ones(1, np.float32))
@@ -77,11 +77,11 @@ def test_compiled_once(folder: Path, compilations: list[sources.Module]) -> None
     assert len(compilations) == 1
     assert scale(source, (("OFFSET", "3"),)) == 5
     assert len(compilations) == 2
-    assert [path.suffix for path in cached_files(folder)] == [".so", ".so"]  # There is no lock, and no temporary file.
+    assert [path.suffix for path in cached_files(folder)] == [".so", ".so"]  # No lock or temporary file remains.
 
 
 def test_checkouts_share_what_is_compiled(folder: Path, compilations: list[sources.Module]) -> None:
-    """The folder of the sources does not decide the result of compiling them."""
+    """The key of a module does not depend on the folder of its sources."""
     for checkout in ("one", "other"):
         room = folder / checkout / "room"
         room.mkdir(parents=True)
@@ -120,7 +120,7 @@ def test_damaged_file_is_compiled_again(folder: Path, compilations: list[sources
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     damaged = {"truncated": content[: len(content) // 2], "flipped": content, "empty": bytearray()}
-    path.unlink()  # This process has it mapped.
+    path.unlink()  # This process has mapped the file, so it must not be overwritten.
     path.write_bytes(damaged[damage])
     assert compiler.build(sources.Module(folder / "scale.cu"), "emulated")[0] == path
     assert len(compilations) == 2
@@ -199,7 +199,7 @@ extern "C" __global__ void scale(const Arguments arguments) {{
 
 
 def test_a_compiler_that_a_signal_stops_is_asked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler may be stopped where memory is short; the source is not refused for ever."""
+    """A signal may stop the compiler if memory is short; the source is then compiled when it is needed again."""
     compiler_, met = folder / "compiler", folder / "met"
     stops = f'case "$*" in *-E*) test -e {met} || {{ touch {met}; kill -KILL $$; }} ;; esac'
     compiler_.write_text(f'#!/bin/sh\n{stops}\nexec g++ "$@"\n')
@@ -228,8 +228,7 @@ def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
 
 
 def test_headers_instantiate_what_a_kernel_calls_alone(empty_cache: Path) -> None:
-    """The compiler would go through templates that a header needs in each module, whether a kernel calls them or
-    not."""
+    """Headers must not instantiate templates that the kernel does not call: each module would compile longer."""
     source, unit, functions = (empty_cache / name for name in ("nothing.cu", "unit.cu", "functions"))
     source.write_text(
         '#include "primitives/tma.cuh"\nstruct Arguments {};\nextern "C" __global__ void nothing(const Arguments) {}\n'
@@ -265,7 +264,7 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         EmulatedDevice()
     monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": nvcc.Nvcc})  # This machine then has no NVRTC.
+    monkeypatch.setattr(compiler, "GPU_COMPILERS", {"nvcc": nvcc.Nvcc})  # NVRTC is then not found.
     compiler.toolchain.cache_clear()
     with pytest.raises(DeviceUnavailable, match="nvcc is missing"):
         compiler.build(sources.Module(folder / "scale.cu"), "sm_90")
@@ -273,7 +272,7 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def temporary(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the folder of temporary files, with nothing remembered of any other. Headers come from the cache of all tests."""
+    """Return the folder of temporary files, and forget earlier cache folders. Headers come from the shared cache."""
     made, prepared = tmp_path / "temporary", emulated_toolchain.EmulatedToolchain._prepared
     made.mkdir()
     monkeypatch.setattr(
@@ -297,7 +296,7 @@ def no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pretended(**facts: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
-    """Make the file system of the cache report this state."""
+    """Return a function that makes the file system of the cache report these facts."""
 
     def pretend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         original = os.statvfs

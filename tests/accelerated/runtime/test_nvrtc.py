@@ -1,4 +1,4 @@
-"""Tests NVRTC in place of nvcc: which compiler serves, the preprocessor in Python, the content of a binary."""
+"""Tests NVRTC instead of nvcc: the choice of a compiler, the preprocessor in Python, and the binaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualdnn.accelerated.runtime.sources import KERNELS, find_kernels, flatten, 
 
 @pytest.fixture
 def without_programs(tmp_path, monkeypatch):
-    """Provide a machine without nvcc and C++ compiler, and with an empty cache."""
+    """Hide nvcc and the C++ compiler, and use an empty cache."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     for name in ("CUDA_HOME", "CXX", "DUALDNN_COMPILER"):
@@ -35,7 +35,7 @@ def installed():
 
 
 def test_a_module_is_compiled_without_any_program(without_programs, tmp_path):
-    """The process has the variables that the loader reads; an error of the source is reported as the compiler's."""
+    """The binary has the variables that the loader reads; an error in the source is a CompileError."""
     installed()
     assert isinstance(compiler.toolchain("sm_90"), Nvrtc)
     wanted = module("convolution/int8x32_reorder.cu")
@@ -55,7 +55,7 @@ def test_nvcc_serves_where_it_is_and_the_environment_may_name_either(without_pro
         raise DeviceUnavailable("missing")
 
     monkeypatch.setattr(nvrtc, "find_nvrtc", missing)
-    assert type(compiler.toolchain("sm_90")) is Nvcc  # Its message names what is missing.
+    assert type(compiler.toolchain("sm_90")) is Nvcc  # Nvcc's error names the missing program.
     monkeypatch.setattr(nvrtc, "find_nvrtc", lambda: None)
     compiler.toolchain.cache_clear()
     assert type(compiler.toolchain("sm_90")) is Nvrtc
@@ -77,7 +77,7 @@ def test_nvrtc_that_is_missing_is_named(without_programs, monkeypatch, tmp_path)
 
 
 def test_the_preprocessor_in_python_finds_the_kernels_that_the_compiler_finds(monkeypatch):
-    """One variant of every eleventh source shows it, for a GPU and for the emulated device."""
+    """One variant of every eleventh source is compared, for a GPU and for the emulated device."""
     pytest.importorskip("pcpp")
     paths = sorted(KERNELS.rglob("*.cu"))[::11]
     wanted = [sources.Module(path, (("ELEMENT", "half"), ("COMPUTE", "float"), ("TF32", "0"))) for path in paths]
@@ -109,8 +109,7 @@ def test_errors_of_the_preprocessor_in_python_are_errors(without_programs, tmp_p
 
 @pytest.mark.parametrize("python", ["a process of its own", "this process"])
 def test_a_unit_is_compiled_in_a_process_of_its_own_where_there_is_python(tmp_path, monkeypatch, python):
-    """Without a Python interpreter, as in C programs, this process compiles: with the same binary, or the same
-    error."""
+    """Without a Python interpreter, as in C programs, this process compiles, with the same binary or error."""
     installed()
     if python == "this process":
         monkeypatch.setattr(nvrtc, "_interpreter", lambda: None)

@@ -22,7 +22,7 @@ KERNELS = re.findall(r"^(?:KERNEL\(|extern.* void )(\w+)", TEXT, re.MULTILINE)
 STORED = ("stored", "written_while_stored")
 THREADS = {"handed_on": 96, "stored": 32, "written_while_stored": 32, "products": 128, "products_of_registers": 128}
 SHARED_BYTES = 16384
-# The kernels of these cases order the most accesses; `make races` judges all cases.
+# The kernels of these cases synchronize the most; `make races` runs all cases.
 CASES = (
     "softmax/test_many_long_rows[9x2x94x130-CUDNN_DATA_FLOAT]",
     "convolution/test_few_channels[two channels-CUDNN_TENSOR_NCHW-FLOAT]",
@@ -49,7 +49,7 @@ def run(device: Any, name: str, right: bool) -> None:
 
 
 def lines_of(name: str) -> list[str]:
-    """Return races.cu:LINE of the lines marked as those of a kernel's race."""
+    """Return races.cu:LINE for each line that is marked as a part of the kernel's race."""
     return [f"races.cu:{i}" for i, line in enumerate(TEXT.splitlines(), 1) if f" {name}: " in line.partition("//")[2]]
 
 

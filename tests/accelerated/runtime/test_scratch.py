@@ -16,7 +16,7 @@ def device():
 
 @pytest.fixture
 def scratch(device):
-    """Return the scratch memory of a GPU."""
+    """Return scratch memory as GPUs use it."""
     return Scratch(device)
 
 
@@ -31,7 +31,7 @@ def test_a_stream_has_one_piece(device, scratch):
 
 
 def test_what_was_outgrown_stays(device, scratch):
-    """Launches that are in flight may still use a buffer that was outgrown."""
+    """A buffer that a larger one replaced stays valid, because launches in flight may use it."""
     stream = device.new_stream()
     with scratch.of(stream, 1) as small:
         pass
@@ -74,7 +74,7 @@ def test_launches_of_two_threads_do_not_mix(device, scratch):
 
 
 def test_the_emulated_device_has_no_more_than_is_asked_for(device):
-    """Each call gets new memory, of which nothing is written."""
+    """Each call gets new memory of the exact size, filled with 0xFF."""
     for nbytes in (64, 16):
         with device.scratch.of(None, nbytes) as memory:
             assert memory.nbytes == nbytes and set(device.download(memory.address, nbytes)) == {0xFF}

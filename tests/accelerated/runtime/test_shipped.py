@@ -1,5 +1,4 @@
-"""Tests kernels of installed packages: found without a compiler, never loaded where they are damaged or made for
-something else."""
+"""Tests kernels of installed packages: found without a compiler, not loaded if they are damaged or foreign."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def keyed(target: str = TARGET) -> dict[str, bytes]:
 
 
 def installed(folder: Path, data: bytes, target: str = TARGET) -> Path:
-    """Put an archive where a wheel would, and return its path."""
+    """Put an archive where a wheel would install it, and return its path."""
     path = folder / shipped.PACKAGE / f"{target}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -78,11 +77,11 @@ def test_nothing_is_found_where_nothing_is_installed(site):
 
 
 def test_a_damaged_byte_anywhere_loses_at_most_one_module_or_all(site):
-    """Every 97th byte is flipped in turn: all found modules are right, and damage in one leaves its neighbours."""
+    """A flipped byte never gives a wrong module, and damage in one module does not affect the others."""
     data = kernel_wheel.archive(keyed())
     entries = {info.filename: info.header_offset for info in zipfile.ZipFile(installed(site, data)).infolist()}
     first = min(entries.values())
-    # These bytes lie in the first module's compressed part.
+    # These bytes are in the first module's compressed data.
     inside = range(first + 80, sorted(entries.values())[1] - 40, 7)
     for at in (*range(0, len(data), 97), *inside):
         damaged = bytearray(data)
@@ -129,7 +128,7 @@ def test_foreign_modules_are_not_loaded(site):
     ],
 )
 def test_targets_of_a_gpu(architecture, targets):
-    """Binaries run on later GPUs of their generation; those of a target with an "a" run on that GPU alone."""
+    """Binaries run on later GPUs of their generation, but a binary for a target with an "a" only on that GPU."""
     assert shipped.targets(architecture) == targets
 
 
@@ -139,7 +138,7 @@ def test_every_gpu_of_a_wheel_finds_it():
 
 
 def test_the_format_is_that_of_the_variables_behind_a_source():
-    """The variables are no part of a module's key: whoever changes them raises FORMAT in nvcc.py and the hash here."""
+    """A module's key does not contain these variables. If they change, raise FORMAT in nvcc.py and update the hash."""
     text = Nvcc("sm_90").wrap(Module(Path("x.cu"), (("A", "1"),)), [Kernel("k", "", True, ("a", "b.c"))])
     assert (FORMAT, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("1", "10ef0b01d411a950")
 

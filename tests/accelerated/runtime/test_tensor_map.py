@@ -48,7 +48,7 @@ PIXELS = {
     ],
 )
 def test_pixels(field, possible, impossible):
-    if field in ("lower", "upper"):  # The box keeps one pixel.
+    if field in ("lower", "upper"):  # Both limits at once would leave no pixel.
         assert Im2colMap("half", **PIXELS | {field: (possible[0], PIXELS[field][1])}).is_possible
     else:
         assert Im2colMap("half", **PIXELS | {field: possible}).is_possible

@@ -1,5 +1,5 @@
-// This CUDA driver has no device. Memory is the host's. Each thread has a stack of contexts, and objects of one context
-// are refused in another. It also has the stacks that PyCUDA keeps, whose end aborts the process.
+// This fake CUDA driver has no device, and uses host memory. Each thread has a stack of contexts, and objects of one
+// context are refused in another. The fake also aborts, like PyCUDA, if a thread ends with a context on PyCUDA's stack.
 #include <pthread.h>
 #include <semaphore.h>
 #include <cstdint>
@@ -21,17 +21,17 @@ int gpus() {
   return given ? atoi(given) : 2;
 }
 uintptr_t primary(int device) { return 0x1000 + device; }
-// Modules, kernels and streams consist of their context and a number.
+// The handle of a module, kernel or stream encodes its context and a number.
 uintptr_t made_here(int kind) { return current() << 8 | kind; }
 bool belongs_here(uintptr_t made) { return made >> 8 == current(); }
 
-// One stream captures in the global mode; forbidden calls end the capture. RELAXED is a thread's mode.
+// At most one stream captures, in global mode. A forbidden call ends the capture; RELAXED threads may call more.
 constexpr int GLOBAL = 0, RELAXED = 2, CAPTURE_UNSUPPORTED = 900, CAPTURE_IMPLICIT = 906;
 uintptr_t capturing;
 bool ended;
 thread_local int mode = GLOBAL;
 int end_capture(int code) { return ended = true, code; }
-// Returns the status of work on a stream; 0 is the default one. waits: whether the call waits for that work.
+// Returns the status of work on a stream; 0 is the default stream. waits: whether the call waits for that work.
 int on_stream(uintptr_t stream, bool waits) {
   if (capturing && !stream) return end_capture(CAPTURE_IMPLICIT);
   if (capturing && stream == capturing && waits) return end_capture(CAPTURE_UNSUPPORTED);
@@ -39,7 +39,7 @@ int on_stream(uintptr_t stream, bool waits) {
 }
 int unsafe() { return capturing && mode != RELAXED ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
 
-pthread_key_t pycuda;  // number of contexts on PyCUDA's stack of a thread
+pthread_key_t pycuda;  // contexts on PyCUDA's stack, per thread
 void stack_ends(void* contexts) {
   if (*static_cast<int*>(contexts)) {
     fprintf(stderr, "PyCUDA ERROR: The context stack was not empty upon module cleanup.\n");
@@ -93,7 +93,7 @@ int cuCtxPopCurrent_v2(uintptr_t* context) {
 }
 int cuCtxSynchronize() { return capturing ? end_capture(CAPTURE_UNSUPPORTED) : in_context(); }
 int cuStreamCreate(uintptr_t* stream, unsigned) {
-  static int made = 5;  // The kinds of modules and kernels are below 5.
+  static int made = 5;  // Modules and kernels have smaller numbers.
   return *stream = made_here(made++), unsafe();
 }
 int cuStreamDestroy_v2(uintptr_t stream) { return belongs_here(stream) ? 0 : INVALID_HANDLE; }

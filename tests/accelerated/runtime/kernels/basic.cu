@@ -1,4 +1,4 @@
-// These kernels are right: element-wise, reductions with barriers and shuffles, atomics, dynamic shared memory.
+// These correct kernels use element-wise access, barriers, shuffles, atomics, and dynamic shared memory.
 #include "primitives/types.cuh"
 
 #ifndef ELEMENT

@@ -1,4 +1,4 @@
-// These kernels use warp and block collectives and atomics; each thread writes its own view.
+// These kernels use warp and block collectives and atomics; each thread writes the results that it got.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -1,4 +1,4 @@
-// Each kernel is wrong in one way, which the emulated device must report.
+// Each kernel has one fault, which the emulated device must report.
 #include <cassert>
 
 #include "primitives/dependent_launch.cuh"
@@ -30,7 +30,7 @@ extern "C" __global__ void missing_barrier(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[(threadIdx.x + 1) % 64];
 }
 
-// This is the same after a barrier: the order of the threads matters there, too.
+// A barrier is missing here, too, after another one: threads then run in another order.
 extern "C" __global__ void missing_second_barrier(const Arguments arguments) {
   __shared__ float shared[64];
   shared[threadIdx.x] = 0.0f;
@@ -75,7 +75,7 @@ extern "C" __global__ void dynamic_shared_index(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x];
 }
 
-// The value of this read decides nothing.
+// The read is out of bounds; all writes are in bounds.
 extern "C" __global__ void dynamic_shared_read(const Arguments arguments) {
   const float value = reinterpret_cast<float*>(shared_memory)[arguments.number];  // dynamic_shared_read: read
   arguments.values[threadIdx.x] = value > 0 ? 2.0f : 1.0f;
@@ -88,7 +88,7 @@ extern "C" __global__ void unset_shared(const Arguments arguments) {
   arguments.values[threadIdx.x] = shared[threadIdx.x];
 }
 
-// It is right if it also waits for the second half (`number` is 2).
+// The kernel is right only if it waits for both loads (`number` is 2).
 extern "C" __global__ void forgotten_load(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   __shared__ Mbarrier barriers[2];
@@ -148,7 +148,7 @@ extern "C" __global__ void misaligned_copy(const Arguments arguments) {
   cp_async_wait<0>();
 }
 
-// Two copies lie `number` elements apart.
+// The destinations of the copies are `number` elements apart.
 extern "C" __global__ void two_copies(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   if (threadIdx.x > 0) return;
@@ -172,7 +172,7 @@ extern "C" __global__ void copy_and_load(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, 0);
 }
 
-// The kernel writes while the copy may or may not have arrived.
+// The kernel writes while the copy is in flight.
 extern "C" __global__ void written_while_copied(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   if (threadIdx.x > 0) return;
@@ -226,10 +226,10 @@ extern "C" __global__ void early_sums(const Arguments arguments) {
 
 struct BoxArguments {
   float* values;
-  int first, at;  // first element of the box in the tensor and in shared memory
+  int first, at;  // start of the box: element in the tensor, byte in shared memory
   TensorMap map;
 };
-// The box has two rows of 32 floats, in the order of memory.
+// The box has two rows of 32 floats, copied as shared memory has them.
 extern "C" __global__ void load_box(const __grid_constant__ BoxArguments arguments) {
   unsigned char* const rows = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023) + arguments.at;
   __shared__ Mbarrier barrier;
@@ -260,7 +260,7 @@ extern "C" __global__ void strange_parity(const Arguments arguments) {
   mbarrier_wait_parity(&barrier, arguments.number);  // strange_parity: wait
 }
 
-// Unset variables hold leftovers of an earlier thread.
+// Elements from `set` on are not initialized; the stack may hold values of an earlier thread.
 __device__ __noinline__ float sum_of_eight(int set) {
   float some[8];
   for (int i = 0; i < set; i++) some[i] = (float)i;
@@ -286,7 +286,7 @@ extern "C" __global__ void unseen_phase(const Arguments arguments) {
   for (int i = 0; i < arguments.number; i++) mbarrier_arrive(&barrier);  // unseen_phase: arrival
 }
 
-// The next values arrive before these have been read.
+// The copy starts before the old values have been read.
 extern "C" __global__ void early_copy(const Arguments arguments) {
   alignas(16) __shared__ float shared[64];
   shared[threadIdx.x] = arguments.values[threadIdx.x];
@@ -346,7 +346,7 @@ extern "C" __global__ void waits_in_time(const Arguments arguments) {
   arguments.values[threadIdx.x] = 1.0f;
 }
 
-// The first warp waits; the other one may run after it.
+// Only the first warp waits; with `number` set, the other one runs after it.
 extern "C" __global__ void some_wait(const Arguments arguments) {
   griddepcontrol_wait_deferred();
   if ((int)threadIdx.x < 32) griddepcontrol_wait_before_access(arguments.values + threadIdx.x);

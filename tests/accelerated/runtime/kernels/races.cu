@@ -1,4 +1,4 @@
-// Each kernel is right if `right` is set. Otherwise it has a race between the two marked lines.
+// Each kernel is correct if `right` is set. Otherwise it has a race between the two marked lines.
 #include "primitives/cp_async.cuh"
 #include "primitives/tma.cuh"
 
@@ -7,7 +7,7 @@ struct Arguments {
   int right;
 };
 
-// Each block has values of its own.
+// Each block gets its own 128 values.
 #define KERNEL(name)                                                                                              \
   __device__ void name##_of_block(const Arguments& a);                                                            \
   extern "C" __global__ void name(const Arguments a) { name##_of_block({a.values + blockIdx.x * 128, a.right}); } \
@@ -22,7 +22,7 @@ KERNEL(read_behind_write) {
   a.values[threadIdx.x] = floats()[threadIdx.x ^ 32];  // read_behind_write: other
 }
 
-// One structure is passed by value, and one is returned.
+// Structures are passed and returned by value.
 struct Two {
   float value;
   unsigned index;
@@ -53,7 +53,7 @@ KERNEL(write_behind_read) {
   floats()[threadIdx.x] = 2;  // write_behind_read: other
 }
 
-// The only reader that nothing orders reads first.
+// Only thread 32 of the second warp is not ordered before the write; it reads before the ordered threads.
 KERNEL(write_behind_many_reads) {
   if (threadIdx.x == 0) floats()[0] = 1;
   __syncthreads();
@@ -73,7 +73,7 @@ KERNEL(same_value_by_all) {
   a.values[threadIdx.x] = floats()[0];
 }
 
-// Shuffles order nothing.
+// A shuffle does not order memory accesses.
 KERNEL(lanes) {
   floats()[threadIdx.x] = 1;  // lanes: one
   const int next = __shfl_sync(~0u, int(threadIdx.x), threadIdx.x + 1);
@@ -122,7 +122,7 @@ KERNEL(set_up_unseen) {
   if (threadIdx.x >= 32) mbarrier_arrive(barrier());  // set_up_unseen: other
 }
 
-// The first warp writes, and one lane arrives for it; the second one reads.
+// The first warp writes and one lane arrives for it; the second warp reads.
 KERNEL(one_lane_arrives) {
   set_up(1);
   if (threadIdx.x < 32) {
@@ -147,7 +147,7 @@ KERNEL(all_lanes_arrive) {
   }
 }
 
-// The waiting warp hands the values on to the third warp by a barrier of its own. The block has 96 threads.
+// The second warp waits, and signals the third warp through another barrier. The block has 96 threads.
 KERNEL(handed_on) {
   Mbarrier* const second = barrier() + 1;
   if (threadIdx.x == 0) mbarrier_init(second, 32);
@@ -185,7 +185,7 @@ KERNEL(brought_and_read) {
   set_up(1);
   if (threadIdx.x == 0) load(a);
   if (a.right || threadIdx.x == 0) mbarrier_wait_parity(barrier(), 0);
-  if (!a.right) __syncwarp();                       // The second warp is not ordered.
+  if (!a.right) __syncwarp();                       // This does not order the second warp.
   atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
 }
 
@@ -200,7 +200,7 @@ KERNEL(brought_over_what_is_read) {
   atomicAdd(a.values + 64, mine);
 }
 
-// The write follows the request, when the bytes may have arrived or not.
+// The write follows the request while the load is in flight.
 KERNEL(touched_while_brought) {
   set_up(1);
   if (threadIdx.x == 0) load(a);
@@ -209,7 +209,7 @@ KERNEL(touched_while_brought) {
   atomicAdd(a.values + 64, floats()[threadIdx.x]);
 }
 
-// A thread waits for its own copies.
+// A thread waits only for its own copies.
 KERNEL(copied_and_read) {
   cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
   cp_async_commit();
@@ -238,7 +238,7 @@ KERNEL(touched_while_copied) {
   cp_async_wait<0>();
 }
 
-// TMA reads values that threads wrote and published. A box has 32 floats.
+// TMA may read written values only after a proxy fence. A box has 32 floats.
 struct StoreArguments {
   float* values;
   int right;
@@ -262,7 +262,7 @@ extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArg
   }
 }
 
-// Products of a warpgroup read their tiles until it waits for them. The block has 128 threads.
+// A wgmma product reads its tiles until the warpgroup waits for it. The block has 128 threads.
 KERNEL(products) {
   unsigned char *const left = shared_memory + 2048, *const right = left + 64 * 128;
   for (unsigned i = threadIdx.x; i < (64 + 8) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
@@ -311,7 +311,7 @@ extern "C" __global__ void read_by_another_block(const Arguments a) {
   else if (blockIdx.x == 1) a.values[threadIdx.x] = 1;                      // read_by_another_block: other
 }
 
-// The block that counts itself last reads the values of all.
+// The last block that increments the counter reads the values of all blocks.
 __device__ unsigned arrived[4];
 template <bool FENCED, bool JOINED> __device__ __forceinline__ bool is_last(unsigned* count, int right) {
   if (JOINED || right) __syncthreads();

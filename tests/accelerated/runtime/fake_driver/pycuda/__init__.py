@@ -1,3 +1,3 @@
-"""Stands for PyCUDA on the driver without a device."""
+"""Fakes PyCUDA on the fake CUDA driver."""
 
 VERSION_TEXT = "of a test"

@@ -1,5 +1,4 @@
-"""Stands for the contexts of PyCUDA, on a stack per thread. A thread with contexts on its stack aborts the process
-at its end."""
+"""Fakes PyCUDA's stack of contexts per thread. A thread that ends with a context on it aborts the process."""
 
 import ctypes
 
