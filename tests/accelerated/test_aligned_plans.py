@@ -1,4 +1,4 @@
-"""Tests launches whose operands must be aligned: another one serves wherever one of them is not, by however little."""
+"""Tests plans and launches that need aligned operands: a fallback serves if any operand is misaligned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dualdnn.accelerated.primitives.tma import MAP_BYTES, TiledMap, TmaLaunch
 
 BEGIN = 4096
 MULTIPLES = {"x": 16, "y": 4, "z": 1}
-# These are addresses of x, y and z behind BEGIN, and whether they are aligned as the launch needs.
+# Each entry has the offsets of x, y and z from BEGIN, and whether all are aligned.
 OFFSETS = [
     ((16, 4, 1), True),
     *(((2**bit, 0, 0), bit > 3) for bit in range(7)),
@@ -21,7 +21,7 @@ MAP = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
 
 
 class Told:
-    """Notes the names under which it was recorded, as a launch and as a plan."""
+    """Stands in for a plan or launch, and appends its name to ``served`` when it is recorded."""
 
     steps: tuple[Any, ...] = ()
     operands = tuple(MULTIPLES)
@@ -55,7 +55,7 @@ def test_plans_of_operands_apart(same: str, by: str) -> None:
 
 
 def noting(kind: type[Any], served: list[str], *arguments: Any) -> Any:
-    """Return a launch with a kernel, and its replacement."""
+    """Return a launch whose kernel appends "own" to ``served``. arguments: its fallback and alignments."""
     plain = Launch(None, structure(*pointers(len(MULTIPLES))), tuple(MULTIPLES), (1, 1, 1))
     device: Any = SimpleNamespace(tensor_map=lambda wanted, address: bytes(MAP_BYTES))
     made = kind(device, ("", ()), "kernel", plain, *arguments)
@@ -75,7 +75,7 @@ def test_launches(offsets: tuple[int, ...], aligned: bool) -> None:
 @pytest.mark.parametrize("operand", range(3))
 @pytest.mark.parametrize("bit", range(7))
 def test_launches_with_tensor_maps(operand: int, bit: int) -> None:
-    """A map reads x from 48 bytes behind its address on, y is aligned otherwise, and z may begin anywhere."""
+    """x, which a TMA map reads from byte 48 on, and y must be aligned; z may have any address."""
     served: list[str] = []
     launch = noting(TmaLaunch, served, ((0, 0, 48, MAP),), Told("other", served), (1,))
     for _ in range(2):

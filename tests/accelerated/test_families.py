@@ -18,7 +18,7 @@ MAX_FOLDERS, MAX_FILES, HEADER_LINES = 18, 30, 15
 
 # These folders are still being rewritten: the checks of headers and entry points skip them.
 UNFINISHED: set[str] = set()
-# These stand under the families, and each may import the named others.
+# Families may import these modules. Each of these may import only the named ones.
 SHARED = {
     "runtime": set(),
     "scalars": set(),
@@ -32,7 +32,7 @@ SHARED = {
     "backend": {"plans", "records", "reproducible", "runtime", "scalars", "solver"},
     "__init__": {"backend", "plans", "runtime", "solver", *FAMILIES},
 }
-# A pair is a family and the other that it uses; the text says why.
+# The first family of a pair may use the second, for the given reason.
 BORROWED = {
     (
         "convolution",
@@ -59,13 +59,13 @@ def kernels(*, finished: bool = False) -> list[Path]:
 
 
 def folder_of(path: Path) -> str:
-    """Return the folder of a file, or its own stem where it lies beside the folders."""
+    """Return the folder of a file, or the stem of a file that is in no folder."""
     first, *rest = path.relative_to(LAYER).parts
     return first if rest else Path(first).stem
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a kernel file in launches: its folder, a part of the folder if there is one, the file."""
+    """Return the path of a kernel file below accelerated/, as launches name it."""
     return str(path.relative_to(LAYER))
 
 
@@ -97,7 +97,7 @@ def test_there_are_few_folders():
 
 
 def test_no_folder_is_crowded():
-    """A folder of more files has a subfolder for each kind of solver, as convolution/ has."""
+    """A folder with more files must be divided into one subfolder per kind of solver, like convolution/."""
     count = collections.Counter(path.parent for path in LAYER.rglob("*") if path.suffix in SUFFIXES)
     assert not [str(folder.relative_to(ROOT)) for folder, files in count.items() if files > MAX_FILES]
 
@@ -134,7 +134,7 @@ def test_a_kernel_is_launched_from_its_folder_by_its_twin():
 
 
 def test_kernels_begin_by_waiting_for_earlier_ones():
-    """A kernel that does not wait could start on memory that another one still writes
+    """A kernel that does not wait could read memory that an earlier one still writes
     (primitives/dependent_launch.cuh)."""
     for path in kernels():
         beginnings = set(re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text()))
@@ -164,7 +164,7 @@ def test_entry_points_are_unique_and_name_their_folder():
 
 
 def test_names_that_macros_make_are_whole():
-    """The names of kernels show which of them no case launches, so each variant of a source must have them whole."""
+    """Kernels that no case launches are found by name, so a name made by a macro must be read whole."""
     names = entry_points()
     assert not [name for name in names if name.endswith("_")]
     assert {"convolution_implicit_gemm_tma_factors_128x64", "softmax_register_resident_forward_rows_4"} <= names

@@ -1,4 +1,4 @@
-"""Tests records: the launches of a plan are the same for all addresses that are alike."""
+"""Tests records of launches: addresses that are alike in their low bits and equalities share one."""
 
 import random
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ BEGIN = 1 << 40
 
 
 class Named(Listing):
-    """Stands for a device, whose functions take any arguments and say what they are."""
+    """Stands in for a device; its functions take any arguments and tell which kernel they are."""
 
     def function(self, source, kernel, definitions=()):
         limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
@@ -23,7 +23,7 @@ class Named(Listing):
 
 
 def shown(record):
-    """Return all that a record says."""
+    """Return the whole content of a record, in comparable form."""
     return [
         (part.scratch_bytes, [
             (step.function.what, step.template, step.shape, step.operands, [(o, w[:2], m) for o, w, m in step.maps])
@@ -35,7 +35,7 @@ def shown(record):
 
 
 def addresses(random, count):
-    """Return addresses of operands, of which some are NULL and some begin together."""
+    """Return random addresses of operands; some are NULL, and some equal the first one."""
     found = [BEGIN + (i << 32) + random.choice((0, 16, 8, 2, 1)) for i in range(count)]
     for i in range(count):
         if random.random() < 0.1:
@@ -44,13 +44,13 @@ def addresses(random, count):
 
 
 def moved(random, found):
-    """Return other addresses that are alike."""
+    """Return other addresses with the same low bits and equalities."""
     steps = {address: random.randrange(1 << 20) * ALIKE + (BEGIN if address < BEGIN else 0) for address in found}
     return [address + steps[address] for address in found]
 
 
 def test_alike_addresses_have_one_record():
-    """Records at alike addresses are equal, for an operation of each solver and type."""
+    """Records at alike addresses are equal, for one operation per solver and data type."""
     device, generator, seen = Named(open_device("emulated")), random.Random(3), set()
     for operation in kinds(device.device):
         made = plan(operation, device)
@@ -67,7 +67,7 @@ def test_alike_addresses_have_one_record():
 
 
 def test_what_is_alike():
-    """Only low bits count, and which addresses are equal."""
+    """Addresses are alike if their low bits are the same, and the same ones are equal."""
     assert likeness([512, 1024 + 3]) == likeness([256, 3]) != likeness([256, 259 + 1])
     assert likeness([512, 512]) == likeness([256, 256]) != likeness([512, 1024])
     with pytest.raises(ValueError, match=r"alignment=\[512\]: 256 bytes at most"):
@@ -75,8 +75,7 @@ def test_what_is_alike():
 
 
 def test_an_address_in_a_record():
-    """An address may lie behind an operand, aligned; scratch memory and address 0 come behind the operands'
-    addresses."""
+    """A Where is an offset from an operand, scratch memory or address 0, and may be aligned."""
     where = Where(1, 0, 0x1005).behind(2)
     assert where == (1, 2, 0x1007) and where.aligned(16) == (1, 11, 0x1010) and where.aligned(1) == where
     uploads = []
@@ -87,7 +86,7 @@ def test_an_address_in_a_record():
 
 
 def test_scratch_memory_is_asked_for_by_part():
-    """Each part has as much scratch memory as its own steps need."""
+    """Each part gets only the scratch memory that its own steps need, and gives it back."""
 
     class Lent:
         def __init__(self, address):

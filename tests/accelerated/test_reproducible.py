@@ -1,4 +1,4 @@
-"""Tests levels of reproducibility: how a handle gets one, which order a call has, and what is refused."""
+"""Tests levels of reproducibility: how a handle gets its level, the order of sums, and refused calls."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ GPU_MULTIPROCESSORS = 132
 
 
 def convolution(images: int, algo: Forward = Forward.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) -> ConvolutionForward:
-    """Return a convolution that ``convolution.tiny`` computes alone, and other solvers in a large batch."""
+    """Return a convolution that ``convolution.tiny`` serves for one image, and another solver for many."""
     x, y = (TensorSpec.packed(FLOAT, (images, channels, 6, 6)) for channels in (16, 40))
     return ConvolutionForward(DESCRIBED, algo, 0, 1.0, 0.0, x, FilterSpec(FLOAT, 0, (40, 16, 3, 3)), y)
 
@@ -36,7 +36,7 @@ def handle(level: str):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    """Let planners divide work as among the SMs of a GPU, and forget the plans that other tests made."""
+    """Let planners divide work among as many SMs as a GPU has, and forget the plans of other tests."""
     device = handle("run").backend.device
     monkeypatch.setattr(device, "multiprocessors", GPU_MULTIPROCESSORS)
     monkeypatch.setitem(device.__dict__, "levels", {})
@@ -60,7 +60,7 @@ def test_an_image_has_the_same_bits_alone_and_in_a_batch():
     for level in LEVELS[1:]:
         alone = image(level, 1)
         assert [image(level, images) == alone for images in (2, 40)] == [True, True]
-    assert image("run", 40) != image("run", 1)  # Otherwise the convolution would show nothing.
+    assert image("run", 40) != image("run", 1)  # Otherwise the test could not fail.
 
 
 def test_an_order_that_depends_on_the_batch_is_noticed(as_on_a_gpu, monkeypatch):

@@ -1,4 +1,4 @@
-"""Tests calls that differ in scalars alone: they share a plan, and compute what a plan of their own would."""
+"""Tests that calls which differ only in scalars share a plan, with the results of separate plans."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ SCALARS = ((1.0, 0.0), (0.7, 0.3), (0.0, 1.0), (math.nan, -2.0))
 
 
 class Named(Listing):
-    """Stands for a device; its functions say what they are."""
+    """Stands in for a device; its functions tell which kernel they are."""
 
     def function(self, source, kernel, definitions=()):
         limits = {"static_shared_bytes": 0, "maximum_threads": 1024, "holds_clusters": lambda *_: True}
@@ -26,7 +26,7 @@ class Named(Listing):
 
 
 def described(made):
-    """Return all that a plan launches."""
+    """Return everything that a plan launches, in comparable form."""
     if isinstance(made, AlignedPlan):
         return [described(made.first), described(made._served_otherwise()), made.masks, made.apart]
     return [type(made), made.solver, *(launched(step, positions) for step, positions in made.steps)]
@@ -39,7 +39,7 @@ def launched(step, positions=()):
 
 
 def representatives(device):
-    """Return an operation for each solver and data type of each kind."""
+    """Return one operation per kind, data type and solver."""
     found = {}
     for operation in kinds(device.device):
         if without_values(operation)[1] and not isinstance(operation, DropoutForward):
@@ -92,7 +92,7 @@ def test_many_scalars_make_few_plans(handle):
         c = handle.to_device(source)
         cudnn.cudnnAddTensor(handle, alpha, descriptor, a, beta, descriptor, c)
         np.testing.assert_allclose(c.to_host(np.float32, (60,)), (alpha + beta) * source, rtol=1e-6, atol=1e-5)
-    assert len(backend.plans) - before <= 4  # The plans are those of 1, of 0 and of the others.
+    assert len(backend.plans) - before <= 4  # Scalars of 1, of 0 and of any other value have separate plans.
 
 
 def test_scalars_of_every_kind_reach_the_kernel(handle):
@@ -108,7 +108,7 @@ def test_scalars_of_every_kind_reach_the_kernel(handle):
 
 
 def bias_gradient(handle, alpha, dy, offset):
-    """Return the gradient of 8 biases for ones as dy, in memory ``offset`` bytes behind a multiple of 16."""
+    """Return the gradient of 8 biases. offset: bytes from the start of ``dy`` to the gradient in it."""
     db = handle.zeros(64)
     gradient, bias = tensor(2, 8, 6, 6), tensor(1, 8, 1, 1)
     cudnn.cudnnConvolutionBackwardBias(handle, alpha, gradient, dy.slice(offset, 2304), 0.0, bias, db)
@@ -125,7 +125,7 @@ def test_plans_with_a_fallback_have_the_scalars_in_both(handle, offset):
 
 @pytest.mark.parametrize("is_fallback", [False, True])
 def test_a_planner_that_needs_the_number_gets_it(monkeypatch, handle, is_fallback):
-    """The number may be needed at once, or by the fallback when it serves first."""
+    """A planner may need the value at once, or its fallback may need it when it first serves."""
     asked = []
 
     def needing(operation, device):

@@ -1,4 +1,4 @@
-"""Tests solvers whose modules are missing: others serve meanwhile, or for good where nothing can be compiled."""
+"""Tests solvers whose modules are missing: a substitute serves until they are compiled, or if nothing compiles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATION = ScaleTensor(0.5, TensorSpec.packed(FLOAT, (1, 1, 1, 1)))
 
 
 class Storing(Solver[Problem]):
-    """Stores its number by a kernel of its own source."""
+    """Launches a kernel that stores the solver's value, from a source file that only this solver uses."""
 
     def __init__(self, folder, name, value, workspace=0):
         self.name, self.value, self.workspace = name, value, workspace
@@ -69,7 +69,7 @@ def finish(device):
 
 
 def test_another_solver_serves_until_the_preferred_one_is_compiled(family, device, gate):
-    """The plan may have scalars of its own; the notes about the substitute go when the modules have come."""
+    """Plans with other scalars change to the preferred solver, too, and the note about the substitute disappears."""
     plan = family.plan_of(OPERATION, device)
     assert result(plan, device) == 2 and plan.solver == "slow"
     copied = plan.with_scalars({})
@@ -98,7 +98,7 @@ def test_a_module_is_compiled_once_for_all_plans(family, device, gate):
 
 
 def test_without_compilation_the_planner_passes_over(family, device, monkeypatch, caplog):
-    """Nothing waits, and nothing is begun. The log has it once, with the reason, and other processes can ask."""
+    """No compilation starts. The reason is logged once, and other processes can read it."""
     monkeypatch.setenv("DUALDNN_JIT", "off")
     with caplog.at_level(logging.WARNING, "dualdnn"):
         for _ in range(2):
@@ -122,9 +122,9 @@ def test_without_a_compiler_the_planner_passes_over(family, device, monkeypatch)
 
 
 def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, device, monkeypatch):
-    """The caller's workspace is as large as the preferred solver asked for.
+    """A substitute that needs more workspace than was reported for the preferred solver cannot serve.
 
-    Where nothing can be compiled, the other solver is asked for its workspace for good.
+    If nothing can be compiled, the substitute's own workspace is reported.
     """
     family.solvers[1].workspace = 64
     with monkeypatch.context() as patch:
@@ -136,7 +136,7 @@ def test_a_solver_that_needs_more_workspace_does_not_serve_meanwhile(family, dev
 
 
 def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(family, device, monkeypatch):
-    """A solver may ask its kernel how many clusters a device holds, also for the size of its workspace."""
+    """A solver may have to query its kernel, for example for the number of clusters that fit the device."""
     asks = lambda problem: bool(family.solvers[0].launches(problem))  # noqa: E731
     monkeypatch.setattr(family.solvers[0], "serves", asks)
     with monkeypatch.context() as patch:
@@ -150,7 +150,7 @@ def test_a_solver_whose_answer_needs_a_kernel_does_not_wait_for_it(family, devic
 
 
 def test_an_inner_family_passes_over_for_itself(family, device, monkeypatch, tmp_path):
-    """The outer solver needs a plan of another operation, which has other solvers."""
+    """The outer solver plans another operation, whose family picks its own substitute."""
 
     class Outer(Storing):
         def launches(self, problem):
@@ -174,7 +174,7 @@ def test_a_solver_that_is_asked_for_is_compiled(family, device, monkeypatch):
 
 @pytest.mark.parametrize("waits", ["the environment", "the device"])
 def test_calls_that_wait_for_kernels(family, device, monkeypatch, waits):
-    """The emulated device waits, so that the serving kernel does not depend on time."""
+    """The emulated device waits for compilation, so that timing does not decide which kernel serves."""
     if waits == "the environment":
         monkeypatch.setenv("DUALDNN_JIT", "wait")
     else:
@@ -198,7 +198,7 @@ def test_a_word_that_the_environment_does_not_know(family, device, monkeypatch):
 
 
 def test_a_summary_of_many_notes_is_short(tmp_path, monkeypatch):
-    """The newest come first, definitions of modules are left out, and the folder with the others is named."""
+    """The newest notes come first, without definitions, and the last line names the folder with the others."""
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path))
     monkeypatch.setattr(fallbacks, "_noted", {})
     for i in range(9):
